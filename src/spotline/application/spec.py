@@ -1,0 +1,114 @@
+"""The shape every service has: a SPEC, and a handler that decides and evolves.
+
+`evolve` alone changes state; `decide` looks at the state *after* its event was applied and returns
+what follows. The outputs of `decide` are applied right after their cause, before the next input:
+live, on restart and in verification alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from spotline.domain.events import Event
+
+StateT = TypeVar("StateT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """What a service consumes, produces, and is called.
+
+    `decides` are the produced events that `decide` returns, and that verification recomputes; the
+    rest of `produces` are observations the service's shell makes (timers, RPC, a cloud).
+    """
+
+    service: str
+    consumes: tuple[type[Event], ...]
+    produces: tuple[type[Event], ...]
+    decides: tuple[type[Event], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Time, identity and chance of the event being handled: equal on every redelivery."""
+
+    seq: int
+    now_ns: int
+    event_id: str
+    correlation_id: str
+
+    def derive_id(self, kind: str, index: int = 0) -> str:
+        """An id that depends on the handled event, `kind` and `index` alone."""
+        return derive_id(self.event_id, kind, index)
+
+    def uniform(self, purpose: str) -> float:
+        """A number in [0, 1), drawn from the event's id and `purpose`; 53 bits."""
+        digest = hashlib.sha256(f"{self.event_id}\x1funiform\x1f{purpose}".encode()).digest()
+        return (int.from_bytes(digest[:8], "big") >> 11) / (1 << 53)
+
+
+def derive_id(cause_id: str, kind: str, index: int = 0) -> str:
+    """Hash (cause, kind, index) to 32 hexadecimal digits."""
+    return hashlib.sha256(f"{cause_id}\x1f{kind}\x1f{index}".encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """An outside call that `decide` asks for; its answer comes back as a recorded observation.
+
+    `request` is a domain value of the handler's port, `digest` its content hash.
+    """
+
+    name: str
+    digest: str
+    request: object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What follows from an event: events to record, then calls to make."""
+
+    events: tuple[Event, ...] = ()
+    calls: tuple[Call, ...] = ()
+
+
+NOTHING = Outcome()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timer:
+    """Record `event` after `after_s` seconds, unless the handler stops asking for it.
+
+    `timer_id` names it across calls of `due`; the event's id derives from it, so firing twice is
+    firing once. `needs_gate` marks a timer the host may hold back (a replayed market's clock).
+    """
+
+    timer_id: str
+    after_s: float
+    events: tuple[Event, ...]
+    needs_gate: bool = False
+
+
+class Handler(Protocol[StateT]):
+    """One service's deciding half. Pure: equal inputs give equal outputs."""
+
+    spec: Spec
+
+    def initial(self) -> StateT:
+        """The state before any event."""
+        ...
+
+    def evolve(self, state: StateT, event: Event) -> None:
+        """Apply `event` to `state`, in place. Total: it accepts what was recorded."""
+        ...
+
+    def decide(self, state: StateT, event: Event, ctx: Context) -> Outcome:
+        """What follows from `event`, which `state` already reflects. Changes nothing."""
+        ...
+
+    def due(self, state: StateT) -> Sequence[Timer]:
+        """The timers that should be running in `state`."""
+        ...

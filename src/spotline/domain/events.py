@@ -1,0 +1,437 @@
+"""Everything that is ever recorded, as frozen values.
+
+*Observations* come from outside (quotes, jobs, capacity); *decisions* are ours. Times are
+nanoseconds since the epoch, money micro-USD, probabilities parts per million. A slot is counted
+on the grid announced by `MarketOpened`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from spotline.domain.jobs.job import Job
+from spotline.domain.market.offering import CapacityType, Offering, Quote
+from spotline.domain.units import PPM
+
+# --- values inside events ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lot:
+    """Instances of one offering; an allocation is a tuple of lots."""
+
+    offering_id: str
+    spot: int = 0
+    on_demand: int = 0
+
+    def __post_init__(self) -> None:
+        if self.spot < 0 or self.on_demand < 0:
+            raise ValueError(f"a lot's counts must be >= 0, were {self.spot}, {self.on_demand}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotQuote:
+    """A quote as it stood when a slot opened, and how old it was."""
+
+    quote: Quote
+    age_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountProbability:
+    """Probability that exactly this many spot instances are available."""
+
+    instances: int
+    probability_ppm: int
+
+    def __post_init__(self) -> None:
+        if self.instances < 0:
+            raise ValueError(f"instances must be >= 0, was {self.instances}")
+        if not 0 <= self.probability_ppm <= PPM:
+            raise ValueError(f"probability_ppm must lie in 0..{PPM}, was {self.probability_ppm}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastStep:
+    """One step ahead: expected price and the distribution of available spot instances."""
+
+    spot_price_micro_usd: int
+    counts: tuple[CountProbability, ...]
+
+    def __post_init__(self) -> None:
+        if self.spot_price_micro_usd <= 0:
+            raise ValueError(f"spot_price_micro_usd must be > 0, was {self.spot_price_micro_usd}")
+        total = sum(count.probability_ppm for count in self.counts)
+        if total != PPM:
+            raise ValueError(f"the probabilities of a forecast step must sum to {PPM}, was {total}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferingForecast:
+    """Steps 1, 2, ... after the slot the forecast was issued in."""
+
+    offering_id: str
+    steps: tuple[ForecastStep, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastScore:
+    """How one step ahead has fared so far: exponentially weighted error per offering.
+
+    `count_crps_milli` is the ranked probability score of the count in thousandths of an instance,
+    `persistence_crps_milli` that of assuming the last count; `price_error_ppm` is relative.
+    """
+
+    offering_id: str
+    step: int
+    count_crps_milli: int
+    persistence_crps_milli: int
+    price_error_ppm: int
+    persistence_price_error_ppm: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobAnswer:
+    """What a policy answered for one job: what to hold now, what it remembers, and why."""
+
+    job_id: str
+    policy_id: str
+    lots: tuple[Lot, ...]
+    memory: tuple[int, ...]
+    reason: DecisionReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHolding:
+    """What the cloud holds for a job, reported by the actuator."""
+
+    job_id: str
+    lots: tuple[Lot, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyWeight:
+    """A policy's weight, and its utility for the job that moved the weights."""
+
+    policy_id: str
+    weight_ppb: int
+    utility_micro_usd: int
+
+
+class DecisionReason(Enum):
+    """Why an allocation is what it is."""
+
+    POLICY = "policy"
+    SAFETY_NET = "safety_net"
+    FORECAST_OVERDUE = "forecast_overdue"
+    FORECAST_UNTRUSTED = "forecast_untrusted"
+    ALLOCATOR_UNAVAILABLE = "allocator_unavailable"
+    LAUNCH_REFUSED = "launch_refused"
+    INTERRUPTED = "interrupted"
+    BUDGET = "budget"
+    CLOSED = "closed"
+    AFTER_DEADLINE = "after_deadline"
+    NO_CAPACITY = "no_capacity"
+
+
+class CallOutcome(Enum):
+    """How a recorded call ended."""
+
+    ANSWERED = "answered"
+    TIMED_OUT = "timed_out"
+    UNAVAILABLE = "unavailable"
+    REFUSED = "refused"
+
+
+class JobOutcome(Enum):
+    """How a job ended."""
+
+    COMPLETED = "completed"
+    COMPLETED_LATE = "completed_late"
+    MISSED_DEADLINE = "missed_deadline"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class InterruptionKind(Enum):
+    """Why the provider takes an instance back."""
+
+    CAPACITY_RECLAIMED = "capacity_reclaimed"
+    INSTANCE_FAILED = "instance_failed"
+
+
+# --- observations -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarketOpened:
+    """The offerings and the slot grid of a partition."""
+
+    offerings: tuple[Offering, ...]
+    slot_s: int
+    first_slot_start_ns: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuoteObserved:
+    """A new quote of one offering."""
+
+    quote: Quote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotOpened:
+    """Slot `slot` opens: every offering's latest quote and its age. `last` ends a replay."""
+
+    slot: int
+    ts_event_ns: int
+    slot_s: int
+    quotes: tuple[SlotQuote, ...]
+    last: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastOverdue:
+    """No forecast for `slot` came in time; the selector decides without one."""
+
+    slot: int
+    waited_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSubmitted:
+    """A platform handed over a job."""
+
+    job: Job
+    ts_event_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCancelled:
+    """A platform withdrew a job."""
+
+    job_id: str
+    tenant: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProgressReported:
+    """A platform says how much work a job has done, in the job's own unit."""
+
+    job_id: str
+    tenant: str
+    done: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocationAnswered:
+    """What the allocator said to the request with this digest, or how the call failed."""
+
+    slot: int
+    revision: int
+    request_digest: str
+    outcome: CallOutcome
+    answers: tuple[JobAnswer, ...]
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRefused:
+    """The cloud granted fewer instances than a command asked for."""
+
+    command_id: str
+    job_id: str
+    tenant: str
+    offering_id: str
+    capacity_type: CapacityType
+    slot: int
+    requested: int
+    granted: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterruptionNoticed:
+    """The cloud will take these instances back `lead_s` seconds after `offset_s` into the slot."""
+
+    job_id: str
+    tenant: str
+    offering_id: str
+    instance_ids: tuple[str, ...]
+    slot: int
+    offset_s: int
+    lead_s: int
+    kind: InterruptionKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityLost:
+    """Instances are gone without our asking."""
+
+    job_id: str
+    tenant: str
+    offering_id: str
+    instance_ids: tuple[str, ...]
+    slot: int
+    offset_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityReported:
+    """What every job holds after the commands of a revision were carried out.
+
+    `offset_s` is the moment inside the slot the report describes. `settled` says that nothing is
+    left to decide in this slot: no launch was refused and no instance lost since the decision.
+    """
+
+    slot: int
+    revision: int
+    offset_s: int
+    settled: bool
+    holdings: tuple[JobHolding, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostAccrued:
+    """The bill of one lot over part of a slot."""
+
+    job_id: str
+    tenant: str
+    offering_id: str
+    quota_pool: str
+    capacity_type: CapacityType
+    slot: int
+    instances: int
+    held_s: int
+    price_micro_usd: int
+    cost_micro_usd: int
+
+
+# --- decisions --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastIssued:
+    """The forecast of every offering, issued when `slot` opened."""
+
+    slot: int
+    model_id: str
+    forecasts: tuple[OfferingForecast, ...]
+    scores: tuple[ForecastScore, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobAdmitted:
+    """A job's first slot has come: its policy was drawn and its offering chosen."""
+
+    job_id: str
+    tenant: str
+    slot: int
+    policy_id: str
+    offering_id: str
+    deadline_slot: int
+    weight_ppb: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocationDecided:
+    """What a job is to hold from `offset_s` into the slot on."""
+
+    job_id: str
+    tenant: str
+    slot: int
+    revision: int
+    offset_s: int
+    policy_id: str
+    lots: tuple[Lot, ...]
+    reason: DecisionReason
+    forecast_used: bool
+    explanation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvisioningCommanded:
+    """Bring what a job holds of one offering to these counts."""
+
+    command_id: str
+    job_id: str
+    tenant: str
+    quota_pool: str
+    slot: int
+    revision: int
+    offset_s: int
+    target: Lot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotDecided:
+    """All commands of this revision are out."""
+
+    slot: int
+    revision: int
+    offset_s: int
+    commands: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobAdvanced:
+    """A slot is over: where the job stands."""
+
+    job_id: str
+    tenant: str
+    slot: int
+    lots: tuple[Lot, ...]
+    progress_ppm: int
+    slot_cost_micro_usd: int
+    cost_micro_usd: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobClosed:
+    """A job ended; `slot` is the last one it was charged for."""
+
+    job_id: str
+    tenant: str
+    slot: int
+    outcome: JobOutcome
+    policy_id: str
+    cost_micro_usd: int
+    value_micro_usd: int
+    progress_ppm: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyWeightsUpdated:
+    """The weights after one more job's feedback; utilities are those of a full replay."""
+
+    round: int
+    job_id: str
+    rule: str
+    weights: tuple[PolicyWeight, ...]
+
+
+Event = (
+    MarketOpened
+    | QuoteObserved
+    | SlotOpened
+    | ForecastOverdue
+    | JobSubmitted
+    | JobCancelled
+    | JobProgressReported
+    | AllocationAnswered
+    | LaunchRefused
+    | InterruptionNoticed
+    | CapacityLost
+    | CapacityReported
+    | CostAccrued
+    | ForecastIssued
+    | JobAdmitted
+    | AllocationDecided
+    | ProvisioningCommanded
+    | SlotDecided
+    | JobAdvanced
+    | JobClosed
+    | PolicyWeightsUpdated
+)

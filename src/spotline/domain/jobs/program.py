@@ -1,0 +1,116 @@
+"""A job on one offering and one slot grid, in the integers the deciding programs use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spotline.domain.jobs.job import DeadlineKind, Job, Throughput
+from spotline.domain.units import NS_PER_S, WorkScale
+
+# A reclaim with less notice than this is assumed; AWS documents two minutes, most give less.
+NOTICE_LEAD_S = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """Instances held of one offering."""
+
+    spot: int = 0
+    on_demand: int = 0
+
+    def __post_init__(self) -> None:
+        if self.spot < 0 or self.on_demand < 0:
+            raise ValueError(f"counts must be >= 0, were {self.spot}, {self.on_demand}")
+
+    @property
+    def instances(self) -> int:
+        """Spot and on-demand together."""
+        return self.spot + self.on_demand
+
+
+IDLE = Holding()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProgram:
+    """Work, rates, overheads and value of a job in whole slots from its first one.
+
+    `rate_quanta_per_s[n]` is the progress of n instances per second, shape (N_max + 1,), 0 at 0
+    and 0 for counts that are not allowed. Slots are counted from 1: the job is on time when it
+    finishes in slot `deadline_slots` or before, and is worth nothing after slot `end_slots`.
+    `value_micro_usd[T]` is what finishing in slot T is worth, shape (end_slots + 1,).
+    """
+
+    slot_s: int
+    work_quanta: int
+    rate_quanta_per_s: tuple[int, ...]
+    allowed_counts: tuple[int, ...]
+    launch_s: int
+    grow_s: int
+    shrink_s: int
+    interrupted_s: int
+    deadline_slots: int
+    end_slots: int
+    hard: bool
+    value_micro_usd: tuple[int, ...]
+    budget_micro_usd: int = 0
+
+    @property
+    def max_instances(self) -> int:
+        """The largest allowed count."""
+        return self.allowed_counts[-1]
+
+    def slots_on_demand(self, work_quanta: int, first_overhead_s: int) -> int:
+        """Slots that `work_quanta` take on the largest count after one overhead."""
+        if work_quanta <= 0:
+            return 0
+        rate = self.rate_quanta_per_s[self.max_instances]
+        busy_s = -(-work_quanta // rate) + first_overhead_s
+        return -(-busy_s // self.slot_s)
+
+
+def compile_program(
+    job: Job, throughput: Throughput, *, slot_s: int, first_slot_start_ns: int
+) -> JobProgram:
+    """Lay `job` onto the slot grid from the slot that opens at `first_slot_start_ns`.
+
+    Deadlines round down to whole slots: a job is never called on time because of the grid.
+    """
+    scale = WorkScale.for_amount(job.work.amount)
+    rates = [0] * (job.max_instances + 1)
+    for count in job.allowed_counts:
+        rates[count] = scale.rate_quanta_per_s(throughput.rate_per_hour(count))
+    slot_ns = slot_s * NS_PER_S
+    hard = job.deadline.kind is DeadlineKind.HARD
+    deadline_slots = max(0, (job.deadline.at_ns - first_slot_start_ns) // slot_ns)
+    end_slots = max(0, (job.deadline.expires_ns - first_slot_start_ns) // slot_ns)
+    lost_s = job.checkpoint.lost_s(NOTICE_LEAD_S)
+    return JobProgram(
+        slot_s=slot_s,
+        work_quanta=scale.quanta_from_work(job.work.amount),
+        rate_quanta_per_s=tuple(rates),
+        allowed_counts=job.allowed_counts,
+        launch_s=job.overheads.launch_s,
+        grow_s=job.overheads.grow_s,
+        shrink_s=job.overheads.shrink_s,
+        # An interruption is never cheaper than growing: the survivors must be regrouped too.
+        interrupted_s=max(job.overheads.interrupted_s + lost_s, job.overheads.grow_s),
+        deadline_slots=deadline_slots,
+        end_slots=end_slots,
+        hard=hard,
+        value_micro_usd=tuple(
+            _value_micro_usd(job, first_slot_start_ns + slot * slot_ns)
+            for slot in range(end_slots + 1)
+        ),
+        budget_micro_usd=job.budget_micro_usd,
+    )
+
+
+def _value_micro_usd(job: Job, finished_ns: int) -> int:
+    deadline = job.deadline
+    if finished_ns <= deadline.at_ns:
+        return job.value_micro_usd
+    if finished_ns >= deadline.expires_ns:
+        return 0
+    left = deadline.expires_ns - finished_ns
+    return job.value_micro_usd * left // (deadline.expires_ns - deadline.at_ns)

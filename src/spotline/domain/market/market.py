@@ -1,0 +1,136 @@
+"""A recorded or generated market: every offering's quotes on one slot grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from spotline.domain.market.offering import Count, Offering, Provenance, Quote
+from spotline.domain.units import NS_PER_S
+
+IntArray = npt.NDArray[np.int64]
+
+_PROVENANCES = (Provenance.OBSERVED, Provenance.INFERRED, Provenance.UNKNOWN)
+OBSERVED, INFERRED, UNKNOWN = range(3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Market:
+    """Quotes of several offerings at the opening of consecutive slots.
+
+    Arrays have shape (slots, offerings) and dtype int64. Prices are micro-USD per instance-hour,
+    counts instances. `*_provenance` holds 0 observed, 1 inferred, 2 unknown. `quoted_ns` is when
+    each quote was taken (never after its slot opens); gaps in a source are held at the last value.
+
+    Raises
+    ------
+    ValueError
+        Shapes differ, a price is not > 0, a count is negative, or a quote lies after its slot.
+    """
+
+    offerings: tuple[Offering, ...]
+    slot_s: int
+    start_ns: int
+    spot_price_micro_usd: IntArray
+    on_demand_price_micro_usd: IntArray
+    spot_available: IntArray
+    spot_provenance: IntArray
+    on_demand_available: IntArray
+    on_demand_provenance: IntArray
+    quoted_ns: IntArray
+    source: str
+
+    def __post_init__(self) -> None:
+        if self.slot_s < 1:
+            raise ValueError(f"slot_s must be >= 1, was {self.slot_s}")
+        if not self.offerings:
+            raise ValueError("a market needs at least one offering")
+        ids = [offering.offering_id for offering in self.offerings]
+        if len(set(ids)) != len(ids):
+            raise ValueError(f"offering ids must be unique, were {ids}")
+        shape = (self.slots, len(self.offerings))
+        if self.slots < 1:
+            raise ValueError("a market needs at least one slot")
+        for name in _ARRAYS:
+            array = getattr(self, name)
+            if array.shape != shape:
+                raise ValueError(f"{name} must have shape {shape}, was {array.shape}")
+            if array.dtype != np.int64:
+                raise ValueError(f"{name} must be int64, was {array.dtype}")
+            array.setflags(write=False)
+        for name in ("spot_price_micro_usd", "on_demand_price_micro_usd"):
+            if int(getattr(self, name).min()) <= 0:
+                raise ValueError(f"{name} must be > 0 everywhere")
+        for name in ("spot_available", "on_demand_available"):
+            if int(getattr(self, name).min()) < 0:
+                raise ValueError(f"{name} must be >= 0 everywhere")
+        for name in ("spot_provenance", "on_demand_provenance"):
+            if not np.isin(getattr(self, name), (0, 1, 2)).all():
+                raise ValueError(f"{name} must be 0, 1 or 2")
+        if (self.quoted_ns > self.slot_starts_ns()[:, None]).any():
+            raise ValueError("quoted_ns must not lie after the opening of its slot")
+
+    @property
+    def slots(self) -> int:
+        """Number of slots."""
+        return int(self.spot_price_micro_usd.shape[0])
+
+    def slot_starts_ns(self) -> IntArray:
+        """Opening of every slot, nanoseconds since the epoch, shape (slots,)."""
+        return self.start_ns + np.arange(self.slots, dtype=np.int64) * (self.slot_s * NS_PER_S)
+
+    def quote(self, slot: int, column: int) -> Quote:
+        """The quote of the offering in `column` when `slot` opens."""
+        return Quote(
+            offering_id=self.offerings[column].offering_id,
+            ts_event_ns=int(self.quoted_ns[slot, column]),
+            spot_price_micro_usd=int(self.spot_price_micro_usd[slot, column]),
+            on_demand_price_micro_usd=int(self.on_demand_price_micro_usd[slot, column]),
+            spot_available=Count(
+                instances=int(self.spot_available[slot, column]),
+                provenance=_PROVENANCES[int(self.spot_provenance[slot, column])],
+            ),
+            on_demand_available=Count(
+                instances=int(self.on_demand_available[slot, column]),
+                provenance=_PROVENANCES[int(self.on_demand_provenance[slot, column])],
+            ),
+        )
+
+    def quotes(self, slot: int) -> tuple[Quote, ...]:
+        """All quotes when `slot` opens, in the order of `offerings`."""
+        return tuple(self.quote(slot, column) for column in range(len(self.offerings)))
+
+    def between(self, first: int, end: int) -> Market:
+        """The slots `first` <= k < `end` as a market of their own."""
+        if not 0 <= first < end <= self.slots:
+            raise ValueError(f"slots must satisfy 0 <= first < end <= {self.slots}, were {first}, {end}")
+        cut = {name: getattr(self, name)[first:end].copy() for name in _ARRAYS}
+        start_ns = self.start_ns + first * self.slot_s * NS_PER_S
+        return replace(self, start_ns=start_ns, **cut)
+
+    def resampled(self, slot_s: int) -> Market:
+        """The same market on a coarser grid: a slot takes the quote at its opening.
+
+        Raises
+        ------
+        ValueError
+            `slot_s` is not a multiple of the present slot length.
+        """
+        if slot_s % self.slot_s or slot_s < self.slot_s:
+            raise ValueError(f"slot_s must be a multiple of {self.slot_s}, was {slot_s}")
+        step = slot_s // self.slot_s
+        cut = {name: getattr(self, name)[::step].copy() for name in _ARRAYS}
+        return replace(self, slot_s=slot_s, **cut)
+
+
+_ARRAYS = (
+    "spot_price_micro_usd",
+    "on_demand_price_micro_usd",
+    "spot_available",
+    "spot_provenance",
+    "on_demand_available",
+    "on_demand_provenance",
+    "quoted_ns",
+)

@@ -1,0 +1,173 @@
+"""A job's whole life under a policy, on a recorded market: counterfactuals and simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from spotline.domain.events import DecisionReason
+from spotline.domain.jobs.program import Holding, JobProgram
+from spotline.domain.jobs.progress import JobProgress
+from spotline.domain.policies.decision import after_slot, decide_slot, slot_cost_micro_usd
+from spotline.domain.policies.interface import START, Policy, PolicyView, WindowForecast
+from spotline.domain.solvers.configurations import all_configurations
+from spotline.domain.solvers.window import Rounding, WindowMarket, solve_window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotRecord:
+    """What a job was offered in one slot: prices in micro-USD, the counts left for it.
+
+    `forecast` is None where none was there or none was trusted; policies that need one are then
+    replaced by the fallback, as in the services.
+    """
+
+    spot_price: int
+    on_demand_price: int
+    spot_available: int
+    on_demand_available: int
+    forecast: WindowForecast | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobResult:
+    """How a job fared: `finished_slot` counts from 1, 0 where it did not finish."""
+
+    utility_micro_usd: int
+    cost_micro_usd: int
+    value_micro_usd: int
+    finished_slot: int
+    on_time: bool
+    holdings: tuple[Holding, ...]
+    reasons: tuple[DecisionReason, ...]
+
+
+def replay_policy(
+    program: JobProgram, records: Sequence[SlotRecord], policy: Policy, fallback: Policy
+) -> JobResult:
+    """Run `policy` for one job over the recorded slots, from the job's first.
+
+    A job that has not finished after `end_slots` (or where the records end) is worth nothing.
+    """
+    state = JobProgress()
+    memory = START
+    fallback_memory = START
+    cost = 0
+    holdings: list[Holding] = []
+    reasons: list[DecisionReason] = []
+    for slot, record in enumerate(records[: program.end_slots]):
+        view = PolicyView(
+            program=program,
+            elapsed_slots=slot,
+            state=state,
+            interrupted=state.holding.spot > record.spot_available,
+            spot_price=record.spot_price,
+            on_demand_price=record.on_demand_price,
+            spot_available=record.spot_available,
+            on_demand_available=record.on_demand_available,
+            forecast=record.forecast,
+            slot_left_s=program.slot_s,
+            spent_micro_usd=cost,
+        )
+        if policy.needs_forecast and record.forecast is None:
+            # The plans of a policy that was not asked are stale: it starts them anew.
+            decision = decide_slot(fallback, view, fallback_memory)
+            fallback_memory, memory = decision.memory, START
+        else:
+            decision = decide_slot(policy, view, memory)
+            memory = decision.memory
+        cost += slot_cost_micro_usd(view, decision.holding)
+        state = after_slot(view, decision.holding)
+        holdings.append(decision.holding)
+        reasons.append(decision.reason)
+        if state.progress_quanta >= program.work_quanta:
+            return _result(program, cost, slot + 1, holdings, reasons)
+    return _result(program, cost, 0, holdings, reasons)
+
+
+def _result(
+    program: JobProgram,
+    cost: int,
+    finished: int,
+    holdings: list[Holding],
+    reasons: list[DecisionReason],
+) -> JobResult:
+    value = program.value_micro_usd[finished] if finished else 0
+    return JobResult(
+        utility_micro_usd=value - cost,
+        cost_micro_usd=cost,
+        value_micro_usd=value,
+        finished_slot=finished,
+        on_time=0 < finished <= program.deadline_slots,
+        holdings=tuple(holdings),
+        reasons=tuple(reasons),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clairvoyant:
+    """The best any schedule could have earned, with the schedule.
+
+    Where the exact grid would be too fine, `result` is a schedule that can be had and
+    `upper_utility_micro_usd` a bound that none exceeds; otherwise they are equal.
+    """
+
+    result: JobResult
+    upper_utility_micro_usd: int
+    exact: bool
+
+
+def clairvoyant_optimum(program: JobProgram, records: Sequence[SlotRecord]) -> Clairvoyant:
+    """Solve the job's whole life on the realised market."""
+    records = records[: program.end_slots]
+    market = WindowMarket(
+        spot_price=np.array([r.spot_price for r in records], dtype=np.int64),
+        on_demand_price=np.array([r.on_demand_price for r in records], dtype=np.int64),
+        spot_available=np.array([r.spot_available for r in records], dtype=np.int64),
+        on_demand_available=np.array([r.on_demand_available for r in records], dtype=np.int64),
+    )
+    most_spot = int(market.spot_available.max(initial=0))
+    configs = all_configurations(program, most_spot=most_spot)
+    plan = solve_window(
+        program, configs, market, JobProgress(), elapsed_slots=0, end_value=None
+    )
+    upper = plan.utility_micro_usd
+    if not plan.exact:
+        upper = solve_window(
+            program,
+            configs,
+            market,
+            JobProgress(),
+            elapsed_slots=0,
+            end_value=None,
+            rounding=Rounding.UP,
+        ).utility_micro_usd
+    result = _execute(program, records, plan.holdings)
+    return Clairvoyant(result=result, upper_utility_micro_usd=upper, exact=plan.exact)
+
+
+def _execute(
+    program: JobProgram, records: Sequence[SlotRecord], holdings: Sequence[Holding]
+) -> JobResult:
+    state = JobProgress()
+    cost = 0
+    for slot, record in enumerate(records):
+        view = PolicyView(
+            program=program,
+            elapsed_slots=slot,
+            state=state,
+            interrupted=state.holding.spot > record.spot_available,
+            spot_price=record.spot_price,
+            on_demand_price=record.on_demand_price,
+            spot_available=record.spot_available,
+            on_demand_available=record.on_demand_available,
+            forecast=None,
+            slot_left_s=program.slot_s,
+        )
+        cost += slot_cost_micro_usd(view, holdings[slot])
+        state = after_slot(view, holdings[slot])
+        if state.progress_quanta >= program.work_quanta:
+            return _result(program, cost, slot + 1, list(holdings[: slot + 1]), [])
+    return _result(program, cost, 0, list(holdings), [])

@@ -1,0 +1,442 @@
+"""The window program: what to hold in every slot of a window so that value less cost is greatest.
+
+One exact dynamic program over (progress, held set, pending overhead) serves the committed-horizon
+planners (short window, predicted market, a value for the progress left at its end) and the
+clairvoyant optimum (the job's whole life, realised market). Progress runs on a grid of the
+greatest common divisor of all possible gains, so nothing is rounded; where that grid would be too
+fine, gains are rounded down (`Rounding.DOWN`: a value that can be had) or up (`Rounding.UP`: a
+bound no schedule exceeds), and the answer says that it is not exact.
+
+A stage costs O(cells * configurations): a job that grows pays the same overhead wherever it came
+from, so one maximum over all targets serves every source, and what a job can shrink to is found
+along the covering relation of its held sets.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from spotline.domain.jobs.program import Holding, JobProgram
+from spotline.domain.jobs.progress import JobProgress
+from spotline.domain.solvers.configurations import Configurations
+
+IntArray = npt.NDArray[np.int64]
+
+# More cells than this and the grid is coarsened; 20 slots of 12 instances at overheads of a
+# twentieth of a slot need 1,600.
+CELL_LIMIT = 4096
+_NEVER = np.int64(-(2**62))
+
+
+class Rounding(Enum):
+    """What happens to gains that do not fall on the grid."""
+
+    DOWN = "down"
+    UP = "up"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WindowMarket:
+    """Prices (micro-USD per instance-hour) and counts per slot of a window, shape (slots,)."""
+
+    spot_price: IntArray
+    on_demand_price: IntArray
+    spot_available: IntArray
+    on_demand_available: IntArray
+
+    def __len__(self) -> int:
+        return int(self.spot_price.shape[0])
+
+    def between(self, first: int, end: int) -> WindowMarket:
+        """The slots `first` <= k < `end`."""
+        return WindowMarket(
+            spot_price=self.spot_price[first:end],
+            on_demand_price=self.on_demand_price[first:end],
+            spot_available=self.spot_available[first:end],
+            on_demand_available=self.on_demand_available[first:end],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowPlan:
+    """The best schedule of a window: holdings per slot, and value less cost in micro-USD.
+
+    `exact` says that no gain was rounded. A slot after the job is done is idle.
+    """
+
+    holdings: tuple[Holding, ...]
+    utility_micro_usd: int
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressValue:
+    """What progress is worth at the end of a window, piecewise linear around a target.
+
+    Below `target_quanta` a quantum is worth `below`, above it `above` (micro-USD per 10**9
+    quanta): catching up costs more than getting ahead saves.
+    """
+
+    target_quanta: int
+    below_micro_usd_per_giga: int
+    above_micro_usd_per_giga: int
+
+    def at(self, quanta: IntArray) -> IntArray:
+        """Value of each progress in micro-USD, same shape."""
+        over = (quanta - self.target_quanta).astype(np.float64) / 1e9
+        slope = np.where(over < 0, self.below_micro_usd_per_giga, self.above_micro_usd_per_giga)
+        return np.floor(over * slope).astype(np.int64)
+
+
+def solve_window(
+    program: JobProgram,
+    configs: Configurations,
+    market: WindowMarket,
+    start: JobProgress,
+    *,
+    elapsed_slots: int,
+    end_value: ProgressValue | IntArray | None,
+    rounding: Rounding = Rounding.DOWN,
+    cell_limit: int = CELL_LIMIT,
+) -> WindowPlan:
+    """Find the schedule of greatest value less cost over a window.
+
+    Parameters
+    ----------
+    program
+        The job. Finishing in slot T (from 1, counted from the job's first) earns
+        `program.value_micro_usd[T]`; after `deadline_slots` only the largest count on demand or
+        nothing is held, as in the paper's termination rule.
+    configs
+        The held sets to choose from; `start.holding` may be any set, also one outside.
+    market
+        Price and availability of each slot of the window.
+    start
+        Where the job stands before the window. Spot beyond the first slot's availability counts
+        as interrupted.
+    elapsed_slots
+        Slots of the job's life before the window.
+    end_value
+        Worth of the progress where the window ends unfinished: None is 0, an array holds the
+        value per slot of on-demand work still needed (see `value_after_deadline`).
+
+    Returns
+    -------
+    WindowPlan
+        Holdings per slot, the first reached among equals with hold before change.
+
+    Notes
+    -----
+    After arXiv:2512.20967 (model, termination), reconstructed from the abstract and the model;
+    ours differs in charging overhead for every change of the held set.
+    """
+    left = program.work_quanta - start.progress_quanta
+    slots = len(market)
+    if left <= 0 or slots == 0:
+        return WindowPlan(holdings=(Holding(),) * slots, utility_micro_usd=0, exact=True)
+    pending = _pending_levels(program, start.pending_overhead_s)
+    seconds = _productive_seconds(program, pending)
+    rates = [program.rate_quanta_per_s[h.instances] for h in configs.holdings]
+    cell, exact = _cell_quanta(rates, seconds, left, cell_limit)
+    up = 0 if rounding is Rounding.DOWN else cell - 1
+    gain_cells = np.array([[(r * s + up) // cell for r in rates] for s in seconds], dtype=np.int64)
+    cells = -(-left // cell)
+    finish = np.zeros(slots, dtype=np.int64)
+    for slot in range(slots):
+        number = elapsed_slots + slot + 1
+        if number <= program.end_slots:
+            finish[slot] = program.value_micro_usd[number]
+    grid = start.progress_quanta + np.arange(cells, dtype=np.int64) * cell
+    match end_value:
+        case None:
+            terminal = np.zeros(cells, dtype=np.int64)
+        case ProgressValue():
+            terminal = end_value.at(grid)
+        case _:
+            rate = program.rate_quanta_per_s[program.max_instances] * program.slot_s
+            needed = -((grid - program.work_quanta) // rate)
+            terminal = end_value[np.minimum(needed, end_value.shape[0] - 1)]
+    classes = np.array(
+        [0, program.shrink_s, program.grow_s, program.launch_s, program.interrupted_s],
+        dtype=np.int64,
+    )
+    forced = _forced_index(program, configs)
+    best, choices = _solve(
+        configs.spot,
+        configs.on_demand,
+        configs.cover_start,
+        configs.covers,
+        market.spot_price,
+        market.on_demand_price,
+        market.spot_available,
+        market.on_demand_available,
+        finish,
+        terminal,
+        gain_cells,
+        _class_table(classes, pending, seconds, program.slot_s),
+        program.slot_s,
+        program.deadline_slots - elapsed_slots,
+        forced,
+        start.holding.spot,
+        start.holding.on_demand,
+    )
+    return WindowPlan(
+        holdings=tuple(configs.holdings[index] for index in choices),
+        utility_micro_usd=int(best),
+        exact=exact,
+    )
+
+
+def _pending_levels(program: JobProgram, first_s: int) -> list[int]:
+    """Every overhead that can still be pending when a slot opens; the start's own comes first."""
+    levels = [first_s]
+    for overhead_s in (
+        0,
+        first_s,
+        program.shrink_s,
+        program.grow_s,
+        program.launch_s,
+        program.interrupted_s,
+    ):
+        left_s = max(0, overhead_s - program.slot_s) if overhead_s else 0
+        while left_s not in levels:
+            levels.append(left_s)
+            left_s = max(0, left_s - program.slot_s)
+    return levels
+
+
+def _productive_seconds(program: JobProgram, pending: list[int]) -> list[int]:
+    """Distinct productive seconds a slot can have, over every class of change and pending level."""
+    overheads = {
+        max(base, level)
+        for base in (0, program.shrink_s, program.grow_s, program.launch_s, program.interrupted_s)
+        for level in pending
+    }
+    return sorted({max(0, program.slot_s - overhead_s) for overhead_s in overheads})
+
+
+def _class_table(
+    classes: IntArray, pending: list[int], seconds: list[int], slot_s: int
+) -> IntArray:
+    """For each class of change and pending level: (row of the gains, next pending level)."""
+    table = np.zeros((classes.shape[0], len(pending), 2), dtype=np.int64)
+    for row, base in enumerate(classes.tolist()):
+        for column, level in enumerate(pending):
+            overhead_s = max(base, level)
+            table[row, column, 0] = seconds.index(max(0, slot_s - overhead_s))
+            table[row, column, 1] = pending.index(max(0, overhead_s - slot_s))
+    return table
+
+
+def _cell_quanta(
+    rates: list[int], seconds: list[int], left: int, cell_limit: int
+) -> tuple[int, bool]:
+    """The grid step in quanta, and whether every gain falls on it."""
+    exact = math.gcd(*(rate * productive_s for rate in rates for productive_s in seconds))
+    if exact == 0:
+        return max(1, left), True
+    if left <= exact * cell_limit:
+        return exact, True
+    return -(-left // cell_limit), False
+
+
+def _forced_index(program: JobProgram, configs: Configurations) -> int:
+    """Index of the largest count on demand alone, -1 where it is not among the configurations."""
+    forced = Holding(on_demand=program.max_instances)
+    return configs.holdings.index(forced) if forced in configs.holdings else -1
+
+
+@numba.njit(cache=True, nogil=True)
+def _solve(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
+    spot,
+    on_demand,
+    cover_start,
+    covers,
+    spot_price,
+    on_demand_price,
+    spot_available,
+    on_demand_available,
+    finish,
+    terminal,
+    gain_cells,
+    class_table,
+    slot_s,
+    free_slots,
+    forced,
+    start_spot,
+    start_on_demand,
+):
+    """Backward induction; returns the best value and the chosen index per slot."""
+    slots = spot_price.shape[0]
+    cells = terminal.shape[0]
+    count = spot.shape[0]
+    levels = class_table.shape[1]
+    # The start may be outside the configurations: it gets the extra source row `count`.
+    sources = count + 1
+    largest = gain_cells.max()
+    settled = _zero_level(class_table)
+    after = np.empty((cells, sources, levels), dtype=np.int64)
+    now = np.empty((cells, sources, levels), dtype=np.int64)
+    for cell in range(cells):
+        for source in range(sources):
+            for level in range(levels):
+                after[cell, source, level] = terminal[cell]
+    choice = np.zeros((slots, cells, sources, levels), dtype=np.int16)
+    cost = np.empty(count, dtype=np.int64)
+    usable = np.empty(count, dtype=np.bool_)
+    shrunk = np.empty(count, dtype=np.int64)
+    shrunk_at = np.empty(count, dtype=np.int16)
+    value = np.empty((5, count), dtype=np.int64)
+    for slot in range(slots - 1, -1, -1):
+        for c in range(count):
+            cost[c] = (spot_price[slot] * spot[c] * slot_s + 1800) // 3600 + (
+                on_demand_price[slot] * on_demand[c] * slot_s + 1800
+            ) // 3600
+            usable[c] = (
+                spot[c] <= spot_available[slot] and on_demand[c] <= on_demand_available[slot]
+            )
+            if slot >= free_slots and c != 0 and c != forced:
+                usable[c] = False
+        reach = min(cells, slot * largest + 1)
+        for cell in range(reach):
+            for level in range(levels):
+                for kind in range(5):
+                    row = class_table[kind, level, 0]
+                    next_level = class_table[kind, level, 1]
+                    for c in range(count):
+                        if not usable[c]:
+                            value[kind, c] = -(2**62)
+                            continue
+                        if c == 0:
+                            value[kind, c] = after[cell, 0, settled]
+                            continue
+                        reached = cell + gain_cells[row, c]
+                        if reached >= cells:
+                            value[kind, c] = finish[slot] - cost[c]
+                        else:
+                            value[kind, c] = after[reached, c, next_level] - cost[c]
+                grow = -(2**62)
+                grow_at = 0
+                launch = -(2**62)
+                launch_at = 0
+                broken = -(2**62)
+                broken_at = 0
+                for c in range(count):
+                    if value[2, c] > grow:
+                        grow = value[2, c]
+                        grow_at = c
+                    if value[3, c] > launch:
+                        launch = value[3, c]
+                        launch_at = c
+                    if value[4, c] > broken:
+                        broken = value[4, c]
+                        broken_at = c
+                    best = value[1, c]
+                    best_at = c
+                    for k in range(cover_start[c], cover_start[c + 1]):
+                        if shrunk[covers[k]] > best:
+                            best = shrunk[covers[k]]
+                            best_at = shrunk_at[covers[k]]
+                    shrunk[c] = best
+                    shrunk_at[c] = best_at
+                for source in range(sources):
+                    if source < count:
+                        held_spot = spot[source]
+                        held_on_demand = on_demand[source]
+                    else:
+                        if slot > 0:
+                            continue
+                        held_spot = start_spot
+                        held_on_demand = start_on_demand
+                    if held_spot + held_on_demand == 0:
+                        best = launch
+                        best_at = launch_at
+                    elif held_spot > spot_available[slot]:
+                        best = broken
+                        best_at = broken_at
+                    else:
+                        best = -(2**62)
+                        best_at = 0
+                        if source < count:
+                            best = value[0, source]
+                            best_at = source
+                            if shrunk[source] > best:
+                                best = shrunk[source]
+                                best_at = shrunk_at[source]
+                        else:
+                            for c in range(count):
+                                if spot[c] <= held_spot and on_demand[c] <= held_on_demand:
+                                    same = spot[c] == held_spot and on_demand[c] == held_on_demand
+                                    v = value[0, c] if same else value[1, c]
+                                    if v > best or (v == best and same):
+                                        best = v
+                                        best_at = c
+                        if grow > best:
+                            best = grow
+                            best_at = grow_at
+                    now[cell, source, level] = best
+                    choice[slot, cell, source, level] = best_at
+        after, now = now, after
+    # The first pending level is the start's own.
+    plan = np.zeros(slots, dtype=np.int64)
+    cell = 0
+    level = 0
+    source = count
+    held_spot = start_spot
+    held_on_demand = start_on_demand
+    for slot in range(slots):
+        c = choice[slot, cell, source, level]
+        plan[slot] = c
+        if held_spot + held_on_demand == 0:
+            kind = 3
+        elif held_spot > spot_available[slot]:
+            kind = 4
+        elif spot[c] == held_spot and on_demand[c] == held_on_demand:
+            kind = 0
+        elif spot[c] <= held_spot and on_demand[c] <= held_on_demand:
+            kind = 1
+        else:
+            kind = 2
+        if c == 0:
+            level = settled
+        else:
+            cell += gain_cells[class_table[kind, level, 0], c]
+            level = class_table[kind, level, 1]
+            if cell >= cells:
+                break
+        source = c
+        held_spot = spot[c]
+        held_on_demand = on_demand[c]
+    return after[0, count, 0], plan
+
+
+@numba.njit(cache=True, nogil=True)
+def _zero_level(class_table):  # type: ignore[no-untyped-def]  # compiled: numba infers the types
+    """The pending level that stands for nothing pending: it leads to itself when held."""
+    for level in range(class_table.shape[1]):
+        if class_table[0, level, 1] == level:
+            return level
+    return 0
+
+
+def value_after_deadline(
+    program: JobProgram, *, on_demand_price_micro_usd: int
+) -> IntArray:
+    """Worth of a job that is unfinished at its deadline, by slots of on-demand work left.
+
+    Entry k is `max(0, V(d + k) - k slots of the largest count on demand)`, micro-USD, shape
+    (end_slots - deadline_slots + 2,); the last entry, 0, stands for everything beyond.
+    """
+    late = program.end_slots - program.deadline_slots
+    cost = (on_demand_price_micro_usd * program.max_instances * program.slot_s + 1800) // 3600
+    worth = [0] * (late + 2)
+    for slots in range(1, late + 1):
+        earned = program.value_micro_usd[program.deadline_slots + slots]
+        worth[slots] = max(0, earned - slots * cost)
+    return np.array(worth, dtype=np.int64)

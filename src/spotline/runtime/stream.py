@@ -1,0 +1,62 @@
+"""The log as the runtime needs it: append, read back, follow. The NATS adapter implements it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+from spotline.contracts.envelope import Envelope, StoredEntry
+
+
+class Subscription(Protocol):
+    """A durable place in the stream. Entries come in `seq` order without holes."""
+
+    @property
+    def floor_seq(self) -> int:
+        """The last acknowledged `seq` when the subscription was opened, 0 for none."""
+        ...
+
+    async def fetch(self, *, limit: int, timeout_s: float) -> Sequence[StoredEntry]:
+        """Return up to `limit` next entries, empty after `timeout_s` without any.
+
+        After a lost connection it goes on behind the last acknowledged entry, so entries may come
+        again; they never come out of order.
+        """
+        ...
+
+    async def ack(self, entry: StoredEntry) -> None:
+        """Say that `entry` and everything before it is done. Safe to repeat."""
+        ...
+
+    async def close(self) -> None:
+        """Stop following; the place is kept."""
+        ...
+
+
+class EventStream(Protocol):
+    """One ordered stream of entries: the log of a partition."""
+
+    async def publish(self, envelopes: Sequence[Envelope]) -> Sequence[int]:
+        """Store `envelopes` in order and return their sequence numbers.
+
+        Idempotent by event id within the broker's duplicate window. Returns only when all are
+        stored; retries a lost connection until `publish_timeout_s` of the adapter is over, then
+        raises `ProviderUnavailable`.
+        """
+        ...
+
+    async def last_seq(self) -> int:
+        """The greatest stored `seq`, 0 when empty."""
+        ...
+
+    def read(
+        self, subjects: Sequence[str], *, first_seq: int = 1, last_seq: int
+    ) -> AsyncIterator[StoredEntry]:
+        """Yield the stored entries on `subjects` (all if empty) with seq in the range, in order."""
+        ...
+
+    async def subscribe(
+        self, name: str, subjects: Sequence[str], *, first_seq: int = 1
+    ) -> Subscription:
+        """Open the durable place `name`; `first_seq` applies when it does not exist yet."""
+        ...
