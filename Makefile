@@ -1,0 +1,130 @@
+# The commands people run are the commands CI runs. `make help` lists them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup-done
+LOCK := requirements/lock.txt
+RELEASED := protos/released
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' src/spotline/__init__.py)
+
+# Every static check, in the order of what is quickest to mend. `make check` runs them all and
+# names the ones that failed; each is a target of its own.
+CHECKS := format lint types imports protos-check buf-lint buf-breaking docker-lint
+
+.PHONY: help
+help: ## list the commands
+	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1\t/p' Makefile | while IFS=$$'\t' read -r name what; do \
+	    printf '  make %-16s %s\n' "$$name" "$$what"; done
+
+# --- set up -------------------------------------------------------------------------------------
+
+.PHONY: setup
+setup: $(STAMP) ## create .venv from the hash-checked lock, with spotline in it
+	@:
+
+$(STAMP): $(LOCK) pyproject.toml tools/setup.sh
+	@PYTHON="$(PYTHON)" tools/setup.sh "$(VENV)" "$(LOCK)"
+	@touch $@
+
+.PHONY: lock
+lock: ## resolve pyproject.toml into requirements/ (make lock UPGRADE=1 moves the pins)
+	PYTHON="$(PYTHON)" tools/lock.sh $(if $(UPGRADE),--upgrade)
+
+# --- use ----------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: setup ## run the main job end to end, and show what it saved
+	@$(BIN)/spotline demo
+
+.PHONY: test
+test: setup ## the whole suite but the slow and e2e tests
+	$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: test-slow
+test-slow: setup ## the tests that take minutes
+	$(BIN)/python -m pytest -m "slow or e2e" --timeout 1200 $(ARGS)
+
+# --- check --------------------------------------------------------------------------------------
+
+.PHONY: check
+check: setup ## every static check; says which failed and how to run it again
+	@tools/run_checks.sh $(CHECKS)
+
+.PHONY: fmt
+fmt: setup ## format and apply the safe lint fixes
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+	$(BIN)/buf format -w
+
+.PHONY: format
+format: setup ## check the format of Python and protobuf files
+	$(BIN)/ruff format --check .
+	$(BIN)/buf format --diff --exit-code
+
+.PHONY: lint
+lint: setup ## ruff
+	$(BIN)/ruff check .
+
+.PHONY: types
+types: setup ## mypy --strict
+	$(BIN)/mypy
+
+.PHONY: imports
+imports: setup ## the import contracts of pyproject.toml
+	$(BIN)/lint-imports --no-logo
+
+.PHONY: protos
+protos: setup ## generate src/spotline/api/v1 from protos/
+	$(BIN)/python tools/generate_protos.py src
+
+.PHONY: protos-check
+protos-check: setup ## is the committed generated code what protos/ gives?
+	$(BIN)/python tools/generate_protos.py --check src
+
+.PHONY: buf-lint
+buf-lint: setup ## buf's STANDARD rules
+	$(BIN)/buf lint
+
+.PHONY: buf-breaking
+buf-breaking: setup ## against the last released contract
+	@last=$$(printf '%s\n' $(wildcard $(RELEASED)/v*.binpb) | sort -V | tail -n 1); \
+	if [ -z "$$last" ]; then \
+	    echo "nothing released yet: make release-protos writes $(RELEASED)/v$(VERSION).binpb"; \
+	else \
+	    echo "$(BIN)/buf breaking --against $$last"; \
+	    $(BIN)/buf breaking --against "$$last"; \
+	fi
+
+.PHONY: release-protos
+release-protos: buf-lint buf-breaking ## keep today's contract as that of the current version
+	@mkdir -p $(RELEASED); image=$(RELEASED)/v$(VERSION).binpb; \
+	if [ -e "$$image" ] && [ -z "$(FORCE)" ]; then \
+	    echo "$$image exists: raise __version__ first (FORCE=1 for a version not yet published)" >&2; exit 1; \
+	fi; \
+	$(BIN)/buf build --exclude-source-info -o "$$image"; echo "wrote $$image"
+
+.PHONY: docker-lint
+docker-lint: setup ## hadolint on every Dockerfile; the structure of the compose files
+	$(BIN)/hadolint $$(find deploy services -name Dockerfile -o -name '*.Dockerfile' | sort)
+	$(BIN)/python tools/check_compose.py docker-compose.yml deploy/compose/*.yml
+	$(BIN)/nats-server -t -c deploy/nats/nats.conf
+
+.PHONY: wheel
+wheel: setup ## build the wheel, install it in a clean environment, call it
+	@PYTHON="$(PYTHON)" tools/check_wheel.sh "$(CURDIR)/$(BIN)/python"
+
+# --- tidy ---------------------------------------------------------------------------------------
+
+.PHONY: clean
+clean: ## remove what was built; keep .venv
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info
+	find src services tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: distclean
+distclean: clean ## remove .venv too
+	rm -rf $(VENV)

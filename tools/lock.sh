@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Resolve the dependencies of pyproject.toml into requirements/, with hashes, for every platform and
+# for Python 3.11 to 3.13. Pins that still fit are kept; pass --upgrade to move them.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+UV_VERSION=0.13.8
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+"${PYTHON:-python3}" -m venv "$scratch/venv"
+"$scratch/venv/bin/python" -m pip install --quiet --disable-pip-version-check "uv==$UV_VERSION"
+
+# No index line is written: whoever installs uses the index their own pip is set up with.
+compile() {
+    "$scratch/venv/bin/uv" pip compile pyproject.toml "$@" \
+        --quiet --universal --python-version 3.11 --generate-hashes \
+        --no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock"
+}
+
+# Resolved once with every extra, so that the three files agree with each other. The committed pins
+# are the starting point.
+cat requirements/lock.txt requirements/clouds.txt > "$scratch/all.txt" 2> /dev/null || true
+compile --group dev --all-extras --output-file "$scratch/all.txt" "$@"
+pins="$scratch/pins.txt"
+grep -oE '^[A-Za-z0-9._-]+==[^ ;]+( ;[^\\]*)?' "$scratch/all.txt" > "$pins"
+
+# Everything a checkout needs: runtime and development.
+compile --constraints "$pins" --group dev --output-file requirements/lock.txt
+# What an image or a clean installation needs.
+compile --constraints "$pins" --output-file requirements/runtime.txt
+# The same, with the clients of the real clouds.
+compile --constraints "$pins" --all-extras --output-file requirements/clouds.txt
