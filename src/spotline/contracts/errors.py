@@ -1,14 +1,14 @@
 """Errors that cross a boundary, and what the shell does about each.
 
-    SpotlineError
-    ├── ContractError            bytes or a file break the contract: dead-letter, alert, go on
-    ├── ConfigError              cannot start: exit 2
-    ├── ProviderUnavailable      passing: retry with backoff
-    │   └── Throttled            ... after `retry_after_s`
-    ├── InsufficientCapacity     expected: publish as an observation, decide again
-    ├── QuotaExceeded            needs a person: alert, stop launching there
-    ├── InstanceNotFound         on terminate: done
-    └── InvariantViolation       our bug: crash; a restart refolds
+SpotlineError
+├── ContractError            bytes or a file break the contract: dead-letter, alert, go on
+├── ConfigError              cannot start: exit 2
+├── ProviderUnavailable      passing: retry with backoff
+│   └── Throttled            ... after `retry_after_s`
+├── InsufficientCapacity     expected: publish as an observation, decide again
+├── QuotaExceeded            needs a person: alert, stop launching there
+├── InstanceNotFound         on terminate: done
+└── InvariantViolation       our bug: crash; a restart refolds
 """
 
 from __future__ import annotations

@@ -404,12 +404,19 @@ class JobClosed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyWeightsUpdated:
-    """The weights after one more job's feedback; utilities are those of a full replay."""
+    """The weights after one more job's feedback; utilities are those of a full replay.
+
+    The floor and ceiling scale utilities to [0, 1]. `rehearsed_slot` is -1 for a job that ended,
+    else the past slot from which an arriving job was rehearsed.
+    """
 
     round: int
     job_id: str
     rule: str
     weights: tuple[PolicyWeight, ...]
+    rehearsed_slot: int
+    utility_floor_micro_usd: int
+    utility_ceiling_micro_usd: int
 
 
 Event = (
