@@ -9,7 +9,7 @@ import numpy as np
 
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress, advance
-from spotline.domain.policies.decision import largest_allowed
+from spotline.domain.policies.decision import after_slot, fit, largest_allowed
 from spotline.domain.policies.interface import Choice, Memory, PolicyView
 from spotline.domain.solvers.configurations import configurations
 from spotline.domain.solvers.window import (
@@ -88,12 +88,12 @@ class Ahap:
 
     @property
     def nets_soft_deadlines(self) -> bool:
-        """Never: the program weighs lateness itself."""
-        return False
+        """Always: plans run on their own progress, the net on the real one."""
+        return True
 
     def choose(self, view: PolicyView, memory: Memory) -> Choice:
         """Advance the v plans by one slot and play their mean."""
-        tracks = self._tracks(memory)
+        tracks = self._tracks(view, memory)
         played: list[Holding] = []
         kept: list[int] = []
         for index, track in enumerate(tracks):
@@ -115,13 +115,17 @@ class Ahap:
             )
             played.append(held)
             kept.extend(_Track(state=after, committed=committed[1:]).to_memory())
-        return Choice(holding=_mean(view.program, played), memory=tuple(kept))
+        choice = fit(view, _mean(view.program, played))
+        expected = after_slot(view, choice).progress_quanta
+        return Choice(holding=choice, memory=(expected, *kept))
 
-    def _tracks(self, memory: Memory) -> list[_Track]:
-        if not memory:
-            return [_Track(state=JobProgress(), committed=()) for _ in range(self.commitment)]
+    def _tracks(self, view: PolicyView, memory: Memory) -> list[_Track]:
+        # Where the job is not where the last choice would have brought it, the safety net or the
+        # cloud has intervened: plans made for another place are dropped.
+        if not memory or memory[0] != view.state.progress_quanta:
+            return [_Track(state=view.state, committed=()) for _ in range(self.commitment)]
         tracks = []
-        at = 0
+        at = 1
         while at < len(memory):
             track, at = _Track.read(memory, at)
             tracks.append(track)
@@ -211,13 +215,15 @@ def _line_value(
 ) -> ProgressValue:
     slot_cost = cost_micro_usd(on_demand_price, program.max_instances, program.slot_s)
     slot_quanta = program.rate_quanta_per_s[program.max_instances] * program.slot_s
-    late = program.end_slots - program.deadline_slots
-    # Progress missing at the line is bought late: on-demand plus, for a soft deadline, the value
-    # a slot of lateness loses; a hard deadline has no such price, twice on-demand stands in.
-    lost = program.value_micro_usd[0] // late if late else slot_cost
     giga = 1_000_000_000
+    below = slot_cost * giga // slot_quanta
+    above = below * sigma_ppm // PPM
+    target = program.work_quanta * ends // program.deadline_slots
+    # The job will finish and earn its value: what is left of it is paid at sigma of on-demand.
     return ProgressValue(
-        target_quanta=program.work_quanta * ends // program.deadline_slots,
-        below_micro_usd_per_giga=(lost + slot_cost) * giga // slot_quanta,
-        above_micro_usd_per_giga=slot_cost * giga // slot_quanta * sigma_ppm // PPM,
+        target_quanta=target,
+        at_target_micro_usd=program.value_micro_usd[0]
+        - above * (program.work_quanta - target) // giga,
+        below_micro_usd_per_giga=below,
+        above_micro_usd_per_giga=above,
     )

@@ -79,11 +79,12 @@ class WindowPlan:
 class ProgressValue:
     """What progress is worth at the end of a window, piecewise linear around a target.
 
-    Below `target_quanta` a quantum is worth `below`, above it `above` (micro-USD per 10**9
-    quanta): catching up costs more than getting ahead saves.
+    At `target_quanta` it is `at_target_micro_usd`; below, a quantum is worth `below`, above it
+    `above` (micro-USD per 10**9 quanta): catching up costs more than getting ahead saves.
     """
 
     target_quanta: int
+    at_target_micro_usd: int
     below_micro_usd_per_giga: int
     above_micro_usd_per_giga: int
 
@@ -91,7 +92,7 @@ class ProgressValue:
         """Value of each progress in micro-USD, same shape."""
         over = (quanta - self.target_quanta).astype(np.float64) / 1e9
         slope = np.where(over < 0, self.below_micro_usd_per_giga, self.above_micro_usd_per_giga)
-        return np.floor(over * slope).astype(np.int64)
+        return self.at_target_micro_usd + np.floor(over * slope).astype(np.int64)
 
 
 def solve_window(
@@ -129,7 +130,7 @@ def solve_window(
     Returns
     -------
     WindowPlan
-        Holdings per slot, the first reached among equals with hold before change.
+        Holdings per slot. Among equals holding wins over changing, then more instances win.
 
     Notes
     -----
@@ -327,14 +328,15 @@ def _solve(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
                 launch_at = 0
                 broken = -(2**62)
                 broken_at = 0
+                # Among equals more instances win: progress made now is progress nobody can take.
                 for c in range(count):
-                    if value[2, c] > grow:
+                    if value[2, c] >= grow:
                         grow = value[2, c]
                         grow_at = c
-                    if value[3, c] > launch:
+                    if value[3, c] >= launch:
                         launch = value[3, c]
                         launch_at = c
-                    if value[4, c] > broken:
+                    if value[4, c] >= broken:
                         broken = value[4, c]
                         broken_at = c
                     best = value[1, c]

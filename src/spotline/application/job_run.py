@@ -1,0 +1,153 @@
+"""One job as the selector follows it: from its submission to the feedback it gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from spotline.domain.events import JobOutcome, Lot
+from spotline.domain.jobs.job import Job
+from spotline.domain.jobs.program import IDLE, Holding, JobProgram
+from spotline.domain.jobs.progress import JobProgress, advance
+from spotline.domain.policies.interface import START, Memory
+from spotline.domain.policies.replay import SlotRecord
+from spotline.domain.units import PPM, WorkScale, cost_micro_usd
+
+
+class RunPhase(Enum):
+    """Where a job is in its life."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """What was held from `offset_s` into the slot on."""
+
+    offset_s: int
+    holding: Holding
+    interrupted: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class JobRun:
+    """Mutable state of one job; only the selector's `evolve` touches it.
+
+    `state` stands at the opening of the current slot, `held` is what the cloud last reported,
+    `target` what was last decided. `records` are what the job was offered, slot by slot.
+    """
+
+    job: Job
+    phase: RunPhase = RunPhase.PENDING
+    offering_id: str = ""
+    policy_id: str = ""
+    program: JobProgram | None = None
+    first_slot: int = -1
+    first_slot_start_ns: int = 0
+    state: JobProgress = field(default_factory=JobProgress)
+    held: Holding = IDLE
+    target: Holding = IDLE
+    lost: int = 0
+    memory: Memory = START
+    spent_micro_usd: int = 0
+    last_slot_cost_micro_usd: int = 0
+    last_slot_lots: tuple[Lot, ...] = ()
+    segments: list[Segment] = field(default_factory=list)
+    records: list[SlotRecord] = field(default_factory=list)
+    reported_quanta: int | None = None
+    cancelled: bool = False
+    outcome: JobOutcome | None = None
+    fed_back: bool = False
+
+    @property
+    def compiled(self) -> JobProgram:
+        """The program of an admitted job."""
+        if self.program is None:
+            raise ValueError(f"job {self.job.job_id} has not been admitted")
+        return self.program
+
+    def elapsed_slots(self, slot: int) -> int:
+        """Slots of the job's life before `slot`."""
+        return slot - self.first_slot
+
+    def slack_slots(self, slot: int) -> int:
+        """Slots to the deadline beyond those that on-demand alone still needs."""
+        program = self.compiled
+        left = program.work_quanta - self.state.progress_quanta
+        needed = program.slots_on_demand(left, program.launch_s)
+        return program.deadline_slots - self.elapsed_slots(slot) - needed
+
+    def note_progress(self, done: float) -> None:
+        """Take the platform's word for the work done; the greatest report counts."""
+        scale = WorkScale.for_amount(self.job.work.amount)
+        quanta = scale.quanta_from_work(done)
+        self.reported_quanta = max(quanta, self.reported_quanta or 0)
+
+    def place(self, segment: Segment) -> None:
+        """Say what is held from an offset on; a later word on the same offset replaces it."""
+        while self.segments and self.segments[-1].offset_s >= segment.offset_s:
+            self.segments.pop()
+        self.segments.append(segment)
+
+    def state_at(self, offset_s: int) -> JobProgress:
+        """Where the job stands `offset_s` seconds into the slot."""
+        return self._through(offset_s)[0]
+
+    def settle(self, spot_price: int, on_demand_price: int) -> None:
+        """Close the slot: progress and cost of every segment, priced at the slot's quote."""
+        program = self.compiled
+        self.state, parts = self._through(program.slot_s)
+        cost = 0
+        for holding, held_s in parts:
+            cost += cost_micro_usd(spot_price, holding.spot, held_s)
+            cost += cost_micro_usd(on_demand_price, holding.on_demand, held_s)
+        if self.reported_quanta is not None:
+            # A live job's own word replaces the formula.
+            self.state = JobProgress(
+                progress_quanta=min(program.work_quanta, self.reported_quanta),
+                holding=self.state.holding,
+                pending_overhead_s=self.state.pending_overhead_s,
+            )
+        self.last_slot_cost_micro_usd = cost
+        self.spent_micro_usd += cost
+        last = self.state.holding
+        self.last_slot_lots = self.lots(last)
+        # The next slot opens with what is held now.
+        self.segments = []
+
+    def _through(self, until_s: int) -> tuple[JobProgress, list[tuple[Holding, int]]]:
+        state = self.state
+        parts = []
+        segments = self.segments or [
+            Segment(offset_s=0, holding=self.state.holding, interrupted=False)
+        ]
+        for index, segment in enumerate(segments):
+            last = index + 1 == len(segments)
+            end_s = min(until_s, until_s if last else segments[index + 1].offset_s)
+            held_s = end_s - segment.offset_s
+            if held_s <= 0:
+                continue
+            state = advance(
+                self.compiled,
+                state,
+                segment.holding,
+                held_s=held_s,
+                interrupted=segment.interrupted,
+            )
+            parts.append((segment.holding, held_s))
+        return state, parts
+
+    def lots(self, holding: Holding) -> tuple[Lot, ...]:
+        """A holding as lots on the job's offering; none when idle."""
+        if not holding.instances:
+            return ()
+        return (
+            Lot(offering_id=self.offering_id, spot=holding.spot, on_demand=holding.on_demand),
+        )
+
+    @property
+    def progress_ppm(self) -> int:
+        """Share of the work done."""
+        return self.state.progress_quanta * PPM // self.compiled.work_quanta

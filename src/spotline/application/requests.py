@@ -1,0 +1,307 @@
+"""What is asked and answered over gRPC, as frozen values; nobody but adapters sees protobuf.
+
+A value maps to the message of the same name, or to the one its `message_name` says. Money is
+micro-USD, times nanoseconds since the epoch, probabilities parts per million.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar
+
+from spotline.domain.events import (
+    DecisionReason,
+    ForecastIssued,
+    JobAnswer,
+    JobOutcome,
+    Lot,
+    SlotQuote,
+)
+from spotline.domain.jobs.job import Job
+from spotline.domain.market.offering import Offering
+
+# --- AllocatorService -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTask:
+    """A job as it stands when a slot is decided.
+
+    `first_slot_start_ns` is the origin of the job's slot grid, `elapsed_slots` its slots before
+    this one. `holding` is what it holds now, after interruptions; `spot_firm` says that spot taken
+    now stays for the rest of the slot.
+    """
+
+    job: Job
+    policy_id: str
+    offering_id: str
+    instance_type: str
+    first_slot_start_ns: int
+    elapsed_slots: int
+    progress_quanta: int
+    holding: Lot
+    interrupted: bool
+    pending_overhead_s: int
+    spent_micro_usd: int
+    memory: tuple[int, ...]
+    spot_firm: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateRequest:
+    """Decide one slot for several jobs, in their order, each on what those before it left.
+
+    `reason` says why there is no forecast, or why it is decided again; otherwise it is `POLICY`.
+    """
+
+    slot: int
+    revision: int
+    offset_s: int
+    slot_s: int
+    quotes: tuple[SlotQuote, ...]
+    forecast: ForecastIssued | None
+    reason: DecisionReason
+    tasks: tuple[JobTask, ...]
+
+    def __post_init__(self) -> None:
+        if self.slot_s < 1:
+            raise ValueError(f"slot_s must be >= 1, was {self.slot_s}")
+        if not 0 <= self.offset_s < self.slot_s:
+            raise ValueError(f"offset_s must lie in 0..{self.slot_s - 1}, was {self.offset_s}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateAnswer:
+    """One answer per task, in order; `request_digest` is the SHA-256 of what was asked."""
+
+    message_name: ClassVar[str] = "AllocateResponse"
+
+    answers: tuple[JobAnswer, ...]
+    request_digest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """Plan one job. Without `quotes` the latest slot the allocator has seen is used."""
+
+    job: Job
+    policy_ids: tuple[str, ...] = ()
+    quotes: tuple[SlotQuote, ...] = ()
+    forecast: ForecastIssued | None = None
+    offerings: tuple[Offering, ...] = ()
+    slot: int = 0
+    slot_s: int = 0
+    slot_start_ns: int = 0
+
+    def __post_init__(self) -> None:
+        if self.quotes and self.slot_s < 1:
+            raise ValueError(f"slot_s must be >= 1 where quotes are given, was {self.slot_s}")
+        if self.quotes and not self.offerings:
+            raise ValueError("offerings must be given where quotes are")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanStep:
+    """One slot of a plan."""
+
+    slot: int
+    slot_start_ns: int
+    lot: Lot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOption:
+    """What one policy would do on one offering, and why it is or is not `chosen`."""
+
+    policy_id: str
+    offering_id: str
+    expected_cost_micro_usd: int
+    cost_p10_micro_usd: int
+    cost_p90_micro_usd: int
+    on_time_probability_ppm: int
+    expected_utility_micro_usd: int
+    chosen: bool
+    why: str
+    steps: tuple[PlanStep, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanAnswer:
+    """What was considered, best first; `earliest_feasible_deadline_ns` is 0 where unknown."""
+
+    message_name: ClassVar[str] = "PlanResponse"
+
+    feasible: bool
+    infeasible_reason: str
+    earliest_feasible_deadline_ns: int
+    options: tuple[PlanOption, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarketSlot:
+    """One slot as a job would have seen it."""
+
+    slot: int
+    slot_start_ns: int
+    quotes: tuple[SlotQuote, ...]
+    forecast: ForecastIssued | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonRequest:
+    """Replay policies (all if none is named) for a job over consecutive slots from its first."""
+
+    message_name: ClassVar[str] = "ComparePoliciesRequest"
+
+    job: Job
+    policy_ids: tuple[str, ...]
+    slots: tuple[MarketSlot, ...]
+    slot_s: int
+    offerings: tuple[Offering, ...]
+
+    def __post_init__(self) -> None:
+        if self.slot_s < 1:
+            raise ValueError(f"slot_s must be >= 1, was {self.slot_s}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyComparison:
+    """How a job fares under one policy; `finished_slot` counts from 1, 0: it does not finish."""
+
+    policy_id: str
+    offering_id: str = ""
+    cost_micro_usd: int
+    utility_micro_usd: int
+    finished_slot: int
+    on_time: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonAnswer:
+    """One comparison per policy, in the order asked for, and the best any schedule had."""
+
+    message_name: ClassVar[str] = "ComparePoliciesResponse"
+
+    comparisons: tuple[PolicyComparison, ...]
+    clairvoyant: PolicyComparison
+
+
+# --- JobService -------------------------------------------------------------------------------
+
+
+class JobState(Enum):
+    """Where a job stands."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    COMPLETED_LATE = "completed_late"
+    MISSED_DEADLINE = "missed_deadline"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen."""
+        return self not in (JobState.PENDING, JobState.RUNNING)
+
+    @classmethod
+    def from_outcome(cls, outcome: JobOutcome) -> JobState:
+        """The state of a job that ended like this."""
+        return cls(outcome.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStatus:
+    """A job and where it stands; fields without an answer yet are empty, 0 or None.
+
+    `lots` is what it is to hold now, `value_micro_usd` what it was worth once over, `seq` the
+    place in the log of the last change.
+    """
+
+    job: Job
+    state: JobState
+    submitted_ns: int
+    policy_id: str = ""
+    offering_id: str = ""
+    progress_ppm: int = 0
+    cost_micro_usd: int = 0
+    value_micro_usd: int = 0
+    lots: tuple[Lot, ...] = ()
+    deadline_slot: int = 0
+    last_slot: int = 0
+    last_reason: DecisionReason | None = None
+    last_explanation: str = ""
+    seq: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A job handed over."""
+
+    message_name: ClassVar[str] = "SubmitRequest"
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmissionReceipt:
+    """The job was recorded, now or by an earlier, equal request."""
+
+    message_name: ClassVar[str] = "SubmitResponse"
+
+    job_id: str
+    already_submitted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobQuery:
+    """Which jobs, ordered by id: of one tenant, in one state, a page at a time."""
+
+    message_name: ClassVar[str] = "ListRequest"
+
+    tenant: str = ""
+    state: JobState | None = None
+    page_size: int = 0
+    page_token: str = ""
+
+    def __post_init__(self) -> None:
+        if self.page_size < 0:
+            raise ValueError(f"page_size must be >= 0, was {self.page_size}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPage:
+    """A page of jobs; an empty `next_page_token` says that it was the last."""
+
+    message_name: ClassVar[str] = "ListResponse"
+
+    statuses: tuple[JobStatus, ...]
+    next_page_token: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressReport:
+    """Work a job has done so far, in its own unit."""
+
+    message_name: ClassVar[str] = "ReportProgressRequest"
+
+    job_id: str
+    tenant: str
+    done: float
+
+    def __post_init__(self) -> None:
+        if self.done < 0:
+            raise ValueError(f"done must be >= 0, was {self.done}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobUpdate:
+    """A job after one change; `change` is the event's kind, empty in the first of a watch."""
+
+    message_name: ClassVar[str] = "WatchResponse"
+
+    status: JobStatus
+    change: str
+    seq: int

@@ -1,0 +1,65 @@
+"""Several jobs, one capacity: who may take how much."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from spotline.domain.events import Lot, SlotQuote
+from spotline.domain.market.offering import Count
+from spotline.domain.policies.prediction import UNCOUNTED
+
+
+class ResidualCapacity:
+    """What is left of every offering while jobs are served in order.
+
+    A count nobody knows counts as plenty: the cloud will refuse what is not there.
+    """
+
+    def __init__(self, quotes: Iterable[SlotQuote]) -> None:
+        self._spot: dict[str, int] = {}
+        self._on_demand: dict[str, int] = {}
+        for slot_quote in quotes:
+            quote = slot_quote.quote
+            self._spot[quote.offering_id] = _known(quote.spot_available)
+            self._on_demand[quote.offering_id] = _known(quote.on_demand_available)
+
+    def spot(self, offering_id: str) -> int:
+        """Spot instances left."""
+        return self._spot[offering_id]
+
+    def on_demand(self, offering_id: str) -> int:
+        """On-demand instances left."""
+        return self._on_demand[offering_id]
+
+    def cap(self, offering_id: str, *, spot: int | None, on_demand: int | None) -> None:
+        """Lower what is left, where a refusal has shown that there is less than was quoted."""
+        if spot is not None:
+            self._spot[offering_id] = min(self._spot[offering_id], spot)
+        if on_demand is not None:
+            self._on_demand[offering_id] = min(self._on_demand[offering_id], on_demand)
+
+    def take(self, lots: Iterable[Lot]) -> None:
+        """Serve a job.
+
+        Raises
+        ------
+        ValueError
+            It takes more than is left.
+        """
+        for lot in lots:
+            if lot.spot > self._spot[lot.offering_id]:
+                raise ValueError(
+                    f"spot of {lot.offering_id} must be <= available "
+                    f"({self._spot[lot.offering_id]}), was {lot.spot}"
+                )
+            if lot.on_demand > self._on_demand[lot.offering_id]:
+                raise ValueError(
+                    f"on_demand of {lot.offering_id} must be <= available "
+                    f"({self._on_demand[lot.offering_id]}), was {lot.on_demand}"
+                )
+            self._spot[lot.offering_id] -= lot.spot
+            self._on_demand[lot.offering_id] -= lot.on_demand
+
+
+def _known(count: Count) -> int:
+    return count.instances if count.known else UNCOUNTED
