@@ -9,9 +9,10 @@ from spotline.domain.events import JobOutcome, Lot
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import IDLE, Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress, advance
+from spotline.domain.ledger.billing import OfferingPrice, lots_cost_micro_usd
 from spotline.domain.policies.interface import START, Memory
 from spotline.domain.policies.replay import SlotRecord
-from spotline.domain.units import PPM, WorkScale, cost_micro_usd
+from spotline.domain.units import PPM, WorkScale
 
 
 class RunPhase(Enum):
@@ -98,11 +99,14 @@ class JobRun:
     def settle(self, spot_price: int, on_demand_price: int) -> None:
         """Close the slot: progress and cost of every segment, priced at the slot's quote."""
         program = self.compiled
-        self.state, parts = self._through(program.slot_s)
-        cost = 0
-        for holding, held_s in parts:
-            cost += cost_micro_usd(spot_price, holding.spot, held_s)
-            cost += cost_micro_usd(on_demand_price, holding.on_demand, held_s)
+        self.state, held = self._through(program.slot_s)
+        price = OfferingPrice(
+            offering_id=self.offering_id,
+            spot_micro_usd=spot_price,
+            on_demand_micro_usd=on_demand_price,
+        )
+        steps = [(offset_s, self.lots(holding)) for offset_s, holding in held]
+        cost = lots_cost_micro_usd(steps, {self.offering_id: price}, program.slot_s)
         if self.reported_quanta is not None:
             # A live job's own word replaces the formula.
             self.state = JobProgress(
@@ -117,7 +121,7 @@ class JobRun:
         # The next slot opens with what is held now.
         self.segments = []
 
-    def _through(self, until_s: int) -> tuple[JobProgress, list[tuple[Holding, int]]]:
+    def _through(self, until_s: int) -> tuple[JobProgress, list[tuple[int, Holding]]]:
         state = self.state
         parts = []
         segments = self.segments or [
@@ -125,7 +129,7 @@ class JobRun:
         ]
         for index, segment in enumerate(segments):
             last = index + 1 == len(segments)
-            end_s = min(until_s, until_s if last else segments[index + 1].offset_s)
+            end_s = until_s if last else min(until_s, segments[index + 1].offset_s)
             held_s = end_s - segment.offset_s
             if held_s <= 0:
                 continue
@@ -136,7 +140,7 @@ class JobRun:
                 held_s=held_s,
                 interrupted=segment.interrupted,
             )
-            parts.append((segment.holding, held_s))
+            parts.append((segment.offset_s, segment.holding))
         return state, parts
 
     def lots(self, holding: Holding) -> tuple[Lot, ...]:

@@ -1,0 +1,481 @@
+"""The actuator's doing half: performs calls against a cloud, the ledger always one step ahead.
+
+Order of one revision: intents into the ledger, releases, launches (by token), what the cloud takes
+back, then everything that happened into the ledger together with the answers. Killed between any
+two of these and asked again, it resumes from the intents and ends with the same instances, the
+same ledger and the same answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from spotline.application.ports import (
+    ActuatorMode,
+    ApplyRevisionRequest,
+    CloudProvider,
+    CloudSignal,
+    Instance,
+    LaunchRequest,
+    Ledger,
+    LedgerEnd,
+    LedgerEntry,
+    LedgerLaunch,
+    Moment,
+    OpenSlotRequest,
+)
+from spotline.application.spec import Call
+from spotline.contracts.errors import InvariantViolation
+from spotline.domain.events import (
+    CapacityLost,
+    CapacityReported,
+    Event,
+    InterruptionKind,
+    InterruptionNoticed,
+    JobHolding,
+    LaunchRefused,
+    Lot,
+)
+from spotline.domain.ledger.billing import Charge, HeldInterval, SlotPrices, bill
+from spotline.domain.ledger.caps import Caps
+from spotline.domain.ledger.intents import (
+    HeldInstance,
+    Intent,
+    IntentResult,
+    RevisionPlan,
+    plan_revision,
+)
+from spotline.domain.market.offering import CapacityType
+from spotline.domain.units import NS_PER_S
+
+_MINUTE_NS = 60 * NS_PER_S
+
+AnyInstance = TypeVar("AnyInstance", Instance, HeldInstance)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciliation:
+    """Instance ids: `reaped` ran without our ledger's knowing, `missing` are held but gone."""
+
+    reaped: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Done:
+    """What carrying out a revision's intents came to."""
+
+    results: list[IntentResult]
+    launched: list[LedgerLaunch]
+    refusals: list[LaunchRefused]
+    ended: dict[str, LedgerEnd]
+
+
+class CloudActuation:
+    """Performs the actuator's calls, one at a time and in the order of their causes."""
+
+    def __init__(
+        self,
+        cloud: CloudProvider,
+        ledger: Ledger,
+        *,
+        caps: Caps | None = None,
+        mode: ActuatorMode = ActuatorMode.LIVE,
+    ) -> None:
+        self._cloud = cloud
+        self._ledger = ledger
+        self._caps = caps or Caps()
+        self._forbidden = "observe mode" if mode is ActuatorMode.OBSERVE else ""
+        self._turn = asyncio.Lock()
+
+    async def start(self) -> Reconciliation:
+        """Reconcile before the first call is performed."""
+        async with self._turn:
+            if not self._forbidden:
+                # Shows the cloud our epoch: from here on it refuses whoever held the ledger before.
+                await self._cloud.terminate(self._ledger.owner, ())
+            return await self._reconcile()
+
+    async def perform(self, call: Call) -> Sequence[Event]:
+        """Do what `call` asks and return what to publish. Idempotent by the call's digest.
+
+        Raises
+        ------
+        ProviderUnavailable
+            The cloud does not answer: perform the call again later.
+        OwnerFenced
+            Another process has taken over.
+        """
+        key = f"{call.name}:{call.digest}"
+        async with self._turn:
+            answers = await asyncio.to_thread(self._ledger.answers, key)
+            if answers is not None:
+                return answers
+            if isinstance(call.request, OpenSlotRequest):
+                return await self._open_slot(key, call.request)
+            if isinstance(call.request, ApplyRevisionRequest):
+                return await self._apply(key, call.request)
+        raise InvariantViolation(f"no such call of the actuator: {call.name}")
+
+    # --- a slot opens -------------------------------------------------------------------------
+
+    async def _open_slot(self, key: str, request: OpenSlotRequest) -> Sequence[Event]:
+        await self._give_up_pending(request.at)
+        wanted_back = await self._cloud.observe(request.at, request.quotes)
+        await self._reconcile()
+        charges: list[Charge] = []
+        for prices in request.unbilled:
+            charges += bill(await self._intervals(prices), prices)
+        held = {one.instance_id for one in await asyncio.to_thread(self._ledger.held)}
+        noticed = [one for one in wanted_back if one.instance_id in held]
+        answers: tuple[Event, ...] = (
+            *(charge.cost for charge in charges),
+            *_notices(noticed, request.at, 0, self._cloud.notice_lead_s),
+        )
+        await self._record(
+            LedgerEntry(
+                call_key=key,
+                slot=request.at.slot,
+                answers=answers,
+                noticed=tuple(one.instance_id for one in noticed),
+                charges=tuple(charges),
+            )
+        )
+        return answers
+
+    async def _give_up_pending(self, at: Moment) -> None:
+        """Close attempts whose revision never came again: its command is lost from the log.
+
+        Calls are performed in order, so at the opening of a slot nothing is under way. What those
+        attempts did launch is billed until now and ended.
+        """
+        pending = await asyncio.to_thread(self._ledger.pending)
+        if not pending:
+            return
+        running = await self._cloud.list_instances(self._ledger.owner.name)
+        launched: list[LedgerLaunch] = []
+        results: list[IntentResult] = []
+        for intent in pending:
+            tokens = {launch.token for launch in intent.launches}
+            ours = [instance for instance in running if instance.token in tokens]
+            launched += [_ledger_launch(intent, instance) for instance in ours]
+            requested = sum(launch.requested for launch in intent.launches)
+            results.append(_result(intent, ours, refused=requested - len(ours), detail="given up"))
+        # Releases that were under way are finished, at the moment their command gave.
+        ended = [_end(one, intent, "released") for intent in pending for one in intent.release]
+        ended += [
+            LedgerEnd(
+                instance_id=launch.instance.instance_id, slot=at.slot, offset_s=0, reason="given up"
+            )
+            for launch in launched
+        ]
+        await self._record(
+            LedgerEntry(results=tuple(results), launched=tuple(launched), ended=tuple(ended))
+        )
+        if ended:
+            await self._cloud.terminate(self._ledger.owner, [end.instance_id for end in ended])
+
+    # --- a revision was decided ---------------------------------------------------------------
+
+    async def _apply(self, key: str, request: ApplyRevisionRequest) -> Sequence[Event]:
+        at = request.at
+        held = await asyncio.to_thread(self._ledger.held)
+        intents = await self._intents(request, held)
+        done = await self._carry_out(intents, at)
+        running = _running(held, done)
+        dropped = {one for intent in intents if intent.dropped for one in intent.release}
+        lost = [one for one in held if one.instance_id in dropped]
+        signals: Sequence[CloudSignal] = ()
+        if not lost and not done.refusals:
+            # Something that needs a decision now is decided now; later losses come after it.
+            signals = await self._cloud.signals(key, at)
+        lost_s = signals[0].lost_s if signals else at.offset_s
+        # Gone is what the cloud has just taken and what vanished without a word. Nobody knows when
+        # the latter went; one report has one moment.
+        listed = await self._cloud.list_instances(self._ledger.owner.name)
+        listed_ids = {one.instance_id for one in listed}
+        lost += [one for one in running if one.instance_id not in listed_ids]
+        unannounced = [signal.instance for signal in signals if not signal.announced]
+        noticed_s = min((signal.noticed_s for signal in signals), default=0)
+        for one in lost:
+            end = LedgerEnd(
+                instance_id=one.instance_id, slot=at.slot, offset_s=lost_s, reason="lost"
+            )
+            done.ended.setdefault(one.instance_id, end)
+        gone_ids = {one.instance_id for one in lost}
+        survivors = [one for one in running if one.instance_id not in gone_ids]
+        settled = not lost and not done.refusals
+        report = CapacityReported(
+            slot=at.slot,
+            revision=request.revision,
+            offset_s=lost_s,
+            settled=settled,
+            holdings=_holdings(survivors),
+        )
+        entry = LedgerEntry(
+            call_key=key,
+            slot=at.slot,
+            results=tuple(done.results),
+            launched=tuple(done.launched),
+            ended=tuple(done.ended.values()),
+        )
+        charges: tuple[Charge, ...] = ()
+        if settled and request.last:
+            await self._record(replace(entry, call_key=""))
+            entry = LedgerEntry(call_key=key, slot=at.slot)
+            charges = bill(await self._intervals(request.prices), request.prices)
+        answers: tuple[Event, ...] = (
+            *done.refusals,
+            *_notices(unannounced, at, noticed_s, lost_s - noticed_s),
+            *_losses(lost, at, lost_s),
+            report,
+            *(charge.cost for charge in charges),
+        )
+        await self._record(replace(entry, answers=answers, charges=charges))
+        return answers
+
+    async def _intents(
+        self, request: ApplyRevisionRequest, held: Sequence[HeldInstance]
+    ) -> list[Intent]:
+        """The intents of this revision: those a former life wrote, else new ones, written now."""
+        at = request.at
+        pending = [
+            intent
+            for intent in await asyncio.to_thread(self._ledger.pending)
+            if (intent.slot, intent.revision) == (at.slot, request.revision)
+        ]
+        if pending:
+            return pending
+        known = await asyncio.to_thread(
+            self._ledger.intents, [command.command_id for command in request.commands]
+        )
+        attempts: dict[str, int] = {}
+        commands = []
+        for command in request.commands:
+            earlier = known.get(command.command_id)
+            if earlier is not None and earlier.result is not None:
+                if not earlier.result.refused:
+                    continue  # done in full under another call: once is enough
+                attempts[command.command_id] = earlier.intent.attempt + 1
+            commands.append(command)
+        intents = plan_revision(
+            RevisionPlan(
+                slot=at.slot,
+                revision=request.revision,
+                offset_s=at.offset_s,
+                slot_s=at.slot_s,
+                ts_ns=at.ts_ns,
+                prices=request.prices.by_offering(),
+                caps=self._caps,
+                spent_micro_usd=await self._spent(request),
+                launches_last_minute=await asyncio.to_thread(
+                    self._ledger.launches_since, at.ts_ns - _MINUTE_NS
+                ),
+                attempts=attempts,
+                forbidden=self._forbidden,
+            ),
+            commands,
+            held,
+        )
+        if intents:
+            await asyncio.to_thread(self._ledger.write_intents, intents)
+        return list(intents)
+
+    async def _carry_out(self, intents: Sequence[Intent], at: Moment) -> _Done:
+        done = _Done(results=[], launched=[], refusals=[], ended={})
+        owner = self._ledger.owner
+        for intent in intents:
+            reason = "cap USD per job" if intent.dropped else "released"
+            for instance_id in intent.release:
+                done.ended[instance_id] = _end(instance_id, intent, reason)
+        if done.ended:
+            await self._cloud.terminate(owner, list(done.ended))
+        for intent in intents:
+            granted: list[Instance] = []
+            details: list[str] = []
+            for launch in intent.launches:
+                got: tuple[Instance, ...] = ()
+                detail = launch.detail
+                if launch.permitted:
+                    grant = await self._cloud.launch(
+                        LaunchRequest(
+                            token=launch.token,
+                            owner=owner,
+                            job_id=intent.job_id,
+                            tenant=intent.tenant,
+                            quota_pool=intent.quota_pool,
+                            offering_id=intent.offering_id,
+                            capacity_type=launch.capacity_type,
+                            instances=launch.permitted,
+                            at=at,
+                        )
+                    )
+                    got = grant.instances
+                    detail = "; ".join(filter(None, (launch.detail, grant.detail)))
+                granted += got
+                if len(got) < launch.requested:
+                    details.append(detail)
+                    done.refusals.append(
+                        LaunchRefused(
+                            command_id=intent.command_id,
+                            job_id=intent.job_id,
+                            tenant=intent.tenant,
+                            offering_id=intent.offering_id,
+                            capacity_type=launch.capacity_type,
+                            slot=at.slot,
+                            requested=launch.requested,
+                            granted=len(got),
+                            detail=detail,
+                        )
+                    )
+            done.launched += [_ledger_launch(intent, instance) for instance in granted]
+            requested = sum(launch.requested for launch in intent.launches)
+            refused = requested - len(granted)
+            done.results.append(
+                _result(intent, granted, refused=refused, detail="; ".join(details))
+            )
+        return done
+
+    async def _spent(self, request: ApplyRevisionRequest) -> dict[str, int]:
+        """Each job's bill up to now, the open slot included; empty where no cap needs it."""
+        if self._caps.micro_usd_per_job is None:
+            return {}
+        spent = dict(await asyncio.to_thread(self._ledger.spend_by_job))
+        intervals = await self._intervals(request.prices)
+        for charge in bill(intervals, request.prices, until_s=request.at.offset_s):
+            job_id = charge.cost.job_id
+            spent[job_id] = spent.get(job_id, 0) + charge.cost.cost_micro_usd
+        return spent
+
+    # --- shared -------------------------------------------------------------------------------
+
+    async def _reconcile(self) -> Reconciliation:
+        """End what runs under our tag without the ledger's knowing; name what is gone."""
+        held = {one.instance_id for one in await asyncio.to_thread(self._ledger.held)}
+        pending = await asyncio.to_thread(self._ledger.pending)
+        tokens = {launch.token for intent in pending for launch in intent.launches}
+        listed = await self._cloud.list_instances(self._ledger.owner.name)
+        orphans = [
+            one.instance_id
+            for one in listed
+            if one.instance_id not in held and one.token not in tokens
+        ]
+        if orphans and not self._forbidden:
+            await self._cloud.terminate(self._ledger.owner, orphans)
+        missing = held - {one.instance_id for one in listed}
+        return Reconciliation(reaped=tuple(orphans), missing=tuple(sorted(missing)))
+
+    async def _intervals(self, prices: SlotPrices) -> Sequence[HeldInterval]:
+        return await asyncio.to_thread(self._ledger.intervals, prices.slot, prices.slot_s)
+
+    async def _record(self, entry: LedgerEntry) -> None:
+        await asyncio.to_thread(self._ledger.record, entry)
+
+
+def _end(instance_id: str, intent: Intent, reason: str) -> LedgerEnd:
+    return LedgerEnd(
+        instance_id=instance_id, slot=intent.slot, offset_s=intent.offset_s, reason=reason
+    )
+
+
+def _ledger_launch(intent: Intent, instance: Instance) -> LedgerLaunch:
+    return LedgerLaunch(
+        instance=instance,
+        command_id=intent.command_id,
+        attempt=intent.attempt,
+        slot=intent.slot,
+        offset_s=intent.offset_s,
+    )
+
+
+def _result(
+    intent: Intent, granted: Sequence[Instance], *, refused: int, detail: str
+) -> IntentResult:
+    spot = sum(one.capacity_type is CapacityType.SPOT for one in granted)
+    return IntentResult(
+        intent=intent,
+        granted_spot=spot,
+        granted_on_demand=len(granted) - spot,
+        refused=refused,
+        detail=detail,
+    )
+
+
+def _running(held: Sequence[HeldInstance], done: _Done) -> list[HeldInstance]:
+    order = max((one.order for one in held), default=0)
+    running = [one for one in held if one.instance_id not in done.ended]
+    for index, launch in enumerate(done.launched, start=1):
+        instance = launch.instance
+        running.append(
+            HeldInstance(
+                instance_id=instance.instance_id,
+                job_id=instance.job_id,
+                tenant=instance.tenant,
+                quota_pool=instance.quota_pool,
+                offering_id=instance.offering_id,
+                capacity_type=instance.capacity_type,
+                order=order + index,
+            )
+        )
+    return running
+
+
+def _holdings(running: Iterable[HeldInstance]) -> tuple[JobHolding, ...]:
+    counts: dict[str, dict[str, list[int]]] = {}
+    for one in running:
+        lot = counts.setdefault(one.job_id, {}).setdefault(one.offering_id, [0, 0])
+        lot[one.capacity_type is CapacityType.ON_DEMAND] += 1
+    return tuple(
+        JobHolding(
+            job_id=job_id,
+            lots=tuple(
+                Lot(offering_id=offering_id, spot=spot, on_demand=on_demand)
+                for offering_id, (spot, on_demand) in sorted(lots.items())
+            ),
+        )
+        for job_id, lots in sorted(counts.items())
+    )
+
+
+def _by_lot(held: Iterable[AnyInstance]) -> dict[tuple[str, str, str], tuple[str, ...]]:
+    """Instance ids by (job, tenant, offering), ordered by these."""
+    groups: dict[tuple[str, str, str], tuple[str, ...]] = {}
+    for one in held:
+        lot: tuple[str, str, str] = (one.job_id, one.tenant, one.offering_id)
+        groups[lot] = (*groups.get(lot, ()), one.instance_id)
+    return dict(sorted(groups.items()))
+
+
+def _notices(
+    wanted_back: Iterable[AnyInstance], at: Moment, offset_s: int, lead_s: int
+) -> tuple[InterruptionNoticed, ...]:
+    return tuple(
+        InterruptionNoticed(
+            job_id=job_id,
+            tenant=tenant,
+            offering_id=offering_id,
+            instance_ids=instance_ids,
+            slot=at.slot,
+            offset_s=offset_s,
+            lead_s=lead_s,
+            kind=InterruptionKind.CAPACITY_RECLAIMED,
+        )
+        for (job_id, tenant, offering_id), instance_ids in _by_lot(wanted_back).items()
+    )
+
+
+def _losses(lost: Iterable[AnyInstance], at: Moment, lost_s: int) -> tuple[CapacityLost, ...]:
+    return tuple(
+        CapacityLost(
+            job_id=job_id,
+            tenant=tenant,
+            offering_id=offering_id,
+            instance_ids=instance_ids,
+            slot=at.slot,
+            offset_s=lost_s,
+        )
+        for (job_id, tenant, offering_id), instance_ids in _by_lot(lost).items()
+    )

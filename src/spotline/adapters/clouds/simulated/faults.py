@@ -1,0 +1,65 @@
+"""Chance of the simulated cloud: hashes of a seed and what is hit, so a run repeats itself."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+
+from spotline.domain.jobs.program import NOTICE_LEAD_S
+from spotline.domain.units import S_PER_HOUR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedCloudSettings:
+    """How the simulated cloud behaves.
+
+    `launch_delay_s` passes between a launch and readiness (billed). `notice_lead_s` is the notice
+    before a reclaim. `refusal_probability` hits whole launches; each spot instance is interrupted
+    with `interruption_per_instance_hour` probability per hour held, within a slot at most 1.
+    """
+
+    seed: int = 0
+    launch_delay_s: int = 120
+    notice_lead_s: int = NOTICE_LEAD_S
+    refusal_probability: float = 0.0
+    interruption_per_instance_hour: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("launch_delay_s", "notice_lead_s"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be >= 0, was {getattr(self, name)}")
+        if not 0 <= self.refusal_probability <= 1:
+            raise ValueError(
+                f"refusal_probability must lie in 0..1, was {self.refusal_probability}"
+            )
+        hazard = self.interruption_per_instance_hour
+        if not (math.isfinite(hazard) and hazard >= 0):
+            raise ValueError(
+                f"interruption_per_instance_hour must be finite and >= 0, was {hazard}"
+            )
+
+
+def uniform(seed: int, *what: object) -> float:
+    """A number in [0, 1) that depends on its arguments alone."""
+    digest = hashlib.sha256("\x1f".join(map(str, (seed, *what))).encode()).digest()
+    return (int.from_bytes(digest[:8], "big") >> 11) / (1 << 53)
+
+
+def is_refused(
+    settings: SimulatedCloudSettings, slot: int, offset_s: int, offering_id: str, *what: str
+) -> bool:
+    """Whether chance refuses this launch."""
+    drawn = uniform(settings.seed, "refusal", slot, offset_s, offering_id, *what)
+    return drawn < settings.refusal_probability
+
+
+def interruption_s(
+    settings: SimulatedCloudSettings, slot: int, slot_s: int, instance_id: str
+) -> int | None:
+    """Second of the slot, 1 to slot_s - 1, in which chance takes an instance; None for never."""
+    probability = min(1.0, settings.interruption_per_instance_hour * slot_s / S_PER_HOUR)
+    drawn = uniform(settings.seed, "interruption", slot, instance_id)
+    if drawn >= probability or slot_s < 2:
+        return None
+    return 1 + int(drawn / probability * (slot_s - 1))

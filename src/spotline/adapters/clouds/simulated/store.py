@@ -1,0 +1,97 @@
+"""The simulated cloud's own memory: a SQLite file that outlives whoever launched from it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from spotline.application.ports import Instance
+from spotline.contracts.errors import ConfigError
+from spotline.domain.market.offering import CapacityType
+
+SCHEMA_VERSION = 1
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS clock (only INTEGER PRIMARY KEY CHECK (only = 1), slot INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS stock (
+    offering_id TEXT NOT NULL, capacity_type TEXT NOT NULL, instances INTEGER,
+    PRIMARY KEY (offering_id, capacity_type));
+CREATE TABLE IF NOT EXISTS fences (owner TEXT PRIMARY KEY, epoch INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS grants (token TEXT PRIMARY KEY, detail TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS instances (
+    launch_order INTEGER PRIMARY KEY AUTOINCREMENT, instance_id TEXT NOT NULL UNIQUE,
+    token TEXT NOT NULL, owner TEXT NOT NULL, job_id TEXT NOT NULL, tenant TEXT NOT NULL,
+    quota_pool TEXT NOT NULL, offering_id TEXT NOT NULL, capacity_type TEXT NOT NULL,
+    ready_ns INTEGER NOT NULL, state TEXT NOT NULL, noticed_slot INTEGER NOT NULL DEFAULT -1,
+    signal_token TEXT NOT NULL DEFAULT '', noticed_s INTEGER, lost_s INTEGER,
+    announced INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX IF NOT EXISTS instances_running ON instances (state, offering_id, capacity_type);
+CREATE INDEX IF NOT EXISTS instances_token ON instances (token);
+CREATE INDEX IF NOT EXISTS instances_signal ON instances (signal_token);
+"""
+
+
+class CloudStore:
+    """Opens the file and hands out transactions.
+
+    Raises
+    ------
+    ConfigError
+        The file was written by another version of the schema.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Shared between the threads of one process; every use is one whole transaction.
+        self._connection = sqlite3.connect(
+            path, isolation_level=None, timeout=10.0, check_same_thread=False
+        )
+        self._connection.row_factory = sqlite3.Row
+        # A cloud of this machine need survive the end of a process, not of the machine.
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute("PRAGMA synchronous=NORMAL")
+        version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
+        if version not in (0, SCHEMA_VERSION):
+            self.close()
+            raise ConfigError(
+                f"{path}: the simulated cloud's store has schema {version}, this version reads "
+                f"{SCHEMA_VERSION}; use another store directory"
+            )
+        self._connection.executescript(_SCHEMA)
+        self._connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+
+    def close(self) -> None:
+        """Close the file; the instances live on in it."""
+        self._connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing, against every other process on the file."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._connection
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def select(self, condition: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
+        """Instances that satisfy a condition (a constant of this package), in launch order."""
+        query = f"SELECT * FROM instances WHERE {condition} ORDER BY launch_order"  # noqa: S608
+        return self._connection.execute(query, parameters).fetchall()
+
+
+def instance_from_row(row: sqlite3.Row) -> Instance:
+    """Read an instance back."""
+    return Instance(
+        instance_id=row["instance_id"],
+        token=row["token"],
+        job_id=row["job_id"],
+        tenant=row["tenant"],
+        quota_pool=row["quota_pool"],
+        offering_id=row["offering_id"],
+        capacity_type=CapacityType(row["capacity_type"]),
+        ready_ns=row["ready_ns"],
+    )

@@ -1,0 +1,280 @@
+"""From commands to intents: what to release and what to launch, fixed before a cloud is called."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from spotline.domain.events import Lot, ProvisioningCommanded
+from spotline.domain.ledger.billing import OfferingPrice
+from spotline.domain.ledger.caps import Caps, Permit, Usage, permit
+from spotline.domain.market.offering import CapacityType
+from spotline.domain.units import cost_micro_usd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldInstance:
+    """An instance the ledger counts as ours. `order` is the launch order, from 1.
+
+    `noticed_slot` is the last slot in which the cloud announced that it wants it back, -1 for none.
+    """
+
+    instance_id: str
+    job_id: str
+    tenant: str
+    quota_pool: str
+    offering_id: str
+    capacity_type: CapacityType
+    order: int
+    noticed_slot: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One request to a cloud: `requested` by the command, `permitted` by us, and why fewer."""
+
+    capacity_type: CapacityType
+    requested: int
+    permitted: int
+    token: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """What one attempt at one command is going to do.
+
+    `dropped` marks a release that no command asked for: a cap forces it. `ts_ns` is market time.
+    """
+
+    command_id: str
+    attempt: int
+    job_id: str
+    tenant: str
+    quota_pool: str
+    offering_id: str
+    slot: int
+    revision: int
+    offset_s: int
+    ts_ns: int
+    target: Lot
+    release: tuple[str, ...]
+    launches: tuple[Launch, ...]
+    dropped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntentResult:
+    """How an attempt ended; a refusal is what lets the attempt number rise."""
+
+    intent: Intent
+    granted_spot: int
+    granted_on_demand: int
+    refused: int
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevisionPlan:
+    """The moment and the rules that commands are turned into intents under.
+
+    `attempts` gives the attempt number of commands that were refused before. `spent_micro_usd` is
+    each job's bill up to `offset_s`, this slot's part included. `forbidden` (not empty) forbids
+    every launch and says why.
+    """
+
+    slot: int
+    revision: int
+    offset_s: int
+    slot_s: int
+    ts_ns: int
+    prices: Mapping[str, OfferingPrice]
+    caps: Caps
+    spent_micro_usd: Mapping[str, int]
+    launches_last_minute: int
+    attempts: Mapping[str, int]
+    forbidden: str = ""
+
+
+def idempotency_token(command_id: str, attempt: int, payload: str) -> str:
+    """Hash (command, attempt, payload): a cloud launches once per token."""
+    return hashlib.sha256(f"{command_id}\x1f{attempt}\x1f{payload}".encode()).hexdigest()[:32]
+
+
+def plan_revision(
+    plan: RevisionPlan,
+    commands: Sequence[ProvisioningCommanded],
+    held: Sequence[HeldInstance],
+) -> tuple[Intent, ...]:
+    """Turn a revision's commands into intents: releases first, then launches within the caps.
+
+    Released are instances the cloud wants back anyway, then the latest launched. A job that would
+    pass its cap by merely keeping what it holds is dropped altogether.
+    """
+    kept = {instance.instance_id: instance for instance in held}
+    intents: list[Intent] = []
+    for command in commands:
+        release = _surplus(command, kept.values(), plan.slot)
+        for instance_id in release:
+            del kept[instance_id]
+        intents.append(_intent(plan, command, release))
+    dropped = _over_cap(plan, kept.values())
+    for intent in dropped:
+        for instance_id in intent.release:
+            del kept[instance_id]
+    barred = {intent.job_id for intent in dropped}
+    return (*_with_launches(plan, intents, kept.values(), barred), *dropped)
+
+
+def _intent(plan: RevisionPlan, command: ProvisioningCommanded, release: tuple[str, ...]) -> Intent:
+    return Intent(
+        command_id=command.command_id,
+        attempt=plan.attempts.get(command.command_id, 0),
+        job_id=command.job_id,
+        tenant=command.tenant,
+        quota_pool=command.quota_pool,
+        offering_id=command.target.offering_id,
+        slot=plan.slot,
+        revision=plan.revision,
+        offset_s=plan.offset_s,
+        ts_ns=plan.ts_ns,
+        target=command.target,
+        release=release,
+        launches=(),
+    )
+
+
+def _wanted(target: Lot, capacity_type: CapacityType) -> int:
+    return target.spot if capacity_type is CapacityType.SPOT else target.on_demand
+
+
+def _matching(
+    target: Intent | ProvisioningCommanded,
+    offering_id: str,
+    capacity_type: CapacityType,
+    held: Iterable[HeldInstance],
+) -> list[HeldInstance]:
+    return [
+        instance
+        for instance in held
+        if instance.job_id == target.job_id
+        and instance.offering_id == offering_id
+        and instance.capacity_type is capacity_type
+    ]
+
+
+def _surplus(
+    command: ProvisioningCommanded, held: Iterable[HeldInstance], slot: int
+) -> tuple[str, ...]:
+    release: list[str] = []
+    held = tuple(held)
+    for capacity_type in CapacityType:
+        ours = _matching(command, command.target.offering_id, capacity_type, held)
+        surplus = len(ours) - _wanted(command.target, capacity_type)
+        ours.sort(key=lambda instance: (instance.noticed_slot != slot, -instance.order))
+        release += [instance.instance_id for instance in ours[: max(0, surplus)]]
+    return tuple(release)
+
+
+def _rest_cost_micro_usd(plan: RevisionPlan, held: Iterable[HeldInstance]) -> dict[str, int]:
+    """What each job's held instances cost until the slot is over."""
+    counts: dict[tuple[str, str, CapacityType], int] = {}
+    for instance in held:
+        key = (instance.job_id, instance.offering_id, instance.capacity_type)
+        counts[key] = counts.get(key, 0) + 1
+    costs: dict[str, int] = {}
+    for (job_id, offering_id, capacity_type), instances in counts.items():
+        price = plan.prices[offering_id].of(capacity_type)
+        cost = cost_micro_usd(price, instances, plan.slot_s - plan.offset_s)
+        costs[job_id] = costs.get(job_id, 0) + cost
+    return costs
+
+
+def _over_cap(plan: RevisionPlan, held: Iterable[HeldInstance]) -> tuple[Intent, ...]:
+    cap = plan.caps.micro_usd_per_job
+    if cap is None:
+        return ()
+    held = tuple(held)
+    intents: list[Intent] = []
+    for job_id, cost in sorted(_rest_cost_micro_usd(plan, held).items()):
+        if plan.spent_micro_usd.get(job_id, 0) + cost <= cap:
+            continue
+        ours = [instance for instance in held if instance.job_id == job_id]
+        for offering_id in sorted({instance.offering_id for instance in ours}):
+            lot = [instance for instance in ours if instance.offering_id == offering_id]
+            command = ProvisioningCommanded(
+                command_id="cap-"
+                + idempotency_token(job_id, plan.slot, f"{plan.revision} {offering_id}"),
+                job_id=job_id,
+                tenant=lot[0].tenant,
+                quota_pool=lot[0].quota_pool,
+                slot=plan.slot,
+                revision=plan.revision,
+                offset_s=plan.offset_s,
+                target=Lot(offering_id=offering_id),
+            )
+            release = tuple(instance.instance_id for instance in lot)
+            intents.append(replace(_intent(plan, command, release), dropped=True))
+    return tuple(intents)
+
+
+def _with_launches(
+    plan: RevisionPlan,
+    intents: Sequence[Intent],
+    held: Iterable[HeldInstance],
+    barred: set[str],
+) -> tuple[Intent, ...]:
+    held = tuple(held)
+    per_hour = sum(plan.prices[one.offering_id].of(one.capacity_type) for one in held)
+    bills = _rest_cost_micro_usd(plan, held)
+    for job_id, spent in plan.spent_micro_usd.items():
+        bills[job_id] = bills.get(job_id, 0) + spent
+    launches_last_minute = plan.launches_last_minute
+    rest_s = plan.slot_s - plan.offset_s
+    planned: list[Intent] = []
+    for intent in intents:
+        launches: list[Launch] = []
+        for capacity_type in CapacityType:
+            ours = _matching(intent, intent.offering_id, capacity_type, held)
+            requested = _wanted(intent.target, capacity_type) - len(ours)
+            if requested <= 0:
+                continue
+            price = plan.prices.get(intent.offering_id)
+            if plan.forbidden:
+                permitted = Permit(instances=0, detail=plan.forbidden)
+            elif price is None:
+                permitted = Permit(instances=0, detail="the offering is not quoted")
+            elif intent.job_id in barred:
+                permitted = Permit(instances=0, detail="cap USD per job")
+            else:
+                permitted = permit(
+                    plan.caps,
+                    Usage(
+                        job_micro_usd=bills.get(intent.job_id, 0),
+                        micro_usd_per_hour=per_hour,
+                        launches=launches_last_minute,
+                    ),
+                    wanted=requested,
+                    price_micro_usd=price.of(capacity_type),
+                    rest_s=rest_s,
+                )
+            count = permitted.instances
+            if price is not None and count:
+                rate = price.of(capacity_type)
+                per_hour += rate * count
+                launches_last_minute += count
+                bill = bills.get(intent.job_id, 0) + cost_micro_usd(rate, count, rest_s)
+                bills[intent.job_id] = bill
+            payload = f"{intent.job_id}\x1f{intent.offering_id}\x1f{capacity_type.value}\x1f{count}"
+            launches.append(
+                Launch(
+                    capacity_type=capacity_type,
+                    requested=requested,
+                    permitted=count,
+                    token=idempotency_token(intent.command_id, intent.attempt, payload),
+                    detail=permitted.detail,
+                )
+            )
+        planned.append(replace(intent, launches=tuple(launches)))
+    return tuple(planned)

@@ -1,0 +1,263 @@
+"""A whole actuator on files, with a place to kill it between any two of its steps."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from spotline.adapters.clouds.actuation import CloudActuation
+from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
+from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
+from spotline.adapters.ledger.sqlite import SqlLedger, ledger_url
+from spotline.application.actuate import ActuateHandler
+from spotline.application.ports import (
+    ActuatorMode,
+    Instance,
+    LaunchRequest,
+    LedgerLaunch,
+    Moment,
+    Owner,
+)
+from spotline.application.spec import Call, Context
+from spotline.domain.events import (
+    CapacityReported,
+    Event,
+    Lot,
+    ProvisioningCommanded,
+    SlotDecided,
+    SlotOpened,
+    SlotQuote,
+)
+from spotline.domain.ledger.caps import Caps
+from spotline.domain.market.offering import (
+    UNKNOWN_COUNT,
+    CapacityType,
+    Count,
+    Provenance,
+    Quote,
+)
+from spotline.domain.units import NS_PER_S
+
+SLOT_S = 3600
+OWNER = "test"
+CTX = Context(seq=1, now_ns=0, event_id="e", correlation_id="c")
+
+
+class Killed(BaseException):
+    """The process died here. Not an Exception: nothing may catch it."""
+
+
+class KillSwitch:
+    """Counts the points passed, two for every step, and dies at those in `at`."""
+
+    def __init__(self) -> None:
+        self.at: set[int] = set()
+        self.passed = 0
+
+    def point(self) -> None:
+        self.passed += 1
+        if self.passed - 1 in self.at:
+            raise Killed
+
+
+class Mortal:
+    """Passes everything on to `inner`, with a kill point before and after each step named."""
+
+    def __init__(self, inner: object, switch: KillSwitch, steps: Sequence[str]) -> None:
+        self._inner, self._switch, self._steps = inner, switch, steps
+
+    def __getattr__(self, name: str):
+        attribute = getattr(self._inner, name)
+        if name not in self._steps:
+            return attribute
+        if name in ("observe", "launch", "terminate", "signals"):
+
+            async def cloud_step(*args):
+                self._switch.point()
+                done = await attribute(*args)
+                self._switch.point()
+                return done
+
+            return cloud_step
+
+        def ledger_step(*args):
+            self._switch.point()
+            attribute(*args)
+            self._switch.point()
+
+        return ledger_step
+
+
+class Rig:
+    """Handler, actuation, ledger and cloud in a directory; `feed` runs an event through them."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        settings: SimulatedCloudSettings | None = None,
+        caps: Caps | None = None,
+        mode: ActuatorMode = ActuatorMode.LIVE,
+    ) -> None:
+        self.directory, self.settings, self.caps, self.mode = directory, settings, caps, mode
+        self.handler = ActuateHandler()
+        self.state = self.handler.initial()
+        self.published: list[Event] = []
+        self.kill = KillSwitch()
+        self.open()
+
+    def open(self) -> None:
+        self.cloud = SimulatedCloud(self.directory / "cloud.sqlite", self.settings)
+        self.ledger = SqlLedger(ledger_url(self.directory / "ledger.sqlite"), OWNER)
+        self.actuation = CloudActuation(
+            Mortal(self.cloud, self.kill, ("observe", "launch", "terminate", "signals")),
+            Mortal(self.ledger, self.kill, ("write_intents", "record")),
+            caps=self.caps,
+            mode=self.mode,
+        )
+
+    def close(self) -> None:
+        self.cloud.close()
+        self.ledger.close()
+
+    def call(self, event: Event) -> Call | None:
+        self.handler.evolve(self.state, event)
+        calls = self.handler.decide(self.state, event, CTX).calls
+        return calls[0] if calls else None
+
+    async def feed(self, event: Event) -> tuple[Event, ...]:
+        """Perform what follows from `event`; a process killed on the way is started again."""
+        call = self.call(event)
+        if call is None:
+            return ()
+        while True:
+            try:
+                answers = tuple(await self.actuation.perform(call))
+                break
+            except Killed:
+                await self.restart()
+        self.published += answers
+        return answers
+
+    async def restart(self) -> None:
+        while True:
+            self.close()
+            self.open()
+            try:
+                await self.actuation.start()
+                return
+            except Killed:
+                continue
+
+    async def decide(
+        self, slot: int, revision: int, offset_s: int, targets: Sequence[tuple[str, Lot]]
+    ) -> tuple[Event, ...]:
+        for job_id, target in targets:
+            await self.feed(command(job_id, target, slot, revision, offset_s))
+        return await self.feed(
+            SlotDecided(slot=slot, revision=revision, offset_s=offset_s, commands=len(targets))
+        )
+
+    async def run_slot(
+        self,
+        opened: SlotOpened,
+        targets: Sequence[tuple[str, Lot]] = (),
+        after: Callable[[CapacityReported], None] = lambda report: None,
+    ) -> None:
+        """Open, decide once, and then keep what is left until the slot has settled."""
+        await self.feed(opened)
+        answers = await self.decide(opened.slot, 0, 0, targets)
+        report = reported(answers)
+        after(report)
+        while not report.settled:
+            revision = report.revision + 1
+            answers = await self.decide(opened.slot, revision, report.offset_s, ())
+            report = reported(answers)
+            after(report)
+
+
+def command(
+    job_id: str, target: Lot, slot: int, revision: int = 0, offset_s: int = 0
+) -> ProvisioningCommanded:
+    return ProvisioningCommanded(
+        command_id=f"{job_id}-{target.offering_id}-{slot}-{revision}",
+        job_id=job_id,
+        tenant="acme",
+        quota_pool="pool",
+        slot=slot,
+        revision=revision,
+        offset_s=offset_s,
+        target=target,
+    )
+
+
+def lot(spot: int = 0, on_demand: int = 0, offering_id: str = "a") -> Lot:
+    return Lot(offering_id=offering_id, spot=spot, on_demand=on_demand)
+
+
+def quote(
+    offering_id: str = "a",
+    spot: int | None = 8,
+    on_demand: int | None = None,
+    price: int = 1_000_001,
+) -> Quote:
+    def count(instances: int | None) -> Count:
+        if instances is None:
+            return UNKNOWN_COUNT
+        return Count(instances=instances, provenance=Provenance.OBSERVED)
+
+    return Quote(
+        offering_id=offering_id,
+        ts_event_ns=0,
+        spot_price_micro_usd=price,
+        on_demand_price_micro_usd=3 * price,
+        spot_available=count(spot),
+        on_demand_available=count(on_demand),
+    )
+
+
+def opened(slot: int, *quotes: Quote, last: bool = False) -> SlotOpened:
+    return SlotOpened(
+        slot=slot,
+        ts_event_ns=slot * SLOT_S * NS_PER_S,
+        slot_s=SLOT_S,
+        quotes=tuple(SlotQuote(quote=one, age_s=0) for one in quotes or (quote(),)),
+        last=last,
+    )
+
+
+def reported(answers: Sequence[Event]) -> CapacityReported:
+    return next(one for one in answers if isinstance(one, CapacityReported))
+
+
+def moment(slot: int = 0, offset_s: int = 0) -> Moment:
+    ts_ns = (slot * SLOT_S + offset_s) * NS_PER_S
+    return Moment(slot=slot, slot_s=SLOT_S, offset_s=offset_s, ts_ns=ts_ns)
+
+
+def launch(
+    token: str, instances: int, *, at: Moment | None = None, epoch: int = 1, job_id: str = "j"
+) -> LaunchRequest:
+    return LaunchRequest(
+        token=token,
+        owner=Owner(name=OWNER, epoch=epoch),
+        job_id=job_id,
+        tenant="acme",
+        quota_pool="pool",
+        offering_id="a",
+        capacity_type=CapacityType.SPOT,
+        instances=instances,
+        at=at or moment(),
+    )
+
+
+def ledger_launch(instance_id: str, *, slot: int = 0, offset_s: int = 0) -> LedgerLaunch:
+    instance = Instance(
+        instance_id=instance_id,
+        token="t",
+        job_id="j",
+        tenant="acme",
+        quota_pool="pool",
+        offering_id="a",
+        capacity_type=CapacityType.SPOT,
+        ready_ns=0,
+    )
+    return LedgerLaunch(instance=instance, command_id="c", attempt=0, slot=slot, offset_s=offset_s)

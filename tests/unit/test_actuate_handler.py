@@ -1,0 +1,104 @@
+import pytest
+
+from spotline.application.actuate import APPLY_REVISION, OPEN_SLOT, SPEC, ActuateHandler
+from spotline.contracts.errors import InvariantViolation
+from spotline.domain.events import SlotDecided
+from tests.fakes.actuator import CTX, SLOT_S, command, lot, opened, quote
+
+
+def run(*events):
+    handler = ActuateHandler()
+    state = handler.initial()
+    calls = []
+    for event in events:
+        handler.evolve(state, event)
+        outcome = handler.decide(state, event, CTX)
+        assert outcome.events == ()
+        calls += outcome.calls
+    assert handler.due(state) == ()
+    return calls
+
+
+def decided(slot, revision=0, commands=0, offset_s=0):
+    return SlotDecided(slot=slot, revision=revision, offset_s=offset_s, commands=commands)
+
+
+def test_it_decides_no_events():
+    assert SPEC.decides == ()
+
+
+def test_the_first_slot_bills_nothing_and_the_next_bills_it_at_its_own_prices():
+    first, second = run(opened(0, quote(price=10)), opened(1, quote(price=20)))
+
+    assert (first.name, first.request.unbilled) == (OPEN_SLOT, ())
+    (unbilled,) = second.request.unbilled
+    assert (unbilled.slot, unbilled.slot_s) == (0, SLOT_S)
+    assert unbilled.by_offering()["a"].spot_micro_usd == 10
+
+
+def test_skipped_slots_are_billed_at_the_last_known_prices():
+    *_, call = run(opened(0, quote(price=10)), opened(3, quote(price=20)))
+
+    assert [(one.slot, one.prices[0].spot_micro_usd) for one in call.request.unbilled] == [
+        (0, 10),
+        (1, 10),
+        (2, 10),
+    ]
+
+
+def test_an_offering_missing_from_a_snapshot_keeps_its_last_price():
+    *_, call = run(
+        opened(0, quote("a", price=10), quote("b", price=30)), opened(1, quote("a")), opened(2)
+    )
+
+    assert call.request.unbilled[0].by_offering()["b"].spot_micro_usd == 30
+
+
+def test_a_slot_after_the_last_is_not_billed_twice():
+    *_, call = run(opened(0, last=True), opened(1))
+
+    assert call.request.unbilled == ()
+
+
+def test_commands_wait_for_their_revision_and_go_together():
+    commands = [command("j", lot(spot=2), 0), command("k", lot(spot=1), 0)]
+
+    _, call = run(opened(0), *commands, decided(0, commands=2))
+
+    assert call.name == APPLY_REVISION
+    assert call.request.commands == tuple(commands)
+    assert (call.request.at.offset_s, call.request.last) == (0, False)
+
+
+def test_commands_of_an_earlier_revision_are_not_carried_out_again():
+    later = command("j", lot(spot=1), 0, revision=1, offset_s=900)
+
+    *_, call = run(
+        opened(0),
+        command("j", lot(spot=2), 0),
+        decided(0, commands=1),
+        later,
+        decided(0, revision=1, commands=1, offset_s=900),
+    )
+
+    assert call.request.commands == (later,)
+    assert call.request.at.ts_ns == 900 * 10**9
+
+
+def test_a_revision_of_a_slot_that_is_over_is_not_carried_out():
+    calls = run(opened(0), command("j", lot(spot=2), 0), opened(1), decided(0, commands=1))
+
+    assert [call.name for call in calls] == [OPEN_SLOT, OPEN_SLOT]
+
+
+def test_a_decision_before_its_slot_or_without_its_commands_is_a_bug():
+    with pytest.raises(InvariantViolation, match="before it opened"):
+        run(opened(0), decided(1))
+    with pytest.raises(InvariantViolation, match="1 commands, 0 came"):
+        run(opened(0), decided(0, commands=1))
+
+
+def test_calls_are_identified_by_their_content():
+    one, same, other = (run(opened(0, quote(price=price)))[0].digest for price in (1, 1, 2))
+
+    assert one == same != other
