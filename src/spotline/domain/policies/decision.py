@@ -107,10 +107,18 @@ def is_safe(view: PolicyView, holding: Holding) -> bool:
         )
     if after.progress_quanta >= program.work_quanta:
         return True
-    rescue = Holding(on_demand=program.max_instances)
-    first_s = max(after.pending_overhead_s, overhead_s(program, after.holding, rescue))
     left = program.work_quanta - after.progress_quanta
-    return program.slots_on_demand(left, first_s) <= slots_left
+    return program.slots_on_demand(left, _rescue_overhead_s(program, after)) <= slots_left
+
+
+def _rescue_overhead_s(program: JobProgram, after: JobProgress) -> int:
+    """What moving to on-demand costs next slot at worst: spot held now may be taken by then."""
+    held = after.holding
+    rescue = Holding(on_demand=program.max_instances)
+    change_s = overhead_s(program, held, rescue)
+    if held.spot:
+        change_s = max(change_s, program.interrupted_s)
+    return max(after.pending_overhead_s, change_s)
 
 
 @lru_cache(maxsize=256)
@@ -150,7 +158,6 @@ def _safest(view: PolicyView) -> Holding:
     best: Holding | None = None
     best_cost = 0
     fastest, most = IDLE, -1
-    rescue = Holding(on_demand=program.max_instances)
     for holding in _feasible(view):
         after = after_slot(view, holding)
         certain = view.spot_firm or not holding.spot
@@ -158,7 +165,7 @@ def _safest(view: PolicyView) -> Holding:
             fastest, most = holding, after.progress_quanta
         if is_safe(view, holding):
             left = program.work_quanta - after.progress_quanta
-            first_s = max(after.pending_overhead_s, overhead_s(program, after.holding, rescue))
+            first_s = _rescue_overhead_s(program, after)
             later = program.slots_on_demand(left, first_s) * full_slot
             cost = slot_cost_micro_usd(view, holding) + later
             if best is None or cost < best_cost:

@@ -1,0 +1,82 @@
+"""The baseline: prices and counts stay what they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Self
+
+from spotline.domain.events import ForecastScore, ForecastStep, OfferingForecast, SlotOpened
+from spotline.domain.forecasting.distribution import certain
+from spotline.domain.forecasting.interface import check_horizon
+from spotline.domain.forecasting.scoring import ForecastScoring, quotes_by_offering
+from spotline.domain.forecasting.state_format import pack, unpack
+
+_MODEL = "persistence"
+_VERSIONS = {"format": "1"}
+
+
+@dataclass(slots=True, kw_only=True)
+class _State:
+    horizon_slots: int
+    slot: int = -1
+    last_count: dict[str, int] = field(default_factory=dict)
+    forecasts: tuple[OfferingForecast, ...] = ()
+    scoring: ForecastScoring
+
+
+class PersistenceForecaster:
+    """Forecasts the last price and, with certainty, the last known count."""
+
+    model_id = "persistence-1"
+
+    def __init__(self, horizon_slots: int = 12) -> None:
+        check_horizon(horizon_slots, horizon_slots)
+        self.horizon_slots = horizon_slots
+        self._state = _State(
+            horizon_slots=horizon_slots, scoring=ForecastScoring(horizon_slots=horizon_slots)
+        )
+
+    def learn(self, slot_opened: SlotOpened) -> None:
+        """Take in one slot."""
+        state = self._state
+        if slot_opened.slot <= state.slot:
+            return
+        state.slot = slot_opened.slot
+        quotes = quotes_by_offering(slot_opened)
+        state.scoring.observe(state.slot, quotes)
+        forecasts = []
+        for offering_id, quote in quotes.items():
+            if quote.spot_available.known:
+                state.last_count[offering_id] = quote.spot_available.instances
+            step = ForecastStep(
+                spot_price_micro_usd=quote.spot_price_micro_usd,
+                counts=certain(state.last_count.get(offering_id, 0)),
+            )
+            steps = (step,) * self.horizon_slots
+            forecasts.append(OfferingForecast(offering_id=offering_id, steps=steps))
+        state.forecasts = tuple(forecasts)
+        state.scoring.issue(state.slot, quotes, state.forecasts)
+
+    def forecast(self, horizon_slots: int) -> tuple[OfferingForecast, ...]:
+        """Forecast every offering quoted in the last slot."""
+        check_horizon(horizon_slots, self.horizon_slots)
+        return tuple(
+            OfferingForecast(offering_id=f.offering_id, steps=f.steps[:horizon_slots])
+            for f in self._state.forecasts
+        )
+
+    def scores(self) -> tuple[ForecastScore, ...]:
+        """Zero difference to persistence, by construction."""
+        return self._state.scoring.scores()
+
+    def dump(self) -> bytes:
+        """Freeze the state."""
+        return pack(_MODEL, _VERSIONS, self._state)
+
+    @classmethod
+    def load(cls, data: bytes) -> Self:
+        """Restore a dumped state; `ValueError` where it is not one of this forecaster."""
+        state = unpack(_MODEL, _VERSIONS, data)
+        restored = cls(state.horizon_slots)
+        restored._state = state
+        return restored

@@ -1,0 +1,41 @@
+"""The forecasters there are, by name. Modules load on first use: River takes a second."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import cast
+
+from spotline.domain.forecasting.interface import Forecaster
+
+DEFAULT_FORECASTER = "river"
+
+_PACKAGE = "spotline.domain.forecasting"
+_FORECASTERS = {
+    "persistence": ("persistence", "PersistenceForecaster"),
+    "river": ("river_forecaster", "RiverForecaster"),
+}
+
+
+def forecaster_names() -> tuple[str, ...]:
+    """All registered names, sorted."""
+    return tuple(sorted(_FORECASTERS))
+
+
+def forecaster_type(name: str) -> type[Forecaster]:
+    """Look up a forecaster's class.
+
+    Raises
+    ------
+    ValueError
+        No forecaster has this name.
+    """
+    if name not in _FORECASTERS:
+        known = ", ".join(forecaster_names())
+        raise ValueError(f"forecaster must be one of {known}, was {name}")
+    module, attribute = _FORECASTERS[name]
+    return cast("type[Forecaster]", getattr(import_module(f"{_PACKAGE}.{module}"), attribute))
+
+
+def make_forecaster(name: str = DEFAULT_FORECASTER, horizon_slots: int = 12) -> Forecaster:
+    """Start a fresh forecaster; `ValueError` where name or horizon is wrong."""
+    return forecaster_type(name)(horizon_slots)

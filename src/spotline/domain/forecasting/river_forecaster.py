@@ -1,0 +1,515 @@
+"""The default forecaster: River's online models, weighted against simpler ones by their errors.
+
+Availability is forecast as P(count >= c) for a few thresholds c: one instance, a quarter, half
+and all of the greatest count seen, and the two beside the present count. For each threshold and
+step ahead four estimates compete, mixed by exponential weights on their Brier scores (their sum
+over all thresholds is the ranked probability score):
+
+- persistence;
+- how often the threshold was met so long after a slot like this one, over all ages of the run;
+- the same for the present age of the run;
+- a River logistic regression that corrects the second by age, fraction, hour and the other zones.
+
+The price is the last one, plus what a River linear regression on deviations from slow and fast
+means adds wherever it has been beating persistence: sticky prices stay exactly at persistence.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Self
+
+import river
+from river import linear_model, optim
+
+from spotline.domain.events import (
+    CountProbability,
+    ForecastScore,
+    ForecastStep,
+    OfferingForecast,
+    SlotOpened,
+)
+from spotline.domain.forecasting.distribution import certain, quantised
+from spotline.domain.forecasting.interface import check_horizon
+from spotline.domain.forecasting.scoring import ForecastScoring, quotes_by_offering
+from spotline.domain.forecasting.state_format import pack, unpack
+from spotline.domain.market.offering import Quote
+from spotline.domain.units import NS_PER_S, S_PER_HOUR
+
+_MODEL = "river"
+_VERSIONS = {"format": "1", "river": river.__version__}
+
+_EXPERTS = 4
+_MEMORY = 0.999  # decay per slot of frequencies and losses: about a thousand slots
+_LOSS_MEMORY = 0.999
+_MIX_RATE = 2.0  # Brier scores are mixable up to this rate
+_AGE_BUCKETS = 7
+_PRIOR_SLOTS = 2.0  # weight of the prior that runs go on, in slots
+_BUCKET_PRIOR_SLOTS = 20.0  # overlapping labels: a slot is worth less than one sample
+_RECENT_COUNTS = 256
+_RUNS_KEPT = 64
+_PROBABILITY_FLOOR = 0.002
+_LOGISTIC_RATE = 0.02
+_LINEAR_RATE = 0.01
+_PRICE_MEMORY = 0.995
+_SLOW, _FAST = 0.02, 0.2
+_PRICE_WEIGHT_FLOOR = 0.05  # below it a correction is dropped, and the price stays exact
+
+
+def _season(ts_ns: int) -> tuple[float, float]:
+    """Sine and cosine of the hour of day (UTC)."""
+    turn = 2.0 * math.pi * ((ts_ns // NS_PER_S) % (24 * S_PER_HOUR)) / (24 * S_PER_HOUR)
+    return math.sin(turn), math.cos(turn)
+
+
+def _clamped(value: float, bound: float) -> float:
+    return max(-bound, min(bound, value))
+
+
+def _logit(probability: float) -> float:
+    return math.log(probability / (1.0 - probability))
+
+
+# --- availability -----------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Frequencies:
+    """Decayed frequencies of "still or again met" after each step, one row per age bucket.
+
+    Row 0 holds all ages. `met` and `seen` have shape (1 + age buckets, horizon).
+    """
+
+    met: list[list[float]]
+    seen: list[list[float]]
+
+    @classmethod
+    def empty(cls, horizon_slots: int) -> _Frequencies:
+        rows = _AGE_BUCKETS + 1
+        return cls(
+            [[0.0] * horizon_slots for _ in range(rows)],
+            [[0.0] * horizon_slots for _ in range(rows)],
+        )
+
+    def learn(self, bucket: int, h: int, label: float) -> None:
+        for row in (0, bucket):
+            self.met[row][h] = _MEMORY * self.met[row][h] + label
+            self.seen[row][h] = _MEMORY * self.seen[row][h] + 1.0
+
+    def estimate(self, *, above: bool, bucket: int, h: int) -> tuple[float, float]:
+        """Probability of being met at index `h`, over all ages and for this age of the run."""
+        stays = 0.5 + 0.5 * 0.97 ** (h + 1)
+        prior = stays if above else 1.0 - stays
+        overall = (self.met[0][h] + _PRIOR_SLOTS * prior) / (self.seen[0][h] + _PRIOR_SLOTS)
+        aged = (self.met[bucket][h] + _BUCKET_PRIOR_SLOTS * overall) / (
+            self.seen[bucket][h] + _BUCKET_PRIOR_SLOTS
+        )
+        floor = _PROBABILITY_FLOOR
+        return (
+            min(1.0 - floor, max(floor, overall)),
+            min(1.0 - floor, max(floor, aged)),
+        )
+
+
+def _logistic() -> Any:
+    """A logistic regression that starts as the identity on `prior`."""
+    model = linear_model.LogisticRegression(
+        optimizer=optim.SGD(_LOGISTIC_RATE),
+        initializer=optim.initializers.Constant(1.0),
+        intercept_lr=_LOGISTIC_RATE,
+        clip_gradient=1.0,
+    )
+    model.learn_one({"prior": 1.0}, True, w=0.0)
+    model.initializer = optim.initializers.Zeros()
+    return model
+
+
+@dataclass(slots=True)
+class _Side:
+    """What is known of one threshold while it is met (or while it is not)."""
+
+    frequencies: _Frequencies
+    losses: list[list[float]]  # decayed Brier sums, shape (horizon, experts)
+    logistic: Any
+
+    @classmethod
+    def fresh(cls, horizon_slots: int) -> _Side:
+        return cls(
+            _Frequencies.empty(horizon_slots),
+            [[0.0] * _EXPERTS for _ in range(horizon_slots)],
+            _logistic(),
+        )
+
+    def mixed(self, h: int, experts: Sequence[float]) -> float:
+        losses = self.losses[h]
+        least = min(losses)
+        total = mixed = 0.0
+        for loss, probability in zip(losses, experts, strict=True):
+            weight = math.exp(-_MIX_RATE * (loss - least))
+            total += weight
+            mixed += weight * probability
+        return mixed / total
+
+    def learn(self, view: _View, h: int, label: bool, season: tuple[float, float]) -> None:
+        met = 1.0 if label else 0.0
+        self.frequencies.learn(view.bucket, h, met)
+        losses = self.losses[h]
+        for i, probability in enumerate(view.experts[h]):
+            losses[i] = _LOSS_MEMORY * losses[i] + (probability - met) ** 2
+        self.logistic.learn_one(view.features(h, season), label)
+
+
+@dataclass(slots=True)
+class _View:
+    """One threshold as seen when a forecast was issued; `experts` has shape (horizon, experts)."""
+
+    key: str
+    count: int
+    bucket: int
+    age: float
+    fraction: float
+    elsewhere: float
+    experts: list[tuple[float, float, float, float]]
+
+    def features(self, h: int, season: tuple[float, float]) -> dict[str, float]:
+        return self.features_of(self.experts[h][1], h, season)
+
+    def features_of(self, prior: float, h: int, season: tuple[float, float]) -> dict[str, float]:
+        return {
+            "prior": _logit(prior),
+            "age": self.age,
+            "steps": math.log2(h + 1) / 4.0,
+            "fraction": self.fraction,
+            "elsewhere": self.elsewhere,
+            "sin": season[0],
+            "cos": season[1],
+        }
+
+
+@dataclass(slots=True)
+class _CountModel:
+    """The availability of one offering."""
+
+    horizon_slots: int
+    greatest: int = 0
+    last: int | None = None
+    runs: list[tuple[int, int]] = field(default_factory=list)  # (first slot, count)
+    recent: list[int] = field(default_factory=list)
+    sides: dict[str, _Side] = field(default_factory=dict)
+    issued: list[tuple[int, list[_View]]] = field(default_factory=list)
+
+    def learn(self, slot: int, count: int, season: tuple[float, float]) -> None:
+        """Take in a known count: label what matures in this slot."""
+        self.issued = [i for i in self.issued if slot - i[0] <= self.horizon_slots]
+        for issued_slot, views in self.issued:
+            h = slot - issued_slot - 1
+            for view in views:
+                self.sides[view.key].learn(view, h, count >= view.count, season)
+        self.last = count
+        self.greatest = max(self.greatest, count)
+        self.recent = [*self.recent[1 - _RECENT_COUNTS :], count]
+        if not self.runs or self.runs[-1][1] != count:
+            self.runs = [*self.runs[1 - _RUNS_KEPT :], (slot, count)]
+
+    def issue(
+        self, slot: int, seasons: Sequence[tuple[float, float]], elsewhere: float
+    ) -> list[tuple[CountProbability, ...]]:
+        """Distributions of the count 1, 2, ... steps after `slot`, whose count was just learnt."""
+        last = self.last
+        if last is None:
+            raise ValueError("a count must be learnt before distributions are issued")
+        horizon = range(self.horizon_slots)
+        views: list[_View] = []
+        chances: list[list[float]] = []  # P(count >= threshold), shape (thresholds, horizon)
+        for threshold, role in self._thresholds(last):
+            above = last >= threshold
+            side = self.sides.setdefault(f"{role}:{above}", _Side.fresh(self.horizon_slots))
+            age_slots = self._age_slots(slot, threshold, above)
+            bucket = min(_AGE_BUCKETS, age_slots.bit_length())
+            view = _View(
+                key=f"{role}:{above}",
+                count=threshold,
+                bucket=bucket,
+                age=math.log2(age_slots) / 4.0 - 1.0,
+                fraction=last / self.greatest,
+                elsewhere=elsewhere,
+                experts=[],
+            )
+            for h in horizon:
+                overall, aged = side.frequencies.estimate(above=above, bucket=bucket, h=h)
+                features = view.features_of(overall, h, seasons[h])
+                corrected = side.logistic.predict_proba_one(features)[True]
+                view.experts.append((1.0 if above else 0.0, overall, aged, corrected))
+            views.append(view)
+            chances.append([side.mixed(h, view.experts[h]) for h in horizon])
+        self.issued.append((slot, views))
+        thresholds = [view.count for view in views]
+        places = self._places(thresholds, last)
+        return [self._distribution(places, [chance[h] for chance in chances]) for h in horizon]
+
+    def _thresholds(self, last: int) -> list[tuple[int, str]]:
+        """Thresholds in ascending order, each with the role whose model serves it."""
+        full = self.greatest
+        roles = [
+            ("any", 1),
+            ("full", full),
+            ("half", -(-full // 2)),
+            ("quarter", -(-full // 4)),
+            ("same", last),
+            ("more", last + 1),
+        ]
+        chosen: dict[int, str] = {}
+        for role, threshold in roles:
+            if 1 <= threshold <= full:
+                chosen.setdefault(threshold, role)
+        return sorted(chosen.items())
+
+    def _age_slots(self, slot: int, threshold: int, above: bool) -> int:
+        """Slots since the threshold was last crossed, counting this one; at least 1."""
+        since = slot
+        for first, count in reversed(self.runs):
+            if (count >= threshold) != above:
+                break
+            since = first
+        return slot - since + 1
+
+    def _places(self, thresholds: Sequence[int], last: int) -> list[int]:
+        """A representative count for each interval between 0, the thresholds and the end."""
+        ordered = sorted(self.recent)
+        places = []
+        for low, end in pairwise([0, *thresholds, self.greatest + 1]):
+            if low <= last < end:
+                places.append(last)
+                continue
+            first, stop = bisect_left(ordered, low), bisect_left(ordered, end)
+            inside = ordered[(first + stop) // 2] if stop > first else (low + end - 1) // 2
+            places.append(inside)
+        return places
+
+    @staticmethod
+    def _distribution(
+        places: Sequence[int], chances: Sequence[float]
+    ) -> tuple[CountProbability, ...]:
+        """Masses between chances of >= each threshold, forced to fall as the threshold rises."""
+        masses = []
+        before = 1.0
+        for place, chance in zip(places, [*chances, 0.0], strict=True):
+            now = min(before, chance)
+            masses.append((place, before - now))
+            before = now
+        return quantised(masses)
+
+
+# --- price ------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _PriceStep:
+    """One step ahead: a regression of the log price's move, and how it fares."""
+
+    regression: Any
+    scale: float = 0.0  # decayed mean of the absolute move
+    weight: float = 0.0
+    loss: float = 0.0
+    persistence_loss: float = 0.0
+
+    def trust(self) -> float:
+        """Share of the correction to apply, 0 or in `_PRICE_WEIGHT_FLOOR`..1."""
+        exponent = _clamped(self.loss - self.persistence_loss + 2.0, 50.0)
+        share = 1.0 / (1.0 + math.exp(exponent))
+        return share if share >= _PRICE_WEIGHT_FLOOR else 0.0
+
+
+@dataclass(slots=True)
+class _PriceModel:
+    """The spot price of one offering, in logarithms."""
+
+    steps: list[_PriceStep]
+    log_price: float = 0.0
+    slow: float = 0.0
+    fast: float = 0.0
+    scale: float = 0.0
+    learnt: int = 0
+    issued: list[tuple[int, float, dict[str, float], list[float]]] = field(default_factory=list)
+
+    @classmethod
+    def fresh(cls, horizon_slots: int) -> _PriceModel:
+        steps = [
+            _PriceStep(
+                linear_model.LinearRegression(
+                    optimizer=optim.SGD(_LINEAR_RATE), intercept_lr=_LINEAR_RATE, clip_gradient=5.0
+                )
+            )
+            for _ in range(horizon_slots)
+        ]
+        return cls(steps)
+
+    def learn(self, slot: int, price_micro_usd: int) -> None:
+        """Take in a price: score and train what matures in this slot."""
+        log_price = math.log(price_micro_usd)
+        self.issued = [i for i in self.issued if slot - i[0] <= len(self.steps)]
+        for issued_slot, then, features, moves in self.issued:
+            h = slot - issued_slot - 1
+            step = self.steps[h]
+            move = log_price - then
+            step.scale = _PRICE_MEMORY * step.scale + abs(move)
+            step.weight = _PRICE_MEMORY * step.weight + 1.0
+            unit = step.scale / step.weight
+            if unit > 0.0 and features:
+                step.loss = _PRICE_MEMORY * step.loss + abs(move - moves[h]) / unit
+                step.persistence_loss = _PRICE_MEMORY * step.persistence_loss + abs(move) / unit
+                step.regression.learn_one(features, _clamped(move / unit, 5.0))
+        if self.learnt == 0:
+            self.slow = self.fast = log_price
+        else:
+            moved = abs(log_price - self.log_price)
+            self.scale += (moved - self.scale) * max(_SLOW, 1.0 / self.learnt)
+            self.slow += (log_price - self.slow) * max(_SLOW, 1.0 / (self.learnt + 1))
+            self.fast += (log_price - self.fast) * _FAST
+        self.log_price = log_price
+        self.learnt += 1
+
+    def issue(self, slot: int, season: tuple[float, float], price_micro_usd: int) -> list[int]:
+        """Expected prices 1, 2, ... steps after `slot`, micro-USD per instance-hour."""
+        features: dict[str, float] = {}
+        moves = [0.0] * len(self.steps)
+        if self.scale > 0.0:
+            features = {
+                "slow": _clamped((self.log_price - self.slow) / self.scale, 10.0) / 5.0,
+                "fast": _clamped((self.log_price - self.fast) / self.scale, 10.0) / 5.0,
+                "sin": season[0],
+                "cos": season[1],
+            }
+            for h, step in enumerate(self.steps):
+                if step.weight > 0.0:
+                    unit = step.scale / step.weight
+                    moves[h] = _clamped(step.regression.predict_one(features), 3.0) * unit
+        self.issued.append((slot, self.log_price, features, moves))
+        prices = []
+        for step, move in zip(self.steps, moves, strict=True):
+            correction = _clamped(step.trust() * move, 2.0)
+            prices.append(max(1, round(price_micro_usd * math.exp(correction))))
+        return prices
+
+
+# --- the forecaster ---------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _OfferingModel:
+    price: _PriceModel
+    count: _CountModel
+
+    @property
+    def fraction(self) -> float:
+        """Present count as a share of the greatest, 0.5 where nothing is known."""
+        if self.count.last is None or self.count.greatest == 0:
+            return 0.5
+        return self.count.last / self.count.greatest
+
+
+@dataclass(slots=True, kw_only=True)
+class _State:
+    horizon_slots: int
+    slot: int = -1
+    offerings: dict[str, _OfferingModel] = field(default_factory=dict)
+    forecasts: tuple[OfferingForecast, ...] = ()
+    scoring: ForecastScoring
+
+
+class RiverForecaster:
+    """River models per offering, updated one slot at a time."""
+
+    model_id = f"river-1/{river.__version__}"
+
+    def __init__(self, horizon_slots: int = 12) -> None:
+        check_horizon(horizon_slots, horizon_slots)
+        self.horizon_slots = horizon_slots
+        self._state = _State(
+            horizon_slots=horizon_slots, scoring=ForecastScoring(horizon_slots=horizon_slots)
+        )
+
+    def learn(self, slot_opened: SlotOpened) -> None:
+        """Take in one slot: label and train what matures, then prepare the next forecast."""
+        state = self._state
+        if slot_opened.slot <= state.slot:
+            return
+        state.slot = slot_opened.slot
+        quotes = quotes_by_offering(slot_opened)
+        state.scoring.observe(state.slot, quotes)
+        season = _season(slot_opened.ts_event_ns)
+        for offering_id, quote in quotes.items():
+            if offering_id not in state.offerings:
+                state.offerings[offering_id] = _OfferingModel(
+                    _PriceModel.fresh(self.horizon_slots),
+                    _CountModel(horizon_slots=self.horizon_slots),
+                )
+            model = state.offerings[offering_id]
+            model.price.learn(state.slot, quote.spot_price_micro_usd)
+            if quote.spot_available.known:
+                model.count.learn(state.slot, quote.spot_available.instances, season)
+        slot_ns = slot_opened.slot_s * NS_PER_S
+        seasons = [
+            _season(slot_opened.ts_event_ns + step * slot_ns)
+            for step in range(1, self.horizon_slots + 1)
+        ]
+        state.forecasts = tuple(
+            self._issue(offering_id, quote, season, seasons, quotes)
+            for offering_id, quote in quotes.items()
+        )
+        state.scoring.issue(state.slot, quotes, state.forecasts)
+
+    def _issue(
+        self,
+        offering_id: str,
+        quote: Quote,
+        season: tuple[float, float],
+        seasons: Sequence[tuple[float, float]],
+        quotes: dict[str, Quote],
+    ) -> OfferingForecast:
+        state = self._state
+        model = state.offerings[offering_id]
+        prices = model.price.issue(state.slot, season, quote.spot_price_micro_usd)
+        if not quote.spot_available.known:
+            counts = [certain(model.count.last or 0)] * self.horizon_slots
+        elif model.count.greatest == 0:
+            counts = [certain(0)] * self.horizon_slots
+        else:
+            others = [state.offerings[i].fraction for i in quotes if i != offering_id]
+            elsewhere = sum(others) / len(others) - 0.5 if others else 0.0
+            counts = model.count.issue(state.slot, seasons, elsewhere)
+        return OfferingForecast(
+            offering_id=offering_id,
+            steps=tuple(
+                ForecastStep(spot_price_micro_usd=price, counts=count)
+                for price, count in zip(prices, counts, strict=True)
+            ),
+        )
+
+    def forecast(self, horizon_slots: int) -> tuple[OfferingForecast, ...]:
+        """Forecast every offering quoted in the last slot."""
+        check_horizon(horizon_slots, self.horizon_slots)
+        return tuple(
+            OfferingForecast(offering_id=f.offering_id, steps=f.steps[:horizon_slots])
+            for f in self._state.forecasts
+        )
+
+    def scores(self) -> tuple[ForecastScore, ...]:
+        """How earlier forecasts fared against persistence."""
+        return self._state.scoring.scores()
+
+    def dump(self) -> bytes:
+        """Freeze the state, with River's version and the format's."""
+        return pack(_MODEL, _VERSIONS, self._state)
+
+    @classmethod
+    def load(cls, data: bytes) -> Self:
+        """Restore a dumped state; `ValueError` where it is not one of this forecaster."""
+        state = unpack(_MODEL, _VERSIONS, data)
+        restored = cls(state.horizon_slots)
+        restored._state = state
+        return restored
