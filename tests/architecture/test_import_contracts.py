@@ -1,0 +1,119 @@
+"""The import contracts hold, and each of them can fail."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+
+import pytest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    contract: str
+    path: str
+    line: str
+    evidence: str
+
+
+VIOLATIONS = {
+    "domain_imports_the_clock": Violation(
+        contract="pure-core",
+        path="src/spotline/domain/units.py",
+        line="import time\n",
+        evidence="spotline.domain.units -> time",
+    ),
+    "handler_rolls_dice_inside_a_function": Violation(
+        contract="pure-core",
+        path="src/spotline/application/spec.py",
+        line="\n\ndef _draw():\n    import random\n\n    return random.random()\n",
+        evidence="spotline.application.spec -> random",
+    ),
+    "domain_imports_upwards": Violation(
+        contract="layers",
+        path="src/spotline/domain/units.py",
+        line="import spotline.application.spec\n",
+        evidence="spotline.domain.units -> spotline.application.spec",
+    ),
+    "new_layer_is_not_declared": Violation(
+        contract="layers",
+        path="src/spotline/analytics/__init__.py",
+        line="",
+        evidence="spotline.analytics",
+    ),
+    "service_imports_its_sibling": Violation(
+        contract="services",
+        path="services/forecaster/__init__.py",
+        line="import services.selector\n",
+        evidence="services.forecaster -> services.selector",
+    ),
+    "new_service_is_not_declared": Violation(
+        contract="services",
+        path="services/placer/__init__.py",
+        line="",
+        evidence="services.placer",
+    ),
+    "spotline_imports_a_service": Violation(
+        contract="services-on-top",
+        path="src/spotline/cli/__init__.py",
+        line="import services.selector\n",
+        evidence="spotline.cli -> services.selector",
+    ),
+    "handler_imports_its_sibling": Violation(
+        contract="handlers",
+        path="src/spotline/application/forecast.py",
+        line="import spotline.application.select\n",
+        evidence="spotline.application.forecast -> spotline.application.select",
+    ),
+    "generated_code_outside_its_fence": Violation(
+        contract="generated",
+        path="src/spotline/adapters/nats/__init__.py",
+        line="import spotline.api.v1\n",
+        evidence="spotline.adapters.nats -> spotline.api.v1",
+    ),
+    "cloud_imports_another_cloud": Violation(
+        contract="clouds",
+        path="src/spotline/adapters/clouds/aws/__init__.py",
+        line="import spotline.adapters.clouds.simulated\n",
+        evidence="spotline.adapters.clouds.aws -> spotline.adapters.clouds.simulated",
+    ),
+    "replay_reaches_the_broker_indirectly": Violation(
+        contract="replay",
+        path="src/spotline/replay/__init__.py",
+        line="import spotline.adapters.nats\n",
+        evidence="spotline.replay -> spotline.adapters.nats",
+    ),
+    "packages_of_the_domain_form_a_cycle": Violation(
+        contract="acyclic",
+        path="src/spotline/domain/jobs/__init__.py",
+        line="import spotline.domain.policies\n",
+        evidence="spotline.domain",
+    ),
+}
+
+
+def test_every_contract_is_seen_to_break(repository):
+    configuration = tomllib.loads((repository / "pyproject.toml").read_text())
+
+    declared = {contract["id"] for contract in configuration["tool"]["importlinter"]["contracts"]}
+
+    assert declared == {violation.contract for violation in VIOLATIONS.values()}
+
+
+def test_contracts_hold_on_the_tree_as_it_is(lint_imports):
+    result = lint_imports()
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "0 broken" in result.stdout
+
+
+@pytest.mark.parametrize("name", VIOLATIONS)
+def test_planted_violation_is_caught(tree, lint_imports, name):
+    violation = VIOLATIONS[name]
+    tree.append(violation.path, violation.line)
+
+    result = lint_imports(violation.contract)
+
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "1 broken" in result.stdout
+    assert violation.evidence in result.stdout

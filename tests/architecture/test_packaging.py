@@ -1,0 +1,124 @@
+"""Dependencies come from the lock alone, wherever the index is, and nothing names a machine."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+LOCKS = ("lock.txt", "runtime.txt", "clouds.txt")
+REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)")
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pins(path: Path) -> dict[str, str]:
+    matches = (REQUIREMENT.match(line) for line in path.read_text().splitlines())
+    return {normal(match[1]): match[2] for match in matches if match}
+
+
+def declared(requirements: list[str]) -> set[str]:
+    return {normal(re.match(r"[A-Za-z0-9._-]+", text)[0]) for text in requirements}
+
+
+@pytest.fixture(scope="module")
+def project(repository) -> dict:
+    return tomllib.loads((repository / "pyproject.toml").read_text())
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_lock_names_no_host_and_no_path(repository, name):
+    text = (repository / "requirements" / name).read_text()
+
+    assert not re.search(
+        r"://|^\s*(-i|-f|--(extra-)?index-url|--find-links)|@ ", text, re.MULTILINE
+    )
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_locked_package_has_a_hash(repository, name):
+    path = repository / "requirements" / name
+    entries = path.read_text().replace("\\\n", " ").splitlines()
+
+    unhashed = [line for line in entries if REQUIREMENT.match(line) and "--hash=" not in line]
+
+    assert pins(path)
+    assert unhashed == []
+
+
+def test_lock_has_what_the_project_declares(repository, project):
+    wanted = declared(
+        project["project"]["dependencies"]
+        + project["dependency-groups"]["dev"]
+        + project["build-system"]["requires"]
+    )
+
+    assert wanted <= pins(repository / "requirements/lock.txt").keys()
+
+
+def test_runtime_lock_is_the_lock_without_development(repository, project):
+    locked = pins(repository / "requirements/lock.txt")
+    runtime = pins(repository / "requirements/runtime.txt")
+
+    assert runtime.items() <= locked.items()
+    assert declared(project["project"]["dependencies"]) <= runtime.keys()
+    assert not {"pytest", "ruff", "mypy", "grpcio-tools"} & runtime.keys()
+
+
+def test_cloud_lock_adds_clients_at_the_same_versions(repository, project):
+    runtime = pins(repository / "requirements/runtime.txt")
+    clouds = pins(repository / "requirements/clouds.txt")
+    extras = project["project"]["optional-dependencies"]
+
+    assert runtime.items() <= clouds.items()
+    assert declared([text for extra in extras.values() for text in extra]) <= clouds.keys()
+
+
+def test_protobuf_stays_where_ortools_and_grpc_agree(repository):
+    locked = pins(repository / "requirements/lock.txt")
+
+    assert locked["ortools"].startswith("9.15.")
+    assert locked["protobuf"].startswith("6.33.")
+
+
+def test_no_tracked_file_names_a_registry(repository):
+    # Spelled in pieces, so that this file does not find itself.
+    hosts = "|".join(
+        re.escape(".".join(parts))
+        for parts in (("pythonhosted", "org"), ("pypi", "org"), ("registry", "npmjs"))
+    )
+    found = subprocess.run(
+        ["git", "grep", "-nIE", hosts],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if found.returncode > 1:
+        pytest.skip("not a git checkout")
+
+    assert found.stdout == ""
+
+
+def test_refused_python_is_told_what_to_do(repository, tmp_path):
+    old = tmp_path / "python3"
+    old.write_text('#!/bin/sh\ncase "$1" in --version) echo Python 3.9.2;; *) exit 1;; esac\n')
+    old.chmod(0o755)
+
+    result = subprocess.run(
+        ["tools/setup.sh", str(tmp_path / "venv"), "requirements/lock.txt"],
+        cwd=repository,
+        env={"PYTHON": str(old), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert result.returncode == 1
+    assert "Python 3.9.2 is too old: Spotline needs Python 3.11 or newer" in result.stderr
+    assert not (tmp_path / "venv").exists()
