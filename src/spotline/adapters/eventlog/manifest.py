@@ -1,0 +1,156 @@
+"""What a recorded log says about itself: `manifest.json` beside its entries."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import Enum
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from spotline import __version__
+from spotline.contracts.errors import SpotlineError
+
+FORMAT_VERSION = 1
+MANIFEST_FILE = "manifest.json"
+ENTRIES_FILE = "entries.jsonl"
+
+# What can change the result of a deciding program; Spotline's own version is stated beside them.
+_DECIDING_PACKAGES = ("llvmlite", "numba", "numpy", "ortools", "protobuf", "river", "scipy")
+
+
+class UnreadableLog(SpotlineError):
+    """A log cannot be read, or not from its first entry to its last without a hole."""
+
+
+class LogStatus(Enum):
+    """How a recording ended, if it did."""
+
+    RUNNING = "running"
+    ENDED = "ended"
+    CRASHED = "crashed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """Where decisions were computed: equal environments promise equal decisions.
+
+    `python` is major.minor, `packages` the versions of what computes, `platform` the operating
+    system and machine.
+    """
+
+    spotline: str
+    python: str
+    platform: str
+    packages: Mapping[str, str]
+
+    def differences(self, other: Environment) -> tuple[str, ...]:
+        """One phrase per thing that differs, such as `numpy: 2.4.6 there, 2.5.0 here`."""
+        ours, theirs = self._facts(), other._facts()
+        return tuple(
+            f"{name}: {ours.get(name, 'absent')} there, {theirs.get(name, 'absent')} here"
+            for name in sorted(ours.keys() | theirs.keys())
+            if ours.get(name) != theirs.get(name)
+        )
+
+    def _facts(self) -> dict[str, str]:
+        own = {"spotline": self.spotline, "python": self.python, "platform": self.platform}
+        return {**self.packages, **own}
+
+
+def environment() -> Environment:
+    """The environment of this process, from installed metadata; imports nothing heavy."""
+    packages = {}
+    for name in _DECIDING_PACKAGES:
+        try:
+            packages[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return Environment(
+        spotline=__version__,
+        python=".".join(platform.python_version_tuple()[:2]),
+        platform=f"{platform.system()} {platform.machine()}",
+        packages=packages,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A log's identity, circumstances and extent.
+
+    `settings` holds the settings of every service by name, `seeds` every seed by purpose. Times
+    are nanoseconds since the epoch; `ended_ns`, `first_seq` and `last_seq` are 0 where unknown.
+    `lock_sha256` is the hash of the dependency lock, empty where there was none to be found.
+    """
+
+    run_id: str
+    stream: str
+    started_ns: int
+    environment: Environment
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seeds: Mapping[str, int] = field(default_factory=dict)
+    lock_sha256: str = ""
+    status: LogStatus = LogStatus.RUNNING
+    ended_ns: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+
+    @property
+    def settings_sha256(self) -> str:
+        """Hash of the settings: equal for equal settings, however they are ordered."""
+        text = json.dumps(self.settings, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    """Replace the manifest of a log at once: a reader sees the old one or the new one."""
+    text = {
+        "format_version": FORMAT_VERSION,
+        **asdict(manifest),
+        "status": manifest.status.value,
+        "settings_sha256": manifest.settings_sha256,
+    }
+    scratch = directory / f"{MANIFEST_FILE}.new"
+    with scratch.open("w", encoding="utf-8") as file:
+        json.dump(text, file, indent=2, sort_keys=True)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(directory / MANIFEST_FILE)
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Read the manifest of a log.
+
+    Raises
+    ------
+    UnreadableLog
+        There is none, it is not JSON, it is of another format version, or a field is missing.
+    """
+    path = directory / MANIFEST_FILE
+    try:
+        text = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise UnreadableLog(
+            f"{directory}: no {MANIFEST_FILE}; a log is a directory that a run wrote"
+        ) from None
+    except (ValueError, OSError) as error:
+        raise UnreadableLog(f"{path}: {error}") from error
+    version = text.get("format_version") if isinstance(text, dict) else None
+    if version != FORMAT_VERSION:
+        raise UnreadableLog(
+            f"{path}: format_version must be {FORMAT_VERSION}, was {version}; "
+            "read it with the version of spotline that wrote it"
+        )
+    try:
+        known = {member.name: text[member.name] for member in fields(Manifest)}
+        known["environment"] = Environment(**text["environment"])
+        known["status"] = LogStatus(text["status"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnreadableLog(f"{path}: missing or malformed: {error}") from error
+    return Manifest(**known)

@@ -1,0 +1,65 @@
+"""A stream in memory, for tests of what follows one."""
+
+import asyncio
+
+from spotline.contracts.envelope import StoredEntry
+
+
+class FakeStream:
+    """Holds entries from seq 1 on; durable places remember what was acknowledged."""
+
+    def __init__(self):
+        self.entries = []
+        self.places = {}
+        self.grew = asyncio.Event()
+
+    async def publish(self, envelopes):
+        for envelope in envelopes:
+            self.entries.append(
+                StoredEntry(
+                    seq=len(self.entries) + 1,
+                    stored_ns=1_000 + len(self.entries),
+                    subject=envelope.subject,
+                    headers=envelope.headers(),
+                    payload=envelope.payload,
+                )
+            )
+        self.grew.set()
+        return [entry.seq for entry in self.entries[-len(envelopes) :]]
+
+    async def last_seq(self):
+        return len(self.entries)
+
+    async def read(self, subjects, *, first_seq=1, last_seq):
+        for entry in self.entries[first_seq - 1 : last_seq]:
+            yield entry
+
+    async def subscribe(self, name, subjects, *, first_seq=1):
+        self.places.setdefault(name, first_seq - 1)
+        return FakeSubscription(self, name)
+
+
+class FakeSubscription:
+    def __init__(self, stream, name):
+        self.stream = stream
+        self.name = name
+        self.floor_seq = stream.places[name]
+        self.next_seq = self.floor_seq + 1
+        self.closed = False
+
+    async def fetch(self, *, limit, timeout_s):
+        if self.next_seq > len(self.stream.entries):
+            self.stream.grew.clear()
+            try:
+                await asyncio.wait_for(self.stream.grew.wait(), min(timeout_s, 0.01))
+            except TimeoutError:
+                return []
+        batch = self.stream.entries[self.next_seq - 1 : self.next_seq - 1 + limit]
+        self.next_seq += len(batch)
+        return batch
+
+    async def ack(self, entry):
+        self.stream.places[self.name] = max(self.stream.places[self.name], entry.seq)
+
+    async def close(self):
+        self.closed = True

@@ -1,0 +1,302 @@
+"""One sample of every event, and the golden files that pin their bytes.
+
+`python -m tests.samples.events` writes the files anew; do that only for events that are new.
+"""
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+
+from spotline.contracts.codec import encode, json_of
+from spotline.contracts.subjects import KINDS, subject_of
+from spotline.domain.events import (
+    AllocationAnswered,
+    AllocationDecided,
+    CallOutcome,
+    CapacityLost,
+    CapacityReported,
+    CostAccrued,
+    CountProbability,
+    DecisionReason,
+    ForecastIssued,
+    ForecastOverdue,
+    ForecastScore,
+    ForecastStep,
+    InterruptionKind,
+    InterruptionNoticed,
+    JobAdmitted,
+    JobAdvanced,
+    JobAnswer,
+    JobCancelled,
+    JobClosed,
+    JobHolding,
+    JobOutcome,
+    JobProgressReported,
+    JobSubmitted,
+    LaunchRefused,
+    Lot,
+    MarketOpened,
+    OfferingForecast,
+    PolicyWeight,
+    PolicyWeightsUpdated,
+    ProvisioningCommanded,
+    QuoteObserved,
+    SlotDecided,
+    SlotOpened,
+    SlotQuote,
+)
+from spotline.domain.jobs.job import (
+    Checkpoint,
+    Deadline,
+    DeadlineKind,
+    Job,
+    Overheads,
+    Throughput,
+    Topology,
+    Work,
+)
+from spotline.domain.market.offering import (
+    UNKNOWN_COUNT,
+    CapacityType,
+    Count,
+    Offering,
+    Provenance,
+    Quote,
+)
+
+GOLDEN = Path(__file__).parent.parent / "data" / "golden"
+
+START_NS = 1_767_225_600_000_000_000  # 2026-01-01T00:00:00Z
+OFFERING = Offering(
+    offering_id="aws/us-east-1/use1-az4/p4d.24xlarge",
+    provider="aws",
+    account="research",
+    region="us-east-1",
+    zone="use1-az4",
+    instance_type="p4d.24xlarge",
+    gpu_model="A100",
+    gpus_per_instance=8,
+    quota_pool="aws/research/p",
+)
+QUOTE = Quote(
+    offering_id=OFFERING.offering_id,
+    ts_event_ns=START_NS - 30_000_000_000,
+    spot_price_micro_usd=9_830_000,
+    on_demand_price_micro_usd=32_772_600,
+    spot_available=Count(instances=12, provenance=Provenance.OBSERVED),
+    on_demand_available=UNKNOWN_COUNT,
+)
+LOT = Lot(offering_id=OFFERING.offering_id, spot=6, on_demand=2)
+JOB = Job(
+    job_id="job-7",
+    tenant="Team.Vision",
+    client_request_id="nightly-2026-01-01",
+    name="llama fine-tune",
+    work=Work(amount=1_250.5, unit="gpu_hours"),
+    deadline=Deadline(
+        kind=DeadlineKind.SOFT, at_ns=START_NS + 86_400 * 10**9, expires_ns=START_NS + 10**14
+    ),
+    value_micro_usd=9_000_000_000,
+    start_ns=START_NS,
+    allowed_counts=(1, 2, 4, 8),
+    throughputs=(
+        Throughput(offering="p4d.24xlarge", alpha=7.5, beta=-0.25),
+        Throughput(offering="*", table=(6.0, 11.5, 16.0, 20.0, 23.0, 25.0, 26.0, 27.0)),
+    ),
+    topology=Topology.ONE_ZONE,
+    checkpoint=Checkpoint(interval_s=1800, save_s=90, size_gb=140.0, location="bucket/job-7"),
+    overheads=Overheads(launch_s=240, grow_s=120, shrink_s=30, migrate_s=300, interrupted_s=180),
+    offerings=("p4d.24xlarge",),
+    budget_micro_usd=12_000_000_000,
+)
+WHOSE = {"job_id": JOB.job_id, "tenant": JOB.tenant}
+
+SAMPLES = (
+    MarketOpened(
+        offerings=(OFFERING,), slot_s=1800, first_slot_start_ns=START_NS, source="trace.parquet"
+    ),
+    QuoteObserved(quote=QUOTE),
+    SlotOpened(
+        slot=17,
+        ts_event_ns=START_NS,
+        slot_s=1800,
+        quotes=(SlotQuote(quote=QUOTE, age_s=30),),
+        last=True,
+    ),
+    ForecastOverdue(slot=17, waited_ms=2500),
+    JobSubmitted(job=JOB, ts_event_ns=START_NS),
+    JobCancelled(**WHOSE),
+    JobProgressReported(**WHOSE, done=312.625),
+    AllocationAnswered(
+        slot=17,
+        revision=1,
+        request_digest="ab" * 32,
+        outcome=CallOutcome.ANSWERED,
+        answers=(
+            JobAnswer(
+                job_id=JOB.job_id,
+                policy_id="ahap(3,1,0.5)",
+                lots=(LOT,),
+                memory=(3, -1, 0),
+                reason=DecisionReason.LAUNCH_REFUSED,
+            ),
+        ),
+    ),
+    LaunchRefused(
+        **WHOSE,
+        command_id="c0ffee",
+        offering_id=OFFERING.offering_id,
+        capacity_type=CapacityType.SPOT,
+        slot=17,
+        requested=6,
+        granted=4,
+        detail="InsufficientInstanceCapacity",
+    ),
+    InterruptionNoticed(
+        **WHOSE,
+        offering_id=OFFERING.offering_id,
+        instance_ids=("i-01", "i-02"),
+        slot=17,
+        offset_s=600,
+        lead_s=120,
+        kind=InterruptionKind.CAPACITY_RECLAIMED,
+    ),
+    CapacityLost(
+        **WHOSE,
+        offering_id=OFFERING.offering_id,
+        instance_ids=("i-01", "i-02"),
+        slot=17,
+        offset_s=720,
+    ),
+    CapacityReported(
+        slot=17,
+        revision=1,
+        offset_s=720,
+        settled=True,
+        holdings=(JobHolding(job_id=JOB.job_id, lots=(LOT,)),),
+    ),
+    CostAccrued(
+        **WHOSE,
+        offering_id=OFFERING.offering_id,
+        quota_pool=OFFERING.quota_pool,
+        capacity_type=CapacityType.ON_DEMAND,
+        slot=17,
+        instances=2,
+        held_s=1800,
+        price_micro_usd=32_772_600,
+        cost_micro_usd=32_772_600,
+    ),
+    ForecastIssued(
+        slot=17,
+        model_id="river-ewma-1",
+        forecasts=(
+            OfferingForecast(
+                offering_id=OFFERING.offering_id,
+                steps=(
+                    ForecastStep(
+                        spot_price_micro_usd=9_900_000,
+                        counts=(
+                            CountProbability(instances=0, probability_ppm=250_000),
+                            CountProbability(instances=12, probability_ppm=750_000),
+                        ),
+                    ),
+                ),
+            ),
+        ),
+        scores=(
+            ForecastScore(
+                offering_id=OFFERING.offering_id,
+                step=1,
+                count_crps_milli=910,
+                persistence_crps_milli=1200,
+                price_error_ppm=13_000,
+                persistence_price_error_ppm=15_000,
+            ),
+        ),
+    ),
+    JobAdmitted(
+        **WHOSE,
+        slot=1,
+        policy_id="ahap(3,1,0.5)",
+        offering_id=OFFERING.offering_id,
+        deadline_slot=48,
+        weight_ppb=8_928_571,
+    ),
+    AllocationDecided(
+        **WHOSE,
+        slot=17,
+        revision=1,
+        offset_s=720,
+        policy_id="ahap(3,1,0.5)",
+        lots=(LOT,),
+        reason=DecisionReason.INTERRUPTED,
+        forecast_used=True,
+        explanation="2 spot instances were reclaimed",
+    ),
+    ProvisioningCommanded(
+        **WHOSE,
+        command_id="c0ffee",
+        quota_pool=OFFERING.quota_pool,
+        slot=17,
+        revision=1,
+        offset_s=720,
+        target=LOT,
+    ),
+    SlotDecided(slot=17, revision=1, offset_s=720, commands=1),
+    JobAdvanced(
+        **WHOSE,
+        slot=17,
+        lots=(LOT,),
+        progress_ppm=412_500,
+        slot_cost_micro_usd=95_000_000,
+        cost_micro_usd=1_300_000_000,
+    ),
+    JobClosed(
+        **WHOSE,
+        slot=40,
+        outcome=JobOutcome.COMPLETED,
+        policy_id="ahap(3,1,0.5)",
+        cost_micro_usd=3_100_000_000,
+        value_micro_usd=9_000_000_000,
+        progress_ppm=1_000_000,
+    ),
+    PolicyWeightsUpdated(
+        round=3,
+        job_id=JOB.job_id,
+        rule="exponentiated_gradient",
+        weights=(
+            PolicyWeight(policy_id="msu", weight_ppb=999_999_999, utility_micro_usd=-4_000_000),
+            PolicyWeight(policy_id="ahanp(0.5)", weight_ppb=1, utility_micro_usd=5_000_000),
+        ),
+        rehearsed_slot=-1,
+        utility_floor_micro_usd=-6_000_000_000,
+        utility_ceiling_micro_usd=9_000_000_000,
+    ),
+)
+
+
+def main() -> None:
+    """Write the golden files and the hashes of what was written."""
+    GOLDEN.mkdir(parents=True, exist_ok=True)
+    hashes = {}
+    for event in SAMPLES:
+        kind, payload = KINDS[type(event)], encode(event)
+        text = json.dumps(
+            {
+                "kind": kind,
+                "subject": subject_of(event),
+                "payload_b64": base64.b64encode(payload).decode(),
+                "event": json_of(kind, payload),
+            },
+            indent=2,
+        )
+        path = GOLDEN / f"{kind}.json"
+        path.write_text(text + "\n")
+        hashes[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    metadata = {"generator": "python -m tests.samples.events", "seed": None, "sha256": hashes}
+    (GOLDEN / "metadata.json").write_text(json.dumps(metadata, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""Hypothesis strategies for every mapped value, read off the dataclasses.
+
+Types whose constructors refuse something have a line in `_constrained`; the rest needs none.
+"""
+
+import types
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from typing import Union, get_args, get_origin, get_type_hints
+
+from hypothesis import strategies as st
+
+from spotline.application.requests import (
+    AllocateRequest,
+    ComparisonRequest,
+    JobQuery,
+    PlanRequest,
+    ProgressReport,
+)
+from spotline.domain.events import CountProbability, ForecastStep, Lot
+from spotline.domain.jobs.job import (
+    WORK_UNITS,
+    Checkpoint,
+    Deadline,
+    DeadlineKind,
+    Job,
+    Overheads,
+    Throughput,
+    Work,
+)
+from spotline.domain.market.offering import Count, Offering, Quote
+from spotline.domain.units import PPM
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+NATURAL = st.integers(0, 2**63 - 1)
+POSITIVE = st.integers(1, 2**63 - 1)
+TEXT = st.text(max_size=8)
+NAME = st.text(min_size=1, max_size=8)
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+NOT_NEGATIVE = st.floats(min_value=0, allow_infinity=False)
+SECONDS = st.integers(0, 10**6)
+
+_SCALARS = {int: INT64, float: FINITE, str: TEXT, bool: st.booleans(), bytes: st.binary(max_size=8)}
+_NAMED = {"job_id", "tenant", "offering_id", "command_id", "request_digest"}
+
+
+@cache
+def values(value_type):
+    """A strategy for a mapped dataclass."""
+    constrained = _constrained()
+    if value_type in constrained:
+        return constrained[value_type]
+    return st.builds(value_type, **_members(value_type))
+
+
+def _members(value_type, **given):
+    hints = get_type_hints(value_type)
+    members = {}
+    for member in fields(value_type):
+        if member.name in given:
+            members[member.name] = given[member.name]
+        elif member.name in _NAMED and member.default is MISSING:
+            members[member.name] = NAME
+        else:
+            members[member.name] = _of(hints[member.name])
+    return members
+
+
+def _of(hint):
+    if get_origin(hint) is tuple:
+        return st.lists(_of(get_args(hint)[0]), max_size=3).map(tuple)
+    if get_origin(hint) in (Union, types.UnionType):
+        inner = next(a for a in get_args(hint) if a is not types.NoneType)
+        return st.none() | _of(inner)
+    if is_dataclass(hint):
+        return values(hint)
+    if issubclass(hint, Enum):
+        return st.sampled_from(list(hint))
+    return _SCALARS[hint]
+
+
+@cache
+def _constrained():
+    """Strategies of types that refuse some values."""
+
+    def build(value_type, **given):
+        return st.builds(value_type, **_members(value_type, **given))
+
+    count_probability = build(
+        CountProbability, instances=NATURAL, probability_ppm=st.integers(0, PPM)
+    )
+    steps = st.lists(st.integers(0, PPM), min_size=0, max_size=3).map(sorted)
+    step = st.builds(
+        ForecastStep,
+        spot_price_micro_usd=POSITIVE,
+        counts=steps.map(
+            lambda cuts: tuple(
+                CountProbability(instances=index, probability_ppm=high - low)
+                for index, (low, high) in enumerate(zip([0, *cuts], [*cuts, PPM], strict=True))
+            )
+        ),
+    )
+    count = st.deferred(lambda: build(Count, instances=NATURAL))
+    return {
+        CountProbability: count_probability,
+        ForecastStep: step,
+        Lot: build(Lot, spot=NATURAL, on_demand=NATURAL),
+        Count: count,
+        Quote: st.deferred(
+            lambda: build(Quote, spot_price_micro_usd=POSITIVE, on_demand_price_micro_usd=POSITIVE)
+        ),
+        Offering: build(
+            Offering,
+            gpus_per_instance=POSITIVE,
+            **dict.fromkeys(("provider", "region", "zone", "instance_type"), NAME),
+        ),
+        Job: st.deferred(_jobs),
+        AllocateRequest: st.deferred(
+            lambda: build(AllocateRequest, slot_s=st.just(600), offset_s=st.integers(0, 599))
+        ),
+        ComparisonRequest: st.deferred(lambda: build(ComparisonRequest, slot_s=POSITIVE)),
+        JobQuery: build(JobQuery, page_size=NATURAL),
+        PlanRequest: st.deferred(
+            lambda: build(
+                PlanRequest,
+                slot_s=POSITIVE,
+                offerings=st.lists(values(Offering), min_size=1, max_size=2).map(tuple),
+            )
+        ),
+        ProgressReport: build(ProgressReport, done=NOT_NEGATIVE),
+    }
+
+
+@st.composite
+def _jobs(draw):
+    start_ns = draw(st.integers(-(10**18), 10**18))
+    at_ns = start_ns + draw(st.integers(10**9, 10**18))
+    kind = draw(st.sampled_from(DeadlineKind))
+    late_ns = 0 if kind is DeadlineKind.HARD else draw(st.integers(1, 10**18))
+    counts = tuple(sorted(draw(st.sets(st.integers(1, 6), min_size=1))))
+    shrink_s, grow_s, migrate_s = sorted(draw(st.tuples(SECONDS, SECONDS, SECONDS)))
+    linear = st.builds(
+        Throughput,
+        offering=NAME,
+        alpha=st.floats(1e-3, 1e6),
+        beta=st.floats(0, 1e6),
+    )
+    table = st.builds(
+        Throughput,
+        offering=NAME,
+        table=st.lists(st.floats(1e-3, 1e6), min_size=6, max_size=7).map(tuple),
+    )
+    return Job(
+        **{name: draw(NAME) for name in ("job_id", "tenant", "client_request_id")},
+        name=draw(TEXT),
+        work=Work(
+            amount=draw(st.floats(min_value=0, exclude_min=True, allow_infinity=False)),
+            unit=draw(st.sampled_from(WORK_UNITS)),
+        ),
+        deadline=Deadline(kind=kind, at_ns=at_ns, expires_ns=at_ns + late_ns),
+        value_micro_usd=draw(NATURAL),
+        start_ns=start_ns,
+        allowed_counts=counts,
+        throughputs=tuple(draw(st.lists(linear | table, min_size=1, max_size=2))),
+        topology=draw(_of(get_type_hints(Job)["topology"])),
+        checkpoint=Checkpoint(
+            interval_s=draw(SECONDS),
+            save_s=draw(SECONDS),
+            size_gb=draw(NOT_NEGATIVE),
+            location=draw(TEXT),
+        ),
+        overheads=Overheads(
+            launch_s=draw(SECONDS),
+            grow_s=grow_s,
+            shrink_s=shrink_s,
+            migrate_s=migrate_s,
+            interrupted_s=draw(SECONDS),
+        ),
+        offerings=tuple(draw(st.lists(TEXT, max_size=2))),
+        budget_micro_usd=draw(NATURAL),
+    )
