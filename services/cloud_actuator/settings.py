@@ -6,7 +6,6 @@ from decimal import Decimal
 from pathlib import Path
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.adapters.ledger.sqlite import ledger_url
@@ -14,20 +13,19 @@ from spotline.application.ports import ActuatorMode
 from spotline.domain.jobs.program import NOTICE_LEAD_S
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.units import micro_usd_from_usd
+from spotline.runtime.settings import ServiceSettings
 
 
-class CloudActuatorSettings(BaseSettings):
+class CloudActuatorSettings(ServiceSettings):
     """`SPOTLINE_*` of the actuator.
 
-    `ledger_url` empty means a SQLite file in `store_dir`. Caps left out do not bind. The
+    `ledger_url` empty means a SQLite file in `store`. Caps left out do not bind. The
     `simulated_*` settings are those of `SimulatedCloudSettings`.
     """
 
-    model_config = SettingsConfigDict(env_prefix="SPOTLINE_", frozen=True, extra="forbid")
-
     cloud: str = "simulated"
     mode: ActuatorMode = ActuatorMode.LIVE
-    store_dir: Path = Path("spotline-store")
+    store: Path = Path("spotline-store")
     ledger_url: str = ""
     owner: str = Field(default="default", min_length=1, max_length=200)
     cap_usd_per_job: Decimal | None = Field(default=None, ge=0)
@@ -41,7 +39,7 @@ class CloudActuatorSettings(BaseSettings):
 
     def ledger(self) -> str:
         """The URL of the ledger."""
-        return self.ledger_url or ledger_url(self.store_dir / "ledger.sqlite")
+        return self.ledger_url or ledger_url(self.store / "ledger.sqlite")
 
     def caps(self) -> Caps:
         """The caps in micro-USD."""

@@ -159,7 +159,7 @@ def job(
 
 
 class FakeJobsHost:
-    """Stores and applies at once; `gate` holds back applying, `down` refuses to store."""
+    """Stores and applies at once, or on `apply` with `apply_later`; `down` refuses to store."""
 
     def __init__(self, *events: Event) -> None:
         self._handler = JobsHandler()
@@ -167,6 +167,7 @@ class FakeJobsHost:
         self.stored: dict[str, tuple[int, Event]] = {}
         self.listeners: list[Callable[[Event, Envelope, int], None]] = []
         self.down = False
+        self.asked = 0
         self.apply_later = False
         self._waiting: list[tuple[Event, Envelope, int]] = []
         self._seq = 0
@@ -199,6 +200,7 @@ class FakeJobsHost:
     async def publish_observation(
         self, event: Event, *, event_id: str, correlation_id: str
     ) -> int:
+        self.asked += 1
         if self.down:
             raise ProviderUnavailable("the bus did not take it within 5 s")
         known = self.stored.get(event_id)

@@ -23,6 +23,7 @@ from spotline.application.allocation import (
     program_of,
 )
 from spotline.application.job_run import JobRun, RunPhase, Segment
+from spotline.application.offering_choice import best_offering
 from spotline.application.requests import AllocateRequest, JobTask
 from spotline.application.spec import NOTHING, Call, Context, Outcome, Spec, Timer
 from spotline.domain.events import (
@@ -195,7 +196,7 @@ class SelectHandler:
             case SlotOpened():
                 self._open_slot(state, event)
             case ForecastIssued():
-                state.trust.note_forecast(event)
+                state.trust.observe_forecast(event)
                 self._note_forecast(state, event)
             case ForecastOverdue():
                 if event.slot == state.slot and state.phase is SlotPhase.WAITING_FORECAST:
@@ -260,7 +261,7 @@ class SelectHandler:
                 trusted = state.forecast
             state.history.append((state.opened, trusted))
             del state.history[: -self._options.history_slots]
-        state.trust.note_slot(event)
+        state.trust.observe_slot(event)
         state.slot = event.slot
         state.opened = event
         state.forecast = None
@@ -497,34 +498,13 @@ class SelectHandler:
     def _best_offering(
         self, state: SelectorState, job: Job, running: Sequence[JobRun]
     ) -> str | None:
-        """The offering whose recent past promises the cheapest work; ties by id.
-
-        Work that spot would not have carried is priced on demand; what running jobs may take is
-        not counted as available.
-        """
-        opened = _opened(state)
-        recent = [slot for slot, _ in state.history[-48:]] + [opened]
-        best: tuple[float, str] | None = None
-        for slot_quote in opened.quotes:
-            quote = slot_quote.quote
-            offering = state.offerings.get(quote.offering_id)
-            if offering is None:
-                continue
-            throughput = job.throughput_on(offering.offering_id, offering.instance_type)
-            if throughput is None:
-                continue
-            taken = sum(
-                run.job.max_instances for run in running if run.offering_id == quote.offering_id
-            )
-            carried = _spot_share(recent, quote.offering_id, taken, job.max_instances)
-            price = (
-                carried * quote.spot_price_micro_usd
-                + (1.0 - carried) * quote.on_demand_price_micro_usd
-            )
-            per_work = price * job.max_instances / throughput.rate_per_hour(job.max_instances)
-            if best is None or (per_work, quote.offering_id) < best:
-                best = (per_work, quote.offering_id)
-        return None if best is None else best[1]
+        return best_offering(
+            job,
+            state.offerings,
+            _opened(state),
+            [slot for slot, _ in state.history],
+            [(run.offering_id, run.job.max_instances) for run in running],
+        )
 
     def _rehearse(
         self, state: SelectorState, rule: SelectionRule, job: Job, offering_id: str
@@ -793,20 +773,6 @@ def _take_what_is_left(residual: ResidualCapacity, lots: Sequence[Lot]) -> None:
 
 def _grows(before: Holding, after: Holding) -> bool:
     return after.spot > before.spot or after.on_demand > before.on_demand
-
-
-def _spot_share(
-    recent: Sequence[SlotOpened], offering_id: str, taken: int, wanted: int
-) -> float:
-    """Share of the wanted instances that spot would have carried lately; 1/2 where unknown."""
-    shares = []
-    for opened in recent:
-        for slot_quote in opened.quotes:
-            if slot_quote.quote.offering_id == offering_id:
-                count = slot_quote.quote.spot_available
-                left = max(0, count.instances - taken)
-                shares.append(min(1.0, left / wanted) if count.known else 0.5)
-    return sum(shares) / len(shares) if shares else 0.5
 
 
 def _advanced(run: JobRun, slot: int) -> JobAdvanced:

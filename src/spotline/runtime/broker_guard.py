@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
             stderr=log,
             # The server holds the store's lock itself: it is free when the server is gone.
             pass_fds=(int(lock_fd),),
-            preexec_fn=_end_with_parent,  # noqa: PLW1509 - no thread runs yet
+            preexec_fn=_end_with_parent,
         )
     signal.signal(signal.SIGTERM, lambda *_: server.terminate())
     _tell(server.pid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 from spotline.domain.events import CountProbability
 from spotline.domain.units import PPM
@@ -54,7 +55,7 @@ def crps_milli(counts: Iterable[CountProbability], observed: int) -> int:
     total = 0
     points = sorted({instances for instances, _ in ordered} | {observed})
     position = 0
-    for here, following in zip(points, points[1:], strict=False):
+    for here, following in pairwise(points):
         while position < len(ordered) and ordered[position][0] <= here:
             below_ppm += ordered[position][1]
             position += 1
@@ -79,7 +80,7 @@ def transport_milli(first: Iterable[CountProbability], second: Iterable[CountPro
     points = sorted(difference)
     total = 0
     running_ppm = 0
-    for here, following in zip(points, points[1:], strict=False):
+    for here, following in pairwise(points):
         running_ppm += difference[here]
         total += abs(running_ppm) * (following - here)
     return (total + 500) // 1_000

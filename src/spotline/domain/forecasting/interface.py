@@ -17,11 +17,14 @@ class Forecaster(Protocol):
     ----------
     model_id
         Name and version of the model, recorded with each forecast.
+    state_version
+        Changes whenever dumped states of other versions cannot be loaded.
     horizon_slots
         Longest horizon of `forecast`, in slots.
     """
 
     model_id: str
+    state_version: str
     horizon_slots: int
 
     def __init__(self, horizon_slots: int = ...) -> None:

@@ -9,7 +9,7 @@ from spotline.domain.events import ForecastScore, ForecastStep, OfferingForecast
 from spotline.domain.forecasting.distribution import certain
 from spotline.domain.forecasting.interface import check_horizon
 from spotline.domain.forecasting.scoring import ForecastScoring, quotes_by_offering
-from spotline.domain.forecasting.state_format import pack, unpack
+from spotline.domain.forecasting.state_format import pack, state_version, unpack
 
 _MODEL = "persistence"
 _VERSIONS = {"format": "1"}
@@ -28,6 +28,7 @@ class PersistenceForecaster:
     """Forecasts the last price and, with certainty, the last known count."""
 
     model_id = "persistence-1"
+    state_version = state_version(_MODEL, _VERSIONS)
 
     def __init__(self, horizon_slots: int = 12) -> None:
         check_horizon(horizon_slots, horizon_slots)

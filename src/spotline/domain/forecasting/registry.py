@@ -21,8 +21,8 @@ def forecaster_names() -> tuple[str, ...]:
     return tuple(sorted(_FORECASTERS))
 
 
-def forecaster_type(name: str) -> type[Forecaster]:
-    """Look up a forecaster's class.
+def forecaster_factory(name: str) -> type[Forecaster]:
+    """Look up a forecaster's class: call it with a horizon, or `load` a dumped state with it.
 
     Raises
     ------
@@ -38,4 +38,4 @@ def forecaster_type(name: str) -> type[Forecaster]:
 
 def make_forecaster(name: str = DEFAULT_FORECASTER, horizon_slots: int = 12) -> Forecaster:
     """Start a fresh forecaster; `ValueError` where name or horizon is wrong."""
-    return forecaster_type(name)(horizon_slots)
+    return forecaster_factory(name)(horizon_slots)

@@ -2,13 +2,14 @@
 
 Availability is forecast as P(count >= c) for a few thresholds c: one instance, a quarter, half
 and all of the greatest count seen, and the two beside the present count. For each threshold and
-step ahead four estimates compete, mixed by exponential weights on their Brier scores (their sum
+step ahead five estimates compete, mixed by exponential weights on their Brier scores (their sum
 over all thresholds is the ranked probability score):
 
 - persistence;
+- a heavy tail: a run of age a goes on for h more slots with chance a / (a + h), else it is even;
 - how often the threshold was met so long after a slot like this one, over all ages of the run;
 - the same for the present age of the run;
-- a River logistic regression that corrects the second by age, fraction, hour and the other zones.
+- a River logistic regression that corrects the third by age, fraction, hour and the other zones.
 
 The price is the last one, plus what a River linear regression on deviations from slow and fast
 means adds wherever it has been beating persistence: sticky prices stay exactly at persistence.
@@ -23,8 +24,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Self
 
-import river
 from river import linear_model, optim
+from river.__version__ import __version__ as river_version
 
 from spotline.domain.events import (
     CountProbability,
@@ -36,26 +37,28 @@ from spotline.domain.events import (
 from spotline.domain.forecasting.distribution import certain, quantised
 from spotline.domain.forecasting.interface import check_horizon
 from spotline.domain.forecasting.scoring import ForecastScoring, quotes_by_offering
-from spotline.domain.forecasting.state_format import pack, unpack
+from spotline.domain.forecasting.state_format import pack, state_version, unpack
 from spotline.domain.market.offering import Quote
 from spotline.domain.units import NS_PER_S, S_PER_HOUR
 
 _MODEL = "river"
-_VERSIONS = {"format": "1", "river": river.__version__}
+_VERSIONS = {"format": "1", "river": river_version}
 
-_EXPERTS = 4
-_MEMORY = 0.999  # decay per slot of frequencies and losses: about a thousand slots
-_LOSS_MEMORY = 0.999
+_EXPERTS = 5
+_MEMORY = 0.995  # decay per slot of frequencies and losses: about two hundred slots
+_LOSS_MEMORY = 0.97  # the mixture follows a change of regime in some thirty slots
 _MIX_RATE = 2.0  # Brier scores are mixable up to this rate
 _AGE_BUCKETS = 7
 _PRIOR_SLOTS = 2.0  # weight of the prior that runs go on, in slots
 _BUCKET_PRIOR_SLOTS = 20.0  # overlapping labels: a slot is worth less than one sample
 _RECENT_COUNTS = 256
 _RUNS_KEPT = 64
+_MOVE_RATE = 0.1
 _PROBABILITY_FLOOR = 0.002
 _LOGISTIC_RATE = 0.02
 _LINEAR_RATE = 0.01
 _PRICE_MEMORY = 0.995
+_PRICE_ADVANTAGE = 0.95  # a correction must beat persistence by this much
 _SLOW, _FAST = 0.02, 0.2
 _PRICE_WEIGHT_FLOOR = 0.05  # below it a correction is dropped, and the price stays exact
 
@@ -100,12 +103,15 @@ class _Frequencies:
             self.met[row][h] = _MEMORY * self.met[row][h] + label
             self.seen[row][h] = _MEMORY * self.seen[row][h] + 1.0
 
-    def estimate(self, *, above: bool, bucket: int, h: int) -> tuple[float, float]:
-        """Probability of being met at index `h`, over all ages and for this age of the run."""
+    def estimate(self, *, above: bool, bucket: int, h: int, tail: float) -> tuple[float, float]:
+        """Probability of being met at index `h`, over all ages and for this age of the run.
+
+        Ages seldom seen lean on `tail`.
+        """
         stays = 0.5 + 0.5 * 0.97 ** (h + 1)
         prior = stays if above else 1.0 - stays
         overall = (self.met[0][h] + _PRIOR_SLOTS * prior) / (self.seen[0][h] + _PRIOR_SLOTS)
-        aged = (self.met[bucket][h] + _BUCKET_PRIOR_SLOTS * overall) / (
+        aged = (self.met[bucket][h] + _BUCKET_PRIOR_SLOTS * tail) / (
             self.seen[bucket][h] + _BUCKET_PRIOR_SLOTS
         )
         floor = _PROBABILITY_FLOOR
@@ -173,7 +179,7 @@ class _View:
     age: float
     fraction: float
     elsewhere: float
-    experts: list[tuple[float, float, float, float]]
+    experts: list[tuple[float, float, float, float, float]]
 
     def features(self, h: int, season: tuple[float, float]) -> dict[str, float]:
         return self.features_of(self.experts[h][1], h, season)
@@ -199,6 +205,8 @@ class _CountModel:
     last: int | None = None
     runs: list[tuple[int, int]] = field(default_factory=list)  # (first slot, count)
     recent: list[int] = field(default_factory=list)
+    ordered: list[int] = field(default_factory=list)  # `recent`, sorted
+    usual_move: float = 1.0  # decayed mean of the changes that are not 0
     sides: dict[str, _Side] = field(default_factory=dict)
     issued: list[tuple[int, list[_View]]] = field(default_factory=list)
 
@@ -209,9 +217,12 @@ class _CountModel:
             h = slot - issued_slot - 1
             for view in views:
                 self.sides[view.key].learn(view, h, count >= view.count, season)
+        if self.last is not None and count != self.last:
+            self.usual_move += _MOVE_RATE * (abs(count - self.last) - self.usual_move)
         self.last = count
         self.greatest = max(self.greatest, count)
         self.recent = [*self.recent[1 - _RECENT_COUNTS :], count]
+        self.ordered = sorted(self.recent)
         if not self.runs or self.runs[-1][1] != count:
             self.runs = [*self.runs[1 - _RUNS_KEPT :], (slot, count)]
 
@@ -240,16 +251,24 @@ class _CountModel:
                 experts=[],
             )
             for h in horizon:
-                overall, aged = side.frequencies.estimate(above=above, bucket=bucket, h=h)
+                lasts = 0.5 + 0.5 * age_slots / (age_slots + h + 1)
+                tail = lasts if above else 1.0 - lasts
+                overall, aged = side.frequencies.estimate(
+                    above=above, bucket=bucket, h=h, tail=tail
+                )
                 features = view.features_of(overall, h, seasons[h])
                 corrected = side.logistic.predict_proba_one(features)[True]
-                view.experts.append((1.0 if above else 0.0, overall, aged, corrected))
+                view.experts.append((1.0 if above else 0.0, overall, aged, corrected, tail))
             views.append(view)
             chances.append([side.mixed(h, view.experts[h]) for h in horizon])
         self.issued.append((slot, views))
         thresholds = [view.count for view in views]
-        places = self._places(thresholds, last)
-        return [self._distribution(places, [chance[h] for chance in chances]) for h in horizon]
+        return [
+            self._distribution(
+                self._places(thresholds, last, h + 1), [chance[h] for chance in chances]
+            )
+            for h in horizon
+        ]
 
     def _thresholds(self, last: int) -> list[tuple[int, str]]:
         """Thresholds in ascending order, each with the role whose model serves it."""
@@ -277,17 +296,24 @@ class _CountModel:
             since = first
         return slot - since + 1
 
-    def _places(self, thresholds: Sequence[int], last: int) -> list[int]:
-        """A representative count for each interval between 0, the thresholds and the end."""
-        ordered = sorted(self.recent)
+    def _places(self, thresholds: Sequence[int], last: int, steps: int) -> list[int]:
+        """A representative count for each interval between 0, the thresholds and the end.
+
+        The median of recent counts inside it; if nearer to the present count, where a random walk
+        of the usual moves would have got to.
+        """
+        walked = max(1, round(self.usual_move * math.sqrt(steps)))
         places = []
         for low, end in pairwise([0, *thresholds, self.greatest + 1]):
             if low <= last < end:
                 places.append(last)
                 continue
-            first, stop = bisect_left(ordered, low), bisect_left(ordered, end)
-            inside = ordered[(first + stop) // 2] if stop > first else (low + end - 1) // 2
-            places.append(inside)
+            first, stop = bisect_left(self.ordered, low), bisect_left(self.ordered, end)
+            inside = self.ordered[(first + stop) // 2] if stop > first else (low + end - 1) // 2
+            if last < low:
+                places.append(min(inside, max(low, last + walked)))
+            else:
+                places.append(max(inside, min(end - 1, last - walked)))
         return places
 
     @staticmethod
@@ -319,7 +345,8 @@ class _PriceStep:
 
     def trust(self) -> float:
         """Share of the correction to apply, 0 or in `_PRICE_WEIGHT_FLOOR`..1."""
-        exponent = _clamped(self.loss - self.persistence_loss + 2.0, 50.0)
+        margin = self.loss - _PRICE_ADVANTAGE * self.persistence_loss
+        exponent = _clamped(margin + 3.0, 50.0)
         share = 1.0 / (1.0 + math.exp(exponent))
         return share if share >= _PRICE_WEIGHT_FLOOR else 0.0
 
@@ -424,7 +451,8 @@ class _State:
 class RiverForecaster:
     """River models per offering, updated one slot at a time."""
 
-    model_id = f"river-1/{river.__version__}"
+    model_id = f"river-1/{river_version}"
+    state_version = state_version(_MODEL, _VERSIONS)
 
     def __init__(self, horizon_slots: int = 12) -> None:
         check_horizon(horizon_slots, horizon_slots)

@@ -29,6 +29,11 @@ class _StateUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name} does not belong into a forecaster's state")
 
 
+def state_version(model: str, versions: dict[str, str]) -> str:
+    """Name a model and the versions its state depends on, for a store of snapshots."""
+    return " ".join([model, *(f"{name}={versions[name]}" for name in sorted(versions))])
+
+
 def pack(model: str, versions: dict[str, str], state: object) -> bytes:
     """Write `state` with the model's name and the versions it depends on."""
     buffer = io.BytesIO()

@@ -68,7 +68,7 @@ class CloudZone:
     instances
         Size of the gang.
     price_changes_per_day
-        Mean number of spot price changes per day; 0 pins the price.
+        Mean number of spot price changes per day; 0 pins the price at its floor.
     season_peak_utc_h
         Hour of the day, UTC, at which capacity is most likely.
     """
@@ -93,7 +93,7 @@ class Neocloud:
     zone: str
     instances: int = 16
     on_demand_usd_per_instance_hour: float = 2.99
-    instance_type: str = "a100-80gb-1x"
+    instance_type: str = "a100-1x"
     gpu_model: str = "a100-80gb"
 
 
@@ -125,7 +125,7 @@ PRESETS: Mapping[str, Preset] = _presets(
                 fraction_up=fraction_up,
                 ramp=ramp,
                 on_demand_usd_per_instance_hour=3.67,
-                instance_type="a100-80gb-1x",
+                instance_type="a100-1x",
                 gpu_model="a100-80gb",
             )
             for zone, fraction_up, ramp in (("east-1a", 0.57, 0.35), ("east-1b", 0.48, 0.10))
@@ -298,14 +298,12 @@ def _gang_counts(
     return counts
 
 
-def _sticky_price(
-    rng: np.random.Generator, zone: CloudZone, slots: int, slot_s: int
-) -> IntArray:
+def _sticky_price(rng: np.random.Generator, zone: CloudZone, slots: int, slot_s: int) -> IntArray:
     """Micro-USD per instance-hour: rare small steps in a direction that tends to persist."""
     on_demand_usd = zone.on_demand_usd_per_instance_hour
     burn_in = math.ceil(_BURN_IN_DAYS * zone.price_changes_per_day)
     steps = rng.poisson(zone.price_changes_per_day * slot_s / _DAY_S, slots)
-    fraction, direction = _PRICE_FLOOR + 0.02, -1.0
+    fraction, direction = _PRICE_FLOOR, 1.0
     fractions = np.empty(slots)
     for _ in range(burn_in):
         fraction, direction = _price_step(rng, fraction, direction)
@@ -317,9 +315,7 @@ def _sticky_price(
     return np.rint(in_cents_of_cents).astype(np.int64) * _CENT_OF_A_CENT_MICRO_USD
 
 
-def _price_step(
-    rng: np.random.Generator, fraction: float, direction: float
-) -> tuple[float, float]:
+def _price_step(rng: np.random.Generator, fraction: float, direction: float) -> tuple[float, float]:
     if rng.random() > _KEEP_DIRECTION:
         # Pulled back to the centre: the further above it, the likelier a fall.
         rise = min(max(0.5 - 6.0 * (fraction - _PRICE_CENTRE), 0.05), 0.95)
@@ -351,9 +347,7 @@ def _neocloud_quotes(
     return price_held, _held(rng, count.astype(np.int64), slot_s, _NEOCLOUD_STOCK_HELD_H)
 
 
-def _held(
-    rng: np.random.Generator, values: IntArray, slot_s: int, mean_held_h: float
-) -> IntArray:
+def _held(rng: np.random.Generator, values: IntArray, slot_s: int, mean_held_h: float) -> IntArray:
     """`values` seen only at random moments, `mean_held_h` apart on average, and held between."""
     posted = rng.random(len(values)) < -math.expm1(-slot_s / (mean_held_h * S_PER_HOUR))
     posted[0] = True

@@ -136,7 +136,8 @@ def run_lengths_h(state: npt.NDArray[np.bool_], slot_s: int) -> npt.NDArray[np.f
     """Lengths, in hours, of the unbroken runs of True in `state`, shape (runs,)."""
     edges = np.diff(np.concatenate(([False], state, [False])).astype(np.int8))
     lengths = np.flatnonzero(edges == -1) - np.flatnonzero(edges == 1)
-    return lengths * (slot_s / S_PER_HOUR)
+    hours: npt.NDArray[np.float64] = lengths * np.float64(slot_s / S_PER_HOUR)
+    return hours
 
 
 def lag_slots(hours: float, slot_s: int) -> int:

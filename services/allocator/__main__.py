@@ -1,0 +1,27 @@
+"""Run the allocator: `python -m services.allocator`."""
+
+from __future__ import annotations
+
+import sys
+
+import structlog
+
+from services.allocator.settings import AllocatorSettings
+from spotline.bootstrap.parts import BusAddress, PartHooks, serve_allocator
+from spotline.bootstrap.process import main
+
+_log = structlog.get_logger(__name__)
+
+
+async def serve(settings: AllocatorSettings, bus: BusAddress, hooks: PartHooks) -> None:
+    """Listen where the settings say."""
+    await serve_allocator(
+        bus,
+        address=settings.allocator_address,
+        hooks=hooks,
+        listening=lambda address: _log.info("listening", address=address),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(AllocatorSettings, serve))

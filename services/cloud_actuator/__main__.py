@@ -1,0 +1,27 @@
+"""Run the actuator: `python -m services.cloud_actuator`."""
+
+from __future__ import annotations
+
+import sys
+
+from services.cloud_actuator.settings import CloudActuatorSettings
+from spotline.bootstrap.parts import ActuatorParts, BusAddress, PartHooks, serve_cloud_actuator
+from spotline.bootstrap.process import main
+
+
+async def serve(settings: CloudActuatorSettings, bus: BusAddress, hooks: PartHooks) -> None:
+    """Act on the cloud that the settings name."""
+    parts = ActuatorParts(
+        cloud=settings.cloud,
+        mode=settings.mode,
+        store=settings.store,
+        ledger_url=settings.ledger(),
+        owner=settings.owner,
+        caps=settings.caps(),
+        simulated=settings.simulated_cloud(),
+    )
+    await serve_cloud_actuator(bus, parts, hooks)
+
+
+if __name__ == "__main__":
+    sys.exit(main(CloudActuatorSettings, serve))

@@ -1,0 +1,14 @@
+"""Settings of the forecaster, read once at start."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from spotline.runtime.settings import ServiceSettings
+
+
+class ForecasterSettings(ServiceSettings):
+    """`SPOTLINE_*` of the forecaster; `forecaster` is a name of the registry."""
+
+    forecaster: str = "river"
+    horizon_slots: int = Field(default=12, ge=1, le=96)

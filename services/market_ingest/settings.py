@@ -1,0 +1,29 @@
+"""Settings of market_ingest, read once at start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from spotline.application.ingest import IngestOptions
+from spotline.runtime.settings import ServiceSettings
+
+
+class MarketIngestSettings(ServiceSettings):
+    """`SPOTLINE_*` of market_ingest.
+
+    `market` is a market file (docs/market-format.md). `slots_per_s` 0 replays as fast as slots are
+    decided; `wall_clock` opens a slot every slot length, and shifts the market to begin now.
+    """
+
+    market: Path
+    slots_per_s: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
+    wall_clock: bool = False
+
+    def ingest(self, slot_s: int) -> IngestOptions:
+        """How the market's clock runs."""
+        if self.wall_clock:
+            return IngestOptions(slot_interval_s=float(slot_s), barrier=False)
+        interval_s = 1.0 / self.slots_per_s if self.slots_per_s else 0.0
+        return IngestOptions(slot_interval_s=interval_s)

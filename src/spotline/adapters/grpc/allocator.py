@@ -1,0 +1,95 @@
+"""AllocatorService: decides and plans for whoever asks; buys nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TypeVar, cast
+
+import grpc
+
+from spotline.adapters.grpc.errors import RpcRefused, ServerContext, answers, invalid
+from spotline.adapters.grpc.jobs import name_job
+from spotline.api.v1 import allocator_service_pb2 as pb
+from spotline.api.v1 import allocator_service_pb2_grpc
+from spotline.application.allocation import allocate
+from spotline.application.job_ports import JobsHost
+from spotline.application.planning import compare, market_of_request, plan
+from spotline.application.requests import (
+    AllocateAnswer,
+    AllocateRequest,
+    ComparisonRequest,
+    PlanRequest,
+)
+from spotline.contracts.codec import digest, from_message, to_message
+
+AnswerT = TypeVar("AnswerT")
+
+# A plan takes seconds; more of them at once would only share the same cores.
+_PLANNING_THREADS = 2
+
+
+class AllocatorServicer(allocator_service_pb2_grpc.AllocatorServiceServicer):
+    """Serves `AllocatorService`. All work is done in threads: the loop stays responsive.
+
+    Decisions have a thread to themselves, so that no plan delays a slot.
+    """
+
+    def __init__(self, host: JobsHost) -> None:
+        self._host = host
+        self._deciding = ThreadPoolExecutor(1, thread_name_prefix="spotline-allocate")
+        self._planning = ThreadPoolExecutor(_PLANNING_THREADS, thread_name_prefix="spotline-plan")
+
+    def close(self) -> None:
+        """Let go of the threads; calls in progress end on their own."""
+        self._deciding.shutdown(wait=False, cancel_futures=True)
+        self._planning.shutdown(wait=False, cancel_futures=True)
+
+    @answers
+    async def Allocate(
+        self, request: pb.AllocateRequest, context: ServerContext
+    ) -> pb.AllocateResponse:
+        """Decide one slot for several jobs."""
+        asked = from_message(AllocateRequest, request)
+        answer = await self._run(self._deciding, lambda: _allocated(asked))
+        return cast("pb.AllocateResponse", to_message(answer))
+
+    @answers
+    async def Plan(self, request: pb.PlanRequest, context: ServerContext) -> pb.PlanResponse:
+        """Lay out what several policies would do with a job."""
+        name_job(request)
+        asked = from_message(PlanRequest, request)
+        # Taken on the loop: a thread must not read what the host is changing.
+        market = market_of_request(asked) or self._host.state.market()
+        if market is None:
+            raise RpcRefused(
+                grpc.StatusCode.UNAVAILABLE, "no market is open yet; try again when one is"
+            )
+        if not market.quotes:
+            raise RpcRefused(
+                grpc.StatusCode.UNAVAILABLE, "no slot has opened yet; try again when one has"
+            )
+        found = market
+        answer = await self._run(self._planning, lambda: plan(asked, found))
+        return cast("pb.PlanResponse", to_message(answer))
+
+    @answers
+    async def ComparePolicies(
+        self, request: pb.ComparePoliciesRequest, context: ServerContext
+    ) -> pb.ComparePoliciesResponse:
+        """Replay policies for a job on given slots."""
+        asked = from_message(ComparisonRequest, request)
+        answer = await self._run(self._planning, lambda: compare(asked))
+        return cast("pb.ComparePoliciesResponse", to_message(answer))
+
+    async def _run(self, threads: ThreadPoolExecutor, work: Callable[[], AnswerT]) -> AnswerT:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(threads, work)
+        except ValueError as error:
+            raise invalid(error) from error
+
+
+def _allocated(asked: AllocateRequest) -> AllocateAnswer:
+    return replace(allocate(asked), request_digest=digest(asked))

@@ -1,0 +1,288 @@
+"""Callers of the allocator: the selector's one call, and the jobs client of CLI and demo."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Self, cast
+
+import grpc
+
+from spotline.adapters.grpc.errors import (
+    MESSAGE_BYTES,
+    RpcFailed,
+    failing_as_rpc,
+    failure_of,
+    trace_metadata,
+)
+from spotline.api.v1 import (
+    allocator_service_pb2,
+    allocator_service_pb2_grpc,
+    job_service_pb2,
+    job_service_pb2_grpc,
+)
+from spotline.application.jobs import job_id_for
+from spotline.application.requests import (
+    AllocateAnswer,
+    AllocateRequest,
+    ComparisonAnswer,
+    ComparisonRequest,
+    JobPage,
+    JobQuery,
+    JobStatus,
+    JobUpdate,
+    PlanAnswer,
+    PlanRequest,
+    ProgressReport,
+    Submission,
+    SubmissionReceipt,
+)
+from spotline.application.spec import Call
+from spotline.contracts.codec import from_message, to_message
+from spotline.contracts.errors import ContractError, InvariantViolation
+from spotline.domain.events import AllocationAnswered, CallOutcome, Event
+from spotline.domain.jobs.job import Job
+
+DEFAULT_ADDRESS = "127.0.0.1:7070"
+
+_CALL_TIMEOUT_S = 20.0
+_PLAN_TIMEOUT_S = 300.0
+_PAUSE_S = 0.05
+# How long a watch waits for an allocator that is being started again.
+_REWATCH_TIMEOUT_S = 30.0
+
+
+def open_channel(address: str) -> grpc.aio.Channel:
+    """A channel that finds an allocator again soon after it was restarted."""
+    return grpc.aio.insecure_channel(
+        address,
+        options=(
+            ("grpc.max_receive_message_length", MESSAGE_BYTES),
+            ("grpc.max_send_message_length", MESSAGE_BYTES),
+            ("grpc.initial_reconnect_backoff_ms", 50),
+            ("grpc.min_reconnect_backoff_ms", 50),
+            ("grpc.max_reconnect_backoff_ms", 500),
+            ("grpc.enable_http_proxy", 0),
+        ),
+    )
+
+
+class AllocateCallPort:
+    """Performs the selector's `allocate` calls; every failure is an answer.
+
+    An allocator that is not there is waited for until `timeout_s` is over.
+    """
+
+    def __init__(self, address: str, *, timeout_s: float = 10.0) -> None:
+        self._timeout_s = timeout_s
+        self._channel = open_channel(address)
+        self._stub = allocator_service_pb2_grpc.AllocatorServiceStub(self._channel)
+
+    async def close(self) -> None:
+        """Close the channel."""
+        await self._channel.close(None)
+
+    async def perform(self, call: Call) -> Sequence[Event]:
+        """Ask the allocator; returns one `AllocationAnswered`, also where nobody answered.
+
+        Raises
+        ------
+        InvariantViolation
+            The call is not one of an `AllocateRequest`.
+        """
+        request = call.request
+        if not isinstance(request, AllocateRequest):
+            raise InvariantViolation(f"call {call.name} is not for the allocator")
+        outcome, detail, answer = await self._ask(request)
+        if answer is not None and answer.request_digest != call.digest:
+            outcome, answer = CallOutcome.REFUSED, None
+            detail = f"the answer was for another request than {call.digest}"
+        return (
+            AllocationAnswered(
+                slot=request.slot,
+                revision=request.revision,
+                request_digest=call.digest,
+                outcome=outcome,
+                answers=() if answer is None else answer.answers,
+                detail=detail,
+            ),
+        )
+
+    async def _ask(
+        self, request: AllocateRequest
+    ) -> tuple[CallOutcome, str, AllocateAnswer | None]:
+        message = cast("allocator_service_pb2.AllocateRequest", to_message(request))
+        clock = asyncio.get_running_loop().time
+        give_up_at = clock() + self._timeout_s
+        while True:
+            try:
+                response = await self._stub.Allocate(
+                    message,
+                    timeout=max(0.001, give_up_at - clock()),
+                    wait_for_ready=True,
+                    metadata=trace_metadata(),
+                )
+                answer = from_message(AllocateAnswer, response)
+            except ContractError as error:
+                return CallOutcome.REFUSED, f"the answer cannot be read: {error}", None
+            except grpc.aio.AioRpcError as error:
+                code, detail = error.code(), error.details() or error.code().name
+                if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+                    return self._late(detail)
+                if code is not grpc.StatusCode.UNAVAILABLE:
+                    return CallOutcome.REFUSED, f"{code.name}: {detail}", None
+                if clock() + _PAUSE_S >= give_up_at:
+                    return CallOutcome.UNAVAILABLE, detail, None
+                # It went away during the call; deciding is pure, so asking again is safe.
+                await asyncio.sleep(_PAUSE_S)
+            else:
+                return CallOutcome.ANSWERED, "", answer
+
+    def _late(self, detail: str) -> tuple[CallOutcome, str, None]:
+        connected = self._channel.get_state() is grpc.ChannelConnectivity.READY
+        outcome = CallOutcome.TIMED_OUT if connected else CallOutcome.UNAVAILABLE
+        return outcome, f"no answer within {self._timeout_s:g} s: {detail}", None
+
+
+class JobClient:
+    """Jobs and plans over gRPC, as domain values. Every method may raise `RpcFailed`.
+
+    Use it as an asynchronous context manager.
+    """
+
+    def __init__(self, address: str = DEFAULT_ADDRESS) -> None:
+        self.address = address
+        self._channel = open_channel(address)
+        self._jobs = job_service_pb2_grpc.JobServiceStub(self._channel)
+        self._allocator = allocator_service_pb2_grpc.AllocatorServiceStub(self._channel)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._channel.close(None)
+
+    @failing_as_rpc
+    async def submit(self, job: Job) -> SubmissionReceipt:
+        """Hand a job over; its id follows from tenant and client request id, whatever it says."""
+        message = to_message(Submission(job=with_own_id(job)))
+        response = await self._jobs.Submit(
+            cast("job_service_pb2.SubmitRequest", message),
+            timeout=_CALL_TIMEOUT_S,
+            metadata=trace_metadata(),
+        )
+        return from_message(SubmissionReceipt, response)
+
+    @failing_as_rpc
+    async def get(self, job_id: str) -> JobStatus:
+        """Where one job stands."""
+        request = job_service_pb2.GetRequest(job_id=job_id)
+        response = await self._jobs.Get(request, timeout=_CALL_TIMEOUT_S)
+        return from_message(JobStatus, response.status)
+
+    @failing_as_rpc
+    async def list(self, query: JobQuery | None = None) -> JobPage:
+        """One page of jobs, by job id."""
+        message = to_message(query or JobQuery())
+        response = await self._jobs.List(
+            cast("job_service_pb2.ListRequest", message), timeout=_CALL_TIMEOUT_S
+        )
+        return from_message(JobPage, response)
+
+    async def list_all(self, query: JobQuery | None = None) -> tuple[JobStatus, ...]:
+        """Every job a query finds, page by page."""
+        page = await self.list(query)
+        statuses = list(page.statuses)
+        while page.next_page_token:
+            page = await self.list(
+                replace(query or JobQuery(), page_token=page.next_page_token)
+            )
+            statuses.extend(page.statuses)
+        return tuple(statuses)
+
+    @failing_as_rpc
+    async def cancel(self, job_id: str) -> bool:
+        """Withdraw a job; returns whether it was over already."""
+        request = job_service_pb2.CancelRequest(job_id=job_id)
+        response = await self._jobs.Cancel(request, timeout=_CALL_TIMEOUT_S)
+        return bool(response.already_closed)
+
+    @failing_as_rpc
+    async def report(self, report: ProgressReport) -> None:
+        """Say how much of its work a job has done; the greatest report counts."""
+        message = to_message(report)
+        await self._jobs.ReportProgress(
+            cast("job_service_pb2.ReportProgressRequest", message), timeout=_CALL_TIMEOUT_S
+        )
+
+    async def watch(self, job_id: str) -> AsyncIterator[JobUpdate]:
+        """Where a job stands now, and after every change until it is over.
+
+        A watch that breaks because the allocator restarts is taken up again for a while; its first
+        update then has an empty `change` again.
+        """
+        connected = False
+        while True:
+            stream = self._jobs.Watch(
+                job_service_pb2.WatchRequest(job_id=job_id), wait_for_ready=connected
+            )
+            try:
+                async for response in stream:
+                    connected = True
+                    yield from_message(JobUpdate, response)
+                return
+            except grpc.aio.AioRpcError as error:
+                if not connected or not _passing(error):
+                    raise failure_of(error, self.address) from error
+            finally:
+                stream.cancel()
+            await self._ready_again()
+
+    async def _ready_again(self) -> None:
+        try:
+            async with asyncio.timeout(_REWATCH_TIMEOUT_S):
+                await self._channel.channel_ready()
+        except TimeoutError as error:
+            raise RpcFailed(
+                grpc.StatusCode.UNAVAILABLE.name,
+                f"the allocator at {self.address} went away and has not come back",
+                unreachable=True,
+            ) from error
+
+    @failing_as_rpc
+    async def plan(self, request: PlanRequest) -> PlanAnswer:
+        """What several policies would do with a job; nothing is bought."""
+        message = to_message(replace(request, job=with_own_id(request.job)))
+        response = await self._allocator.Plan(
+            cast("allocator_service_pb2.PlanRequest", message), timeout=_PLAN_TIMEOUT_S
+        )
+        return from_message(PlanAnswer, response)
+
+    @failing_as_rpc
+    async def compare(self, request: ComparisonRequest) -> ComparisonAnswer:
+        """Replay policies for a job on given slots."""
+        response = await self._allocator.ComparePolicies(
+            cast("allocator_service_pb2.ComparePoliciesRequest", to_message(request)),
+            timeout=_PLAN_TIMEOUT_S,
+        )
+        return from_message(ComparisonAnswer, response)
+
+
+def with_own_id(job: Job) -> Job:
+    """The job under the id that follows from its tenant and client request id."""
+    return replace(job, job_id=job_id_for(job.tenant, job.client_request_id))
+
+
+def _passing(error: grpc.aio.AioRpcError) -> bool:
+    return error.code() in (
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+    )

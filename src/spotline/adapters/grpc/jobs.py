@@ -1,0 +1,308 @@
+"""JobService: what platforms say becomes observations, what they ask is read from the model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import cast
+
+import grpc
+
+from spotline.adapters.grpc.errors import RpcRefused, ServerContext, answers, refusal_of, refuse
+from spotline.api.v1 import allocator_service_pb2, job_service_pb2_grpc
+from spotline.api.v1 import job_service_pb2 as pb
+from spotline.application.job_ports import JobsHost
+from spotline.application.jobs import Refused, check_submission, job_id_for
+from spotline.application.requests import (
+    JobPage,
+    JobQuery,
+    JobStatus,
+    JobUpdate,
+    ProgressReport,
+    Submission,
+    SubmissionReceipt,
+)
+from spotline.application.spec import derive_id
+from spotline.contracts.codec import from_message, to_message
+from spotline.contracts.envelope import Envelope
+from spotline.contracts.subjects import KINDS
+from spotline.domain.events import (
+    Event,
+    JobCancelled,
+    JobClosed,
+    JobProgressReported,
+    JobSubmitted,
+)
+from spotline.domain.jobs.job import Job
+
+_DEFAULT_PAGE = 100
+_LARGEST_PAGE = 1000
+_QUEUED_UPDATES = 256
+_APPLY_TIMEOUT_S = 10.0
+
+
+class JobFeed:
+    """What the host applies, handed on to whoever waits for a job or watches one."""
+
+    def __init__(self) -> None:
+        self._seqs: dict[str, int] = {}
+        self._arrivals: dict[str, asyncio.Event] = {}
+        self._watches: dict[str, set[Watch]] = {}
+
+    def on_applied(self, event: Event, envelope: Envelope, seq: int) -> None:
+        """Listen to the host: every applied event with its seq, in order. Never waits."""
+        job_id = event.job.job_id if isinstance(event, JobSubmitted) else _job_id_of(event)
+        if not job_id:
+            return
+        self._seqs[job_id] = max(seq, self._seqs.get(job_id, 0))
+        if isinstance(event, JobSubmitted):
+            arrival = self._arrivals.pop(job_id, None)
+            if arrival is not None:
+                arrival.set()
+        for watch in self._watches.get(job_id, ()):
+            watch.put(KINDS[type(event)], seq, closes=isinstance(event, JobClosed))
+
+    def seq_of(self, job_id: str) -> int:
+        """The seq of the last event of a job that this process has seen applied, 0 for none."""
+        return self._seqs.get(job_id, 0)
+
+    async def arrival(self, job_id: str) -> None:
+        """Wait until a submission of `job_id` is applied. Ask only while it is not."""
+        await self._arrivals.setdefault(job_id, asyncio.Event()).wait()
+
+    def watch(self, job_id: str) -> Watch:
+        """Follow a job from now on; close it in the end."""
+        watch = Watch(self, job_id)
+        self._watches.setdefault(job_id, set()).add(watch)
+        return watch
+
+    def end(self) -> None:
+        """End every watch: the server stops."""
+        for watches in self._watches.values():
+            for watch in watches:
+                watch.end()
+
+    def forget(self, watch: Watch) -> None:
+        """Stop feeding a watch. Safe to repeat."""
+        watches = self._watches.get(watch.job_id)
+        if watches is not None:
+            watches.discard(watch)
+            if not watches:
+                del self._watches[watch.job_id]
+
+
+class Watch:
+    """One watcher's bounded queue; it is dropped rather than let to hold back the rest."""
+
+    def __init__(self, feed: JobFeed, job_id: str) -> None:
+        self.job_id = job_id
+        self._broken: RpcRefused | None = None
+        self._feed = feed
+        self._queue: asyncio.Queue[tuple[str, int, bool]] = asyncio.Queue(_QUEUED_UPDATES)
+
+    def put(self, change: str, seq: int, *, closes: bool) -> None:
+        """Queue a change; the watch breaks where it is too far behind."""
+        try:
+            self._queue.put_nowait((change, seq, closes))
+        except asyncio.QueueFull:
+            self._broken = RpcRefused(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"the watch fell {_QUEUED_UPDATES} changes behind; watch again",
+            )
+
+    def end(self) -> None:
+        """Break the watch: its server stops."""
+        self._broken = RpcRefused(
+            grpc.StatusCode.UNAVAILABLE, "the allocator is stopping; watch again"
+        )
+        if self._queue.empty():
+            self._queue.put_nowait(("", 0, True))
+
+    async def next(self) -> tuple[str, int, bool]:
+        """Wait for the next change: its kind, its seq, and whether the job is over with it.
+
+        Raises
+        ------
+        RpcRefused
+            The watch is broken; nothing more follows.
+        """
+        change = await self._queue.get()
+        if self._broken is not None:
+            raise self._broken
+        return change
+
+    def close(self) -> None:
+        """Stop following."""
+        self._feed.forget(self)
+
+
+def name_job(request: pb.SubmitRequest | allocator_service_pb2.PlanRequest) -> None:
+    """Fill in the id of the request's job where it is empty: a platform need not know the rule."""
+    if request.HasField("job") and not request.job.job_id and request.job.client_request_id:
+        request.job.job_id = job_id_for(request.job.tenant, request.job.client_request_id)
+
+
+def _job_id_of(event: Event) -> str:
+    return str(getattr(event, "job_id", ""))
+
+
+class JobServicer(job_service_pb2_grpc.JobServiceServicer):
+    """Serves `JobService` from the host's read model."""
+
+    def __init__(self, host: JobsHost, feed: JobFeed) -> None:
+        self._host = host
+        self._feed = feed
+
+    def end_watches(self) -> None:
+        """End every watch, for they would not end by themselves."""
+        self._feed.end()
+
+    @answers
+    async def Submit(self, request: pb.SubmitRequest, context: ServerContext) -> pb.SubmitResponse:
+        """Check, record, and answer when the read model shows it."""
+        name_job(request)
+        job = from_message(Submission, request).job
+        if self._host.state.market() is None:
+            raise RpcRefused(
+                grpc.StatusCode.UNAVAILABLE, "no market is open yet; try again when one is"
+            )
+        checked = check_submission(self._host.state, job)
+        if isinstance(checked, Refused):
+            raise refusal_of(checked)
+        if not checked.already_submitted:
+            await self._record(job)
+        return _receipt(checked.job_id, already_submitted=checked.already_submitted)
+
+    async def _record(self, job: Job) -> None:
+        event = JobSubmitted(job=job, ts_event_ns=self._host.state.now_ns)
+        seq = await self._host.publish_observation(
+            event, event_id=derive_id(job.job_id, "submitted"), correlation_id=job.job_id
+        )
+        if job.job_id not in self._host.state.statuses:
+            try:
+                async with asyncio.timeout(_APPLY_TIMEOUT_S):
+                    await self._feed.arrival(job.job_id)
+            except TimeoutError:
+                raise RpcRefused(
+                    grpc.StatusCode.UNAVAILABLE,
+                    f"recorded as entry {seq}, but not applied within {_APPLY_TIMEOUT_S:g} s; "
+                    "submit it again to learn more",
+                ) from None
+        # Two different jobs may have raced for one request id: the log's first is the job.
+        raced = check_submission(self._host.state, job)
+        if isinstance(raced, Refused):
+            raise refusal_of(raced)
+
+    @answers
+    async def Get(self, request: pb.GetRequest, context: ServerContext) -> pb.GetResponse:
+        """Where one job stands."""
+        status = cast("pb.JobStatus", to_message(self._status(request.job_id)))
+        return pb.GetResponse(status=status)
+
+    @answers
+    async def List(self, request: pb.ListRequest, context: ServerContext) -> pb.ListResponse:
+        """Where several stand; the page token is the last job id of the page before."""
+        query = from_message(JobQuery, request)
+        size = min(query.page_size or _DEFAULT_PAGE, _LARGEST_PAGE)
+        found = [
+            job_id
+            for job_id, status in self._host.state.statuses.items()
+            if job_id > query.page_token
+            and query.tenant in ("", status.job.tenant)
+            and query.state in (None, status.state)
+        ]
+        shown = sorted(found)[:size]
+        page = JobPage(
+            statuses=tuple(self._status(job_id) for job_id in shown),
+            next_page_token=shown[-1] if len(found) > len(shown) else "",
+        )
+        return cast("pb.ListResponse", to_message(page))
+
+    @answers
+    async def Cancel(self, request: pb.CancelRequest, context: ServerContext) -> pb.CancelResponse:
+        """Record a withdrawal; the selector closes the job."""
+        status = self._status(request.job_id)
+        if status.state.over:
+            return pb.CancelResponse(already_closed=True)
+        await self._host.publish_observation(
+            JobCancelled(job_id=request.job_id, tenant=status.job.tenant),
+            event_id=derive_id(request.job_id, "cancelled"),
+            correlation_id=request.job_id,
+        )
+        return pb.CancelResponse(already_closed=False)
+
+    @answers
+    async def ReportProgress(
+        self, request: pb.ReportProgressRequest, context: ServerContext
+    ) -> pb.ReportProgressResponse:
+        """Record how far a job says it is; the greatest report counts."""
+        report = from_message(ProgressReport, request)
+        status = self._status(report.job_id)
+        if report.tenant != status.job.tenant:
+            raise _unknown_job(report.job_id, f" of tenant {report.tenant}")
+        work = status.job.work
+        if report.done > work.amount:
+            raise RpcRefused(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"done must be <= the job's work ({work.amount:g} {work.unit}), "
+                f"was {report.done:g}",
+                field="done",
+            )
+        if status.state.over:
+            raise RpcRefused(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"job {report.job_id} is over ({status.state.value}); nothing was recorded",
+            )
+        await self._host.publish_observation(
+            JobProgressReported(job_id=report.job_id, tenant=report.tenant, done=report.done),
+            event_id=derive_id(report.job_id, f"progress:{report.done!r}"),
+            correlation_id=report.job_id,
+        )
+        return pb.ReportProgressResponse()
+
+    async def Watch(
+        self, request: pb.WatchRequest, context: ServerContext
+    ) -> AsyncIterator[pb.WatchResponse]:
+        """Where a job stands now, and after every change, until it is over."""
+        # Followed before it is first read: no change falls between the two.
+        watch = self._feed.watch(request.job_id)
+        try:
+            status = self._status(request.job_id)
+            yield _update(status, "")
+            closed = status.state.over
+            while not closed:
+                change, seq, closed = await watch.next()
+                yield _update(replace(self._status(request.job_id), seq=seq), change)
+        except RpcRefused as error:
+            await refuse(context, error)
+        finally:
+            watch.close()
+
+    def _status(self, job_id: str) -> JobStatus:
+        status = self._host.state.statuses.get(job_id)
+        if status is None:
+            raise _unknown_job(job_id)
+        return replace(status, seq=self._feed.seq_of(job_id))
+
+
+def _unknown_job(job_id: str, of: str = "") -> RpcRefused:
+    if not job_id:
+        return RpcRefused(
+            grpc.StatusCode.INVALID_ARGUMENT, "job_id must not be empty", field="job_id"
+        )
+    return RpcRefused(
+        grpc.StatusCode.NOT_FOUND,
+        f"there is no job {job_id}{of}; `spotline status` lists all",
+        field="job_id",
+    )
+
+
+def _receipt(job_id: str, *, already_submitted: bool) -> pb.SubmitResponse:
+    receipt = SubmissionReceipt(job_id=job_id, already_submitted=already_submitted)
+    return cast("pb.SubmitResponse", to_message(receipt))
+
+
+def _update(status: JobStatus, change: str) -> pb.WatchResponse:
+    update = JobUpdate(status=status, change=change, seq=status.seq)
+    return cast("pb.WatchResponse", to_message(update))

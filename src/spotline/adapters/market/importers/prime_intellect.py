@@ -1,0 +1,175 @@
+"""Snapshots of the Prime Intellect aggregator: listed offers as counts, their cheapest as price."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spotline.adapters.market.options import Importer, ImportOptions
+from spotline.adapters.market.parse import (
+    count,
+    field,
+    json_value,
+    price_micro_usd,
+    read_text,
+    time_ns,
+)
+from spotline.adapters.market.series import EventSeries, OfferingSeries, assemble
+from spotline.contracts.errors import ContractError
+from spotline.domain.market.market import Market
+from spotline.domain.market.offering import Offering, Provenance
+from spotline.domain.units import NS_PER_S, micro_usd_from_usd, utc_iso
+
+_DEFAULT_SLOT_S = 1800
+_DEFAULT_CONFIG = "1x"
+_CONFIG = re.compile(r"(?P<gpus>[1-9]\d*)x")
+
+
+def read_prime_intellect(files: Sequence[Path], options: ImportOptions) -> Market:
+    """Read one file per GPU model; `instance_type` is the configuration, such as `8x`.
+
+    Assumptions, also stated in the market's `source`: every listed offer of the configuration is
+    one available instance (inferred; none listed = 0), its spot price is the cheapest per GPU
+    times the GPUs, and on-demand costs the median over time of the dearest listed offer unless
+    given.
+
+    Raises
+    ------
+    ContractError
+        A file breaks the format, or never lists the configuration.
+    """
+    config = options.instance_type or _DEFAULT_CONFIG
+    parsed = _CONFIG.fullmatch(config)
+    if parsed is None:
+        raise ContractError(
+            "--instance-type", f"expected a number of GPUs such as 1x or 8x, found {config!r}"
+        )
+    gpus = int(parsed["gpus"])
+    slot_s = options.slot_s or _DEFAULT_SLOT_S
+    series = [_read(path, config, gpus, options.on_demand_usd) for path in files]
+    first_ns = max(int(one.spot_price.ts_ns[0]) for one in series)
+    last_ns = min(int(_counts(one).ts_ns[-1]) for one in series)
+    slot_ns = slot_s * NS_PER_S
+    start_ns = options.start_ns
+    if start_ns is None:
+        start_ns = -(-first_ns // slot_ns) * slot_ns
+    elif start_ns < first_ns:
+        raise ContractError(
+            "--start",
+            f"expected a time >= {utc_iso(first_ns)}, the first snapshot with a price, "
+            f"found {utc_iso(start_ns)}",
+        )
+    on_demand = (
+        "on-demand price given"
+        if options.on_demand_usd is not None
+        else "on-demand price assumed: median over time of the dearest listed offer"
+    )
+    return assemble(
+        series,
+        start_ns=start_ns,
+        end_ns=last_ns + 1,
+        slot_s=slot_s,
+        source=(
+            f"prime-intellect: {', '.join(path.name for path in files)}; one listed {config} offer "
+            f"taken as one available instance (spot and on-demand offers are mixed); price = "
+            f"cheapest per GPU x {gpus}; {on_demand}"
+        ),
+    )
+
+
+IMPORTER = Importer(
+    name="prime-intellect",
+    description="Prime Intellect market snapshots (JSON lines, gzip)",
+    read=read_prime_intellect,
+    accepts=frozenset({"on_demand_usd", "start_ns", "instance_type", "slot_s"}),
+)
+
+
+def _counts(one: OfferingSeries) -> EventSeries:
+    if one.spot_available is None:
+        raise ValueError("snapshots always count offers")
+    return one.spot_available
+
+
+def _read(path: Path, config: str, gpus: int, on_demand_usd: Decimal | None) -> OfferingSeries:
+    lines = [line for line in read_text(path).splitlines() if line.strip()]
+    if not lines:
+        raise ContractError(str(path), "expected snapshots, found none")
+    names = set[str]()
+    configs = set[str]()
+    seen_ns: list[int] = []
+    counts: list[int] = []
+    priced_ns: list[int] = []
+    prices: list[int] = []
+    dearest: list[int] = []
+    for number, line in enumerate(lines, start=1):
+        where = f"{path}, line {number}"
+        snapshot = json_value(line, where)
+        ts_ns = time_ns(field(snapshot, "timestamp", where), f"{where}, field timestamp")
+        if seen_ns and ts_ns < seen_ns[-1]:
+            raise ContractError(
+                f"{where}, field timestamp",
+                f"expected a time >= {utc_iso(seen_ns[-1])}, the line before, "
+                f"found {utc_iso(ts_ns)}: a quote must not go back in time",
+            )
+        names.add(_model(snapshot, where))
+        by_config = field(snapshot, "by_config", where)
+        configs.update(by_config)
+        offer = by_config.get(config)
+        place = f"{where}, field by_config.{config}"
+        seen_ns.append(ts_ns)
+        counts.append(0 if offer is None else count(field(offer, "count", place), place))
+        if offer is not None:
+            priced_ns.append(ts_ns)
+            prices.append(gpus * price_micro_usd(field(offer, "min_per_gpu", place), place))
+        place = f"{where}, field price_stats"
+        most = field(field(snapshot, "price_stats", where), "max", place)
+        dearest.append(gpus * price_micro_usd(most, f"{place}.max"))
+    if len(names) > 1:
+        raise ContractError(str(path), f"expected one GPU model, found {', '.join(sorted(names))}")
+    if not prices:
+        raise ContractError(
+            "--instance-type",
+            f"expected a configuration listed in {path.name} ({', '.join(sorted(configs))}), "
+            f"found {config}",
+        )
+    model = names.pop()
+    on_demand = (
+        int(np.median(dearest)) if on_demand_usd is None else micro_usd_from_usd(on_demand_usd)
+    )
+    instance_type = f"{config}-{model}"
+    return OfferingSeries(
+        offering=Offering(
+            offering_id=f"prime-intellect:global:{instance_type}",
+            provider="prime-intellect",
+            account="default",
+            region="global",
+            zone="global",
+            instance_type=instance_type,
+            gpu_model=model,
+            gpus_per_instance=gpus,
+            quota_pool=f"prime-intellect:{model}",
+            native_price_unit="usd_per_gpu_hour",
+        ),
+        on_demand_price_micro_usd=on_demand,
+        spot_price=_event_series(priced_ns, prices),
+        spot_available=_event_series(seen_ns, counts),
+        spot_provenance=Provenance.INFERRED,
+    )
+
+
+def _model(snapshot: Any, where: str) -> str:
+    socket = snapshot.get("socket_type")
+    parts = [str(field(snapshot, "gpu_type", where)), *([str(socket)] if socket else [])]
+    return "-".join(parts).lower().replace("_", "-")
+
+
+def _event_series(ts_ns: list[int], values: list[int]) -> EventSeries:
+    return EventSeries(
+        ts_ns=np.array(ts_ns, dtype=np.int64), values=np.array(values, dtype=np.int64)
+    )

@@ -1,0 +1,167 @@
+"""Turn text, bytes and files of any source into valid values, or say what is wrong and where.
+
+Every error is a `ContractError` whose `where` names the file, the row and the field, and whose
+message says what was expected and what was found.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+from spotline.contracts.errors import ContractError
+from spotline.domain.units import MICRO_USD_PER_USD, micro_usd_from_usd, ns_from_datetime
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_TIME_EXPECTED = "expected a time with UTC offset such as 2026-01-01T00:00:00Z"
+
+# Above any price of a machine, far below what int64 micro-USD times counts and seconds could bear.
+_DEAREST_USD_PER_HOUR = 1_000_000
+_MOST_INSTANCES = 1_000_000
+_YEARS = range(1971, 2200)  # int64 nanoseconds end in 2262
+
+
+def read_text(path: Path) -> str:
+    """Read a UTF-8 text file, gunzipped where it is compressed.
+
+    Raises
+    ------
+    ContractError
+        The file is absent, truncated, or not UTF-8.
+    """
+    try:
+        content = path.read_bytes()
+        if content.startswith(_GZIP_MAGIC):
+            content = gzip.decompress(content)
+        return content.decode("utf-8-sig")
+    except FileNotFoundError as error:
+        raise ContractError(str(path), "expected a file, found none") from error
+    except IsADirectoryError as error:
+        raise ContractError(str(path), "expected a file, found a directory") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ContractError(
+            str(path), f"expected a complete gzip file, found a truncated or damaged one ({error})"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ContractError(
+            str(path), f"expected UTF-8 text, found byte {error.start} undecodable"
+        ) from error
+
+
+def read_json(path: Path) -> Any:
+    """Read one JSON document, gunzipped where it is compressed; raises ContractError."""
+    return json_value(read_text(path), str(path))
+
+
+def json_value(text: str, where: str) -> Any:
+    """Parse one JSON value; raises ContractError."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ContractError(
+            where,
+            f"expected complete JSON, found line {error.lineno} column {error.colno}: {error.msg}",
+        ) from error
+
+
+def read_csv(path: Path, required: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield (where, row) for every row of a CSV file with a header; `where` names file and line.
+
+    Raises
+    ------
+    ContractError
+        A required column is missing, or a row has too few or too many fields.
+    """
+    text = read_text(path)
+    reader = csv.reader(io.StringIO(text), strict=True)
+    header = next(reader, [])
+    for name in required:
+        if name not in header:
+            raise ContractError(
+                f"{path}, line 1",
+                f"expected the column {name}, found {', '.join(header) or 'nothing'}",
+            )
+    if not text.endswith("\n"):
+        # A file cut in the middle of a number would still parse.
+        raise ContractError(
+            f"{path}, last line", "expected a line ending, found the end: is the file truncated?"
+        )
+    try:
+        for row in reader:
+            where = f"{path}, line {reader.line_num}"
+            if len(row) != len(header):
+                raise ContractError(where, f"expected {len(header)} fields, found {len(row)}")
+            yield where, dict(zip(header, row, strict=True))
+    except csv.Error as error:
+        raise ContractError(f"{path}, line {reader.line_num}", str(error)) from error
+
+
+def field(mapping: Any, name: str, where: str) -> Any:
+    """Take a field of a JSON object; raises ContractError."""
+    if not isinstance(mapping, dict):
+        raise ContractError(where, f"expected an object, found {type(mapping).__name__}")
+    if name not in mapping:
+        found = ", ".join(sorted(mapping)) or "nothing"
+        raise ContractError(where, f"expected the field {name}, found {found}")
+    return mapping[name]
+
+
+def price_micro_usd(value: object, where: str) -> int:
+    """Convert a price in USD, as text or number, to micro-USD (> 0); raises ContractError."""
+    try:
+        usd = Decimal(str(value).strip())
+    except InvalidOperation as error:
+        raise ContractError(where, f"expected a price in USD > 0, found {value!r}") from error
+    if not usd.is_finite() or not 0 < usd <= _DEAREST_USD_PER_HOUR:
+        raise ContractError(
+            where, f"expected a price in USD > 0 and <= {_DEAREST_USD_PER_HOUR}, found {value}"
+        )
+    micro_usd = micro_usd_from_usd(usd)
+    if micro_usd == 0:
+        raise ContractError(
+            where, f"expected a price of at least {1 / MICRO_USD_PER_USD:f} USD, found {value}"
+        )
+    return micro_usd
+
+
+def count(value: object, where: str) -> int:
+    """Convert a whole number such as a count of instances, as text or number; raises ContractError."""
+    expected = f"expected a whole number in 0..{_MOST_INSTANCES}"
+    try:
+        number = Decimal(str(value).strip())
+    except InvalidOperation as error:
+        raise ContractError(where, f"{expected}, found {value!r}") from error
+    if isinstance(value, bool) or not number.is_finite() or not 0 <= number <= _MOST_INSTANCES:
+        raise ContractError(where, f"{expected}, found {value}")
+    if number != int(number):
+        raise ContractError(where, f"{expected}, found {value}")
+    return int(number)
+
+
+def time_ns(value: object, where: str) -> int:
+    """Convert an ISO 8601 time with UTC offset to nanoseconds since the epoch.
+
+    Raises
+    ------
+    ContractError
+        Not a time, or one without UTC offset.
+    """
+    if not isinstance(value, str):
+        raise ContractError(where, f"{_TIME_EXPECTED}, found {value!r}")
+    try:
+        moment = datetime.fromisoformat(value.strip())
+        if moment.year in _YEARS:
+            return ns_from_datetime(moment)
+    except ValueError as error:
+        raise ContractError(where, f"{_TIME_EXPECTED}, found {value!r}") from error
+    raise ContractError(
+        where, f"expected a year in {_YEARS.start}..{_YEARS.stop - 1}, found {value!r}"
+    )

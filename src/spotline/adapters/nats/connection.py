@@ -1,0 +1,194 @@
+"""A connection to NATS that is replaced when it breaks.
+
+nats-py can reconnect by itself, but then sends what it had buffered, in whatever order that
+leaves on the stream. Here a lost connection is gone with all it had not sent, and its users start
+again from what they know to be stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import nats.errors
+import nats.js.errors
+import structlog
+from nats.aio.client import Client
+
+from spotline.contracts.errors import ConfigError, ProviderUnavailable
+from spotline.runtime.broker import check_server_version
+
+_log = structlog.get_logger(__name__)
+
+CONNECT_TIMEOUT_S = 10.0
+
+_FIRST_BACKOFF_S = 0.05
+_LONGEST_BACKOFF_S = 0.5
+_ATTEMPT_S = 5
+_CLOSE_S = 2.0
+# A peer that vanished without a word is noticed after two of these.
+_PING_S = 5
+_PINGS = 2
+
+# What a broken or restarting server looks like; try again.
+PASSING = (nats.errors.Error, OSError, TimeoutError)
+# Of these, what will not get better.
+FINAL = (
+    nats.js.errors.BadRequestError,
+    nats.js.errors.NotFoundError,
+    nats.errors.MaxPayloadError,
+    nats.errors.AuthorizationError,
+)
+
+
+class Link:
+    """One established connection. Once lost, it stays lost."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.lost = False
+        self._callbacks: list[Callable[[], None]] = []
+
+    def when_lost(self, callback: Callable[[], None]) -> None:
+        """Call back once, when this link is lost."""
+        self._callbacks.append(callback)
+
+    def lose(self) -> None:
+        """Note that it is lost."""
+        self.lost = True
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+
+class NatsConnection:
+    """Keeps one connection to `url` open inside `async with`, reconnecting for ever.
+
+    Raises
+    ------
+    ProviderUnavailable
+        On entering: nobody answered for `timeout_s`.
+    ConfigError
+        The server is too old.
+    """
+
+    def __init__(
+        self, url: str, *, name: str = "spotline", timeout_s: float = CONNECT_TIMEOUT_S
+    ) -> None:
+        self.url = url
+        self._name = name
+        self._timeout_s = timeout_s
+        self._link: Link | None = None
+        self._connecting: asyncio.Task[Link] | None = None
+        self._problem = ""
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.link(timeout_s=self._timeout_s)
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def link(self, *, timeout_s: float) -> Link:
+        """Return the live link, waiting for it if need be.
+
+        Raises
+        ------
+        ProviderUnavailable
+            None within `timeout_s`; connecting goes on.
+        """
+        if self._link is not None and not self._link.lost:
+            return self._link
+        if self._connecting is None or self._connecting.done():
+            # Outlives an impatient caller; `close` ends it.
+            self._connecting = asyncio.create_task(self._connect(), name="nats-connect")
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.shield(self._connecting)
+        except TimeoutError as error:
+            raise ProviderUnavailable(
+                f"no answer from NATS at {self.url} within {timeout_s:.1f} s "
+                f"({self._problem or 'connecting'}); is it running?"
+            ) from error
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a live link right now."""
+        return self._link is not None and not self._link.lost
+
+    async def drop(self, link: Link) -> None:
+        """Give up a link that does not answer; the next `link` is a new one."""
+        link.lose()
+        try:
+            async with asyncio.timeout(_CLOSE_S):
+                await link.client.close()
+        except (TimeoutError, nats.errors.Error, OSError) as error:
+            _log.debug("nats_close_failed", url=self.url, error=repr(error))
+
+    async def close(self) -> None:
+        """Send what is pending and disconnect. Safe to repeat."""
+        if self._connecting is not None and not self._connecting.done():
+            self._connecting.cancel()
+            await asyncio.wait((self._connecting,))
+        link, self._link = self._link, None
+        if link is not None and not link.lost:
+            await self.drop(link)
+
+    async def _connect(self) -> Link:
+        backoff_s = _FIRST_BACKOFF_S
+        while True:
+            client = Client()
+            link = Link(client)
+            try:
+                await self._dial(client, link)
+            except ssl.SSLError:
+                raise
+            except PASSING as error:
+                if isinstance(error, FINAL):
+                    raise
+                self._problem = str(error) or type(error).__name__
+                await asyncio.sleep(backoff_s)
+                backoff_s = min(2 * backoff_s, _LONGEST_BACKOFF_S)
+                continue
+            try:
+                version = client.connected_server_version
+                check_server_version(f"{version.major}.{version.minor}.{version.patch}", self.url)
+            except ConfigError:
+                await self.drop(link)
+                raise
+            if self._link is not None:
+                _log.info("nats_reconnected", url=self.url)
+            self._link = link
+            return link
+
+    async def _dial(self, client: Client, link: Link) -> None:
+        async def lost() -> None:
+            if not link.lost:
+                _log.warning("nats_connection_lost", url=self.url)
+            link.lose()
+
+        async def noted(error: Exception) -> None:
+            self._problem = str(error) or type(error).__name__
+
+        await client.connect(
+            self.url,
+            name=self._name,
+            allow_reconnect=False,
+            connect_timeout=_ATTEMPT_S,
+            ping_interval=_PING_S,
+            max_outstanding_pings=_PINGS,
+            closed_cb=lost,
+            error_cb=noted,
+        )

@@ -1,0 +1,69 @@
+"""Where an arriving job is to run: the one rule of the selector and of simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from spotline.domain.events import SlotOpened
+from spotline.domain.jobs.job import Job
+from spotline.domain.market.offering import Offering
+
+# Slots of the past that say how much spot an offering carries.
+RECENT_SLOTS = 48
+
+
+def best_offering(
+    job: Job,
+    offerings: Mapping[str, Offering],
+    opened: SlotOpened,
+    past: Sequence[SlotOpened],
+    running: Iterable[tuple[str, int]] = (),
+) -> str | None:
+    """Return the offering whose recent past promises the cheapest work, None where none can run.
+
+    Work that spot would not have carried is priced on demand; what running jobs may take is not
+    counted as available. Ties go to the smaller id.
+
+    Parameters
+    ----------
+    opened, past
+        The slot of the job's arrival and those before it, oldest first; the last `RECENT_SLOTS` of
+        them count.
+    running
+        Offering id and largest count of every job that runs already.
+    """
+    recent = [*past[-RECENT_SLOTS:], opened]
+    taken: dict[str, int] = {}
+    for offering_id, instances in running:
+        taken[offering_id] = taken.get(offering_id, 0) + instances
+    best: tuple[float, str] | None = None
+    for slot_quote in opened.quotes:
+        quote = slot_quote.quote
+        offering = offerings.get(quote.offering_id)
+        if offering is None:
+            continue
+        throughput = job.throughput_on(offering.offering_id, offering.instance_type)
+        if throughput is None:
+            continue
+        wanted = job.max_instances
+        carried = spot_share(recent, quote.offering_id, taken.get(quote.offering_id, 0), wanted)
+        price = (
+            carried * quote.spot_price_micro_usd
+            + (1.0 - carried) * quote.on_demand_price_micro_usd
+        )
+        per_work = price * wanted / throughput.rate_per_hour(wanted)
+        if best is None or (per_work, quote.offering_id) < best:
+            best = (per_work, quote.offering_id)
+    return None if best is None else best[1]
+
+
+def spot_share(recent: Sequence[SlotOpened], offering_id: str, taken: int, wanted: int) -> float:
+    """Share of `wanted` instances that spot would have carried lately; 1/2 where unknown."""
+    shares = []
+    for opened in recent:
+        for slot_quote in opened.quotes:
+            if slot_quote.quote.offering_id == offering_id:
+                count = slot_quote.quote.spot_available
+                left = max(0, count.instances - taken)
+                shares.append(min(1.0, left / wanted) if count.known else 0.5)
+    return sum(shares) / len(shares) if shares else 0.5

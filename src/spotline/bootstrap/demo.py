@@ -1,0 +1,180 @@
+"""The main job, end to end: a market, jobs over gRPC, decisions, money, and what it saved."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spotline.adapters.eventlog.manifest import Manifest, environment
+from spotline.adapters.eventlog.writer import record
+from spotline.adapters.grpc.client import JobClient
+from spotline.adapters.ledger.sqlite import SqlLedger
+from spotline.application.spec import Timer
+from spotline.bootstrap.parts import open_stream
+from spotline.bootstrap.system import RunningSystem, SystemOptions, running_system
+from spotline.contracts.envelope import Envelope
+from spotline.contracts.subjects import stream_name
+from spotline.domain.events import (
+    CapacityReported,
+    Event,
+    JobAdmitted,
+    JobAdvanced,
+    JobClosed,
+    PolicyWeightsUpdated,
+    SlotOpened,
+)
+from spotline.domain.jobs.job import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoRun:
+    """What a finished run left: its log, the stream's last seq, and what the ledger says."""
+
+    log: Path
+    events: int
+    ledger_micro_usd: int
+    decided_micro_usd: int
+
+
+@dataclass(slots=True)
+class Progress:
+    """A run as its watcher sees it, kept up to date from what the selector applies."""
+
+    jobs: int
+    slots: int
+    slot: int = -1
+    ts_event_ns: int = 0
+    opened: SlotOpened | None = None
+    admitted: int = 0
+    closed: int = 0
+    fed_back: int = 0
+    spent_micro_usd: int = 0
+    spot: int = 0
+    on_demand: int = 0
+    settled: bool = False
+    rounds: int = 0
+    finished: asyncio.Event = field(default_factory=asyncio.Event)
+    told: Callable[[Progress], None] | None = None
+
+    def hear(self, event: Event, envelope: Envelope, seq: int) -> None:
+        """Follow one applied event."""
+        match event:
+            case SlotOpened():
+                self.slot, self.ts_event_ns, self.opened = event.slot, event.ts_event_ns, event
+                self.settled = False
+            case JobAdmitted():
+                self.admitted += 1
+            case JobAdvanced():
+                self.spent_micro_usd += event.slot_cost_micro_usd
+            case JobClosed():
+                self.closed += 1
+            case PolicyWeightsUpdated():
+                self.rounds = event.round
+                self.fed_back += event.rehearsed_slot < 0
+            case CapacityReported():
+                lots = [lot for holding in event.holdings for lot in holding.lots]
+                self.spot = sum(lot.spot for lot in lots)
+                self.on_demand = sum(lot.on_demand for lot in lots)
+                self.settled = event.settled
+            case _:
+                return
+        over = self.closed >= self.jobs and self.fed_back >= self.jobs
+        if self.settled and (over or self.slot == self.slots - 1):
+            self.finished.set()
+        if self.told is not None:
+            self.told(self)
+
+
+async def run_demo(
+    options: SystemOptions,
+    jobs: Sequence[Job],
+    log: Path,
+    *,
+    run_id: str,
+    started_ns: int,
+    seeds: dict[str, int],
+    told: Callable[[Progress], None] | None = None,
+) -> DemoRun:
+    """Run `jobs` on the market through broker, gRPC and simulated cloud; record it into `log`.
+
+    A slot opens only after the jobs that start with it were submitted, so equal arguments give
+    equal decisions.
+
+    Raises
+    ------
+    ConfigError
+        The store or the log's directory is in use, or the broker cannot be used.
+    """
+    progress = Progress(jobs=len(jobs), slots=options.market.slots, told=told)
+    arrivals = _Arrivals(jobs, options)
+    async with running_system(
+        options, gate=arrivals.gate, listeners={"selector": progress.hear}
+    ) as system:
+        manifest = Manifest(
+            run_id=run_id,
+            stream=stream_name(options.partition),
+            environment=environment(),
+            settings=options.settings(),
+            seeds=seeds,
+            started_ns=started_ns,
+        )
+        stop_at: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        async with (
+            JobClient(system.allocator_address) as client,
+            open_stream(system.bus, name="event_log") as (_, stream),
+            asyncio.TaskGroup() as tasks,
+        ):
+            recording = tasks.create_task(
+                record(stream, log, manifest, stop_at=stop_at), name="record"
+            )
+            arrivals.open(client)
+            await progress.finished.wait()
+            arrivals.close()
+            stop_at.set_result(await stream.last_seq())
+            events = await recording
+        ledger_micro_usd = await asyncio.to_thread(_ledger_total, system)
+    return DemoRun(
+        log=log,
+        events=events,
+        ledger_micro_usd=ledger_micro_usd,
+        decided_micro_usd=progress.spent_micro_usd,
+    )
+
+
+def _ledger_total(system: RunningSystem) -> int:
+    ledger = SqlLedger(system.ledger_url, "demo-report")
+    try:
+        return ledger.total_micro_usd()
+    finally:
+        ledger.close()
+
+
+class _Arrivals:
+    """Submits the jobs that start with a slot before it opens."""
+
+    def __init__(self, jobs: Sequence[Job], options: SystemOptions) -> None:
+        self._jobs = sorted(jobs, key=lambda job: (job.start_ns, job.job_id))
+        self._starts_ns = options.market.slot_starts_ns()
+        self._client: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._closed = False
+
+    def open(self, client: JobClient) -> None:
+        """Let slots open."""
+        self._client.set_result(client)
+
+    def close(self) -> None:
+        """Let no further slot open."""
+        self._closed = True
+
+    async def gate(self, timer: Timer) -> None:
+        """Wait until the slot of `timer` may open."""
+        client: JobClient = await self._client
+        if self._closed:
+            await asyncio.get_running_loop().create_future()
+        slot = int(timer.timer_id.removeprefix("slot:"))
+        while self._jobs and self._jobs[0].start_ns <= self._starts_ns[slot]:
+            await client.submit(self._jobs[0])
+            self._jobs.pop(0)

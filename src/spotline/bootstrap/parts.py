@@ -1,0 +1,235 @@
+"""Each service, composed of its handler and the adapters it needs, running until cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
+from spotline.adapters.nats.connection import NatsConnection
+from spotline.adapters.nats.snapshots import NatsSnapshotStore
+from spotline.adapters.nats.stream import NatsEventStream
+from spotline.application.ingest import IngestHandler, IngestOptions
+from spotline.application.ports import ActuatorMode
+from spotline.application.select import SelectHandler, SelectorOptions
+from spotline.contracts.codec import digest
+from spotline.domain.ledger.caps import Caps
+from spotline.domain.market.market import Market
+from spotline.runtime.health import Health, serve_health
+from spotline.runtime.service import Gate, Listener, ServiceHost, Snapshots
+
+AnyHost = ServiceHost[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusAddress:
+    """Which broker, and which partition's log on it."""
+
+    nats_url: str
+    partition: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class PartHooks:
+    """What a host of services may want to know or hold back; all optional.
+
+    `started` gets each service's host as soon as it exists.
+    """
+
+    started: Callable[[str, AnyHost], None] | None = None
+    on_applied: Listener | None = None
+    gate: Gate | None = None
+
+    def note(self, service: str, host: AnyHost) -> None:
+        """Tell that a service's host exists."""
+        if self.started is not None:
+            self.started(service, host)
+
+
+@dataclass(slots=True)
+class HealthProbes:
+    """The hosts of this process by service, as a health endpoint asks them."""
+
+    hosts: dict[str, AnyHost] = field(default_factory=dict)
+
+    def note(self, service: str, host: AnyHost) -> None:
+        """Add a service."""
+        self.hosts[service] = host
+
+    def overall(self) -> Health:
+        """Well when every service is; not before the first exists."""
+        each = {name: host.health() for name, host in sorted(self.hosts.items())}
+        return Health(
+            healthy=bool(each) and all(one.healthy for one in each.values()),
+            detail={f"{name}.{key}": v for name, one in each.items() for key, v in one.detail.items()},
+        )
+
+
+@asynccontextmanager
+async def open_stream(
+    bus: BusAddress, *, name: str
+) -> AsyncIterator[tuple[NatsConnection, NatsEventStream]]:
+    """A connection and the partition's stream on it, created where absent.
+
+    Raises
+    ------
+    ProviderUnavailable
+        Nobody answers at the URL.
+    ConfigError
+        The server is too old, or its stream is another one.
+    """
+    async with NatsConnection(bus.nats_url, name=f"spotline-{name}") as connection:
+        yield connection, await NatsEventStream.open(connection, partition=bus.partition)
+
+
+async def serve_market_ingest(
+    bus: BusAddress, market: Market, options: IngestOptions, hooks: PartHooks
+) -> None:
+    """Open the market's slots."""
+    async with open_stream(bus, name="market_ingest") as (_, stream):
+        host = ServiceHost(
+            IngestHandler(market, options), stream, gate=hooks.gate, on_applied=hooks.on_applied
+        )
+        hooks.note("market_ingest", host)
+        await host.run()
+
+
+async def serve_forecaster(
+    bus: BusAddress, *, forecaster: str, horizon_slots: int, hooks: PartHooks
+) -> None:
+    """Forecast every slot."""
+    # River takes a second to import; only this service needs it.
+    from spotline.application.forecast import ForecastHandler, ForecastStateCodec
+    from spotline.domain.forecasting.registry import forecaster_factory
+
+    factory = forecaster_factory(forecaster)
+    async with open_stream(bus, name="forecaster") as (connection, stream):
+        snapshots = Snapshots(
+            store=NatsSnapshotStore(connection, partition=bus.partition),
+            codec=ForecastStateCodec(factory, horizon_slots=horizon_slots),
+        )
+        host = ServiceHost(
+            ForecastHandler(factory, horizon_slots=horizon_slots),
+            stream,
+            snapshots=snapshots,
+            on_applied=hooks.on_applied,
+        )
+        hooks.note("forecaster", host)
+        await host.run()
+
+
+async def serve_selector(
+    bus: BusAddress,
+    options: SelectorOptions,
+    *,
+    allocator_address: str,
+    allocate_timeout_s: float,
+    hooks: PartHooks,
+) -> None:
+    """Decide every slot through the allocator at `allocator_address`."""
+    from spotline.adapters.grpc.client import AllocateCallPort
+
+    async with AsyncExitStack() as stack:
+        _, stream = await stack.enter_async_context(open_stream(bus, name="selector"))
+        calls = AllocateCallPort(allocator_address, timeout_s=allocate_timeout_s)
+        stack.push_async_callback(calls.close)
+        host = ServiceHost(
+            SelectHandler(options, digest=digest),
+            stream,
+            calls=calls.perform,
+            on_applied=hooks.on_applied,
+        )
+        hooks.note("selector", host)
+        await host.run()
+
+
+async def serve_allocator(
+    bus: BusAddress,
+    *,
+    address: str,
+    hooks: PartHooks,
+    listening: Callable[[str], None] | None = None,
+) -> None:
+    """Answer gRPC at `address` and keep the job board; `listening` is told the bound address."""
+    from spotline.adapters.grpc.jobs import JobFeed
+    from spotline.adapters.grpc.server import RpcServer
+    from spotline.application.jobs import JobsHandler
+
+    async with open_stream(bus, name="allocator") as (_, stream):
+        feed = JobFeed()
+        host = ServiceHost(
+            JobsHandler(), stream, on_applied=_both(feed.on_applied, hooks.on_applied)
+        )
+        hooks.note("allocator", host)
+        server = RpcServer(host, feed, address=address)
+        async with asyncio.TaskGroup() as tasks:
+            follow = tasks.create_task(host.run(), name="follow")
+            try:
+                # Nothing is answered from a job board that is not up to date.
+                await host.live()
+                bound = await server.start()
+                if listening is not None:
+                    listening(bound)
+                await asyncio.wait((follow,))
+            finally:
+                await server.stop()
+
+
+def _both(first: Listener, second: Listener | None) -> Listener:
+    if second is None:
+        return first
+
+    def tell(event: Any, envelope: Any, seq: int) -> None:
+        first(event, envelope, seq)
+        second(event, envelope, seq)
+
+    return tell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActuatorParts:
+    """What the actuator acts on; see `services/cloud_actuator/settings.py`."""
+
+    cloud: str
+    mode: ActuatorMode
+    store: Path
+    ledger_url: str
+    owner: str
+    caps: Caps
+    simulated: SimulatedCloudSettings
+
+
+async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: PartHooks) -> None:
+    """Carry out commands, ledger first."""
+    from spotline.adapters.clouds.actuation import CloudActuation
+    from spotline.adapters.ledger.sqlite import SqlLedger
+    from spotline.application.actuate import ActuateHandler
+    from spotline.bootstrap.clouds import open_cloud
+
+    parts.store.mkdir(parents=True, exist_ok=True)
+    async with AsyncExitStack() as stack:
+        _, stream = await stack.enter_async_context(open_stream(bus, name="cloud_actuator"))
+        ledger = SqlLedger(parts.ledger_url, parts.owner)
+        stack.callback(ledger.close)
+        cloud = open_cloud(parts.cloud, parts.mode, parts.store, parts.simulated)
+        stack.callback(cloud.close)
+        actuation = CloudActuation(cloud, ledger, caps=parts.caps, mode=parts.mode)
+        await actuation.start()
+        host = ServiceHost(
+            ActuateHandler(), stream, calls=actuation.perform, on_applied=hooks.on_applied
+        )
+        hooks.note("cloud_actuator", host)
+        await host.run()
+
+
+async def with_health(
+    serve: Callable[[PartHooks], Awaitable[None]], *, host: str, port: int
+) -> None:
+    """Run one service with its health endpoint beside it."""
+    probes = HealthProbes()
+    async with serve_health({"service": probes.overall}, host=host, port=port):
+        await serve(PartHooks(started=probes.note))

@@ -1,0 +1,101 @@
+"""A service as a process: settings, logging, signals, health, exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import structlog
+from pydantic import ValidationError
+
+from spotline.bootstrap.parts import BusAddress, PartHooks, with_health
+from spotline.contracts.errors import ConfigError, ContractError, ProviderUnavailable
+from spotline.runtime.log import configure_logging
+from spotline.runtime.settings import ServiceSettings
+
+_log = structlog.get_logger(__name__)
+
+EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
+
+SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
+
+
+def main(
+    settings_type: type[SettingsT],
+    serve: Callable[[SettingsT, BusAddress, PartHooks], Awaitable[None]],
+) -> int:
+    """Read the settings, serve until SIGTERM or SIGINT, and return the exit code.
+
+    0 after a signal, 2 where it cannot start and says why, 1 where it failed; a restart recovers.
+    """
+    try:
+        settings = settings_type()
+    except ValidationError as error:
+        for problem in error.errors():
+            name = "_".join(str(part) for part in problem["loc"]).upper()
+            print(f"SPOTLINE_{name}: {problem['msg']}", file=sys.stderr)
+        return EXIT_CONFIG
+    configure_logging(settings.log_level)
+    if settings.otlp_endpoint:
+        os.environ.setdefault("OTEL_EXPORTER_OTLP_ENDPOINT", settings.otlp_endpoint)
+    bus = BusAddress(nats_url=settings.nats_url, partition=settings.partition)
+
+    async def run() -> None:
+        stop_on_signals()
+        await with_health(
+            lambda hooks: serve(settings, bus, hooks),
+            host=settings.health_host,
+            port=settings.health_port,
+        )
+
+    return run_to_exit_code(run())
+
+
+def stop_on_signals() -> None:
+    """Cancel the current task on SIGTERM and SIGINT, so that it finishes the input in hand."""
+    task = asyncio.current_task()
+    loop = asyncio.get_running_loop()
+    if task is not None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, task.cancel)
+
+
+def run_to_exit_code(work: Awaitable[None]) -> int:
+    """Run `work` on a fresh loop; say what ended it, and return the exit code."""
+    import uvloop
+
+    async def awaited() -> None:
+        await work
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(awaited())
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        return EXIT_OK
+    except BaseExceptionGroup as group:
+        return _told(_first(group))
+    except (ConfigError, ContractError, ProviderUnavailable) as error:
+        return _told(error)
+    return EXIT_OK
+
+
+def _told(error: BaseException) -> int:
+    if isinstance(error, (ConfigError, ContractError)):
+        print(str(error), file=sys.stderr)
+        return EXIT_CONFIG
+    if isinstance(error, ProviderUnavailable):
+        _log.error("stopped", reason=str(error))
+        return EXIT_FAILED
+    # Not ours to explain: the traceback is the message, and the restart the remedy.
+    raise error
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

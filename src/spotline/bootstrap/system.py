@@ -1,0 +1,162 @@
+"""All services in one process, over one broker: what `spotline up` and `spotline demo` run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
+from spotline.adapters.ledger.sqlite import ledger_url
+from spotline.application.ingest import IngestOptions
+from spotline.application.ports import ActuatorMode
+from spotline.application.select import SelectorOptions
+from spotline.bootstrap.parts import (
+    ActuatorParts,
+    AnyHost,
+    BusAddress,
+    PartHooks,
+    serve_allocator,
+    serve_cloud_actuator,
+    serve_forecaster,
+    serve_market_ingest,
+    serve_selector,
+)
+from spotline.domain.ledger.caps import Caps
+from spotline.domain.market.market import Market
+from spotline.runtime.broker import EmbeddedBroker
+from spotline.runtime.service import Gate, Listener
+
+# Loopback and any free port.
+FREE_ADDRESS = "127.0.0.1:0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemOptions:
+    """Everything that shapes a run; `nats_url` empty starts a broker in `store`."""
+
+    market: Market
+    store: Path
+    nats_url: str = ""
+    partition: int = 0
+    allocator_address: str = FREE_ADDRESS
+    allocate_timeout_s: float = 10.0
+    forecaster: str = "river"
+    horizon_slots: int = 6
+    ingest: IngestOptions = field(default_factory=IngestOptions)
+    selector: SelectorOptions = field(default_factory=SelectorOptions)
+    simulated: SimulatedCloudSettings = field(default_factory=SimulatedCloudSettings)
+    caps: Caps = field(default_factory=Caps)
+
+    def settings(self) -> dict[str, Any]:
+        """What a log's manifest says of every service; verification rebuilds handlers from it."""
+        return {
+            "market_ingest": {**asdict(self.ingest), "source": self.market.source},
+            "forecaster": {"name": self.forecaster, "horizon_slots": self.horizon_slots},
+            "selector": asdict(self.selector),
+            "allocator": {"allocate_timeout_s": self.allocate_timeout_s},
+            "cloud_actuator": {"cloud": "simulated", **asdict(self.simulated)},
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class RunningSystem:
+    """A run in progress: where its broker and gRPC server are, and its hosts by service."""
+
+    bus: BusAddress
+    ledger_url: str
+    allocator_address: str = ""
+    hosts: dict[str, AnyHost] = field(default_factory=dict)
+
+
+@asynccontextmanager
+async def running_system(
+    options: SystemOptions,
+    *,
+    gate: Gate | None = None,
+    listeners: Mapping[str, Listener] | None = None,
+) -> AsyncIterator[RunningSystem]:
+    """Run broker and services inside `async with`; entered when gRPC is being answered.
+
+    `listeners` by service name hear what that service applies.
+
+    Raises
+    ------
+    ConfigError
+        The store is in use, the broker too old, an address taken.
+    """
+    heard = listeners or {}
+    async with AsyncExitStack() as stack:
+        options.store.mkdir(parents=True, exist_ok=True)
+        url = options.nats_url
+        if not url:
+            broker = await stack.enter_async_context(EmbeddedBroker(options.store / "broker"))
+            url = broker.url
+        bus = BusAddress(nats_url=url, partition=options.partition)
+        system = RunningSystem(bus=bus, ledger_url=ledger_url(options.store / "ledger.sqlite"))
+
+        def hooks(service: str, gate: Gate | None = None) -> PartHooks:
+            return PartHooks(
+                started=lambda name, host: system.hosts.__setitem__(name, host),
+                on_applied=heard.get(service),
+                gate=gate,
+            )
+
+        listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        running: list[asyncio.Task[None]] = []
+        # Leaving the block ends the services; called before the group waits for them.
+        stack.callback(lambda: [task.cancel() for task in running])
+        allocator = tasks.create_task(
+            serve_allocator(
+                bus,
+                address=options.allocator_address,
+                hooks=hooks("allocator"),
+                listening=listening.set_result,
+            ),
+            name="allocator",
+        )
+        running.append(allocator)
+        system.allocator_address = await listening
+        parts = ActuatorParts(
+            cloud="simulated",
+            mode=ActuatorMode.LIVE,
+            store=options.store,
+            ledger_url=system.ledger_url,
+            owner="default",
+            caps=options.caps,
+            simulated=options.simulated,
+        )
+        for name, work in (
+            ("cloud_actuator", serve_cloud_actuator(bus, parts, hooks("cloud_actuator"))),
+            (
+                "forecaster",
+                serve_forecaster(
+                    bus,
+                    forecaster=options.forecaster,
+                    horizon_slots=options.horizon_slots,
+                    hooks=hooks("forecaster"),
+                ),
+            ),
+            (
+                "selector",
+                serve_selector(
+                    bus,
+                    options.selector,
+                    allocator_address=system.allocator_address,
+                    allocate_timeout_s=options.allocate_timeout_s,
+                    hooks=hooks("selector"),
+                ),
+            ),
+            (
+                "market_ingest",
+                serve_market_ingest(
+                    bus, options.market, options.ingest, hooks("market_ingest", gate)
+                ),
+            ),
+        ):
+            running.append(tasks.create_task(work, name=name))
+        yield system

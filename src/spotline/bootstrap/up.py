@@ -1,0 +1,57 @@
+"""All services until a signal, with their health and their log."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from spotline.adapters.eventlog.manifest import Manifest, environment
+from spotline.adapters.eventlog.writer import record
+from spotline.bootstrap.parts import HealthProbes, open_stream
+from spotline.bootstrap.process import stop_on_signals
+from spotline.bootstrap.system import SystemOptions, running_system
+from spotline.contracts.subjects import stream_name
+from spotline.runtime.health import serve_health
+
+
+async def run_up(
+    options: SystemOptions, *, health_port: int, told: Callable[[str], None]
+) -> None:
+    """Serve until SIGINT or SIGTERM; record the stream into `store/log`.
+
+    Raises
+    ------
+    ConfigError
+        The store is in use by another process, or something cannot be bound.
+    """
+    stop_on_signals()
+    async with running_system(options) as system:
+        probes = HealthProbes(hosts=system.hosts)
+        async with (
+            serve_health({"services": probes.overall}, port=health_port) as port,
+            open_stream(system.bus, name="event_log") as (_, stream),
+        ):
+            told(f"gRPC    {system.allocator_address}")
+            told(f"NATS    {system.bus.nats_url}")
+            told(f"health  http://127.0.0.1:{port}/healthz")
+            told(f"log     {options.store / 'log'}")
+            manifest = Manifest(
+                run_id=options.store.resolve().name,
+                stream=stream_name(options.partition),
+                environment=environment(),
+                settings=options.settings(),
+                started_ns=time.time_ns(),
+            )
+            stop_at: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            recording = asyncio.create_task(
+                record(stream, options.store / "log", manifest, stop_at=stop_at), name="record"
+            )
+            try:
+                await asyncio.shield(recording)
+            except asyncio.CancelledError:
+                # Asked to stop: the log ends with what is stored by now.
+                if not stop_at.done():
+                    stop_at.set_result(await stream.last_seq())
+                await recording
+                raise

@@ -1,0 +1,198 @@
+"""`spotline demo`: the main job, end to end, in about a minute."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from spotline.bootstrap.demo import DemoRun, Progress
+    from spotline.domain.market.market import Market
+
+# 2026-01-05, a Monday: generated markets need a date, not today's.
+_START_NS = 1_767_571_200_000_000_000
+_SLOT_S = 1800
+_SLOTS = 288
+_SEED = 7
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(demo)
+
+
+def demo(
+    market: Annotated[
+        Path | None, typer.Option(help="Market file to replay; a generated one by default.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Jobs to submit.")] = 60,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for log, picture and stores; new each run.")
+    ] = None,
+    json_out: Annotated[
+        str, typer.Option("--json", help="Also write the result as JSON to this file (- : stdout).")
+    ] = "",
+    seed: Annotated[int, typer.Option(help="Seed of the generated market and jobs.")] = _SEED,
+    slot: Annotated[int, typer.Option(min=1, help="Slot length, seconds.")] = _SLOT_S,
+    nats_url: Annotated[
+        str, typer.Option(envvar="SPOTLINE_NATS_URL", help="An external NATS; embedded by default.")
+    ] = "",
+    forecaster: Annotated[str, typer.Option(help="Forecaster by name.")] = "river",
+) -> None:
+    """Run jobs with deadlines on a market, end to end, and show what it saved.
+
+    Market events go over a real NATS JetStream, jobs over gRPC, provisioning to a simulated cloud.
+    """
+    from rich.console import Console
+
+    from spotline.bootstrap.demo import run_demo
+    from spotline.bootstrap.process import run_to_exit_code
+    from spotline.bootstrap.system import SystemOptions
+    from spotline.cli.failures import explained
+    from spotline.replay.jobs import generated_jobs
+    from spotline.runtime.log import configure_logging
+
+    console = Console(stderr=json_out == "-")
+    configure_logging("warning")
+    began = time.monotonic()
+    started_ns = time.time_ns()
+    run_id = time.strftime("demo-%Y%m%dT%H%M%SZ", time.gmtime(started_ns // 1_000_000_000))
+    folder = out or Path("runs") / run_id
+    with explained():
+        traded = _market(market, seed=seed, slot_s=slot)
+        todo = generated_jobs(traded, jobs, seed)
+        options = SystemOptions(
+            market=traded, store=folder / "store", nats_url=nats_url, forecaster=forecaster
+        )
+    console.print(_opening(traded, jobs, run_id))
+    run: list[DemoRun] = []
+
+    async def work() -> None:
+        with _shown(console, traded) as told:
+            run.append(
+                await run_demo(
+                    options,
+                    todo,
+                    folder / "log",
+                    run_id=run_id,
+                    started_ns=started_ns,
+                    seeds={"market": seed, "jobs": seed},
+                    told=told,
+                )
+            )
+
+    code = run_to_exit_code(work())
+    if code or not run:
+        console.print("[yellow]stopped before the end; what was recorded is in[/]", folder / "log")
+        raise typer.Exit(code or 1)
+    result = _report(run[0], folder, console, began)
+    if json_out == "-":
+        json.dump(result, sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    elif json_out:
+        Path(json_out).write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+def _market(path: Path | None, *, seed: int, slot_s: int) -> Market:
+    if path is None:
+        from spotline.domain.market.generate import generate
+
+        return generate("mixed", seed=seed, slots=_SLOTS, slot_s=slot_s, start_ns=_START_NS)
+    from spotline.adapters.market.parquet import read_market
+
+    market = read_market(path)
+    return market if market.slot_s == slot_s else market.resampled(slot_s)
+
+
+def _opening(market: Market, jobs: int, run_id: str) -> str:
+    from spotline.domain.units import utc_iso
+
+    hours = market.slots * market.slot_s / 3600
+    names = ", ".join(offering.offering_id for offering in market.offerings)
+    return (
+        f"[bold]{run_id}[/]: {jobs} jobs, {market.slots} slots of {market.slot_s // 60} min "
+        f"({hours:.0f} h from {utc_iso(market.start_ns)})\noffered: {names}"
+    )
+
+
+class _shown:
+    """A line of price, capacity and spend that follows the run."""
+
+    def __init__(self, console: Any, market: Market) -> None:
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Bar
+
+        self._slots = market.slots
+        self._bar = Bar(
+            TextColumn("slot {task.completed}/{task.total}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.description}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._console = console
+        self._task = self._bar.add_task("starting", total=market.slots)
+        self._next = 0
+
+    def __enter__(self) -> Callable[[Progress], None]:
+        self._bar.start()
+        return self._tell
+
+    def __exit__(self, *exit_info: object) -> None:
+        self._bar.stop()
+
+    def _tell(self, progress: Progress) -> None:
+        if progress.opened is None or not progress.settled:
+            return
+        text = _line(progress)
+        self._bar.update(self._task, completed=progress.slot + 1, description=text)
+        if not self._console.is_terminal and progress.slot >= self._next:
+            self._next = progress.slot + max(1, self._slots // 8)
+            self._console.print(f"slot {progress.slot + 1}/{self._slots}  {text}", highlight=False)
+
+
+def _line(progress: Progress) -> str:
+    if progress.opened is None:
+        return ""
+    prices = " ".join(
+        f"${sq.quote.spot_price_micro_usd / 1e6:.2f}x{sq.quote.spot_available.instances}"
+        for sq in progress.opened.quotes[:4]
+    )
+    return (
+        f"spot {prices} | jobs {progress.admitted - progress.closed} running, "
+        f"{progress.closed}/{progress.jobs} done | held {progress.spot} spot + "
+        f"{progress.on_demand} on-demand | ${progress.spent_micro_usd / 1e6:,.0f}"
+    )
+
+
+def _report(run: DemoRun, folder: Path, console: Any, began: float) -> dict[str, Any]:
+    from spotline.adapters.eventlog.reader import EventLogReader
+    from spotline.replay.plots import plot_job
+    from spotline.replay.report import RunReport, report_of, report_tables
+
+    report: RunReport = report_of(EventLogReader(run.log))
+    picture = folder / "job.png"
+    plot_job(report, picture)
+    for table in report_tables(report):
+        console.print(table)
+    result = {
+        **report.as_json(),
+        "events": run.events,
+        "wall_s": round(time.monotonic() - began, 1),
+        "log": str(run.log),
+        "picture": str(picture),
+        "ledger_usd": run.ledger_micro_usd / 1e6,
+        "decided_usd": run.decided_micro_usd / 1e6,
+    }
+    console.print(
+        f"{run.events:,} events in {result['wall_s']} s; ledger ${result['ledger_usd']:,.2f}\n"
+        f"log      {run.log}  (spotline replay verify {run.log})\npicture  {picture}",
+        highlight=False,
+    )
+    return result

@@ -1,0 +1,73 @@
+"""`spotline up`: every service in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(up)
+
+
+def up(
+    market: Annotated[Path, typer.Option(help="Market file to replay (docs/market-format.md).")],
+    store: Annotated[
+        Path, typer.Option(help="Folder of broker, ledger and log; continued if it exists.")
+    ] = Path("spotline-store"),
+    address: Annotated[
+        str, typer.Option(help="Where gRPC listens.", envvar="SPOTLINE_ALLOCATOR_ADDRESS")
+    ] = "127.0.0.1:7070",
+    nats_url: Annotated[
+        str, typer.Option(envvar="SPOTLINE_NATS_URL", help="An external NATS; embedded by default.")
+    ] = "",
+    slots_per_s: Annotated[
+        float, typer.Option(min=0.0, help="Replay speed; 0 is as fast as slots are decided.")
+    ] = 0.0,
+    wall_clock: Annotated[
+        bool, typer.Option(help="One slot per slot length, shifted to begin now.")
+    ] = False,
+    slot: Annotated[int, typer.Option(min=0, help="Slot length, seconds; 0 keeps it.")] = 0,
+    health_port: Annotated[int, typer.Option(min=0, help="Port of /healthz; 0 is any.")] = 0,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Run broker and all services until Ctrl-C; a store is continued where it stopped."""
+    import time
+    from dataclasses import replace
+
+    from spotline.adapters.market.parquet import read_market
+    from spotline.application.ingest import IngestOptions
+    from spotline.bootstrap.process import run_to_exit_code
+    from spotline.bootstrap.system import SystemOptions
+    from spotline.bootstrap.up import run_up
+    from spotline.cli.failures import explained
+    from spotline.runtime.log import configure_logging
+
+    with explained():
+        configure_logging(log_level)
+        traded = read_market(market)
+        if slot:
+            traded = traded.resampled(slot)
+        if wall_clock:
+            shift_ns = time.time_ns() - traded.start_ns
+            traded = replace(
+                traded, start_ns=traded.start_ns + shift_ns, quoted_ns=traded.quoted_ns + shift_ns
+            )
+        interval_s = float(traded.slot_s) if wall_clock else 0.0
+        if slots_per_s and not wall_clock:
+            interval_s = 1.0 / slots_per_s
+        options = SystemOptions(
+            market=traded,
+            store=store,
+            nats_url=nats_url,
+            allocator_address=address,
+            ingest=IngestOptions(slot_interval_s=interval_s, barrier=not wall_clock),
+        )
+    raise typer.Exit(
+        run_to_exit_code(
+            run_up(options, health_port=health_port, told=lambda line: typer.echo(line, err=True))
+        )
+    )

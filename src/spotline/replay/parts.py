@@ -1,0 +1,193 @@
+"""What surrounds the selector in a closed loop: an exact cloud, known forecasts, an allocator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from spotline.application.allocation import allocate
+from spotline.application.requests import AllocateRequest
+from spotline.application.select import SelectHandler, SelectorState
+from spotline.application.spec import NOTHING, Call, Context, Outcome, Spec, Timer
+from spotline.contracts.errors import InvariantViolation
+from spotline.domain.events import (
+    AllocationAnswered,
+    AllocationDecided,
+    CallOutcome,
+    CapacityReported,
+    Event,
+    ForecastIssued,
+    JobAnswer,
+    JobClosed,
+    JobHolding,
+    Lot,
+    PolicyWeightsUpdated,
+    ProvisioningCommanded,
+    SlotDecided,
+    SlotOpened,
+)
+from spotline.domain.policies.replay import SlotRecord
+
+# --- the cloud --------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class ExactCloudState:
+    """What every job holds."""
+
+    held: dict[str, Lot] = field(default_factory=dict)
+
+
+class ExactCloud:
+    """A cloud that gives what it is asked for, at once, and takes nothing inside a slot.
+
+    The selector never asks for more than was quoted; launch delays are in the jobs' overheads.
+    """
+
+    spec = Spec(
+        service="cloud_actuator",
+        consumes=(ProvisioningCommanded, SlotDecided),
+        produces=(CapacityReported,),
+    )
+
+    def initial(self) -> ExactCloudState:
+        """Nothing is held."""
+        return ExactCloudState()
+
+    def evolve(self, state: ExactCloudState, event: Event) -> None:
+        """Carry out a command."""
+        if not isinstance(event, ProvisioningCommanded):
+            return
+        if event.target.spot or event.target.on_demand:
+            state.held[event.job_id] = event.target
+        else:
+            state.held.pop(event.job_id, None)
+
+    def decide(self, state: ExactCloudState, event: Event, ctx: Context) -> Outcome:
+        """Report once a revision's commands are out."""
+        if not isinstance(event, SlotDecided):
+            return NOTHING
+        report = CapacityReported(
+            slot=event.slot,
+            revision=event.revision,
+            offset_s=event.offset_s,
+            settled=True,
+            holdings=tuple(
+                JobHolding(job_id=job_id, lots=(lot,)) for job_id, lot in sorted(state.held.items())
+            ),
+        )
+        return Outcome(events=(report,))
+
+    def due(self, state: ExactCloudState) -> Sequence[Timer]:
+        """Wait for nothing."""
+        return ()
+
+
+# --- the forecaster ---------------------------------------------------------------------------
+
+
+class KnownForecasts:
+    """Issues forecasts that were made before: one market's, for every policy alike."""
+
+    spec = Spec(service="forecaster", consumes=(SlotOpened,), produces=(ForecastIssued,))
+
+    def __init__(self, forecasts: Mapping[int, ForecastIssued]) -> None:
+        self._forecasts = forecasts
+
+    def initial(self) -> None:
+        """No state."""
+
+    def evolve(self, state: None, event: Event) -> None:
+        """Nothing changes."""
+
+    def decide(self, state: None, event: Event, ctx: Context) -> Outcome:
+        """Issue the forecast of the slot that opened."""
+        if isinstance(event, SlotOpened):
+            return Outcome(events=(self._forecasts[event.slot],))
+        return NOTHING
+
+    def due(self, state: None) -> Sequence[Timer]:
+        """Wait for nothing."""
+        return ()
+
+
+# --- the allocator ----------------------------------------------------------------------------
+
+
+def answer_in_process(call: Call) -> tuple[Event, ...]:
+    """Answer the selector's call as the allocator service would."""
+    request = _request_of(call)
+    return (_answered(call, allocate(request).answers),)
+
+
+def answer_each_alone(call: Call) -> tuple[Event, ...]:
+    """Answer as if every job were alone on the market: none takes what another could have."""
+    request = _request_of(call)
+    answers = []
+    for task in request.tasks:
+        answers.extend(allocate(replace(request, tasks=(task,))).answers)
+    return (_answered(call, tuple(answers)),)
+
+
+def _request_of(call: Call) -> AllocateRequest:
+    if not isinstance(call.request, AllocateRequest):
+        raise InvariantViolation(f"{call.name} must carry an AllocateRequest")
+    return call.request
+
+
+def _answered(call: Call, answers: tuple[JobAnswer, ...]) -> AllocationAnswered:
+    request = _request_of(call)
+    return AllocationAnswered(
+        slot=request.slot,
+        revision=request.revision,
+        request_digest=call.digest,
+        outcome=CallOutcome.ANSWERED,
+        answers=answers,
+    )
+
+
+# --- the selector, watched --------------------------------------------------------------------
+
+
+class WatchedSelector:
+    """A selector that also keeps what its state forgets: what jobs were offered, how they ended.
+
+    `offered` holds the records of every job whose feedback has been given, `closed` how jobs
+    ended, `decisions` how often an allocation was decided.
+    """
+
+    def __init__(self, handler: SelectHandler) -> None:
+        self.spec = handler.spec
+        self.offered: dict[str, tuple[SlotRecord, ...]] = {}
+        self.closed: dict[str, JobClosed] = {}
+        self.decisions = 0
+        self._handler = handler
+
+    def initial(self) -> SelectorState:
+        """The selector's own."""
+        return self._handler.initial()
+
+    def evolve(self, state: SelectorState, event: Event) -> None:
+        """Note, then apply."""
+        if isinstance(event, PolicyWeightsUpdated):
+            if event.rehearsed_slot < 0:
+                self.offered[event.job_id] = tuple(state.runs[event.job_id].records)
+        elif isinstance(event, JobClosed):
+            self.closed[event.job_id] = event
+        elif isinstance(event, AllocationDecided):
+            self.decisions += 1
+        self._handler.evolve(state, event)
+
+    def decide(self, state: SelectorState, event: Event, ctx: Context) -> Outcome:
+        """Whatever the selector decides."""
+        return self._handler.decide(state, event, ctx)
+
+    def due(self, state: SelectorState) -> Sequence[Timer]:
+        """The selector's own."""
+        return self._handler.due(state)
+
+    def offered_to(self, state: SelectorState, job_id: str) -> tuple[SlotRecord, ...]:
+        """What a job was offered, slot by slot from its first; so far, if it still runs."""
+        return self.offered.get(job_id) or tuple(state.runs[job_id].records)
+
+

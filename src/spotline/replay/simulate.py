@@ -1,0 +1,480 @@
+"""The closed loop without a broker: jobs on a market, under any policy, with the same accounting.
+
+By default every job runs alone: all policies meet the same jobs on the same market, and one
+job's luck is not another's loss. With contention all jobs of a policy share the market in the
+selector's order of (slack, job id), and each policy's clairvoyant gets what its jobs were left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+
+from spotline.application.allocation import forecast_of, program_of
+from spotline.application.forecast import ForecastHandler
+from spotline.application.ingest import IngestHandler, IngestOptions
+from spotline.application.job_run import JobRun
+from spotline.application.offering_choice import best_offering
+from spotline.application.select import (
+    ALLOCATE_CALL,
+    SelectHandler,
+    SelectorOptions,
+    SelectorState,
+)
+from spotline.application.spec import Context
+from spotline.contracts.errors import ContractError
+from spotline.domain.events import (
+    ForecastIssued,
+    JobOutcome,
+    JobSubmitted,
+    MarketOpened,
+    SlotOpened,
+)
+from spotline.domain.forecasting.registry import DEFAULT_FORECASTER, forecaster_factory
+from spotline.domain.forecasting.trust import ForecastTrust
+from spotline.domain.jobs.job import Job
+from spotline.domain.jobs.program import JobProgram
+from spotline.domain.market.market import Market
+from spotline.domain.policies.contention import ResidualCapacity
+from spotline.domain.policies.interface import Policy
+from spotline.domain.policies.registry import FALLBACK_POLICY_ID, POOL, policy_named
+from spotline.domain.policies.replay import (
+    Clairvoyant,
+    SlotRecord,
+    clairvoyant_optimum,
+    replay_policy,
+)
+from spotline.domain.units import NS_PER_S, utc_iso
+from spotline.replay.host import Answer, LocalHost
+from spotline.replay.parts import (
+    ExactCloud,
+    KnownForecasts,
+    WatchedSelector,
+    answer_each_alone,
+    answer_in_process,
+)
+from spotline.replay.summary import (
+    JobLife,
+    PolicySummary,
+    life_of,
+    optimum_of,
+    summarise,
+    summarise_clairvoyant,
+)
+
+SPOTLINE = "spotline"
+"""What everything calls the selector's own behaviour: one policy per job, drawn by weight."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationOptions:
+    """How a simulation runs; equal options give equal lives.
+
+    `seed` varies which policies are drawn. `selector` is how `spotline` behaves.
+    """
+
+    contention: bool = False
+    seed: int = 0
+    horizon_slots: int = 12
+    selector: SelectorOptions = field(default_factory=SelectorOptions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationReport:
+    """Every policy's numbers, the clairvoyant's, and the lives behind them by policy."""
+
+    jobs: int
+    policies: Mapping[str, PolicySummary]
+    clairvoyant: PolicySummary
+    lives: Mapping[str, tuple[JobLife, ...]]
+
+    def to_json(self) -> dict[str, object]:
+        """The report as `spotline simulate --json` writes it."""
+        return {
+            "jobs": self.jobs,
+            "policies": {name: one.to_json() for name, one in self.policies.items()},
+            "clairvoyant": self.clairvoyant.to_json(),
+        }
+
+
+def simulate(
+    market: Market,
+    jobs: Sequence[Job],
+    policies: Sequence[str],
+    *,
+    forecaster: str = DEFAULT_FORECASTER,
+    options: SimulationOptions | None = None,
+) -> SimulationReport:
+    """Run every job under every policy, and the clairvoyant optimum.
+
+    Forecasts are issued slot by slot as the service does, once for all policies.
+
+    Parameters
+    ----------
+    policies
+        Names of the registry, `spotline`, or `all` for the pool, the baselines and `spotline`.
+
+    Raises
+    ------
+    ContractError
+        There are no jobs, a policy or forecaster is unknown, or a job's life does not lie within
+        the market (see `coverage`).
+    """
+    options = options or SimulationOptions()
+    names = expand_names(policies)
+    if not jobs:
+        raise ContractError("jobs", "there must be at least one")
+    for job in jobs:
+        problem = coverage(market, job)
+        if problem:
+            raise ContractError(f"job {job.name or job.job_id}", problem)
+    course = _course(market, forecaster, options.horizon_slots)
+    if options.contention:
+        return _shared(course, jobs, names, options)
+    return _alone(course, jobs, names, options)
+
+
+def expand_names(policies: Sequence[str]) -> tuple[str, ...]:
+    """Policy names in the order asked for, without repeats; `all` is the pool and `spotline`.
+
+    Raises
+    ------
+    ContractError
+        None is named, or one is unknown.
+    """
+    names: list[str] = []
+    for name in policies:
+        if name == "all":
+            names += [*(policy.policy_id for policy in POOL), SPOTLINE]
+            continue
+        if name != SPOTLINE:
+            try:
+                policy_named(name)
+            except KeyError as error:
+                raise ContractError("policy", f"{error.args[0]}, spotline or all") from error
+        names.append(name)
+    if not names:
+        raise ContractError("policy", "name at least one, such as spotline,msu or all")
+    return tuple(dict.fromkeys(names))
+
+
+def coverage(market: Market, job: Job) -> str:
+    """Say why a job's life does not lie within the market, empty where it does."""
+    first = _first_slot(market, job)
+    slot_ns = market.slot_s * NS_PER_S
+    first_ns = market.start_ns + first * slot_ns
+    if job.deadline.expires_ns - first_ns < slot_ns:
+        return (
+            f"ends {utc_iso(job.deadline.expires_ns)}, less than a slot after the first it could "
+            f"have ({utc_iso(first_ns)})"
+        )
+    end_ns = market.start_ns + market.slots * slot_ns
+    if job.deadline.expires_ns > end_ns:
+        return (
+            f"ends {utc_iso(job.deadline.expires_ns)}, after the market ({utc_iso(end_ns)}): "
+            "give it an earlier deadline, or a longer market"
+        )
+    if not any(job.throughput_on(o.offering_id, o.instance_type) for o in market.offerings):
+        known = ", ".join(sorted({o.instance_type for o in market.offerings}))
+        return f"can run on no offering of the market, whose instance types are {known}"
+    return ""
+
+
+def slots_of(market: Market) -> tuple[SlotOpened, ...]:
+    """Every slot of a market as its clock opens it."""
+    clock = IngestHandler(market, IngestOptions())
+    slots = []
+    for slot in range(market.slots):
+        slots += [one for one in clock.slot_events(slot) if isinstance(one, SlotOpened)]
+    return tuple(slots)
+
+
+def issue_forecasts(
+    slots: Sequence[SlotOpened], forecaster: str, horizon_slots: int
+) -> dict[int, ForecastIssued]:
+    """What the forecaster service says in every slot, knowing that slot and those before it.
+
+    Raises
+    ------
+    ContractError
+        No forecaster has this name.
+    """
+    try:
+        factory = forecaster_factory(forecaster)
+    except ValueError as error:
+        raise ContractError("forecaster", str(error)) from error
+    handler = ForecastHandler(factory, horizon_slots=horizon_slots)
+    state = handler.initial()
+    issued = {}
+    for opened in slots:
+        ctx = Context(seq=opened.slot + 1, now_ns=opened.ts_event_ns, event_id="", correlation_id="")
+        handler.evolve(state, opened)
+        for event in handler.decide(state, opened, ctx).events:
+            handler.evolve(state, event)
+            if isinstance(event, ForecastIssued):
+                issued[event.slot] = event
+    return issued
+
+
+# --- what all policies share ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Course:
+    """The market as it goes: slots, forecasts, and what a job alone is offered, by offering."""
+
+    market: Market
+    slots: tuple[SlotOpened, ...]
+    forecasts: Mapping[int, ForecastIssued]
+    offers: Mapping[str, tuple[SlotRecord, ...]]
+
+
+def _course(market: Market, forecaster: str, horizon_slots: int) -> _Course:
+    slots = slots_of(market)
+    forecasts = issue_forecasts(slots, forecaster, horizon_slots)
+    offers: dict[str, list[SlotRecord]] = {o.offering_id: [] for o in market.offerings}
+    trust = ForecastTrust()
+    for opened in slots:
+        trust.note_slot(opened)
+        issued = forecasts[opened.slot]
+        trust.note_forecast(issued)
+        residual = ResidualCapacity(opened.quotes)
+        for slot_quote in opened.quotes:
+            quote = slot_quote.quote
+            offers[quote.offering_id].append(
+                SlotRecord(
+                    spot_price=quote.spot_price_micro_usd,
+                    on_demand_price=quote.on_demand_price_micro_usd,
+                    spot_available=residual.spot(quote.offering_id),
+                    on_demand_available=residual.on_demand(quote.offering_id),
+                    forecast=forecast_of(issued if trust.trusted else None, quote),
+                )
+            )
+    return _Course(
+        market=market,
+        slots=slots,
+        forecasts=forecasts,
+        offers={offering_id: tuple(records) for offering_id, records in offers.items()},
+    )
+
+
+def _first_slot(market: Market, job: Job) -> int:
+    return max(0, -(-(job.start_ns - market.start_ns) // (market.slot_s * NS_PER_S)))
+
+
+# --- every job alone --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Placed:
+    """A job where the selector would run it, and all it will be offered there."""
+
+    job: Job
+    program: JobProgram
+    records: tuple[SlotRecord, ...]
+
+
+def _placed(course: _Course, job: Job, history_slots: int) -> _Placed:
+    market = course.market
+    first = _first_slot(market, job)
+    offerings = {offering.offering_id: offering for offering in market.offerings}
+    past = course.slots[max(0, first - history_slots) : first]
+    chosen = best_offering(job, offerings, course.slots[first], past)
+    if chosen is None:
+        raise ContractError(f"job {job.name or job.job_id}", coverage(market, job))
+    program = program_of(
+        job,
+        chosen,
+        offerings[chosen].instance_type,
+        market.slot_s,
+        course.slots[first].ts_event_ns,
+    )
+    records = course.offers[chosen][first : first + program.end_slots]
+    return _Placed(job=job, program=program, records=records)
+
+
+class _IndependentSelectHandler(SelectHandler):
+    """The selector for jobs that do not compete: each is offered the whole market."""
+
+    def _offered(self, state: SelectorState, job_id: str) -> tuple[int, int]:
+        residual = self._residual(state)
+        offering_id = state.runs[job_id].offering_id
+        return residual.spot(offering_id), residual.on_demand(offering_id)
+
+    def _best_offering(
+        self, state: SelectorState, job: Job, running: Sequence[JobRun]
+    ) -> str | None:
+        return super()._best_offering(state, job, ())
+
+
+def _alone(
+    course: _Course, jobs: Sequence[Job], names: Sequence[str], options: SimulationOptions
+) -> SimulationReport:
+    placed = [_placed(course, job, options.selector.history_slots) for job in jobs]
+    optima = [clairvoyant_optimum(one.program, one.records) for one in placed]
+    fallback = policy_named(FALLBACK_POLICY_ID)
+    named = {name: policy_named(name) for name in names if name != SPOTLINE}
+    lives: dict[str, list[JobLife]] = {name: [] for name in names}
+    decided = dict.fromkeys(names, 0)
+    spent_s = dict.fromkeys(names, 0.0)
+    # Job by job: policies that plan alike then share their window plans.
+    for one in placed:
+        for name, policy in named.items():
+            began_s = perf_counter()
+            result = replay_policy(one.program, one.records, policy, fallback)
+            spent_s[name] += perf_counter() - began_s
+            decided[name] += len(result.holdings)
+            lives[name].append(life_of(one.job.job_id, one.job.value_micro_usd, result))
+    if SPOTLINE in lives:
+        selected = _select(
+            course,
+            jobs,
+            _IndependentSelectHandler(options.selector, digest=_no_digest),
+            answer_each_alone,
+            options.seed,
+        )
+        lives[SPOTLINE] = selected.lives(jobs)
+        decided[SPOTLINE] = selected.watched.decisions
+        spent_s[SPOTLINE] = selected.spent_s
+    best = optimum_of(optima)
+    return SimulationReport(
+        jobs=len(jobs),
+        policies={
+            name: summarise(lives[name], best, decisions_per_s=_rate(decided[name], spent_s[name]))
+            for name in names
+        },
+        clairvoyant=_clairvoyant(jobs, optima),
+        lives={name: tuple(lives[name]) for name in names},
+    )
+
+
+# --- all jobs together ------------------------------------------------------------------------
+
+
+class _OnePolicySelectHandler(SelectHandler):
+    """The selector with a pool of one: nothing to choose, the same order and accounting."""
+
+    def __init__(self, options: SelectorOptions, policy: Policy) -> None:
+        super().__init__(replace(options, rehearsals=0), digest=_no_digest)
+        self._pool = (policy,)
+
+
+def _shared(
+    course: _Course, jobs: Sequence[Job], names: Sequence[str], options: SimulationOptions
+) -> SimulationReport:
+    summaries: dict[str, PolicySummary] = {}
+    clairvoyants: dict[str, PolicySummary] = {}
+    lives: dict[str, tuple[JobLife, ...]] = {}
+    for name in names:
+        if name == SPOTLINE:
+            handler = SelectHandler(options.selector, digest=_no_digest)
+        else:
+            handler = _OnePolicySelectHandler(options.selector, policy_named(name))
+        selected = _select(course, jobs, handler, answer_in_process, options.seed)
+        optima = [selected.optimum(job.job_id) for job in jobs]
+        lives[name] = tuple(selected.lives(jobs))
+        clairvoyants[name] = _clairvoyant(jobs, optima)
+        summaries[name] = summarise(
+            lives[name],
+            optimum_of(optima),
+            decisions_per_s=_rate(selected.watched.decisions, selected.spent_s),
+        )
+    shown = SPOTLINE if SPOTLINE in clairvoyants else names[0]
+    return SimulationReport(
+        jobs=len(jobs), policies=summaries, clairvoyant=clairvoyants[shown], lives=lives
+    )
+
+
+# --- the selector in the loop -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Selected:
+    """A run of the selector over the whole market."""
+
+    watched: WatchedSelector
+    state: SelectorState
+    spent_s: float
+
+    def lives(self, jobs: Sequence[Job]) -> list[JobLife]:
+        lives = []
+        for job in jobs:
+            closed = self.watched.closed[job.job_id]
+            lives.append(
+                JobLife(
+                    job_id=job.job_id,
+                    cost_micro_usd=closed.cost_micro_usd,
+                    value_micro_usd=closed.value_micro_usd,
+                    most_value_micro_usd=job.value_micro_usd,
+                    on_time=closed.outcome is JobOutcome.COMPLETED,
+                )
+            )
+        return lives
+
+    def optimum(self, job_id: str) -> Clairvoyant:
+        program = self.state.runs[job_id].compiled
+        return clairvoyant_optimum(
+            program, padded(program, self.watched.offered_to(self.state, job_id))
+        )
+
+
+def padded(program: JobProgram, records: Sequence[SlotRecord]) -> tuple[SlotRecord, ...]:
+    """What was offered, carried on to the job's end as the selector's feedback does.
+
+    After the deadline only on-demand runs, so no spot is offered, and its price is taken to stay.
+    """
+    short = program.end_slots - len(records)
+    if short <= 0 or not records:
+        return tuple(records)
+    return (*records, *[replace(records[-1], spot_available=0)] * short)
+
+
+def _select(
+    course: _Course, jobs: Sequence[Job], handler: SelectHandler, answer: Answer, seed: int
+) -> _Selected:
+    market = course.market
+    watched = WatchedSelector(handler)
+    host = LocalHost(
+        [KnownForecasts(course.forecasts), watched, ExactCloud()],
+        answers={ALLOCATE_CALL: answer},
+        run=f"simulate:{seed}",
+    )
+    began_s = perf_counter()
+    opened = MarketOpened(
+        offerings=market.offerings,
+        slot_s=market.slot_s,
+        first_slot_start_ns=market.start_ns,
+        source=market.source,
+    )
+    host.publish(opened, source="market_ingest")
+    for job in jobs:
+        host.publish(JobSubmitted(job=job, ts_event_ns=market.start_ns), source="allocator")
+    for slot in course.slots:
+        host.publish(slot, source="market_ingest")
+    # One opening more settles the last slot and closes whoever ended in it.
+    host.publish(_closing(course.slots[-1]), source="market_ingest")
+    return _Selected(
+        watched=watched, state=host.state_of("selector"), spent_s=perf_counter() - began_s
+    )
+
+
+def _closing(last: SlotOpened) -> SlotOpened:
+    return replace(last, slot=last.slot + 1, ts_event_ns=last.ts_event_ns + last.slot_s * NS_PER_S)
+
+
+def _no_digest(request: object) -> str:
+    """Nobody compares digests where requests are answered in process."""
+    return ""
+
+
+def _clairvoyant(jobs: Sequence[Job], optima: Sequence[Clairvoyant]) -> PolicySummary:
+    lives = [
+        life_of(job.job_id, job.value_micro_usd, one.result)
+        for job, one in zip(jobs, optima, strict=True)
+    ]
+    return summarise_clairvoyant(lives, optima)
+
+
+def _rate(decided: int, spent_s: float) -> float:
+    return decided / spent_s if spent_s > 0 else 0.0

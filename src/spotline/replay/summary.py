@@ -1,0 +1,126 @@
+"""How jobs fared, job by job and as the numbers everything reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spotline.domain.policies.replay import Clairvoyant, JobResult
+from spotline.domain.units import usd_from_micro_usd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLife:
+    """How one job fared; money in micro-USD.
+
+    `most_value_micro_usd` is what finishing on time would have been worth. `on_time` holds for
+    soft deadlines too: finished by the deadline, not only while still worth something.
+    """
+
+    job_id: str
+    cost_micro_usd: int
+    value_micro_usd: int
+    most_value_micro_usd: int
+    on_time: bool
+
+    @property
+    def utility_micro_usd(self) -> int:
+        """Value less cost."""
+        return self.value_micro_usd - self.cost_micro_usd
+
+
+def life_of(job_id: str, most_value_micro_usd: int, result: JobResult) -> JobLife:
+    """A replayed job's life."""
+    return JobLife(
+        job_id=job_id,
+        cost_micro_usd=result.cost_micro_usd,
+        value_micro_usd=result.value_micro_usd,
+        most_value_micro_usd=most_value_micro_usd,
+        on_time=result.on_time,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySummary:
+    """One policy over all jobs; means are per job.
+
+    `late_value_loss_usd` is the mean value lost by finishing late or never.
+    `percent_of_clairvoyant` is 100 * sum of utilities / sum of the optimum's, never a mean of
+    ratios; None where the optimum earns nothing. `decisions_per_s` is None where nothing was timed.
+    """
+
+    mean_utility_usd: float
+    mean_cost_usd: float
+    on_time_fraction: float
+    late_value_loss_usd: float
+    percent_of_clairvoyant: float | None
+    decisions_per_s: float | None = None
+
+    def to_json(self) -> dict[str, float | None]:
+        """The numbers by name; `decisions_per_s` is left out where nothing was timed."""
+        numbers = {
+            "mean_utility_usd": self.mean_utility_usd,
+            "mean_cost_usd": self.mean_cost_usd,
+            "on_time_fraction": self.on_time_fraction,
+            "late_value_loss_usd": self.late_value_loss_usd,
+            "percent_of_clairvoyant": self.percent_of_clairvoyant,
+        }
+        if self.decisions_per_s is not None:
+            numbers["decisions_per_s"] = self.decisions_per_s
+        return numbers
+
+
+def summarise(
+    lives: Sequence[JobLife],
+    optimum_micro_usd: int,
+    *,
+    decisions_per_s: float | None = None,
+) -> PolicySummary:
+    """Sum up lives against the summed utility of the clairvoyant optimum.
+
+    Raises
+    ------
+    ValueError
+        There are no lives.
+    """
+    if not lives:
+        raise ValueError("there must be at least one job to sum up")
+    jobs = len(lives)
+    utility = sum(life.utility_micro_usd for life in lives)
+    lost = sum(life.most_value_micro_usd - life.value_micro_usd for life in lives)
+    return PolicySummary(
+        mean_utility_usd=usd_from_micro_usd(utility) / jobs,
+        mean_cost_usd=usd_from_micro_usd(sum(life.cost_micro_usd for life in lives)) / jobs,
+        on_time_fraction=sum(life.on_time for life in lives) / jobs,
+        late_value_loss_usd=usd_from_micro_usd(lost) / jobs,
+        percent_of_clairvoyant=percent(utility, optimum_micro_usd),
+        decisions_per_s=decisions_per_s,
+    )
+
+
+def summarise_clairvoyant(
+    lives: Sequence[JobLife], optima: Sequence[Clairvoyant]
+) -> PolicySummary:
+    """Sum up the optimum: its utility is the bound, everything else that of its schedules.
+
+    The two differ only where a job's grid was too fine to be solved exactly.
+    """
+    summary = summarise(lives, 0)
+    bound = optimum_of(optima)
+    return PolicySummary(
+        mean_utility_usd=usd_from_micro_usd(bound) / len(lives),
+        mean_cost_usd=summary.mean_cost_usd,
+        on_time_fraction=summary.on_time_fraction,
+        late_value_loss_usd=summary.late_value_loss_usd,
+        percent_of_clairvoyant=100.0,
+    )
+
+
+def optimum_of(optima: Sequence[Clairvoyant]) -> int:
+    """The most that could have been earned, micro-USD, summed over jobs."""
+    return sum(one.upper_utility_micro_usd for one in optima)
+
+
+def percent(part_micro_usd: int, whole_micro_usd: int) -> float | None:
+    """100 * part / whole, None where the whole is not > 0."""
+    return 100.0 * part_micro_usd / whole_micro_usd if whole_micro_usd > 0 else None

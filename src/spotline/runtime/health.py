@@ -1,0 +1,76 @@
+"""`GET /healthz`: 200 when everything asked is well, 503 otherwise, with JSON that says why."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+FREE_PORT = 0
+
+_REQUEST_S = 5.0
+_REASONS = {200: "OK", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Whether a component is well, and what it says of itself."""
+
+    healthy: bool
+    detail: Mapping[str, str | int | bool] = field(default_factory=dict)
+
+
+@asynccontextmanager
+async def serve_health(
+    probes: Mapping[str, Callable[[], Health]], *, host: str = "127.0.0.1", port: int = FREE_PORT
+) -> AsyncIterator[int]:
+    """Answer health checks inside `async with`; its value is the port listened on.
+
+    Parameters
+    ----------
+    probes
+        A name and a quick, synchronous question for every component.
+    host
+        127.0.0.1, or 0.0.0.0 in a container.
+    port
+        TCP port, `FREE_PORT` for any free one.
+    """
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_REQUEST_S):
+                request = await reader.readline()
+                while (await reader.readline()).strip():
+                    pass
+                writer.write(_response(request, probes))
+                await writer.drain()
+        except (TimeoutError, OSError, ValueError):
+            return  # a client that does not finish its request gets no answer
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(answer, host, port)
+    async with server:
+        yield int(server.sockets[0].getsockname()[1])
+
+
+def _response(request: bytes, probes: Mapping[str, Callable[[], Health]]) -> bytes:
+    method, _, rest = request.decode("latin-1").partition(" ")
+    path = rest.partition(" ")[0].partition("?")[0]
+    body: dict[str, object] = {}
+    if path != "/healthz":
+        status = 404
+    elif method not in ("GET", "HEAD"):
+        status = 405
+    else:
+        health = {name: probe() for name, probe in sorted(probes.items())}
+        status = 200 if all(one.healthy for one in health.values()) else 503
+        body = {name: {"healthy": one.healthy, **one.detail} for name, one in health.items()}
+    content = json.dumps(body).encode()
+    head = (
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + (b"" if method == "HEAD" else content)

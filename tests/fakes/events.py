@@ -1,0 +1,30 @@
+"""Small events, and envelopes around them, for tests of what carries events."""
+
+from spotline.application.spec import derive_id
+from spotline.contracts.build import envelope_for
+from spotline.domain.events import ForecastOverdue, JobCancelled
+
+
+def overdue(slot):
+    return ForecastOverdue(slot=slot, waited_ms=slot * 7 + 1)
+
+
+def cancelled(number):
+    return JobCancelled(job_id=f"job-{number}", tenant="Team.A")
+
+
+def envelope(event, *, event_id=None, source="test", causation_id="", index=0):
+    if event_id is None:
+        event_id = derive_id(source, repr(event))
+    return envelope_for(
+        event,
+        event_id=event_id,
+        source=source,
+        causation_id=causation_id,
+        correlation_id=event_id,
+        index=index,
+    )
+
+
+def published(events):
+    return [envelope(event) for event in events]
