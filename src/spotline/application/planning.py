@@ -262,6 +262,8 @@ def _why_chosen(best: _Estimate, sure: int, *, hard: bool) -> str:
             f"likeliest to be on time, in {share} of the futures; none reaches the 99 % "
             "that a hard deadline asks for"
         )
+    if best.option.expected_utility_micro_usd < 0:
+        utility = f"{utility}: it costs more than the job is worth"
     among = f"the {sure} that meet the hard deadline in 99 % of the futures" if hard else "all"
     return f"highest expected utility ({utility}) among {among}"
 

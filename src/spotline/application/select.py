@@ -196,7 +196,7 @@ class SelectHandler:
             case SlotOpened():
                 self._open_slot(state, event)
             case ForecastIssued():
-                state.trust.observe_forecast(event)
+                state.trust.note_forecast(event)
                 self._note_forecast(state, event)
             case ForecastOverdue():
                 if event.slot == state.slot and state.phase is SlotPhase.WAITING_FORECAST:
@@ -261,7 +261,7 @@ class SelectHandler:
                 trusted = state.forecast
             state.history.append((state.opened, trusted))
             del state.history[: -self._options.history_slots]
-        state.trust.observe_slot(event)
+        state.trust.note_slot(event)
         state.slot = event.slot
         state.opened = event
         state.forecast = None

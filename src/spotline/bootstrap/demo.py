@@ -14,7 +14,12 @@ from spotline.adapters.grpc.client import JobClient
 from spotline.adapters.ledger.sqlite import SqlLedger
 from spotline.application.spec import Timer
 from spotline.bootstrap.parts import open_stream
-from spotline.bootstrap.system import RunningSystem, SystemOptions, running_system
+from spotline.bootstrap.system import (
+    LEDGER_OWNER,
+    RunningSystem,
+    SystemOptions,
+    running_system,
+)
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.subjects import stream_name
 from spotline.domain.events import (
@@ -135,7 +140,8 @@ async def run_demo(
             arrivals.close()
             stop_at.set_result(await stream.last_seq())
             events = await recording
-        ledger_micro_usd = await asyncio.to_thread(_ledger_total, system)
+    # Opening the ledger fences its last owner, so only when the actuator has stopped.
+    ledger_micro_usd = await asyncio.to_thread(_ledger_total, system)
     return DemoRun(
         log=log,
         events=events,
@@ -145,7 +151,7 @@ async def run_demo(
 
 
 def _ledger_total(system: RunningSystem) -> int:
-    ledger = SqlLedger(system.ledger_url, "demo-report")
+    ledger = SqlLedger(system.ledger_url, LEDGER_OWNER)
     try:
         return ledger.total_micro_usd()
     finally:

@@ -32,6 +32,7 @@ from spotline.runtime.service import Gate, Listener
 
 # Loopback and any free port.
 FREE_ADDRESS = "127.0.0.1:0"
+LEDGER_OWNER = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +127,7 @@ async def running_system(
             mode=ActuatorMode.LIVE,
             store=options.store,
             ledger_url=system.ledger_url,
-            owner="default",
+            owner=LEDGER_OWNER,
             caps=options.caps,
             simulated=options.simulated,
         )

@@ -101,8 +101,8 @@ class KnownForecasts:
         """Nothing changes."""
 
     def decide(self, state: None, event: Event, ctx: Context) -> Outcome:
-        """Issue the forecast of the slot that opened."""
-        if isinstance(event, SlotOpened):
+        """Issue the forecast of the slot that opened, if there is one."""
+        if isinstance(event, SlotOpened) and event.slot in self._forecasts:
             return Outcome(events=(self._forecasts[event.slot],))
         return NOTHING
 

@@ -56,6 +56,11 @@ class Link:
         """Call back once, when this link is lost."""
         self._callbacks.append(callback)
 
+    def forget(self, callback: Callable[[], None]) -> None:
+        """Do not call back after all."""
+        if callback in self._callbacks:
+            self._callbacks.remove(callback)
+
     def lose(self) -> None:
         """Note that it is lost."""
         self.lost = True

@@ -67,11 +67,12 @@ class Delivery:
         self._ended = False
 
     async def __aenter__(self) -> Self:
-        self._link.when_lost(lambda: self._break("the connection was lost"))
+        self._link.when_lost(self._lose)
         self._subscription = await self._link.client.subscribe(self._inbox, cb=self._receive)
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._link.forget(self._lose)
         self._break("closed")
         if self._subscription is not None and not self._link.client.is_closed:
             await self._subscription.unsubscribe()
@@ -157,6 +158,9 @@ class Delivery:
             payload=message.data,
         )
         self._ready.append(Delivered(entry, message.reply))
+
+    def _lose(self) -> None:
+        self._break("the connection was lost")
 
     def _break(self, why: str) -> None:
         self._broken = self._broken or why

@@ -45,8 +45,9 @@ _MODEL = "river"
 _VERSIONS = {"format": "1", "river": river_version}
 
 _EXPERTS = 5
-_MEMORY = 0.995  # decay per slot of frequencies and losses: about two hundred slots
+_MEMORY = 0.995  # decay per slot of frequencies: about two hundred slots
 _LOSS_MEMORY = 0.97  # the mixture follows a change of regime in some thirty slots
+_PERSISTENCE_EDGE = 0.5  # Brier score that persistence is ahead of the others at equal losses
 _MIX_RATE = 2.0  # Brier scores are mixable up to this rate
 _AGE_BUCKETS = 7
 _PRIOR_SLOTS = 2.0  # weight of the prior that runs go on, in slots
@@ -151,7 +152,7 @@ class _Side:
         )
 
     def mixed(self, h: int, experts: Sequence[float]) -> float:
-        losses = self.losses[h]
+        losses = [self.losses[h][0] - _PERSISTENCE_EDGE, *self.losses[h][1:]]
         least = min(losses)
         total = mixed = 0.0
         for loss, probability in zip(losses, experts, strict=True):

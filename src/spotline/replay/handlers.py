@@ -1,0 +1,66 @@
+"""The deciding handlers of a recorded run, with the settings its manifest holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from spotline.application.forecast import DEFAULT_HORIZON_SLOTS, ForecastHandler
+from spotline.application.select import SelectHandler, SelectorOptions
+from spotline.application.spec import Handler
+from spotline.contracts.codec import digest
+from spotline.contracts.errors import ContractError
+from spotline.domain.forecasting.registry import DEFAULT_FORECASTER, forecaster_factory
+
+
+def selector_options(settings: Mapping[str, Any]) -> SelectorOptions:
+    """The selector's options among a manifest's settings; what is not stated is the default.
+
+    Raises
+    ------
+    ContractError
+        A stated value is of the wrong type.
+    """
+    stated = _of(settings, "selector")
+    known = {}
+    for one in fields(SelectorOptions):
+        if one.name not in stated:
+            continue
+        value, default = stated[one.name], one.default
+        if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if type(value) is not type(default):
+            raise ContractError(
+                f"manifest settings.selector.{one.name}",
+                f"expected {type(default).__name__}, found {value!r}",
+            )
+        known[one.name] = value
+    return SelectorOptions(**known)
+
+
+def handlers_of(settings: Mapping[str, Any]) -> tuple[Handler[Any], ...]:
+    """The forecaster and the selector as they were recorded; all others only observe.
+
+    Raises
+    ------
+    ContractError
+        The settings name a forecaster that does not exist, or are malformed.
+    """
+    stated = _of(settings, "forecaster")
+    horizon = stated.get("horizon_slots", DEFAULT_HORIZON_SLOTS)
+    try:
+        forecaster = ForecastHandler(
+            forecaster_factory(stated.get("forecaster", DEFAULT_FORECASTER)), horizon_slots=horizon
+        )
+    except (TypeError, ValueError) as error:
+        raise ContractError("manifest settings.forecaster", str(error)) from error
+    selector = SelectHandler(selector_options(settings), digest=digest)
+    return (forecaster, selector)
+
+
+def _of(settings: Mapping[str, Any], service: str) -> Mapping[str, Any]:
+    stated = settings.get(service, {})
+    if not isinstance(stated, Mapping):
+        raise ContractError(f"manifest settings.{service}", f"expected settings, found {stated!r}")
+    return stated

@@ -1,0 +1,473 @@
+"""Feed handlers their recorded inputs and demand their recorded decisions.
+
+The log is read once, in order. Whatever a handler consumes is handled as its service handles it:
+applied, decided, and the decisions applied at once. What it decided waits until the log shows the
+recorded counterpart. The decisions as computed here are what the handler goes on with, so one
+altered entry is one divergence, not a trail of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from enum import Enum
+from typing import Any
+
+from spotline.adapters.eventlog.manifest import Environment, Manifest, UnreadableLog
+from spotline.application.allocation import allocate
+from spotline.application.requests import AllocateRequest
+from spotline.application.spec import Call, Context, Handler, Spec
+from spotline.contracts.build import event_of, is_dead_letter
+from spotline.contracts.codec import encode
+from spotline.contracts.envelope import Envelope, StoredEntry
+from spotline.contracts.errors import ContractError, SpotlineError
+from spotline.contracts.subjects import EVENT_TYPES, KINDS
+from spotline.domain.events import AllocationAnswered, CallOutcome, Event
+
+SAME, DIVERGED, UNREADABLE = 0, 1, 2
+"""Exit codes."""
+
+DEFAULT_MOST = 10
+
+# What a handler raises on a state or an input that cannot be; anything else is our own bug.
+_HANDLER_ERRORS = (ArithmeticError, LookupError, SpotlineError, TypeError, ValueError)
+_LONGEST_VALUE = 160
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayDivergence:
+    """A recorded decision that is not what its handler decides on the same inputs.
+
+    `seq` is that of the recorded decision, or, where none was recorded, of the input that should
+    have led to one (`cause_seq`, 0 where the input is not in the log). `recorded` or `recomputed`
+    is empty where there is no such thing; `differences` names the fields.
+    """
+
+    seq: int
+    handler: str
+    kind: str
+    cause_seq: int
+    recorded: str
+    recomputed: str
+    differences: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        """What differs, for people: one line, then one per field."""
+        head = f"seq {self.seq}: {self.handler} {self.kind} (cause: seq {self.cause_seq})"
+        if self.differences:
+            return "\n  ".join((head, *self.differences))
+        return f"{head}\n  recorded: {self.recorded}\n  recomputed: {self.recomputed}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport:
+    """What verification found.
+
+    `divergences` are the first ones in the order of the log; with `complete` unset there may be
+    more. `environment` says what differs between here and where the log was recorded, in which
+    case nothing was replayed; `unreadable` says where the log broke off. `decisions` counts those
+    recomputed by service, `answers` the allocator's answers. `open_inputs` are the last ones,
+    whose decisions the log does not hold yet. `decisions_sha256` is over all recomputed decisions.
+    """
+
+    entries: int = 0
+    decisions: dict[str, int] = field(default_factory=dict)
+    answers: int = 0
+    skipped: int = 0
+    open_inputs: int = 0
+    divergences: tuple[ReplayDivergence, ...] = ()
+    complete: bool = True
+    environment: tuple[str, ...] = ()
+    unreadable: str = ""
+    decisions_sha256: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        """0 same, 1 diverged, 2 unreadable or recorded elsewhere."""
+        if self.environment or self.unreadable:
+            return UNREADABLE
+        return DIVERGED if self.divergences else SAME
+
+    def to_json(self) -> dict[str, object]:
+        """The report for `spotline replay verify --json`."""
+        return {
+            "exit_code": self.exit_code,
+            "entries": self.entries,
+            "decisions": self.decisions,
+            "answers": self.answers,
+            "skipped": self.skipped,
+            "open_inputs": self.open_inputs,
+            "complete": self.complete,
+            "environment": list(self.environment),
+            "unreadable": self.unreadable,
+            "decisions_sha256": self.decisions_sha256,
+            "divergences": [_plain(one) for one in self.divergences],
+        }
+
+
+def verify(
+    entries: Iterable[StoredEntry],
+    handlers: Sequence[Handler[Any]],
+    manifest: Manifest,
+    *,
+    here: Environment,
+    lock_sha256: str = "",
+    most: int = DEFAULT_MOST,
+) -> VerifyReport:
+    """Replay a log through `handlers` and compare what they decide.
+
+    Parameters
+    ----------
+    entries
+        In `seq` order; iterating may raise `UnreadableLog`, which ends in the report.
+    handlers
+        With the options the log was recorded with (see `handlers_of`).
+    here, lock_sha256
+        This process's environment, and the hash of the dependency lock it was installed from; an
+        unknown hash on either side says nothing.
+    most
+        Stop after so many divergences.
+    """
+    elsewhere = list(manifest.environment.differences(here))
+    if lock_sha256 and manifest.lock_sha256 and lock_sha256 != manifest.lock_sha256:
+        elsewhere.append(
+            f"dependency lock: {manifest.lock_sha256[:12]} there, {lock_sha256[:12]} here"
+        )
+    if elsewhere:
+        return VerifyReport(environment=tuple(elsewhere))
+    replay = _Replay(handlers, most)
+    try:
+        for entry in entries:
+            replay.take(entry)
+            if replay.full:
+                break
+    except UnreadableLog as error:
+        return replace(replay.report(), unreadable=str(error))
+    return replay.report()
+
+
+@dataclass(slots=True)
+class _Expected:
+    """A decision recomputed and not met yet."""
+
+    event: Event
+    event_id: str
+    cause_seq: int
+
+
+@dataclass(slots=True)
+class _Hosted:
+    """One handler on its way through the log.
+
+    `seqs` are those of the inputs by event id, `last_met` is the place (cause, index) of the last
+    decision that was recorded.
+    """
+
+    handler: Handler[Any]
+    spec: Spec
+    state: Any
+    expected: dict[tuple[str, int], _Expected] = field(default_factory=dict)
+    calls: dict[str, tuple[Call, int]] = field(default_factory=dict)
+    seqs: dict[str, int] = field(default_factory=dict)
+    last_met: tuple[int, int] = (0, 0)
+    digest: Any = field(default_factory=hashlib.sha256)
+    decided: int = 0
+    failed: bool = False
+
+
+class _Replay:
+    def __init__(self, handlers: Sequence[Handler[Any]], most: int) -> None:
+        self._hosted = [
+            _Hosted(handler=handler, spec=handler.spec, state=handler.initial())
+            for handler in handlers
+        ]
+        self._most = most
+        self._ids: set[str] = set()
+        self._found: list[ReplayDivergence] = []
+        self._entries = 0
+        self._skipped = 0
+        self._answers = 0
+
+    @property
+    def full(self) -> bool:
+        return len(self._found) >= self._most
+
+    def take(self, entry: StoredEntry) -> None:
+        self._entries += 1
+        if is_dead_letter(entry):
+            return
+        try:
+            envelope = entry.envelope()
+        except ContractError:
+            self._skipped += 1
+            return
+        if envelope.event_id in self._ids:
+            return
+        self._ids.add(envelope.event_id)
+        try:
+            event = event_of(entry)
+        except ContractError as error:
+            self._skip(entry, envelope, error)
+            return
+        for hosted in self._hosted:
+            if envelope.source == hosted.spec.service and type(event) in hosted.spec.decides:
+                self._meet(hosted, entry, envelope, event)
+            elif type(event) in hosted.spec.consumes and not hosted.failed:
+                self._handle(hosted, entry, envelope, self._recomputed(hosted, entry, event))
+
+    # --- inputs -------------------------------------------------------------------------------
+
+    def _handle(
+        self, hosted: _Hosted, entry: StoredEntry, envelope: Envelope, event: Event
+    ) -> None:
+        ctx = Context(
+            seq=entry.seq,
+            now_ns=entry.stored_ns,
+            event_id=envelope.event_id,
+            correlation_id=envelope.correlation_id or envelope.event_id,
+        )
+        hosted.seqs[envelope.event_id] = entry.seq
+        try:
+            hosted.handler.evolve(hosted.state, event)
+            outcome = hosted.handler.decide(hosted.state, event, ctx)
+            for index, output in enumerate(outcome.events):
+                hosted.handler.evolve(hosted.state, output)
+                hosted.expected[envelope.event_id, index] = _Expected(
+                    event=output,
+                    event_id=ctx.derive_id(KINDS[type(output)], index),
+                    cause_seq=entry.seq,
+                )
+                hosted.digest.update(encode(output))
+                hosted.decided += 1
+        except _HANDLER_ERRORS as error:
+            hosted.failed = True
+            self._diverged(
+                hosted,
+                seq=entry.seq,
+                kind=envelope.kind,
+                cause_seq=entry.seq,
+                recorded="handled",
+                recomputed=f"raised {type(error).__name__}: {error}",
+            )
+            return
+        for number, call in enumerate(outcome.calls):
+            call_id = ctx.derive_id(f"call:{call.name}", number)
+            hosted.calls[call_id] = (call, entry.seq)
+
+    def _recomputed(self, hosted: _Hosted, entry: StoredEntry, event: Event) -> Event:
+        """The event as the handler should get it: an answer to its own call is computed again."""
+        envelope = entry.envelope()
+        if not isinstance(event, AllocationAnswered) or envelope.source != hosted.spec.service:
+            return event
+        found = hosted.calls.pop(envelope.event_id, None)
+        if found is None:
+            self._diverged(
+                hosted,
+                seq=entry.seq,
+                kind=envelope.kind,
+                cause_seq=hosted.seqs.get(envelope.causation_id, 0),
+                recorded=_short(event),
+                recomputed="no such call",
+            )
+            return event
+        call, cause_seq = found
+        again = replace(event, request_digest=call.digest)
+        request = call.request
+        if isinstance(request, AllocateRequest):
+            again = replace(again, slot=request.slot, revision=request.revision)
+        if event.outcome is CallOutcome.ANSWERED and isinstance(request, AllocateRequest):
+            try:
+                again = replace(again, answers=allocate(request).answers)
+            except _HANDLER_ERRORS as error:
+                self._diverged(
+                    hosted,
+                    seq=entry.seq,
+                    kind=envelope.kind,
+                    cause_seq=cause_seq,
+                    recorded=_short(event),
+                    recomputed=f"raised {type(error).__name__}: {error}",
+                )
+                return event
+            self._answers += 1
+        self._compare(hosted, entry, envelope.kind, event, again, cause_seq)
+        return again
+
+    # --- recorded decisions -------------------------------------------------------------------
+
+    def _meet(self, hosted: _Hosted, entry: StoredEntry, envelope: Envelope, event: Event) -> None:
+        """Compare a recorded decision with the one that was recomputed."""
+        cause_seq = hosted.seqs.get(envelope.causation_id, 0)
+        hosted.last_met = max(hosted.last_met, (cause_seq, envelope.index))
+        expected = hosted.expected.pop((envelope.causation_id, envelope.index), None)
+        if expected is None:
+            if not hosted.failed:
+                self._diverged(
+                    hosted,
+                    seq=entry.seq,
+                    kind=envelope.kind,
+                    cause_seq=cause_seq,
+                    recorded=_short(event),
+                    recomputed="nothing"
+                    if cause_seq
+                    else f"nothing: its cause {envelope.causation_id or '(none)'} is not among the inputs",
+                )
+            return
+        self._compare(hosted, entry, envelope.kind, event, expected.event, cause_seq)
+        if type(event) is type(expected.event) and envelope.event_id != expected.event_id:
+            self._diverged(
+                hosted,
+                seq=entry.seq,
+                kind=envelope.kind,
+                cause_seq=cause_seq,
+                recorded=_short(event),
+                recomputed=_short(expected.event),
+                differences=(f"id: {envelope.event_id} recorded, {expected.event_id} recomputed",),
+            )
+
+    def _skip(self, entry: StoredEntry, envelope: Envelope, error: ContractError) -> None:
+        """What cannot be read was dead-lettered, unless it is a decision of our own."""
+        self._skipped += 1
+        event_type = EVENT_TYPES.get(envelope.kind)
+        for hosted in self._hosted:
+            if envelope.source != hosted.spec.service or event_type not in hosted.spec.decides:
+                continue
+            cause_seq = hosted.seqs.get(envelope.causation_id, 0)
+            expected = hosted.expected.pop((envelope.causation_id, envelope.index), None)
+            self._diverged(
+                hosted,
+                seq=entry.seq,
+                kind=envelope.kind,
+                cause_seq=cause_seq,
+                recorded=f"unreadable: {error}",
+                recomputed=_short(expected.event) if expected else "nothing",
+            )
+
+    def _compare(
+        self,
+        hosted: _Hosted,
+        entry: StoredEntry,
+        kind: str,
+        recorded: Event,
+        recomputed: Event,
+        cause_seq: int,
+    ) -> None:
+        differences = field_differences(recorded, recomputed)
+        if differences:
+            self._diverged(
+                hosted,
+                seq=entry.seq,
+                kind=kind,
+                cause_seq=cause_seq,
+                recorded=_short(recorded),
+                recomputed=_short(recomputed),
+                differences=differences,
+            )
+
+    def _diverged(
+        self,
+        hosted: _Hosted,
+        *,
+        seq: int,
+        kind: str,
+        cause_seq: int,
+        recorded: str,
+        recomputed: str,
+        differences: tuple[str, ...] = (),
+    ) -> None:
+        if not self.full:
+            self._found.append(
+                ReplayDivergence(
+                    seq=seq,
+                    handler=hosted.spec.service,
+                    kind=kind,
+                    cause_seq=cause_seq,
+                    recorded=recorded,
+                    recomputed=recomputed,
+                    differences=differences,
+                )
+            )
+
+    def _judge_missing(self) -> None:
+        """Decisions are stored in order: what comes before a stored one must be stored."""
+        for hosted in self._hosted:
+            for (cause_id, index), one in sorted(
+                hosted.expected.items(), key=lambda item: (item[1].cause_seq, item[0][1])
+            ):
+                if (one.cause_seq, index) > hosted.last_met:
+                    continue
+                del hosted.expected[cause_id, index]
+                self._diverged(
+                    hosted,
+                    seq=one.cause_seq,
+                    kind=KINDS[type(one.event)],
+                    cause_seq=one.cause_seq,
+                    recorded="nothing",
+                    recomputed=_short(one.event),
+                )
+
+    def report(self) -> VerifyReport:
+        if not self.full:
+            self._judge_missing()
+        digest = hashlib.sha256()
+        for hosted in self._hosted:
+            digest.update(hosted.digest.digest())
+        open_inputs = {
+            (hosted.spec.service, one.cause_seq)
+            for hosted in self._hosted
+            for one in hosted.expected.values()
+        }
+        return VerifyReport(
+            entries=self._entries,
+            decisions={hosted.spec.service: hosted.decided for hosted in self._hosted},
+            answers=self._answers,
+            skipped=self._skipped,
+            open_inputs=len(open_inputs),
+            divergences=tuple(sorted(self._found, key=lambda one: one.seq)),
+            complete=not self.full,
+            decisions_sha256=digest.hexdigest(),
+        )
+
+
+# --- what differs, in words -------------------------------------------------------------------
+
+
+def field_differences(recorded: Any, recomputed: Any, path: str = "") -> tuple[str, ...]:
+    """Name the fields in which two values differ, such as `lots[0].spot: 4 recorded, 5 recomputed`."""
+    if recorded == recomputed:
+        return ()
+    if type(recorded) is type(recomputed) and is_dataclass(recorded):
+        return tuple(
+            difference
+            for one in fields(recorded)
+            for difference in field_differences(
+                getattr(recorded, one.name),
+                getattr(recomputed, one.name),
+                f"{path}.{one.name}" if path else one.name,
+            )
+        )
+    if isinstance(recorded, tuple) and isinstance(recomputed, tuple):
+        if len(recorded) == len(recomputed):
+            return tuple(
+                difference
+                for index, (one, other) in enumerate(zip(recorded, recomputed, strict=True))
+                for difference in field_differences(one, other, f"{path}[{index}]")
+            )
+    return (f"{path or 'event'}: {_short(recorded)} recorded, {_short(recomputed)} recomputed",)
+
+
+def _short(value: Any) -> str:
+    text = str(value.value) if isinstance(value, Enum) else repr(value)
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 3] + "..."
+
+
+def _plain(one: ReplayDivergence) -> dict[str, object]:
+    return {
+        "seq": one.seq,
+        "handler": one.handler,
+        "kind": one.kind,
+        "cause_seq": one.cause_seq,
+        "recorded": one.recorded,
+        "recomputed": one.recomputed,
+        "differences": list(one.differences),
+    }

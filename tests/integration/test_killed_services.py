@@ -1,0 +1,152 @@
+"""SIGKILL of each service in turn: the run ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from spotline.adapters.grpc.client import JobClient, RpcFailed
+from spotline.adapters.ledger.sqlite import SqlLedger, ledger_url
+from spotline.adapters.nats.connection import NatsConnection
+from spotline.adapters.nats.stream import NatsEventStream
+from spotline.contracts.build import event_of
+from spotline.contracts.subjects import filter_of
+from spotline.domain.events import AllocationDecided, JobClosed, SlotOpened
+from spotline.domain.jobs.job import Job
+from spotline.domain.market.generate import generate
+from spotline.replay.jobs import generated_jobs
+from spotline.runtime.broker import EmbeddedBroker
+from tests.fakes.processes import SERVICES, ServiceProcesses
+
+START_NS = 1_767_571_200_000_000_000
+MARKET = generate("mixed", seed=3, slots=44, slot_s=1800, start_ns=START_NS)
+JOBS = generated_jobs(MARKET, 4, 3)
+# Long enough that a restart of any service is waited for; the fallbacks have tests of their own.
+PATIENT = {
+    "SPOTLINE_FORECAST_TIMEOUT_S": "90",
+    "SPOTLINE_ALLOCATE_TIMEOUT_S": "90",
+    "SPOTLINE_REHEARSALS": "4",
+}
+
+
+async def opened_slots(stream: NatsEventStream) -> AsyncIterator[int]:
+    """The slots as they open."""
+    subscription = await stream.subscribe("test_watch", [filter_of(SlotOpened)])
+    try:
+        while True:
+            for entry in await subscription.fetch(limit=10, timeout_s=1.0):
+                event = event_of(entry)
+                assert isinstance(event, SlotOpened)
+                yield event.slot
+                await subscription.ack(entry)
+    finally:
+        await subscription.close()
+
+
+async def submit_all(address: str, jobs: Sequence[Job]) -> None:
+    async with JobClient(address) as client:
+        for job in jobs:
+            while True:
+                try:
+                    await client.submit(job)
+                    break
+                except RpcFailed as error:
+                    # The market's first entry may still be on its way to the job board.
+                    if "no market is open" not in str(error):
+                        raise
+                    await asyncio.sleep(0.05)
+
+
+async def closed_jobs(stream: NatsEventStream, wanted: int) -> None:
+    subscription = await stream.subscribe("test_closed", [filter_of(JobClosed)])
+    seen = 0
+    while seen < wanted:
+        entries = await subscription.fetch(limit=10, timeout_s=1.0)
+        seen += len(entries)
+        for entry in entries:
+            await subscription.ack(entry)
+    await subscription.close()
+
+
+async def run(
+    folder: Path, *, killed_at: dict[int, str]
+) -> tuple[dict[tuple[str, int, int], AllocationDecided], dict[str, list[dict[str, Any]]]]:
+    """Run all jobs, killing a service when a slot opens; returns decisions and ledger."""
+    # Half a second a slot leaves room to submit the jobs before the first one's start.
+    async with (
+        EmbeddedBroker(folder / "broker") as broker,
+        ServiceProcesses(
+            broker.url, folder, MARKET, SPOTLINE_SLOTS_PER_S="4", **PATIENT
+        ) as services,
+        NatsConnection(broker.url, name="test") as connection,
+    ):
+        stream = await NatsEventStream.open(connection)
+        # The clock starts when everybody else is there.
+        for service in SERVICES[:-1]:
+            await services.start(service)
+        async with asyncio.timeout(60), grpc.aio.insecure_channel(services.address) as channel:
+            await channel.channel_ready()
+        await services.start("market_ingest")
+
+        async def disturb() -> None:
+            left = dict(killed_at)
+            async for slot in opened_slots(stream):
+                if slot in left:
+                    service = left.pop(slot)
+                    await services.kill(service)
+                    await services.start(service)
+                if not left:
+                    return
+
+        try:
+            async with asyncio.timeout(100), asyncio.TaskGroup() as tasks:
+                if killed_at:
+                    tasks.create_task(disturb())
+                tasks.create_task(submit_all(services.address, JOBS))
+                tasks.create_task(closed_jobs(stream, len(JOBS)))
+        except TimeoutError:
+            pytest.fail(f"not finished in time; ended: {services.dead()}\n{services.said()}")
+        decisions = {}
+        last = await stream.last_seq()
+        async for entry in stream.read([filter_of(AllocationDecided)], last_seq=last):
+            event = event_of(entry)
+            assert isinstance(event, AllocationDecided)
+            key = (event.job_id, event.slot, event.revision)
+            assert key not in decisions, f"decided twice: {key}"
+            decisions[key] = event
+    ledger = SqlLedger(ledger_url(folder / "store" / "ledger.sqlite"), "default")
+    try:
+        return decisions, ledger.comparable()
+    finally:
+        ledger.close()
+
+
+def until(ledger: dict[str, list[dict[str, Any]]], slot: int) -> dict[str, list[dict[str, Any]]]:
+    """The rows of slots before `slot`: where a run stops after its last job is a matter of time."""
+    return {
+        table: [row for row in rows if row.get("slot", 0) < slot] for table, rows in ledger.items()
+    }
+
+
+@pytest.mark.timeout(300)
+async def test_killing_each_service_changes_neither_decisions_nor_ledger(tmp_path: Path) -> None:
+    (tmp_path / "calm").mkdir()
+    (tmp_path / "killed").mkdir()
+    calm_decisions, calm_ledger = await run(tmp_path / "calm", killed_at={})
+    first = min(slot for _, slot, _ in calm_decisions)
+    last = max(slot for _, slot, _ in calm_decisions)
+    step = max(1, (last - first) // (len(SERVICES) + 1))
+    order = ("forecaster", "selector", "allocator", "cloud_actuator", "market_ingest")
+    plan = {first + (i + 1) * step: service for i, service in enumerate(order)}
+
+    decisions, ledger = await run(tmp_path / "killed", killed_at=plan)
+
+    assert decisions == calm_decisions
+    charges = until(ledger, last)["charges"]
+    assert charges == until(calm_ledger, last)["charges"]
+    assert charges
