@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -167,7 +168,8 @@ class FakeJobsHost:
         self.stored: dict[str, tuple[int, Event]] = {}
         self.listeners: list[Callable[[Event, Envelope, int], None]] = []
         self.down = False
-        self.asked = 0
+        self._asked = 0
+        self._was_asked = asyncio.Condition()
         self.apply_later = False
         self._waiting: list[tuple[Event, Envelope, int]] = []
         self._seq = 0
@@ -197,10 +199,15 @@ class FakeJobsHost:
             for listener in self.listeners:
                 listener(event, envelope, seq)
 
-    async def publish_observation(
-        self, event: Event, *, event_id: str, correlation_id: str
-    ) -> int:
-        self.asked += 1
+    async def asked(self, times: int) -> None:
+        """Wait until that many observations were published, stored or not."""
+        async with self._was_asked, asyncio.timeout(10):
+            await self._was_asked.wait_for(lambda: self._asked >= times)
+
+    async def publish_observation(self, event: Event, *, event_id: str, correlation_id: str) -> int:
+        async with self._was_asked:
+            self._asked += 1
+            self._was_asked.notify_all()
         if self.down:
             raise ProviderUnavailable("the bus did not take it within 5 s")
         known = self.stored.get(event_id)

@@ -187,14 +187,11 @@ async def test_submit_answers_when_the_job_is_applied() -> None:
     host = opened_host()
     host.apply_later = True
 
-    async with client_of(host) as client:
-        async with asyncio.TaskGroup() as tasks:
-            submitting = tasks.create_task(client.submit(job()))
-            async with asyncio.timeout(10):
-                while len(host.stored) < 4:
-                    await asyncio.sleep(0)
-            assert not submitting.done()
-            host.apply()
+    async with client_of(host) as client, asyncio.TaskGroup() as tasks:
+        submitting = tasks.create_task(client.submit(job()))
+        await host.asked(1)
+        assert not submitting.done()
+        host.apply()
 
     assert submitting.result().job_id == job().job_id
 
@@ -207,9 +204,7 @@ async def test_two_different_jobs_under_one_request_id_race_and_one_is_refused()
     async with client_of(host) as client:
 
         async def both_stored() -> None:
-            async with asyncio.timeout(10):
-                while host.asked < 2:
-                    await asyncio.sleep(0)
+            await host.asked(2)
             host.apply()
 
         *answers, _ = await asyncio.gather(
@@ -395,9 +390,7 @@ async def test_a_watcher_that_does_not_read_is_dropped_and_may_watch_again() -> 
     one = job()
     feed = JobFeed()
     host.listeners.append(feed.on_applied)
-    await host.publish_observation(
-        _submitted(one), event_id="submitted", correlation_id=one.job_id
-    )
+    await host.publish_observation(_submitted(one), event_id="submitted", correlation_id=one.job_id)
     watch = feed.watch(one.job_id)
 
     for slot in range(300):
@@ -419,21 +412,19 @@ async def test_a_watch_goes_on_when_the_allocator_is_back() -> None:
             states.append((update.change, update.status.state))
             first_seen.set()
 
-    async with JobClient(address) as client:
-        async with asyncio.TaskGroup() as tasks:
-            async with serving(host, address):
-                await client.submit(one)
-                tasks.create_task(follow(client))
+    async with JobClient(address) as client, asyncio.TaskGroup() as tasks:
+        async with serving(host, address):
+            await client.submit(one)
+            following = tasks.create_task(follow(client))
+            await first_seen.wait()
+        host.record(admitted(one))
+        first_seen.clear()
+        async with serving(host, address):
+            async with asyncio.timeout(20):
                 await first_seen.wait()
-            host.record(admitted(one))
-            first_seen.clear()
-            async with serving(host, address):
-                async with asyncio.timeout(20):
-                    await first_seen.wait()
-                host.record(closed(one))
-                async with asyncio.timeout(20):
-                    while states[-1][0] != "job.closed":
-                        await asyncio.sleep(0.01)
+            host.record(closed(one))
+            async with asyncio.timeout(20):
+                await following
 
     assert states == [
         ("", JobState.PENDING),

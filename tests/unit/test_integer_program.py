@@ -99,9 +99,7 @@ def test_overhead_longer_than_a_slot_is_left_to_the_dynamic_program() -> None:
 def test_the_bound_on_work_ends_the_search() -> None:
     program, configs, market, start, elapsed = case_of(3)
 
-    answer = solve_window_cp(
-        program, configs, market, start, elapsed, max_deterministic_time=0.0
-    )
+    answer = solve_window_cp(program, configs, market, start, elapsed, max_deterministic_time=0.0)
 
     assert isinstance(answer, Unsolved)
     assert "not proven" in answer.reason

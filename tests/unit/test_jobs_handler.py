@@ -123,7 +123,11 @@ def test_a_job_goes_through_its_life() -> None:
     over = state.statuses[one.job_id]
 
     assert (pending.state, pending.submitted_ns) == (JobState.PENDING, START_NS)
-    assert (running.state, running.policy_id, running.deadline_slot) == (JobState.RUNNING, "msu", 30)
+    assert (running.state, running.policy_id, running.deadline_slot) == (
+        JobState.RUNNING,
+        "msu",
+        30,
+    )
     assert (running.lots, running.last_slot, running.last_explanation) == ((lot,), 2, "because")
     assert (running.progress_ppm, running.cost_micro_usd) == (1_000, 7)
     assert running.last_reason is DecisionReason.SAFETY_NET
@@ -278,7 +282,9 @@ def test_absurd_jobs_are_refused_before_anything_is_compiled() -> None:
     far = refusal(opened(), job(deadline_slots=10**6))
     many = refusal(opened(), job(counts=tuple(range(1, 300))))
     slow = replace(
-        job(), throughputs=(Throughput(offering="*", alpha=1e-9),), work=Work(amount=1e9, unit="steps")
+        job(),
+        throughputs=(Throughput(offering="*", alpha=1e-9),),
+        work=Work(amount=1e9, unit="steps"),
     )
 
     assert far.field == "job.deadline"
@@ -346,7 +352,11 @@ def _finishes(state: JobsState, one) -> bool:
     _, first_ns = market.first_slot(one)
     program = program_of(one, EAST, "p4d.24xlarge", SLOT_S, first_ns)
     record = SlotRecord(
-        spot_price=1_000, on_demand_price=9_000, spot_available=0, on_demand_available=99, forecast=None
+        spot_price=1_000,
+        on_demand_price=9_000,
+        spot_available=0,
+        on_demand_available=99,
+        forecast=None,
     )
     msu = policy_named("msu")
     return replay_policy(program, [record] * program.end_slots, msu, msu).on_time

@@ -166,7 +166,9 @@ def test_equal_requests_have_equal_plans() -> None:
 def test_steps_begin_at_the_first_slot_and_do_the_work() -> None:
     started = job(start_ns=START_NS + 5 * SLOT_NS, deadline_slots=40)
 
-    steps = plan(PlanRequest(job=started, policy_ids=("on_demand_only",)), market()).options[0].steps
+    steps = (
+        plan(PlanRequest(job=started, policy_ids=("on_demand_only",)), market()).options[0].steps
+    )
 
     assert steps[0].slot == 5
     assert steps[0].slot_start_ns == START_NS + 5 * SLOT_NS

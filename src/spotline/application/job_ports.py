@@ -16,9 +16,7 @@ class JobsHost(Protocol):
         """The read model, as of the last applied event; only the host changes it."""
         ...
 
-    async def publish_observation(
-        self, event: Event, *, event_id: str, correlation_id: str
-    ) -> int:
+    async def publish_observation(self, event: Event, *, event_id: str, correlation_id: str) -> int:
         """Store an observation and return its `seq`.
 
         Idempotent by `event_id`: repeated, it returns the `seq` of the first. Returns when it is

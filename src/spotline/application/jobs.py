@@ -314,9 +314,7 @@ def _repeated(before: Job, job: Job) -> Accepted | Refused:
     if before == job:
         return Accepted(job_id=job.job_id, already_submitted=True)
     differs = [
-        name
-        for name in Job.__dataclass_fields__
-        if getattr(before, name) != getattr(job, name)
+        name for name in Job.__dataclass_fields__ if getattr(before, name) != getattr(job, name)
     ]
     return Refused(
         field="job.client_request_id",

@@ -160,9 +160,7 @@ def _estimates(
     """Every policy on one offering, over the same futures."""
     job = request.job
     first_slot, first_ns = market.first_slot(job)
-    program = program_of(
-        job, offering.offering_id, offering.instance_type, market.slot_s, first_ns
-    )
+    program = program_of(job, offering.offering_id, offering.instance_type, market.slot_s, first_ns)
     waits = first_slot - market.next_slot
     slots = max(1, program.end_slots)
     paths = max(_FEWEST_SCENARIOS, min(SCENARIOS, _SLOTS_PER_OPTION // slots))
@@ -223,9 +221,7 @@ def _estimate(
             PlanStep(
                 slot=first_slot + index,
                 slot_start_ns=first_ns + index * slot_ns,
-                lot=Lot(
-                    offering_id=offering_id, spot=holding.spot, on_demand=holding.on_demand
-                ),
+                lot=Lot(offering_id=offering_id, spot=holding.spot, on_demand=holding.on_demand),
             )
             for index, holding in enumerate(median.holdings)
         ),

@@ -56,7 +56,7 @@ class SystemOptions:
         """What a log's manifest says of every service; verification rebuilds handlers from it."""
         return {
             "market_ingest": {**asdict(self.ingest), "source": self.market.source},
-            "forecaster": {"name": self.forecaster, "horizon_slots": self.horizon_slots},
+            "forecaster": {"forecaster": self.forecaster, "horizon_slots": self.horizon_slots},
             "selector": asdict(self.selector),
             "allocator": {"allocate_timeout_s": self.allocate_timeout_s},
             "cloud_actuator": {"cloud": "simulated", **asdict(self.simulated)},

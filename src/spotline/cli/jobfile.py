@@ -28,7 +28,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from spotline.application.jobs import job_id_for
+from spotline.application.jobs import MOST_INSTANCES, job_id_for
 from spotline.contracts.errors import ConfigError
 from spotline.domain.jobs.job import (
     WORK_UNITS,
@@ -43,7 +43,7 @@ from spotline.domain.jobs.job import (
 )
 from spotline.domain.units import micro_usd_from_usd, ns_from_datetime
 
-EXAMPLE = "docs/examples/job.yaml"
+DOCUMENTATION = "docs/job-file.md"
 
 _A_TIME = "a time with its UTC offset, such as 2026-03-01T18:00:00Z or 2026-03-01T18:00:00+02:00"
 
@@ -68,7 +68,7 @@ class JobFileError(ConfigError):
         self.path = path
         self.problems = tuple(problems)
         lines = "\n".join(f"  {problem}" for problem in self.problems)
-        super().__init__(f"{path} is no usable job file (see {EXAMPLE}):\n{lines}")
+        super().__init__(f"{path} is no usable job file ({DOCUMENTATION} shows one):\n{lines}")
 
 
 # --- fields -----------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ Number = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_finite)]
 Positive = Annotated[Number, Field(gt=0)]
 NotNegative = Annotated[Number, Field(ge=0)]
 Seconds = Annotated[int, BeforeValidator(_no_bool), Field(ge=0)]
-Instances = Annotated[int, BeforeValidator(_no_bool), Field(ge=1)]
+Instances = Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=MOST_INSTANCES)]
 TimeNs = Annotated[int, BeforeValidator(_time_ns)]
 Name = Annotated[str, Field(min_length=1)]
 
@@ -145,9 +145,8 @@ class DeadlinePart(_Part):
             raise _expected("either hard, or soft with worthless_after")
         if (self.soft is None) != (self.worthless_after is None):
             raise _expected("worthless_after with soft, and only with soft")
-        if self.soft is not None and self.worthless_after is not None:
-            if self.worthless_after <= self.soft:
-                raise _At("worthless_after", "a time after deadline.soft", "")
+        if self.soft is not None and (self.worthless_after or 0) <= self.soft:
+            raise _At("worthless_after", "a time after deadline.soft", "one that is not")
         return self
 
     def to_domain(self) -> Deadline:
@@ -270,7 +269,7 @@ class JobFile(_Part):
                     )
         deadline_ns = self.deadline.hard or self.deadline.soft or 0
         if self.start_at is not None and self.start_at >= deadline_ns:
-            raise _At("start_at", "a time before the deadline", "")
+            raise _At("start_at", "a time before the deadline", "one that is not")
         return self
 
 
@@ -292,7 +291,7 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            key = self.construct_object(key_node, deep=True)
             if isinstance(key, str) and key in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"{key} is given twice", key_node.start_mark
@@ -435,6 +434,8 @@ def _problem(error: Any) -> Problem:
             expected = f"a number > {context['gt']:g}"
         case "greater_than_equal":
             expected = f"a number >= {context['ge']:g}"
+        case "less_than_equal":
+            expected = f"a number <= {context['le']:g}"
         case "literal_error":
             expected = f"one of {context['expected']}".replace("'", "")
         case _:
@@ -466,5 +467,6 @@ def _known_fields(path: list[str]) -> str:
     if not near:
         near = [name for name in known if name.startswith(unknown) or unknown.startswith(name)]
         near += [name for name in known if name.split("_")[0] == unknown.split("_")[0]]
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"a known field ({', '.join(known)}){hint}"
+    if near:
+        return f"a known field; did you mean {near[0]}?"
+    return f"a known field, one of {', '.join(known)}"

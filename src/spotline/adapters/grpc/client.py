@@ -201,9 +201,7 @@ class JobClient:
         page = await self.list(query)
         statuses = list(page.statuses)
         while page.next_page_token:
-            page = await self.list(
-                replace(query or JobQuery(), page_token=page.next_page_token)
-            )
+            page = await self.list(replace(query or JobQuery(), page_token=page.next_page_token))
             statuses.extend(page.statuses)
         return tuple(statuses)
 

@@ -124,9 +124,7 @@ def answers(
     """Send what a unary method refuses as a status; a bug stays UNKNOWN."""
 
     @functools.wraps(method)
-    async def answered(
-        servicer: ServicerT, request: RequestT, context: ServerContext
-    ) -> ResponseT:
+    async def answered(servicer: ServicerT, request: RequestT, context: ServerContext) -> ResponseT:
         try:
             with caller_trace(context):
                 return await method(servicer, request, context)

@@ -1,4 +1,4 @@
-"""A forecaster's state as bytes: a readable header with versions, then the pickled state."""
+"""A forecaster's state as bytes: a readable header with versions, then the packed state."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import pickle
+import zlib
 from typing import Any
 
 _MAGIC = b"spotline-forecaster\n"
@@ -41,7 +42,7 @@ def pack(model: str, versions: dict[str, str], state: object) -> bytes:
     # Without the memo the bytes depend on values alone, not on which equal objects are shared.
     pickler.fast = True
     pickler.dump(state)
-    body = buffer.getvalue()
+    body = zlib.compress(buffer.getvalue(), 1)
     header = {"model": model, "versions": versions, "sha256": hashlib.sha256(body).hexdigest()}
     return _MAGIC + json.dumps(header, sort_keys=True).encode() + b"\n" + body
 
@@ -71,6 +72,6 @@ def unpack(model: str, versions: dict[str, str], data: bytes) -> Any:
             f"{header['versions']}: install that version or learn anew from the log"
         )
     try:
-        return _StateUnpickler(io.BytesIO(body)).load()
+        return _StateUnpickler(io.BytesIO(zlib.decompress(body))).load()
     except (pickle.UnpicklingError, AttributeError, ImportError) as error:
         raise ValueError(f"the state of forecaster {model} cannot be read: {error}") from error

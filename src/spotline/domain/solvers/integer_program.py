@@ -194,8 +194,6 @@ def _cost(
         for holding, x in zip(configs.holdings, row, strict=True):
             cost = cost_micro_usd(
                 int(market.spot_price[slot]), holding.spot, program.slot_s
-            ) + cost_micro_usd(
-                int(market.on_demand_price[slot]), holding.on_demand, program.slot_s
-            )
+            ) + cost_micro_usd(int(market.on_demand_price[slot]), holding.on_demand, program.slot_s)
             total = total + cost * x
     return total

@@ -1,0 +1,154 @@
+"""A recorded run as what it observed: the market slot by slot, and the jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from spotline.contracts.build import event_of, is_dead_letter
+from spotline.contracts.envelope import Envelope, StoredEntry
+from spotline.contracts.errors import ContractError
+from spotline.domain.events import Event, JobCancelled, JobSubmitted, MarketOpened, SlotOpened
+from spotline.domain.jobs.job import Job
+from spotline.domain.market.market import INFERRED, OBSERVED, UNKNOWN, IntArray, Market
+from spotline.domain.market.offering import Count, Offering, Provenance, Quote
+from spotline.domain.units import NS_PER_S
+
+_PROVENANCE = {
+    Provenance.OBSERVED: OBSERVED,
+    Provenance.INFERRED: INFERRED,
+    Provenance.UNKNOWN: UNKNOWN,
+}
+_ABSENT = Count(instances=0, provenance=Provenance.INFERRED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedEvent:
+    """An event of a log, with what surrounded it."""
+
+    event: Event
+    envelope: Envelope
+    seq: int
+    stored_ns: int
+
+
+def readable_events(entries: Iterable[StoredEntry]) -> list[RecordedEvent]:
+    """Decode a log as its services did: what cannot be read and what came twice is passed over."""
+    ids: set[str] = set()
+    events = []
+    for entry in entries:
+        if is_dead_letter(entry):
+            continue
+        try:
+            envelope, event = entry.envelope(), event_of(entry)
+        except ContractError:
+            continue
+        if envelope.event_id not in ids:
+            ids.add(envelope.event_id)
+            events.append(
+                RecordedEvent(
+                    event=event, envelope=envelope, seq=entry.seq, stored_ns=entry.stored_ns
+                )
+            )
+    return events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observations:
+    """What a run was told: `jobs` by start, without those withdrawn."""
+
+    market: Market
+    jobs: tuple[Job, ...]
+
+
+def observations_of(entries: Iterable[StoredEntry]) -> Observations:
+    """Rebuild the market and the jobs of a log.
+
+    Quotes of slots that nobody opened are held; an offering first quoted later on has its first
+    price and no capacity until then.
+
+    Raises
+    ------
+    ContractError
+        The log holds no market.
+    """
+    opened: MarketOpened | None = None
+    slots: dict[int, SlotOpened] = {}
+    jobs: dict[str, Job] = {}
+    for recorded in readable_events(entries):
+        match recorded.event:
+            case MarketOpened():
+                opened = recorded.event
+            case SlotOpened():
+                slots.setdefault(recorded.event.slot, recorded.event)
+            case JobSubmitted():
+                jobs.setdefault(recorded.event.job.job_id, recorded.event.job)
+            case JobCancelled():
+                jobs.pop(recorded.event.job_id, None)
+            case _:
+                pass
+    if opened is None or not slots:
+        raise ContractError("log", "holds no market: no slot was ever opened in it")
+    return Observations(
+        market=_market(opened, slots),
+        jobs=tuple(sorted(jobs.values(), key=lambda job: (job.start_ns, job.job_id))),
+    )
+
+
+def _market(opened: MarketOpened, slots: dict[int, SlotOpened]) -> Market:
+    first, last = min(slots), max(slots)
+    start_ns = slots[first].ts_event_ns
+    columns = [_course(offering, slots) for offering in opened.offerings]
+    quoted = [
+        (offering, course)
+        for offering, course in zip(opened.offerings, columns, strict=True)
+        if course
+    ]
+    if not quoted:
+        raise ContractError("log", "holds no quote of any offering of its market")
+
+    def table(read: str) -> IntArray:
+        rows = [[_number(quote, read) for quote in course] for _, course in quoted]
+        return np.ascontiguousarray(np.array(rows, dtype=np.int64).T)
+
+    starts_ns = start_ns + np.arange(last - first + 1, dtype=np.int64) * (opened.slot_s * NS_PER_S)
+    return Market(
+        offerings=tuple(offering for offering, _ in quoted),
+        slot_s=opened.slot_s,
+        start_ns=start_ns,
+        spot_price_micro_usd=table("spot_price_micro_usd"),
+        on_demand_price_micro_usd=table("on_demand_price_micro_usd"),
+        spot_available=table("spot_available"),
+        spot_provenance=table("spot_provenance"),
+        on_demand_available=table("on_demand_available"),
+        on_demand_provenance=table("on_demand_provenance"),
+        quoted_ns=np.minimum(table("ts_event_ns"), starts_ns[:, None]),
+        source=f"log of {opened.source}",
+    )
+
+
+def _course(offering: Offering, slots: dict[int, SlotOpened]) -> list[Quote]:
+    """The offering's quote in every slot from the first to the last; empty if it never had one."""
+    known: dict[int, Quote] = {}
+    for slot, one in slots.items():
+        for slot_quote in one.quotes:
+            if slot_quote.quote.offering_id == offering.offering_id:
+                known[slot] = slot_quote.quote
+    if not known:
+        return []
+    held = replace(known[min(known)], spot_available=_ABSENT, on_demand_available=_ABSENT)
+    course = []
+    for slot in range(min(slots), max(slots) + 1):
+        held = known.get(slot, held)
+        course.append(held)
+    return course
+
+
+def _number(quote: Quote, read: str) -> int:
+    if read.endswith("_provenance"):
+        count: Count = getattr(quote, read.replace("_provenance", "_available"))
+        return _PROVENANCE[count.provenance]
+    value = getattr(quote, read)
+    return value.instances if isinstance(value, Count) else int(value)

@@ -1,0 +1,293 @@
+"""What a recorded run really brought, against what one would have done otherwise.
+
+The selector's own fold is run over the log, so every job's counterfactuals see what that job was
+left by the others. Nothing is decided anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from spotline.application.select import SelectHandler, SelectorOptions, SelectorState
+from spotline.contracts.codec import digest
+from spotline.contracts.envelope import StoredEntry
+from spotline.contracts.errors import ContractError
+from spotline.domain.events import (
+    AllocationDecided,
+    Event,
+    JobAdvanced,
+    JobClosed,
+    JobOutcome,
+    PolicyWeightsUpdated,
+    SlotOpened,
+)
+from spotline.domain.jobs.job import DeadlineKind, Job
+from spotline.domain.policies.baselines import BASELINES
+from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
+from spotline.domain.policies.replay import Clairvoyant, clairvoyant_optimum, replay_policy
+from spotline.domain.units import usd_from_micro_usd
+from spotline.replay.parts import WatchedSelector
+from spotline.replay.recorded import RecordedEvent, readable_events
+from spotline.replay.simulate import SPOTLINE, padded
+from spotline.replay.summary import (
+    JobLife,
+    PolicySummary,
+    life_of,
+    optimum_of,
+    summarise,
+    summarise_clairvoyant,
+)
+
+ON_DEMAND = "on_demand_only"
+MSU = "msu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReport:
+    """One job: how it ended, and how it would have fared otherwise.
+
+    `outcome` is None while it runs. `otherwise` holds the baselines by name, `clairvoyant` the
+    best there was; both are empty for a job that never ran or was withdrawn.
+    """
+
+    job: Job
+    policy_id: str
+    offering_id: str
+    first_slot: int
+    deadline_slot: int
+    outcome: JobOutcome | None
+    life: JobLife
+    otherwise: Mapping[str, JobLife] = field(default_factory=dict)
+    clairvoyant: Clairvoyant | None = None
+
+    @property
+    def compared(self) -> bool:
+        """Whether the job counts in the comparison with what else could have been done."""
+        return self.clairvoyant is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """A run: its jobs by start, the summaries over the compared ones, what was learned.
+
+    `policies` holds `spotline` (what really happened) and the baselines; it and `clairvoyant` are
+    empty when no job has ended. `weights` are in parts per billion, heaviest first. The rest is
+    for drawing: every slot, and each job's course.
+    """
+
+    jobs: tuple[JobReport, ...]
+    policies: Mapping[str, PolicySummary]
+    clairvoyant: PolicySummary | None
+    rounds: int
+    weights: tuple[tuple[str, int], ...]
+    slots: tuple[SlotOpened, ...]
+    advances: Mapping[str, tuple[JobAdvanced, ...]]
+    decisions: Mapping[str, tuple[AllocationDecided, ...]]
+
+    @property
+    def completed(self) -> int:
+        """Jobs that finished, on time or late."""
+        done = (JobOutcome.COMPLETED, JobOutcome.COMPLETED_LATE)
+        return sum(one.outcome in done for one in self.jobs)
+
+    @property
+    def missed_deadlines(self) -> int:
+        """Hard deadlines that were not met."""
+        return sum(
+            one.outcome in (JobOutcome.MISSED_DEADLINE, JobOutcome.COMPLETED_LATE)
+            for one in self.jobs
+            if one.job.deadline.kind is DeadlineKind.HARD
+        )
+
+    @property
+    def saving_percent(self) -> float | None:
+        """What was saved of the on-demand cost, over jobs on time; None where there is none."""
+        on_time = [one for one in self.jobs if one.compared and one.life.on_time]
+        paid = sum(one.life.cost_micro_usd for one in on_time)
+        on_demand = sum(one.otherwise[ON_DEMAND].cost_micro_usd for one in on_time)
+        return 100.0 * (1.0 - paid / on_demand) if on_demand else None
+
+    def to_json(self) -> dict[str, object]:
+        """The report's numbers; the caller adds `events`, `wall_s` and `log`."""
+        ours = self.policies.get(SPOTLINE)
+        return {
+            "jobs": len(self.jobs),
+            "completed": self.completed,
+            "missed_deadlines": self.missed_deadlines,
+            "mean_cost_usd": ours.mean_cost_usd if ours else None,
+            "on_demand_cost_usd": self._mean_cost_usd(ON_DEMAND),
+            "msu_cost_usd": self._mean_cost_usd(MSU),
+            "saving_percent": self.saving_percent,
+            "percent_of_clairvoyant": ours.percent_of_clairvoyant if ours else None,
+            "policies": {name: one.to_json() for name, one in self.policies.items()},
+            "clairvoyant": self.clairvoyant.to_json() if self.clairvoyant else None,
+            "weights": {name: weight / 1e9 for name, weight in self.weights[:20]},
+        }
+
+    def _mean_cost_usd(self, name: str) -> float | None:
+        return self.policies[name].mean_cost_usd if name in self.policies else None
+
+    def jobs_json(self) -> list[dict[str, object]]:
+        """One row per job."""
+        return [
+            {
+                "job_id": one.job.job_id,
+                "name": one.job.name,
+                "tenant": one.job.tenant,
+                "deadline": one.job.deadline.kind.value,
+                "policy": one.policy_id,
+                "offering": one.offering_id,
+                "outcome": one.outcome.value if one.outcome else "running",
+                "on_time": one.life.on_time,
+                "cost_usd": usd_from_micro_usd(one.life.cost_micro_usd),
+                "value_usd": usd_from_micro_usd(one.life.value_micro_usd),
+                "utility_usd": usd_from_micro_usd(one.life.utility_micro_usd),
+                "otherwise_utility_usd": {
+                    name: usd_from_micro_usd(life.utility_micro_usd)
+                    for name, life in one.otherwise.items()
+                },
+                "clairvoyant_utility_usd": usd_from_micro_usd(
+                    one.clairvoyant.upper_utility_micro_usd
+                )
+                if one.clairvoyant
+                else None,
+            }
+            for one in self.jobs
+        ]
+
+
+def report_run(entries: Iterable[StoredEntry], options: SelectorOptions) -> RunReport:
+    """Report on a log, with the selector's options it was recorded with.
+
+    Raises
+    ------
+    ContractError
+        No job was ever submitted in it.
+    """
+    events = readable_events(entries)
+    watched = WatchedSelector(SelectHandler(options, digest=digest))
+    state = watched.initial()
+    course = _fold(events, watched, state)
+    if not state.runs:
+        raise ContractError("log", "no job was ever submitted in it")
+    runs = sorted(state.runs.values(), key=lambda run: (run.job.start_ns, run.job.job_id))
+    jobs = tuple(_job_report(run.job.job_id, watched, state) for run in runs)
+    policies, clairvoyant = _summaries(jobs)
+    return RunReport(
+        jobs=jobs,
+        policies=policies,
+        clairvoyant=clairvoyant,
+        rounds=course.weights.round if course.weights else 0,
+        weights=_heaviest(course.weights),
+        slots=tuple(course.slots),
+        advances={job_id: tuple(one) for job_id, one in course.advances.items()},
+        decisions={job_id: tuple(one) for job_id, one in course.decisions.items()},
+    )
+
+
+@dataclass(slots=True)
+class _Course:
+    slots: list[SlotOpened] = field(default_factory=list)
+    advances: dict[str, list[JobAdvanced]] = field(default_factory=dict)
+    decisions: dict[str, list[AllocationDecided]] = field(default_factory=dict)
+    weights: PolicyWeightsUpdated | None = None
+
+    def note(self, event: Event) -> None:
+        match event:
+            case SlotOpened():
+                self.slots.append(event)
+            case JobAdvanced():
+                self.advances.setdefault(event.job_id, []).append(event)
+            case AllocationDecided():
+                self.decisions.setdefault(event.job_id, []).append(event)
+            case PolicyWeightsUpdated():
+                self.weights = event
+            case _:
+                pass
+
+
+def _fold(events: list[RecordedEvent], watched: WatchedSelector, state: SelectorState) -> _Course:
+    """Apply each input, and the decisions recorded for it right after it."""
+    spec = watched.spec
+    outputs: dict[str, list[RecordedEvent]] = {}
+    inputs = []
+    for one in events:
+        if type(one.event) in spec.decides:
+            if one.envelope.source == spec.service:
+                outputs.setdefault(one.envelope.causation_id, []).append(one)
+        elif type(one.event) in spec.consumes:
+            inputs.append(one)
+    course = _Course()
+    for one in inputs:
+        following = outputs.get(one.envelope.event_id, [])
+        for applied in (one, *sorted(following, key=lambda other: other.envelope.index)):
+            watched.evolve(state, applied.event)
+            course.note(applied.event)
+    return course
+
+
+def _job_report(job_id: str, watched: WatchedSelector, state: SelectorState) -> JobReport:
+    run = state.runs[job_id]
+    closed = watched.closed.get(job_id)
+    ended = closed is not None and closed.outcome is not JobOutcome.CANCELLED
+    otherwise: dict[str, JobLife] = {}
+    clairvoyant = None
+    deadline_slot = -1
+    if run.program is not None:
+        program = run.program
+        deadline_slot = run.first_slot + program.deadline_slots
+        records = padded(program, watched.offered_to(state, job_id))
+        if ended and records:
+            fallback = policy_named(FALLBACK_POLICY_ID)
+            for policy in BASELINES:
+                result = replay_policy(program, records, policy, fallback)
+                otherwise[policy.policy_id] = life_of(job_id, run.job.value_micro_usd, result)
+            clairvoyant = clairvoyant_optimum(program, records)
+    return JobReport(
+        job=run.job,
+        policy_id=run.policy_id,
+        offering_id=run.offering_id,
+        first_slot=run.first_slot,
+        deadline_slot=deadline_slot,
+        outcome=closed.outcome if closed else None,
+        life=_life(run.job, closed, run.spent_micro_usd),
+        otherwise=otherwise,
+        clairvoyant=clairvoyant,
+    )
+
+
+def _life(job: Job, closed: JobClosed | None, spent_micro_usd: int) -> JobLife:
+    return JobLife(
+        job_id=job.job_id,
+        cost_micro_usd=closed.cost_micro_usd if closed else spent_micro_usd,
+        value_micro_usd=closed.value_micro_usd if closed else 0,
+        most_value_micro_usd=job.value_micro_usd,
+        on_time=closed is not None and closed.outcome is JobOutcome.COMPLETED,
+    )
+
+
+def _summaries(
+    jobs: tuple[JobReport, ...],
+) -> tuple[dict[str, PolicySummary], PolicySummary | None]:
+    compared = [one for one in jobs if one.compared]
+    if not compared:
+        return {}, None
+    optima = [one.clairvoyant for one in compared if one.clairvoyant is not None]
+    best = optimum_of(optima)
+    policies = {SPOTLINE: summarise([one.life for one in compared], best)}
+    for policy in BASELINES:
+        lives = [one.otherwise[policy.policy_id] for one in compared]
+        policies[policy.policy_id] = summarise(lives, best)
+    lives = [
+        life_of(one.job.job_id, one.job.value_micro_usd, optimum.result)
+        for one, optimum in zip(compared, optima, strict=True)
+    ]
+    return policies, summarise_clairvoyant(lives, optima)
+
+
+def _heaviest(weights: PolicyWeightsUpdated | None) -> tuple[tuple[str, int], ...]:
+    if weights is None:
+        return ()
+    ordered = sorted(weights.weights, key=lambda one: (-one.weight_ppb, one.policy_id))
+    return tuple((one.policy_id, one.weight_ppb) for one in ordered)

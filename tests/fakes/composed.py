@@ -1,0 +1,184 @@
+"""The five services in one process, each to be stopped, replaced or held back by a test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
+from spotline.adapters.grpc.client import JobClient, RpcFailed
+from spotline.adapters.ledger.sqlite import ledger_url
+from spotline.adapters.nats.stream import NatsEventStream
+from spotline.application.ingest import IngestOptions
+from spotline.application.ports import ActuatorMode
+from spotline.application.select import SelectorOptions
+from spotline.application.spec import Handler, Timer
+from spotline.bootstrap.parts import (
+    ActuatorParts,
+    BusAddress,
+    PartHooks,
+    open_stream,
+    serve_allocator,
+    serve_cloud_actuator,
+    serve_forecaster,
+    serve_market_ingest,
+    serve_selector,
+)
+from spotline.contracts.build import event_of
+from spotline.contracts.envelope import StoredEntry
+from spotline.contracts.errors import ContractError
+from spotline.contracts.subjects import filter_of
+from spotline.domain.events import Event
+from spotline.domain.jobs.job import Job
+from spotline.domain.ledger.caps import Caps
+from spotline.domain.market.market import Market
+from spotline.runtime.service import ServiceHost
+
+Hook = Callable[[], Awaitable[None]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Composed:
+    """A running system under test.
+
+    `before_slot[k]` is awaited before slot k opens; `ended` is set when the market is over.
+    """
+
+    bus: BusAddress
+    address: str
+    stream: NatsEventStream
+    tasks: dict[str, asyncio.Task[None]]
+    group: asyncio.TaskGroup
+    before_slot: dict[int, Hook] = field(default_factory=dict)
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def gate(self, timer: Timer) -> None:
+        """Hold the market's clock until the test lets it go."""
+        await self.go.wait()
+        slot = int(timer.timer_id.removeprefix("slot:"))
+        hook = self.before_slot.get(slot)
+        if hook is not None:
+            await hook()
+
+    async def stop(self, service: str) -> None:
+        """End a service."""
+        task = self.tasks.pop(service)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    def start_forecaster(self, name: str = "persistence") -> None:
+        """Start the real forecaster service."""
+        work = serve_forecaster(self.bus, forecaster=name, horizon_slots=6, hooks=PartHooks())
+        self.tasks["forecaster"] = self.group.create_task(work)
+
+    def start_handler(self, service: str, handler: Handler[object]) -> None:
+        """Host another handler in a service's place."""
+
+        async def serve() -> None:
+            async with open_stream(self.bus, name=service) as (_, stream):
+                await ServiceHost(handler, stream).run()
+
+        self.tasks[service] = self.group.create_task(serve())
+
+    async def submit(self, jobs: Sequence[Job]) -> None:
+        """Hand jobs over gRPC."""
+        async with JobClient(self.address) as client:
+            for job in jobs:
+                while True:
+                    try:
+                        await client.submit(job)
+                        break
+                    except RpcFailed as error:
+                        if "no market is open" not in str(error):
+                            raise
+                        await asyncio.sleep(0.02)
+
+    async def events(self, event_type: type[Event]) -> list[Event]:
+        """All recorded events of a type."""
+        last = await self.stream.last_seq()
+        entries = self.stream.read([filter_of(event_type)], last_seq=last)
+        found = [readable(entry) async for entry in entries]
+        return [event for event in found if event is not None]
+
+    async def wait_for(self, event_type: type[Event], until: Callable[[Event], bool]) -> Event:
+        """Wait for an event."""
+        subscription = await self.stream.subscribe("test_wait", [filter_of(event_type)])
+        try:
+            while True:
+                for entry in await subscription.fetch(limit=50, timeout_s=1.0):
+                    await subscription.ack(entry)
+                    event = readable(entry)
+                    if event is not None and until(event):
+                        return event
+        finally:
+            await subscription.close()
+
+
+def readable(entry: StoredEntry) -> Event | None:
+    """The event of an entry; None for garbage that a test has planted."""
+    try:
+        return event_of(entry)
+    except ContractError:
+        return None
+
+
+@asynccontextmanager
+async def composed(
+    nats_url: str,
+    folder: Path,
+    market: Market,
+    *,
+    selector: SelectorOptions,
+    simulated: SimulatedCloudSettings | None = None,
+    forecaster: str = "persistence",
+) -> AsyncIterator[Composed]:
+    """Start all services; the market waits for `go`."""
+    bus = BusAddress(nats_url=nats_url)
+    listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    parts = ActuatorParts(
+        cloud="simulated",
+        mode=ActuatorMode.LIVE,
+        store=folder,
+        ledger_url=ledger_url(folder / "ledger.sqlite"),
+        owner="default",
+        caps=Caps(),
+        simulated=simulated or SimulatedCloudSettings(),
+    )
+    async with open_stream(bus, name="test") as (_, stream), asyncio.TaskGroup() as group:
+        tasks = {
+            "allocator": group.create_task(
+                serve_allocator(
+                    bus,
+                    address="127.0.0.1:0",
+                    hooks=PartHooks(),
+                    listening=listening.set_result,
+                )
+            ),
+            "cloud_actuator": group.create_task(serve_cloud_actuator(bus, parts, PartHooks())),
+        }
+        system = Composed(
+            bus=bus, address=await listening, stream=stream, tasks=tasks, group=group
+        )
+        tasks["selector"] = group.create_task(
+            serve_selector(
+                bus,
+                selector,
+                allocator_address=system.address,
+                allocate_timeout_s=30.0,
+                hooks=PartHooks(),
+            )
+        )
+        tasks["market_ingest"] = group.create_task(
+            serve_market_ingest(bus, market, IngestOptions(), PartHooks(gate=system.gate))
+        )
+        if forecaster:
+            system.start_forecaster(forecaster)
+        try:
+            yield system
+        finally:
+            for task in system.tasks.values():
+                task.cancel()

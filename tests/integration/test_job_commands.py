@@ -1,0 +1,179 @@
+"""submit, status, watch, cancel and plan against a real gRPC server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from spotline.adapters.grpc.jobs import JobFeed
+from spotline.adapters.grpc.server import RpcServer
+from spotline.cli import jobs as commands
+from spotline.cli.jobfile import parse_job_file
+from spotline.domain.events import JobClosed, JobOutcome
+from tests.fakes.allocator import FakeJobsHost, opened_host
+
+pytestmark = pytest.mark.integration
+
+APP = typer.Typer()
+commands.register(APP)
+
+FILE = """
+tenant: research
+request_id: r1
+name: a job
+work: {amount: 8, unit: instance_hours}
+deadline: {hard: 2026-03-01T06:00:00Z}
+value_usd: 400
+instances: {min: 1, max: 4}
+throughput: {"*": {alpha_per_hour: 1}}
+"""
+JOB = parse_job_file(FILE)
+
+
+@pytest.fixture
+def job_file(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text(FILE)
+    return str(path)
+
+
+@asynccontextmanager
+async def spotline(host: FakeJobsHost):
+    feed = JobFeed()
+    host.listeners.append(feed.on_applied)
+    server = RpcServer(host, feed, address="127.0.0.1:0")
+    address = await server.start()
+
+    async def run(*arguments: str):
+        environment = {"SPOTLINE_ALLOCATOR_ADDRESS": address, "COLUMNS": "200"}
+        return await asyncio.to_thread(CliRunner().invoke, APP, list(arguments), env=environment)
+
+    try:
+        yield run
+    finally:
+        await server.stop(grace_s=0.2)
+
+
+def closed(outcome: JobOutcome) -> JobClosed:
+    return JobClosed(
+        job_id=JOB.job_id,
+        tenant=JOB.tenant,
+        slot=4,
+        outcome=outcome,
+        policy_id="msu",
+        cost_micro_usd=5_000_000,
+        value_micro_usd=0,
+        progress_ppm=1_000_000,
+    )
+
+
+async def test_submitting_twice_says_so(job_file) -> None:
+    async with spotline(opened_host()) as run:
+        first = await run("submit", job_file)
+        second = await run("submit", job_file, "--json")
+
+    assert (first.exit_code, second.exit_code) == (0, 0)
+    assert first.stdout == f"{JOB.job_id}  submitted\n"
+    assert json.loads(second.stdout) == {"job_id": JOB.job_id, "already_submitted": True}
+
+
+async def test_status_of_one_job_of_all_and_of_none(job_file) -> None:
+    async with spotline(opened_host()) as run:
+        none = await run("status")
+        await run("submit", job_file)
+        one = await run("status", JOB.job_id[:6], "--json")
+        every = await run("status", "--state", "pending")
+        pretty = await run("status", JOB.job_id)
+        wrong = await run("status", "--state", "lost")
+        unknown = await run("status", "nix")
+
+    assert "no jobs" in none.stdout
+    assert json.loads(one.stdout)["job"]["job_id"] == JOB.job_id
+    assert json.loads(one.stdout)["state"] == "pending"
+    assert "a job" in every.stdout
+    assert "8 instance_hours" in pretty.stdout
+    assert (wrong.exit_code, unknown.exit_code) == (2, 1)
+    assert "--state must be one of pending" in wrong.stderr
+    assert "there is no job nix" in unknown.stderr
+
+
+@pytest.mark.parametrize(
+    ("outcome", "exit_code"), [(JobOutcome.COMPLETED, 0), (JobOutcome.MISSED_DEADLINE, 1)]
+)
+async def test_watching_ends_with_how_the_job_ended(job_file, outcome, exit_code) -> None:
+    host = opened_host()
+    async with spotline(host) as run:
+        await run("submit", job_file)
+        host.record(closed(outcome))
+        watched = await run("watch", JOB.job_id, "--json")
+
+    assert watched.exit_code == exit_code
+    assert json.loads(watched.stdout)["status"]["state"] == outcome.value
+
+
+async def test_cancelling_says_whether_anything_changed(job_file) -> None:
+    host = opened_host()
+    async with spotline(host) as run:
+        await run("submit", job_file)
+        first = await run("cancel", JOB.job_id)
+        host.record(closed(JobOutcome.CANCELLED))
+        second = await run("cancel", JOB.job_id, "--json")
+
+    assert first.stdout == f"{JOB.job_id}  cancelled\n"
+    assert json.loads(second.stdout)["already_closed"] is True
+
+
+async def test_a_plan_marks_the_chosen_option(job_file) -> None:
+    async with spotline(opened_host()) as run:
+        shown = await run(
+            "plan", job_file, "--policy", "msu", "--policy", "on_demand_only", "--steps"
+        )
+        as_json = await run("plan", job_file, "--policy", "msu", "--json")
+        wrong = await run("plan", job_file, "--policy", "guess")
+
+    assert shown.exit_code == 0
+    assert "> msu" in " ".join(shown.stdout.split())
+    assert "highest expected utility" in shown.stdout
+    assert json.loads(as_json.stdout)["options"][0]["chosen"] is True
+    assert wrong.exit_code == 2
+    assert "policy_ids[0]: unknown policy 'guess'" in wrong.stderr
+
+
+async def test_an_infeasible_deadline_is_refused_with_the_earliest_one(job_file, tmp_path) -> None:
+    path = tmp_path / "hurry.yaml"
+    path.write_text(FILE.replace("06:00:00", "01:00:00"))
+    async with spotline(opened_host()) as run:
+        submitted = await run("submit", str(path))
+        as_json = await run("submit", str(path), "--json")
+        planned = await run("plan", str(path))
+
+    assert (submitted.exit_code, planned.exit_code) == (1, 1)
+    assert "ask for 2026-03-01T02:20:00Z or later" in submitted.stderr
+    assert "ask for 2026-03-01T02:20:00Z or later" in planned.stderr
+    assert json.loads(as_json.stdout)["earliest_feasible_deadline"] == "2026-03-01T02:20:00Z"
+
+
+def test_a_wrong_file_is_bad_input(tmp_path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(FILE.replace("value_usd", "value"))
+
+    shown = CliRunner().invoke(APP, ["submit", str(path)])
+    as_json = CliRunner().invoke(APP, ["submit", str(path), "--json"])
+
+    assert (shown.exit_code, as_json.exit_code) == (2, 2)
+    assert "value: expected a known field; did you mean value_usd?" in shown.stderr
+    fields = [problem["field"] for problem in json.loads(as_json.stdout)["problems"]]
+    assert fields == ["value_usd", "value"]
+
+
+def test_nobody_there_says_what_to_do(job_file) -> None:
+    result = CliRunner().invoke(APP, ["submit", job_file, "--address", "127.0.0.1:1"])
+
+    assert result.exit_code == 2
+    assert "the allocator at 127.0.0.1:1 cannot be reached" in result.stderr
+    assert "start one with `spotline up`" in result.stderr
