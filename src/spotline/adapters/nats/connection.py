@@ -163,7 +163,8 @@ class NatsConnection:
             except PASSING as error:
                 if isinstance(error, FINAL):
                     raise
-                self._problem = str(error) or type(error).__name__
+                if not isinstance(error, nats.errors.NoServersError):
+                    self._problem = str(error) or type(error).__name__
                 await asyncio.sleep(backoff_s)
                 backoff_s = min(2 * backoff_s, _LONGEST_BACKOFF_S)
                 continue
@@ -191,6 +192,9 @@ class NatsConnection:
             self.url,
             name=self._name,
             allow_reconnect=False,
+            # Attempts are paced by `_connect`; nats-py would wait two seconds between its own.
+            reconnect_time_wait=0,
+            max_reconnect_attempts=1,
             connect_timeout=_ATTEMPT_S,
             ping_interval=_PING_S,
             max_outstanding_pings=_PINGS,
