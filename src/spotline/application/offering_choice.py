@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from spotline.domain.events import SlotOpened
 from spotline.domain.jobs.job import Job
+from spotline.domain.jobs.program import compile_program
 from spotline.domain.market.offering import Offering
 
 # Slots of the past that say how much spot an offering carries.
@@ -22,7 +23,8 @@ def best_offering(
     """Return the offering whose recent past promises the cheapest work, None where none can run.
 
     Work that spot would not have carried is priced on demand; what running jobs may take is not
-    counted as available. Ties go to the smaller id.
+    counted as available. An offering on which on-demand alone cannot meet the deadline is taken
+    only where all are like that. Ties go to the smaller id.
 
     Parameters
     ----------
@@ -36,7 +38,7 @@ def best_offering(
     taken: dict[str, int] = {}
     for offering_id, instances in running:
         taken[offering_id] = taken.get(offering_id, 0) + instances
-    best: tuple[float, str] | None = None
+    best: tuple[bool, float, str] | None = None
     for slot_quote in opened.quotes:
         quote = slot_quote.quote
         offering = offerings.get(quote.offering_id)
@@ -52,9 +54,14 @@ def best_offering(
             + (1.0 - carried) * quote.on_demand_price_micro_usd
         )
         per_work = price * wanted / throughput.rate_per_hour(wanted)
-        if best is None or (per_work, quote.offering_id) < best:
-            best = (per_work, quote.offering_id)
-    return None if best is None else best[1]
+        program = compile_program(
+            job, throughput, slot_s=opened.slot_s, first_slot_start_ns=opened.ts_event_ns
+        )
+        needed = program.slots_on_demand(program.work_quanta, program.launch_s)
+        rank = (needed > program.deadline_slots, per_work, quote.offering_id)
+        if best is None or rank < best:
+            best = rank
+    return None if best is None else best[2]
 
 
 def spot_share(recent: Sequence[SlotOpened], offering_id: str, taken: int, wanted: int) -> float:

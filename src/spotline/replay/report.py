@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.application.select import SelectHandler, SelectorOptions, SelectorState
 from spotline.contracts.codec import digest
 from spotline.contracts.envelope import StoredEntry
@@ -27,6 +28,7 @@ from spotline.domain.policies.baselines import BASELINES
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.replay import Clairvoyant, clairvoyant_optimum, replay_policy
 from spotline.domain.units import usd_from_micro_usd
+from spotline.replay.handlers import selector_options
 from spotline.replay.parts import WatchedSelector
 from spotline.replay.recorded import RecordedEvent, readable_events
 from spotline.replay.simulate import SPOTLINE, padded
@@ -108,7 +110,7 @@ class RunReport:
         on_demand = sum(one.otherwise[ON_DEMAND].cost_micro_usd for one in on_time)
         return 100.0 * (1.0 - paid / on_demand) if on_demand else None
 
-    def to_json(self) -> dict[str, object]:
+    def as_json(self) -> dict[str, object]:
         """The report's numbers; the caller adds `events`, `wall_s` and `log`."""
         ours = self.policies.get(SPOTLINE)
         return {
@@ -120,15 +122,15 @@ class RunReport:
             "msu_cost_usd": self._mean_cost_usd(MSU),
             "saving_percent": self.saving_percent,
             "percent_of_clairvoyant": ours.percent_of_clairvoyant if ours else None,
-            "policies": {name: one.to_json() for name, one in self.policies.items()},
-            "clairvoyant": self.clairvoyant.to_json() if self.clairvoyant else None,
+            "policies": {name: one.as_json() for name, one in self.policies.items()},
+            "clairvoyant": self.clairvoyant.as_json() if self.clairvoyant else None,
             "weights": {name: weight / 1e9 for name, weight in self.weights[:20]},
         }
 
     def _mean_cost_usd(self, name: str) -> float | None:
         return self.policies[name].mean_cost_usd if name in self.policies else None
 
-    def jobs_json(self) -> list[dict[str, object]]:
+    def jobs_as_json(self) -> list[dict[str, object]]:
         """One row per job."""
         return [
             {
@@ -155,6 +157,19 @@ class RunReport:
             }
             for one in self.jobs
         ]
+
+
+def report_of(log: EventLogReader) -> RunReport:
+    """Report on a recorded log.
+
+    Raises
+    ------
+    UnreadableLog
+        It cannot be read to its end.
+    ContractError
+        No job was ever submitted in it.
+    """
+    return report_run(log, selector_options(log.manifest.settings))
 
 
 def report_run(entries: Iterable[StoredEntry], options: SelectorOptions) -> RunReport:

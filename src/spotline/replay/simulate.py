@@ -91,12 +91,12 @@ class SimulationReport:
     clairvoyant: PolicySummary
     lives: Mapping[str, tuple[JobLife, ...]]
 
-    def to_json(self) -> dict[str, object]:
+    def as_json(self) -> dict[str, object]:
         """The report as `spotline simulate --json` writes it."""
         return {
             "jobs": self.jobs,
-            "policies": {name: one.to_json() for name, one in self.policies.items()},
-            "clairvoyant": self.clairvoyant.to_json(),
+            "policies": {name: one.as_json() for name, one in self.policies.items()},
+            "clairvoyant": self.clairvoyant.as_json(),
         }
 
 

@@ -56,7 +56,7 @@ class PolicySummary:
     percent_of_clairvoyant: float | None
     decisions_per_s: float | None = None
 
-    def to_json(self) -> dict[str, float | None]:
+    def as_json(self) -> dict[str, float | None]:
         """The numbers by name; `decisions_per_s` is left out where nothing was timed."""
         numbers = {
             "mean_utility_usd": self.mean_utility_usd,

@@ -89,7 +89,7 @@ class VerifyReport:
             return UNREADABLE
         return DIVERGED if self.divergences else SAME
 
-    def to_json(self) -> dict[str, object]:
+    def as_json(self) -> dict[str, object]:
         """The report for `spotline replay verify --json`."""
         return {
             "exit_code": self.exit_code,

@@ -12,7 +12,7 @@ over all thresholds is the ranked probability score):
 - a River logistic regression that corrects the third by age, fraction, hour and the other zones.
 
 The price is the last one, plus what a River linear regression on deviations from slow and fast
-means adds wherever it has been beating persistence: sticky prices stay exactly at persistence.
+means adds wherever it has been beating persistence; sticky prices stay exactly at persistence.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ _LINEAR_RATE = 0.01
 _PRICE_MEMORY = 0.995
 _PRICE_ADVANTAGE = 0.95  # a correction must beat persistence by this much
 _SLOW, _FAST = 0.02, 0.2
+_STICKY = 0.1  # a price that moves in fewer slots than this share is left alone
 _PRICE_WEIGHT_FLOOR = 0.05  # below it a correction is dropped, and the price stays exact
 
 
@@ -360,7 +361,8 @@ class _PriceModel:
     log_price: float = 0.0
     slow: float = 0.0
     fast: float = 0.0
-    scale: float = 0.0
+    scale: float = 0.0  # decayed mean of the absolute one-step move
+    moving: float = 0.0  # decayed share of slots in which it moved
     learnt: int = 0
     issued: list[tuple[int, float, dict[str, float], list[float]]] = field(default_factory=list)
 
@@ -395,7 +397,9 @@ class _PriceModel:
             self.slow = self.fast = log_price
         else:
             moved = abs(log_price - self.log_price)
-            self.scale += (moved - self.scale) * max(_SLOW, 1.0 / self.learnt)
+            rate = max(_SLOW, 1.0 / self.learnt)
+            self.scale += (moved - self.scale) * rate
+            self.moving += ((1.0 if moved > 0.0 else 0.0) - self.moving) * rate
             self.slow += (log_price - self.slow) * max(_SLOW, 1.0 / (self.learnt + 1))
             self.fast += (log_price - self.fast) * _FAST
         self.log_price = log_price
@@ -405,7 +409,7 @@ class _PriceModel:
         """Expected prices 1, 2, ... steps after `slot`, micro-USD per instance-hour."""
         features: dict[str, float] = {}
         moves = [0.0] * len(self.steps)
-        if self.scale > 0.0:
+        if self.moving >= _STICKY:
             features = {
                 "slow": _clamped((self.log_price - self.slow) / self.scale, 10.0) / 5.0,
                 "fast": _clamped((self.log_price - self.fast) / self.scale, 10.0) / 5.0,

@@ -112,8 +112,9 @@ class AdaHedge:
     def weights(self) -> FloatArray:
         """Probabilities, shape (policies,)."""
         if self._gap <= 0.0:
-            leaders = (self._loss == self._loss.min()).astype(np.float64)
-            return leaders / leaders.sum()
+            leaders: FloatArray = (self._loss == self._loss.min()).astype(np.float64)
+            leaders /= leaders.sum()
+            return leaders
         return _softmax(-self._rate() * self._loss)
 
     def update(self, utility: FloatArray) -> None:

@@ -144,10 +144,13 @@ def solve_window(
     pending = _pending_levels(program, start.pending_overhead_s)
     seconds = _productive_seconds(program, pending)
     rates = [program.rate_quanta_per_s[h.instances] for h in configs.holdings]
-    cell, exact = _cell_quanta(rates, seconds, left, cell_limit)
+    # A window sees no further than it can reach; the job may be much longer.
+    reach = min(left, slots * max(rates) * max(seconds))
+    cell, exact = _cell_quanta(rates, seconds, reach, cell_limit)
     up = 0 if rounding is Rounding.DOWN else cell - 1
     gain_cells = np.array([[(r * s + up) // cell for r in rates] for s in seconds], dtype=np.int64)
-    cells = -(-left // cell)
+    done = -(-left // cell)
+    cells = min(done, slots * int(gain_cells.max()) + 1)
     finish = np.zeros(slots, dtype=np.int64)
     for slot in range(slots):
         number = elapsed_slots + slot + 1
@@ -179,6 +182,7 @@ def solve_window(
         market.on_demand_available,
         finish,
         terminal,
+        done,
         gain_cells,
         _class_table(classes, pending, seconds, program.slot_s),
         program.slot_s,
@@ -236,15 +240,15 @@ def _class_table(
 
 
 def _cell_quanta(
-    rates: list[int], seconds: list[int], left: int, cell_limit: int
+    rates: list[int], seconds: list[int], reach: int, cell_limit: int
 ) -> tuple[int, bool]:
     """The grid step in quanta, and whether every gain falls on it."""
     exact = math.gcd(*(rate * productive_s for rate in rates for productive_s in seconds))
     if exact == 0:
-        return max(1, left), True
-    if left <= exact * cell_limit:
+        return max(1, reach), True
+    if reach <= exact * cell_limit:
         return exact, True
-    return -(-left // cell_limit), False
+    return -(-reach // cell_limit), False
 
 
 def _forced_index(program: JobProgram, configs: Configurations) -> int:
@@ -265,6 +269,7 @@ def _solve(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
     on_demand_available,
     finish,
     terminal,
+    done,
     gain_cells,
     class_table,
     slot_s,
@@ -318,7 +323,7 @@ def _solve(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
                             value[kind, c] = after[cell, 0, settled]
                             continue
                         reached = cell + gain_cells[row, c]
-                        if reached >= cells:
+                        if reached >= done:
                             value[kind, c] = finish[slot] - cost[c]
                         else:
                             value[kind, c] = after[reached, c, next_level] - cost[c]
@@ -410,7 +415,7 @@ def _solve(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
         else:
             cell += gain_cells[class_table[kind, level, 0], c]
             level = class_table[kind, level, 1]
-            if cell >= cells:
+            if cell >= done:
                 break
         source = c
         held_spot = spot[c]
