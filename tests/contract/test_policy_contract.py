@@ -79,7 +79,9 @@ def lives(draw: st.DrawFn) -> tuple[JobProgram, list[SlotRecord]]:
     return program_of(counts=counts, work_slots=work_slots, deadline=deadline, end=end), records
 
 
-def view_of(program: JobProgram, record: SlotRecord, *, slot: int, state: JobProgress) -> PolicyView:
+def view_of(
+    program: JobProgram, record: SlotRecord, *, slot: int, state: JobProgress
+) -> PolicyView:
     return PolicyView(
         program=program,
         elapsed_slots=slot,
@@ -115,9 +117,7 @@ def check_holdings_are_available_and_allowed(
         state, memory = after_slot(view, decision.holding), decision.memory
 
 
-def check_hard_deadlines_are_met(
-    policy: Policy, life: tuple[JobProgram, list[SlotRecord]]
-) -> None:
+def check_hard_deadlines_are_met(policy: Policy, life: tuple[JobProgram, list[SlotRecord]]) -> None:
     program, records = life
     if not program.hard:
         return

@@ -14,7 +14,7 @@ from spotline.adapters.ledger.sqlite import ledger_url
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.ingest import IngestOptions
 from spotline.application.ports import ActuatorMode
-from spotline.application.select import SelectorOptions
+from spotline.application.selector_state import SelectorOptions
 from spotline.application.spec import Handler, Timer
 from spotline.bootstrap.parts import (
     ActuatorParts,
@@ -160,9 +160,7 @@ async def composed(
             ),
             "cloud_actuator": group.create_task(serve_cloud_actuator(bus, parts, PartHooks())),
         }
-        system = Composed(
-            bus=bus, address=await listening, stream=stream, tasks=tasks, group=group
-        )
+        system = Composed(bus=bus, address=await listening, stream=stream, tasks=tasks, group=group)
         tasks["selector"] = group.create_task(
             serve_selector(
                 bus,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import nats
 
-from spotline.application.select import SelectorOptions
+from spotline.application.selector_state import SelectorOptions
 from spotline.contracts.build import is_dead_letter
 from spotline.contracts.subjects import EVENT_TYPES, filter_of
 from spotline.domain.events import AllocationDecided, CapacityReported, JobClosed
@@ -78,7 +77,8 @@ async def test_garbage_on_every_subject_is_dead_lettered_and_changes_nothing(
             decisions = await decisions_of(system)
             last = await system.stream.last_seq()
             letters = [
-                entry async for entry in system.stream.read([], last_seq=last)
+                entry
+                async for entry in system.stream.read([], last_seq=last)
                 if is_dead_letter(entry)
             ]
             await client.close()
@@ -145,12 +145,12 @@ async def test_a_plain_subscriber_with_protos_alone_reads_every_decision(tmp_pat
     generated = tmp_path / "generated"
     generated.mkdir()
     protos = sorted(str(p.relative_to(ROOT / "protos")) for p in ROOT.glob("protos/**/*.proto"))
-    subprocess.run(
-        [sys.executable, "-m", "grpc_tools.protoc", "-I", "protos", f"--python_out={generated}"]
-        + protos,
+    compiler = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "grpc_tools.protoc", "-I", "protos", f"--python_out={generated}", *protos),
         cwd=ROOT,
-        check=True,
     )
+    assert await compiler.wait() == 0
     # A regular package here hides any Spotline that is installed.
     for package in ("spotline", "spotline/api", "spotline/api/v1"):
         (generated / package / "__init__.py").touch()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from spotline.application.forecast import ForecastHandler, ForecastState
-from spotline.application.select import SelectorOptions
+from spotline.application.selector_state import SelectorOptions
 from spotline.application.spec import Context, Outcome
 from spotline.domain.events import (
     AllocationDecided,

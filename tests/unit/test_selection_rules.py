@@ -91,7 +91,8 @@ def test_exponentiated_gradient_follows_its_formula() -> None:
     rate = math.sqrt(8.0 * math.log(2) / 2)
 
     assert np.allclose(
-        rule.weights(), np.exp(rate * np.array([2.0, 0.5])) / np.exp(rate * np.array([2.0, 0.5])).sum()
+        rule.weights(),
+        np.exp(rate * np.array([2.0, 0.5])) / np.exp(rate * np.array([2.0, 0.5])).sum(),
     )
 
 
@@ -101,7 +102,10 @@ def test_utilities_outside_the_unit_interval_are_refused(name: str) -> None:
         RULES[name](2).update(np.array([0.5, 1.5]))
 
 
-@given(weights=st.lists(st.floats(0, 1), min_size=1, max_size=9), uniform=st.floats(0, 1, exclude_max=True))
+@given(
+    weights=st.lists(st.floats(0, 1), min_size=1, max_size=9),
+    uniform=st.floats(0, 1, exclude_max=True),
+)
 def test_a_draw_only_lands_on_positive_weights(weights: list[float], uniform: float) -> None:
     array = np.array(weights) + 1e-12
     ppb = weights_ppb(array / array.sum())

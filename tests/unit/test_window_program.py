@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def brute_force(program: JobProgram, market: WindowMarket, start: JobProgress) -
         Holding(spot=s, on_demand=n - s) for n in (0, *program.allowed_counts) for s in range(n + 1)
     ]
 
-    @lru_cache(maxsize=None)
+    @cache
     def best(slot: int, state: JobProgress) -> int:
         if slot == len(market):
             return 0
@@ -68,9 +68,7 @@ def brute_force(program: JobProgram, market: WindowMarket, start: JobProgress) -
             if late and option not in (Holding(), Holding(on_demand=most)):
                 continue
             broken = state.holding.spot > market.spot_available[slot]
-            after = advance(
-                program, state, option, held_s=program.slot_s, interrupted=broken
-            )
+            after = advance(program, state, option, held_s=program.slot_s, interrupted=broken)
             cost = cost_micro_usd(int(market.spot_price[slot]), option.spot, program.slot_s)
             cost += cost_micro_usd(
                 int(market.on_demand_price[slot]), option.on_demand, program.slot_s

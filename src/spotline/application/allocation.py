@@ -134,14 +134,10 @@ def program_of(
     throughput = job.throughput_on(offering_id, instance_type)
     if throughput is None:
         raise ValueError(f"job {job.job_id} states no throughput for {offering_id}")
-    return compile_program(
-        job, throughput, slot_s=slot_s, first_slot_start_ns=first_slot_start_ns
-    )
+    return compile_program(job, throughput, slot_s=slot_s, first_slot_start_ns=first_slot_start_ns)
 
 
-def capped_quotes(
-    quotes: Sequence[SlotQuote], residual: ResidualCapacity
-) -> tuple[SlotQuote, ...]:
+def capped_quotes(quotes: Sequence[SlotQuote], residual: ResidualCapacity) -> tuple[SlotQuote, ...]:
     """The same quotes with what is left of every offering as its counts."""
     capped = []
     for slot_quote in quotes:

@@ -147,9 +147,7 @@ class JobRun:
         """A holding as lots on the job's offering; none when idle."""
         if not holding.instances:
             return ()
-        return (
-            Lot(offering_id=self.offering_id, spot=holding.spot, on_demand=holding.on_demand),
-        )
+        return (Lot(offering_id=self.offering_id, spot=holding.spot, on_demand=holding.on_demand),)
 
     @property
     def progress_ppm(self) -> int:

@@ -50,8 +50,7 @@ def best_offering(
         wanted = job.max_instances
         carried = spot_share(recent, quote.offering_id, taken.get(quote.offering_id, 0), wanted)
         price = (
-            carried * quote.spot_price_micro_usd
-            + (1.0 - carried) * quote.on_demand_price_micro_usd
+            carried * quote.spot_price_micro_usd + (1.0 - carried) * quote.on_demand_price_micro_usd
         )
         per_work = price * wanted / throughput.rate_per_hour(wanted)
         program = compile_program(

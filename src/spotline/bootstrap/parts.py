@@ -15,7 +15,8 @@ from spotline.adapters.nats.snapshots import NatsSnapshotStore
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.ingest import IngestHandler, IngestOptions
 from spotline.application.ports import ActuatorMode
-from spotline.application.select import SelectHandler, SelectorOptions
+from spotline.application.select import SelectHandler
+from spotline.application.selector_state import SelectorOptions
 from spotline.contracts.codec import digest
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market
@@ -65,7 +66,9 @@ class HealthProbes:
         each = {name: host.health() for name, host in sorted(self.hosts.items())}
         return Health(
             healthy=bool(each) and all(one.healthy for one in each.values()),
-            detail={f"{name}.{key}": v for name, one in each.items() for key, v in one.detail.items()},
+            detail={
+                f"{name}.{key}": v for name, one in each.items() for key, v in one.detail.items()
+            },
         )
 
 

@@ -37,7 +37,7 @@ def main(
     except ValidationError as error:
         for problem in error.errors():
             name = "_".join(str(part) for part in problem["loc"]).upper()
-            print(f"SPOTLINE_{name}: {problem['msg']}", file=sys.stderr)
+            _say(f"SPOTLINE_{name}: {problem['msg']}")
         return EXIT_CONFIG
     configure_logging(settings.log_level)
     if settings.otlp_endpoint:
@@ -85,13 +85,17 @@ def run_to_exit_code(work: Awaitable[None]) -> int:
 
 def _told(error: BaseException) -> int:
     if isinstance(error, (ConfigError, ContractError)):
-        print(str(error), file=sys.stderr)
+        _say(str(error))
         return EXIT_CONFIG
     if isinstance(error, ProviderUnavailable):
         _log.error("stopped", reason=str(error))
         return EXIT_FAILED
     # Not ours to explain: the traceback is the message, and the restart the remedy.
     raise error
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -13,7 +13,7 @@ from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.adapters.ledger.sqlite import ledger_url
 from spotline.application.ingest import IngestOptions
 from spotline.application.ports import ActuatorMode
-from spotline.application.select import SelectorOptions
+from spotline.application.selector_state import SelectorOptions
 from spotline.bootstrap.parts import (
     ActuatorParts,
     AnyHost,

@@ -15,9 +15,7 @@ from spotline.contracts.subjects import stream_name
 from spotline.runtime.health import serve_health
 
 
-async def run_up(
-    options: SystemOptions, *, health_port: int, told: Callable[[str], None]
-) -> None:
+async def run_up(options: SystemOptions, *, health_port: int, told: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM; record the stream into `store/log`.
 
     Raises

@@ -63,7 +63,9 @@ def ns_from_datetime(moment: datetime) -> int:
         `moment` carries no UTC offset.
     """
     if moment.tzinfo is None or moment.utcoffset() is None:
-        raise ValueError(f"a time must carry a UTC offset, such as 2026-01-01T00:00:00Z, was {moment}")
+        raise ValueError(
+            f"a time must carry a UTC offset, such as 2026-01-01T00:00:00Z, was {moment}"
+        )
     since_epoch = moment - datetime(1970, 1, 1, tzinfo=UTC)
     whole_s = since_epoch.days * 86_400 + since_epoch.seconds
     return whole_s * NS_PER_S + since_epoch.microseconds * 1_000

@@ -7,7 +7,8 @@ from dataclasses import fields
 from typing import Any
 
 from spotline.application.forecast import DEFAULT_HORIZON_SLOTS, ForecastHandler
-from spotline.application.select import SelectHandler, SelectorOptions
+from spotline.application.select import SelectHandler
+from spotline.application.selector_state import SelectorOptions
 from spotline.application.spec import Handler
 from spotline.contracts.codec import digest
 from spotline.contracts.errors import ContractError

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from spotline.application.allocation import allocate
 from spotline.application.requests import AllocateRequest
-from spotline.application.select import SelectHandler, SelectorState
+from spotline.application.select import SelectHandler
+from spotline.application.selector_state import SelectorState
 from spotline.application.spec import NOTHING, Call, Context, Outcome, Spec, Timer
 from spotline.contracts.errors import InvariantViolation
 from spotline.domain.events import (
@@ -189,5 +190,3 @@ class WatchedSelector:
     def offered_to(self, state: SelectorState, job_id: str) -> tuple[SlotRecord, ...]:
         """What a job was offered, slot by slot from its first; so far, if it still runs."""
         return self.offered.get(job_id) or tuple(state.runs[job_id].records)
-
-

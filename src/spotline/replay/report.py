@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from spotline.adapters.eventlog.reader import EventLogReader
-from spotline.application.select import SelectHandler, SelectorOptions, SelectorState
+from spotline.application.select import SelectHandler
+from spotline.application.selector_state import SelectorOptions, SelectorState
 from spotline.contracts.codec import digest
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ContractError
@@ -41,6 +43,9 @@ from spotline.replay.summary import (
     summarise_clairvoyant,
 )
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 ON_DEMAND = "on_demand_only"
 MSU = "msu"
 
@@ -50,7 +55,8 @@ class JobReport:
     """One job: how it ended, and how it would have fared otherwise.
 
     `outcome` is None while it runs. `otherwise` holds the baselines by name, `clairvoyant` the
-    best there was; both are empty for a job that never ran or was withdrawn.
+    best there was; both are empty for a job that never ran or was withdrawn. `spot_offered` is the
+    spot that others left for it, slot by slot from its first.
     """
 
     job: Job
@@ -62,6 +68,7 @@ class JobReport:
     life: JobLife
     otherwise: Mapping[str, JobLife] = field(default_factory=dict)
     clairvoyant: Clairvoyant | None = None
+    spot_offered: tuple[int, ...] = ()
 
     @property
     def compared(self) -> bool:
@@ -201,6 +208,13 @@ def report_run(entries: Iterable[StoredEntry], options: SelectorOptions) -> RunR
     )
 
 
+def report_tables(report: RunReport) -> list[Table]:
+    """The report for a terminal: policies against the clairvoyant, weights, jobs not on time."""
+    from spotline.replay.tables import run_tables
+
+    return run_tables(report)
+
+
 @dataclass(slots=True)
 class _Course:
     slots: list[SlotOpened] = field(default_factory=list)
@@ -249,10 +263,11 @@ def _job_report(job_id: str, watched: WatchedSelector, state: SelectorState) -> 
     otherwise: dict[str, JobLife] = {}
     clairvoyant = None
     deadline_slot = -1
+    offered = watched.offered_to(state, job_id)
     if run.program is not None:
         program = run.program
         deadline_slot = run.first_slot + program.deadline_slots
-        records = padded(program, watched.offered_to(state, job_id))
+        records = padded(program, offered)
         if ended and records:
             fallback = policy_named(FALLBACK_POLICY_ID)
             for policy in BASELINES:
@@ -269,6 +284,7 @@ def _job_report(job_id: str, watched: WatchedSelector, state: SelectorState) -> 
         life=_life(run.job, closed, run.spent_micro_usd),
         otherwise=otherwise,
         clairvoyant=clairvoyant,
+        spot_offered=tuple(record.spot_available for record in offered),
     )
 
 

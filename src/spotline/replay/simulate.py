@@ -14,14 +14,9 @@ from time import perf_counter
 from spotline.application.allocation import forecast_of, program_of
 from spotline.application.forecast import ForecastHandler
 from spotline.application.ingest import IngestHandler, IngestOptions
-from spotline.application.job_run import JobRun
 from spotline.application.offering_choice import best_offering
-from spotline.application.select import (
-    ALLOCATE_CALL,
-    SelectHandler,
-    SelectorOptions,
-    SelectorState,
-)
+from spotline.application.select import ALLOCATE_CALL, SelectHandler
+from spotline.application.selector_state import SelectorOptions, SelectorState
 from spotline.application.spec import Call, Context
 from spotline.contracts.errors import ContractError
 from spotline.domain.events import (
@@ -38,7 +33,6 @@ from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.market.market import Market
 from spotline.domain.policies.contention import ResidualCapacity
-from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, POOL, policy_named
 from spotline.domain.policies.replay import (
     Clairvoyant,
@@ -210,7 +204,9 @@ def issue_forecasts(
     state = handler.initial()
     issued = {}
     for opened in slots:
-        ctx = Context(seq=opened.slot + 1, now_ns=opened.ts_event_ns, event_id="", correlation_id="")
+        ctx = Context(
+            seq=opened.slot + 1, now_ns=opened.ts_event_ns, event_id="", correlation_id=""
+        )
         handler.evolve(state, opened)
         for event in handler.decide(state, opened, ctx).events:
             handler.evolve(state, event)
@@ -296,20 +292,6 @@ def _placed(course: _Course, job: Job, history_slots: int) -> _Placed:
     return _Placed(job=job, program=program, records=records)
 
 
-class _IndependentSelectHandler(SelectHandler):
-    """The selector for jobs that do not compete: each is offered the whole market."""
-
-    def _offered(self, state: SelectorState, job_id: str) -> tuple[int, int]:
-        residual = self._residual(state)
-        offering_id = state.runs[job_id].offering_id
-        return residual.spot(offering_id), residual.on_demand(offering_id)
-
-    def _best_offering(
-        self, state: SelectorState, job: Job, running: Sequence[JobRun]
-    ) -> str | None:
-        return super()._best_offering(state, job, ())
-
-
 def _alone(
     course: _Course, jobs: Sequence[Job], names: Sequence[str], options: SimulationOptions
 ) -> SimulationReport:
@@ -332,7 +314,7 @@ def _alone(
         selected = _select(
             course,
             jobs,
-            _IndependentSelectHandler(options.selector, digest=_no_digest),
+            SelectHandler(replace(options.selector, competing=False), digest=_no_digest),
             answer_each_alone,
             options.seed,
         )
@@ -354,14 +336,6 @@ def _alone(
 # --- all jobs together ------------------------------------------------------------------------
 
 
-class _OnePolicySelectHandler(SelectHandler):
-    """The selector with a pool of one: nothing to choose, the same order and accounting."""
-
-    def __init__(self, options: SelectorOptions, policy: Policy) -> None:
-        super().__init__(replace(options, rehearsals=0), digest=_no_digest)
-        self._pool = (policy,)
-
-
 def _shared(
     course: _Course, jobs: Sequence[Job], names: Sequence[str], options: SimulationOptions
 ) -> SimulationReport:
@@ -372,7 +346,9 @@ def _shared(
         if name == SPOTLINE:
             handler = SelectHandler(options.selector, digest=_no_digest)
         else:
-            handler = _OnePolicySelectHandler(options.selector, policy_named(name))
+            # A pool of one: nothing to choose, the same order and accounting.
+            alone = replace(options.selector, rehearsals=0)
+            handler = SelectHandler(alone, digest=_no_digest, pool=(policy_named(name),))
         selected = _select(course, jobs, handler, answer_in_process, options.seed)
         optima = [selected.optimum(job.job_id) for job in jobs]
         lives[name] = tuple(selected.lives(jobs))
@@ -464,9 +440,7 @@ def _select(
         host.publish(slot, source="market_ingest")
     # One opening more settles the last slot and closes whoever ended in it.
     host.publish(_closing(course.slots[-1]), source="market_ingest")
-    return _Selected(
-        watched=watched, state=host.state_of("selector"), deciding_s=deciding_s
-    )
+    return _Selected(watched=watched, state=host.state_of("selector"), deciding_s=deciding_s)
 
 
 def _closing(last: SlotOpened) -> SlotOpened:

@@ -98,9 +98,7 @@ def summarise(
     )
 
 
-def summarise_clairvoyant(
-    lives: Sequence[JobLife], optima: Sequence[Clairvoyant]
-) -> PolicySummary:
+def summarise_clairvoyant(lives: Sequence[JobLife], optima: Sequence[Clairvoyant]) -> PolicySummary:
     """Sum up the optimum: its utility is the bound, everything else that of its schedules.
 
     The two differ only where a job's grid was too fine to be solved exactly.

@@ -240,11 +240,14 @@ class _CountModel:
         chances: list[list[float]] = []  # P(count >= threshold), shape (thresholds, horizon)
         for threshold, role in self._thresholds(last):
             above = last >= threshold
-            side = self.sides.setdefault(f"{role}:{above}", _Side.fresh(self.horizon_slots))
+            key = f"{role}:{above}"
+            if key not in self.sides:
+                self.sides[key] = _Side.fresh(self.horizon_slots)
+            side = self.sides[key]
             age_slots = self._age_slots(slot, threshold, above)
             bucket = min(_AGE_BUCKETS, age_slots.bit_length())
             view = _View(
-                key=f"{role}:{above}",
+                key=key,
                 count=threshold,
                 bucket=bucket,
                 age=math.log2(age_slots) / 4.0 - 1.0,

@@ -57,7 +57,9 @@ class Deadline:
         if self.kind is DeadlineKind.HARD and self.expires_ns != self.at_ns:
             raise ValueError("deadline.expires_ns must equal deadline.at_ns for a hard deadline")
         if self.kind is DeadlineKind.SOFT and self.expires_ns <= self.at_ns:
-            raise ValueError("deadline.expires_ns must lie after deadline.at_ns for a soft deadline")
+            raise ValueError(
+                "deadline.expires_ns must lie after deadline.at_ns for a soft deadline"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,16 +59,12 @@ class Market:
                 raise ValueError(f"{name} must have shape {shape}, was {array.shape}")
             if array.dtype != np.int64:
                 raise ValueError(f"{name} must be int64, was {array.dtype}")
+            least, most = _RANGES.get(name, (None, None))
+            if least is not None and int(array.min()) < least:
+                raise ValueError(f"{name} must be >= {least} everywhere, was {int(array.min())}")
+            if most is not None and int(array.max()) > most:
+                raise ValueError(f"{name} must be <= {most} everywhere, was {int(array.max())}")
             array.setflags(write=False)
-        for name in ("spot_price_micro_usd", "on_demand_price_micro_usd"):
-            if int(getattr(self, name).min()) <= 0:
-                raise ValueError(f"{name} must be > 0 everywhere")
-        for name in ("spot_available", "on_demand_available"):
-            if int(getattr(self, name).min()) < 0:
-                raise ValueError(f"{name} must be >= 0 everywhere")
-        for name in ("spot_provenance", "on_demand_provenance"):
-            if not np.isin(getattr(self, name), (0, 1, 2)).all():
-                raise ValueError(f"{name} must be 0, 1 or 2")
         if (self.quoted_ns > self.slot_starts_ns()[:, None]).any():
             raise ValueError("quoted_ns must not lie after the opening of its slot")
 
@@ -105,7 +101,9 @@ class Market:
     def between(self, first: int, end: int) -> Market:
         """The slots `first` <= k < `end` as a market of their own."""
         if not 0 <= first < end <= self.slots:
-            raise ValueError(f"slots must satisfy 0 <= first < end <= {self.slots}, were {first}, {end}")
+            raise ValueError(
+                f"slots must satisfy 0 <= first < end <= {self.slots}, were {first}, {end}"
+            )
         cut = {name: getattr(self, name)[first:end].copy() for name in _ARRAYS}
         start_ns = self.start_ns + first * self.slot_s * NS_PER_S
         return replace(self, start_ns=start_ns, **cut)
@@ -134,3 +132,12 @@ _ARRAYS = (
     "on_demand_provenance",
     "quoted_ns",
 )
+
+_RANGES: dict[str, tuple[int, int | None]] = {
+    "spot_price_micro_usd": (1, None),
+    "on_demand_price_micro_usd": (1, None),
+    "spot_available": (0, None),
+    "on_demand_available": (0, None),
+    "spot_provenance": (OBSERVED, UNKNOWN),
+    "on_demand_provenance": (OBSERVED, UNKNOWN),
+}

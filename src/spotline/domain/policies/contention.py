@@ -60,6 +60,13 @@ class ResidualCapacity:
             self._spot[lot.offering_id] -= lot.spot
             self._on_demand[lot.offering_id] -= lot.on_demand
 
+    def take_what_is_left(self, lots: Iterable[Lot]) -> None:
+        """Serve a job that may hold more than is left by now."""
+        for lot in lots:
+            spot = min(lot.spot, self._spot[lot.offering_id])
+            on_demand = min(lot.on_demand, self._on_demand[lot.offering_id])
+            self.take([Lot(offering_id=lot.offering_id, spot=spot, on_demand=on_demand)])
+
 
 def _known(count: Count) -> int:
     return count.instances if count.known else UNCOUNTED

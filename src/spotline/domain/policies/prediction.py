@@ -10,7 +10,9 @@ from spotline.domain.units import PPM
 UNCOUNTED = 1_000_000
 
 
-def window_forecast(forecast: OfferingForecast, *, on_demand_price_micro_usd: int) -> WindowForecast:
+def window_forecast(
+    forecast: OfferingForecast, *, on_demand_price_micro_usd: int
+) -> WindowForecast:
     """Reduce a forecast to prices and counts per step.
 
     The count is the median m. Spot planned for a step fails with probability 1 - P(count >= m),

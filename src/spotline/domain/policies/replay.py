@@ -130,9 +130,7 @@ def clairvoyant_optimum(program: JobProgram, records: Sequence[SlotRecord]) -> C
     )
     most_spot = int(market.spot_available.max(initial=0))
     configs = all_configurations(program, most_spot=most_spot)
-    plan = solve_window(
-        program, configs, market, JobProgress(), elapsed_slots=0, end_value=None
-    )
+    plan = solve_window(program, configs, market, JobProgress(), elapsed_slots=0, end_value=None)
     upper = plan.utility_micro_usd
     if not plan.exact:
         upper = solve_window(

@@ -432,9 +432,7 @@ def _zero_level(class_table):  # type: ignore[no-untyped-def]  # compiled: numba
     return 0
 
 
-def value_after_deadline(
-    program: JobProgram, *, on_demand_price_micro_usd: int
-) -> IntArray:
+def value_after_deadline(program: JobProgram, *, on_demand_price_micro_usd: int) -> IntArray:
     """Worth of a job that is unfinished at its deadline, by slots of on-demand work left.
 
     Entry k is `max(0, V(d + k) - k slots of the largest count on demand)`, micro-USD, shape

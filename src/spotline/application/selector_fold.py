@@ -1,0 +1,278 @@
+"""How events change what the selector knows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from spotline.application.allocation import forecast_of
+from spotline.application.job_run import JobRun, RunPhase, Segment
+from spotline.application.selector_state import (
+    SelectorOptions,
+    SelectorState,
+    SlotPhase,
+    holding_of,
+)
+from spotline.domain.events import (
+    AllocationAnswered,
+    AllocationDecided,
+    CallOutcome,
+    CapacityLost,
+    CapacityReported,
+    DecisionReason,
+    Event,
+    ForecastIssued,
+    ForecastOverdue,
+    JobAdmitted,
+    JobCancelled,
+    JobClosed,
+    JobProgressReported,
+    JobSubmitted,
+    LaunchRefused,
+    MarketOpened,
+    PolicyWeightsUpdated,
+    SlotDecided,
+    SlotOpened,
+)
+from spotline.domain.jobs.program import IDLE, Holding
+from spotline.domain.market.offering import CapacityType
+from spotline.domain.policies.interface import START
+from spotline.domain.policies.replay import SlotRecord
+from spotline.domain.selection.rules import normalised_utility
+
+
+def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
+    """Apply one event to `state`, in place."""
+    match event:
+        case (
+            MarketOpened()
+            | SlotOpened()
+            | ForecastIssued()
+            | ForecastOverdue()
+            | PolicyWeightsUpdated()
+        ):
+            _fold_market(state, event, options)
+        case JobSubmitted() | JobCancelled() | JobProgressReported() | JobAdmitted() | JobClosed():
+            _fold_job(state, event)
+        case _:
+            _fold_slot(state, event, options)
+
+
+def _fold_market(state: SelectorState, event: Event, options: SelectorOptions) -> None:
+    match event:
+        case MarketOpened():
+            state.offerings = {o.offering_id: o for o in event.offerings}
+        case SlotOpened():
+            _open_slot(state, event, options)
+        case ForecastIssued():
+            state.trust.note_forecast(event)
+            _note_forecast(state, event)
+        case ForecastOverdue():
+            if event.slot == state.slot and state.phase is SlotPhase.WAITING_FORECAST:
+                state.forecast_reason = DecisionReason.FORECAST_OVERDUE
+                _start_allocating(state, event)
+        case PolicyWeightsUpdated():
+            _learn(state, event)
+        case _:
+            pass
+
+
+def _fold_job(state: SelectorState, event: Event) -> None:
+    if isinstance(event, JobSubmitted):
+        state.runs.setdefault(event.job.job_id, JobRun(job=event.job))
+    elif isinstance(event, JobAdmitted):
+        _admit(state, event)
+    elif isinstance(event, (JobCancelled, JobProgressReported, JobClosed)):
+        # A platform may speak of a job that was never submitted here.
+        run = state.runs.get(event.job_id)
+        if run is None:
+            return
+        match event:
+            case JobCancelled():
+                run.cancelled = True
+            case JobProgressReported():
+                run.note_progress(event.done)
+            case JobClosed():
+                run.phase = RunPhase.CLOSED
+                run.outcome = event.outcome
+                run.target = IDLE
+                run.memory = START
+
+
+def _fold_slot(state: SelectorState, event: Event, options: SelectorOptions) -> None:
+    match event:
+        case AllocationAnswered():
+            _note_answer(state, event)
+        case AllocationDecided():
+            state.runs[event.job_id].target = holding_of(event.lots)
+        case SlotDecided() if event.slot == state.slot:
+            state.phase = SlotPhase.AWAITING_CAPACITY
+            state.revision = event.revision
+            for run in state.runs.values():
+                run.lost = 0
+        case LaunchRefused() if event.slot == state.slot:
+            state.refused[event.offering_id, event.capacity_type] = True
+        case CapacityLost() if event.slot == state.slot:
+            if event.job_id in state.runs:
+                state.runs[event.job_id].lost += len(event.instance_ids)
+        case CapacityReported():
+            _note_capacity(state, event, options)
+        case _:
+            pass
+
+
+def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions) -> None:
+    if state.opened is not None:
+        if event.slot <= state.slot:
+            return
+        _record_slot(state)
+        prices = {sq.quote.offering_id: sq.quote for sq in state.opened.quotes}
+        for run in state.running():
+            quote = prices[run.offering_id]
+            # A slot nobody opened (a live market's clock went on) is held through unchanged.
+            for _ in range(event.slot - state.slot):
+                run.settle(quote.spot_price_micro_usd, quote.on_demand_price_micro_usd)
+        trusted = None
+        if state.forecast_reason is DecisionReason.POLICY:
+            trusted = state.forecast
+        state.history.append((state.opened, trusted))
+        del state.history[: -options.history_slots]
+    state.trust.note_slot(event)
+    state.slot = event.slot
+    state.opened = event
+    state.forecast = None
+    state.forecast_reason = DecisionReason.POLICY
+    state.phase = SlotPhase.WAITING_FORECAST
+    state.revision = 0
+    state.offset_s = 0
+    state.trigger = None
+    state.refused = {}
+    state.caps = {}
+    for run in state.running():
+        run.lost = 0
+
+
+def _note_forecast(state: SelectorState, event: ForecastIssued) -> None:
+    if event.slot != state.slot or state.phase is not SlotPhase.WAITING_FORECAST:
+        return
+    state.forecast = event
+    if not state.trust.trusted:
+        state.forecast_reason = DecisionReason.FORECAST_UNTRUSTED
+    _start_allocating(state, event)
+
+
+def _note_answer(state: SelectorState, event: AllocationAnswered) -> None:
+    if state.phase is not SlotPhase.ALLOCATING or event.slot != state.slot:
+        return
+    if event.revision != state.revision:
+        return
+    state.trigger = event
+    if event.outcome is CallOutcome.ANSWERED:
+        for answer in event.answers:
+            state.runs[answer.job_id].memory = answer.memory
+
+
+def _note_capacity(state: SelectorState, event: CapacityReported, options: SelectorOptions) -> None:
+    if event.slot != state.slot or event.revision != state.revision:
+        return
+    if state.phase is not SlotPhase.AWAITING_CAPACITY:
+        return
+    reported = {holding.job_id: holding_of(holding.lots) for holding in event.holdings}
+    first_s = state.offset_s
+    for job_id in sorted(state.runs):
+        run = state.runs[job_id]
+        held = reported.get(job_id, IDLE)
+        if run.phase is RunPhase.RUNNING:
+            # What was granted was held until instances were lost inside the slot.
+            granted = replace(held, spot=held.spot + run.lost)
+            broken = _interrupted(state, run, granted)
+            run.place(Segment(offset_s=first_s, holding=granted, interrupted=broken))
+            if run.lost:
+                run.place(Segment(offset_s=event.offset_s, holding=held, interrupted=True))
+        run.held = held
+    if event.settled or state.revision >= options.most_revisions:
+        state.phase = SlotPhase.SETTLED
+        return
+    _note_caps(state)
+    state.affected = tuple(
+        job_id for job_id in state.order if state.runs[job_id].held != state.runs[job_id].target
+    )
+    state.offset_s = event.offset_s
+    state.revision += 1
+    state.refused = {}
+    state.phase = SlotPhase.ALLOCATING
+    state.trigger = event
+
+
+def _interrupted(state: SelectorState, run: JobRun, granted: Holding) -> bool:
+    """Whether the segment that starts now follows a loss of what was held before it."""
+    if state.offset_s:
+        return any(s.interrupted and s.offset_s == state.offset_s for s in run.segments)
+    return run.state.holding.spot > state.offered(run.job.job_id)[0]
+
+
+def _note_caps(state: SelectorState) -> None:
+    """A refusal shows the stock: what everybody holds of the offering is all there is."""
+    for offering_id, capacity_type in state.refused:
+        held = 0
+        for run in state.runs.values():
+            if run.offering_id == offering_id:
+                spot = capacity_type is CapacityType.SPOT
+                held += run.held.spot if spot else run.held.on_demand
+        state.caps[offering_id, capacity_type] = held
+
+
+def _record_slot(state: SelectorState) -> None:
+    """Keep what every unfinished or not yet fed-back job was offered in the slot."""
+    if state.opened is None:
+        return
+    trusted = state.forecast if state.forecast_reason is DecisionReason.POLICY else None
+    quotes = {sq.quote.offering_id: sq.quote for sq in state.opened.quotes}
+    for job_id in sorted(state.runs):
+        run = state.runs[job_id]
+        if run.phase is RunPhase.PENDING or run.fed_back:
+            continue
+        quote = quotes[run.offering_id]
+        spot, on_demand = state.offered(job_id)
+        run.records.append(
+            SlotRecord(
+                spot_price=quote.spot_price_micro_usd,
+                on_demand_price=quote.on_demand_price_micro_usd,
+                spot_available=spot,
+                on_demand_available=on_demand,
+                forecast=forecast_of(trusted, quote),
+            )
+        )
+
+
+def _admit(state: SelectorState, event: JobAdmitted) -> None:
+    run = state.runs[event.job_id]
+    opened = state.current
+    run.phase = RunPhase.RUNNING
+    run.policy_id = event.policy_id
+    run.offering_id = event.offering_id
+    run.first_slot = event.slot
+    run.first_slot_start_ns = opened.ts_event_ns
+    run.program = state.program_of(run.job, event.offering_id)
+
+
+def _learn(state: SelectorState, event: PolicyWeightsUpdated) -> None:
+    utilities = np.array([w.utility_micro_usd for w in event.weights], dtype=np.int64)
+    state.rule.update(
+        normalised_utility(
+            utilities,
+            floor_micro_usd=event.utility_floor_micro_usd,
+            ceiling_micro_usd=event.utility_ceiling_micro_usd,
+        )
+    )
+    if event.rehearsed_slot < 0:
+        run = state.runs[event.job_id]
+        run.fed_back = True
+        run.records = []
+
+
+def _start_allocating(state: SelectorState, event: Event) -> None:
+    state.phase = SlotPhase.ALLOCATING
+    state.trigger = event
+    state.order = tuple(state.in_order())

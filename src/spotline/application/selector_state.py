@@ -1,0 +1,146 @@
+"""What the selector knows, and what can be read from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from spotline.application.allocation import program_of
+from spotline.application.job_run import JobRun, RunPhase
+from spotline.domain.events import DecisionReason, Event, ForecastIssued, Lot, SlotOpened
+from spotline.domain.forecasting.trust import ForecastTrust
+from spotline.domain.jobs.job import Job
+from spotline.domain.jobs.program import Holding, JobProgram
+from spotline.domain.market.offering import CapacityType, Offering
+from spotline.domain.policies.contention import ResidualCapacity
+from spotline.domain.selection.rules import DEFAULT_RULE, SelectionRule
+
+
+class SlotPhase(Enum):
+    """What the current slot waits for."""
+
+    WAITING_FORECAST = "waiting_forecast"
+    ALLOCATING = "allocating"
+    AWAITING_CAPACITY = "awaiting_capacity"
+    SETTLED = "settled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectorOptions:
+    """How the selector behaves; equal options give equal decisions.
+
+    `rehearsals` jobs are replayed on the market seen so far before the first realised ones can
+    teach anything (0: start from equal weights); `history_slots` bounds how far back they reach.
+    `most_revisions` bounds how often one slot is decided anew. Jobs that are not `competing` are
+    each offered the whole market: a simulation's choice, never a service's.
+    """
+
+    rule: str = DEFAULT_RULE
+    forecast_timeout_s: float = 10.0
+    rehearsals: int = 24
+    rehearsals_per_job: int = 6
+    history_slots: int = 192
+    most_revisions: int = 8
+    spot_firm: bool = True
+    competing: bool = True
+
+
+@dataclass(slots=True, kw_only=True)
+class SelectorState:
+    """Everything the selector knows: a fold over the log."""
+
+    rule: SelectionRule
+    trust: ForecastTrust
+    competing: bool = True
+    offerings: dict[str, Offering] = field(default_factory=dict)
+    slot: int = -1
+    opened: SlotOpened | None = None
+    forecast: ForecastIssued | None = None
+    forecast_reason: DecisionReason = DecisionReason.POLICY
+    phase: SlotPhase = SlotPhase.SETTLED
+    revision: int = 0
+    offset_s: int = 0
+    trigger: Event | None = None
+    order: tuple[str, ...] = ()
+    affected: tuple[str, ...] = ()
+    refused: dict[tuple[str, CapacityType], bool] = field(default_factory=dict)
+    caps: dict[tuple[str, CapacityType], int] = field(default_factory=dict)
+    runs: dict[str, JobRun] = field(default_factory=dict)
+    history: list[tuple[SlotOpened, ForecastIssued | None]] = field(default_factory=list)
+
+    def running(self) -> list[JobRun]:
+        """Admitted jobs that are not closed, by job id."""
+        return [
+            self.runs[job_id]
+            for job_id in sorted(self.runs)
+            if self.runs[job_id].phase is RunPhase.RUNNING
+        ]
+
+    @property
+    def current(self) -> SlotOpened:
+        """The slot that is open.
+
+        Raises
+        ------
+        ValueError
+            None has opened yet.
+        """
+        if self.opened is None:
+            raise ValueError("no slot has opened yet")
+        return self.opened
+
+    @property
+    def forecast_used(self) -> bool:
+        """Whether this slot is decided with its forecast."""
+        return self.forecast_reason is DecisionReason.POLICY
+
+    def in_order(self) -> list[str]:
+        """Running jobs in the order they are served: least slack first, then job id."""
+        return [
+            run.job.job_id
+            for run in sorted(
+                self.running(), key=lambda run: (run.slack_slots(self.slot), run.job.job_id)
+            )
+        ]
+
+    def residual(self) -> ResidualCapacity:
+        """What the slot's quotes offer, less what refusals have shown not to be there."""
+        residual = ResidualCapacity(self.current.quotes)
+        for (offering_id, capacity_type), held in sorted(
+            self.caps.items(), key=lambda item: (item[0][0], item[0][1].value)
+        ):
+            spot = capacity_type is CapacityType.SPOT
+            residual.cap(offering_id, spot=held if spot else None, on_demand=None if spot else held)
+        return residual
+
+    def offered(self, job_id: str) -> tuple[int, int]:
+        """Spot and on-demand left for a job after those before it, when the slot opened."""
+        residual = self.residual()
+        for other in self.order if self.competing else ():
+            if other == job_id:
+                break
+            run = self.runs[other]
+            if run.phase is RunPhase.RUNNING:
+                residual.take_what_is_left(run.lots(run.target))
+        offering_id = self.runs[job_id].offering_id
+        return residual.spot(offering_id), residual.on_demand(offering_id)
+
+    def program_of(self, job: Job, offering_id: str) -> JobProgram:
+        """A job compiled for an offering, on its own slot grid or, if it is arriving, from now."""
+        run = self.runs.get(job.job_id)
+        start_ns = self.current.ts_event_ns
+        if run is not None and run.phase is not RunPhase.PENDING:
+            start_ns = run.first_slot_start_ns
+        return program_of(
+            job,
+            offering_id,
+            self.offerings[offering_id].instance_type,
+            self.current.slot_s,
+            start_ns,
+        )
+
+
+def holding_of(lots: Sequence[Lot]) -> Holding:
+    """What lots of one offering come to."""
+    return Holding(spot=sum(lot.spot for lot in lots), on_demand=sum(lot.on_demand for lot in lots))

@@ -1,0 +1,91 @@
+"""`spotline replay`: verify a recorded log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spotline.cli.failures import explained
+
+if TYPE_CHECKING:
+    from spotline.replay.verify import VerifyReport
+
+replay_app = typer.Typer(name="replay", help="Replay recorded logs.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.add_typer(replay_app, name="replay")
+
+
+@replay_app.callback()
+def root() -> None:
+    """Replay recorded logs."""
+
+
+@replay_app.command()
+def verify(
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="Directory of a recorded log.")],
+    first: Annotated[
+        bool, typer.Option("--first", help="Stop at the first difference.")
+    ] = False,
+    most: Annotated[int, typer.Option("--max", min=1, help="Differences to list.")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Feed every handler its recorded inputs; it must reproduce its recorded decisions.
+
+    Exits with 0 if all are the same, 1 if one differs, 2 if the log cannot be read or was recorded
+    with other versions or on another platform.
+    """
+    with explained():
+        from spotline.adapters.eventlog.manifest import environment
+        from spotline.adapters.eventlog.reader import EventLogReader
+        from spotline.replay.handlers import handlers_of
+        from spotline.replay.verify import verify as run
+
+        reader = EventLogReader(log)
+        report = run(
+            reader,
+            handlers_of(reader.manifest.settings),
+            reader.manifest,
+            here=environment(),
+            most=1 if first else most,
+        )
+    if as_json:
+        print(json.dumps(report.as_json(), indent=2))
+    else:
+        _print(log, report)
+    raise typer.Exit(report.exit_code)
+
+
+def _print(log: Path, report: VerifyReport) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+
+    def say(text: str, style: str = "") -> None:
+        console.print(text, style=style, markup=False)
+
+    if report.environment:
+        say(f"{log} was recorded elsewhere; equal decisions are promised only where these agree:", "red")
+        for difference in report.environment:
+            say(f"  {difference}")
+        return
+    counts = ", ".join(f"{count:,} of {service}" for service, count in report.decisions.items())
+    say(f"{log}: {report.entries:,} entries; decisions recomputed: {counts}")
+    say(f"answers of the allocator recomputed: {report.answers:,}")
+    if report.skipped:
+        say(f"{report.skipped:,} unreadable messages, dead-lettered then and passed over now")
+    if report.open_inputs:
+        say(f"the log ends before the decisions on its last {report.open_inputs:,} inputs")
+    for divergence in report.divergences:
+        say(divergence.describe(), "red")
+    if report.unreadable:
+        say(f"unreadable: {report.unreadable}", "red")
+    elif not report.divergences:
+        say(f"same, sha256 {report.decisions_sha256}", "green")
+    elif not report.complete:
+        say("stopped there; --max lists more")

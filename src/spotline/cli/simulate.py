@@ -1,0 +1,204 @@
+"""`spotline simulate`: any policy on any market, closed loop, no broker."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spotline.cli.failures import explained
+from spotline.contracts.errors import ContractError
+
+# numpy, numba and River load inside the command: --help must not wait for them.
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spotline.domain.jobs.job import Job
+    from spotline.domain.market.market import Market
+
+_DEFAULT_POLICIES = "spotline,msu,uniform_progress,on_demand_only"
+_PRESET_DAYS = 14
+_PRESET_SLOT_S = 1800
+# 2026-01-05, a Monday: generated markets need a date, not today's.
+_PRESET_START_NS = 1_767_571_200_000_000_000
+_SHOWN = 12
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(simulate)
+
+
+def simulate(
+    jobs: Annotated[
+        str,
+        typer.Option(
+            metavar="JOBS.yaml|N",
+            help="A job file or a list of them, or how many to generate; of a log, its own.",
+        ),
+    ] = "",
+    market: Annotated[
+        str, typer.Option(metavar="M", help="Market file, or a preset to generate one from.")
+    ] = "",
+    log: Annotated[
+        Path | None, typer.Option(metavar="LOG", help="Recorded log whose market to use.")
+    ] = None,
+    policy: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME[,NAME...]|all", help="Policies to run; all is the pool and spotline."
+        ),
+    ] = _DEFAULT_POLICIES,
+    json_out: Annotated[
+        str, typer.Option("--json", metavar="OUT", help="Write the result here (- : stdout).")
+    ] = "",
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of what is generated and of drawn policies.")
+    ] = 0,
+    slot: Annotated[int, typer.Option(min=0, help="Slot length, seconds; 0 keeps it.")] = 0,
+    contention: Annotated[
+        bool, typer.Option("--contention", help="All jobs share the market; else each is alone.")
+    ] = False,
+    forecaster: Annotated[str, typer.Option(help="Forecaster by name.")] = "river",
+) -> None:
+    """Run jobs on a market under any policy, and compare with the clairvoyant optimum.
+
+    Same policies and same accounting as the services, without a broker.
+    """
+    from rich.console import Console
+
+    from spotline.replay.simulate import SimulationOptions
+    from spotline.replay.simulate import simulate as run
+    from spotline.replay.tables import policy_table
+
+    with explained():
+        traded, known, left_out = _inputs(market, log, jobs, seed=seed, slot_s=slot)
+        report = run(
+            traded,
+            known,
+            _names(policy),
+            forecaster=forecaster,
+            options=SimulationOptions(contention=contention, seed=seed),
+        )
+        result = json.dumps(report.as_json(), indent=2) + "\n"
+        if json_out and json_out != "-":
+            Path(json_out).write_text(result, encoding="utf-8")
+    if json_out == "-":
+        sys.stdout.write(result)
+    console = Console(stderr=json_out == "-")
+    for line in left_out:
+        console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
+    together = "together" if contention else "each alone"
+    title = f"{report.jobs} jobs {together}, {traded.slots} slots of {traded.slot_s} s, mean per job"
+    console.print(policy_table(report.policies, report.clairvoyant, title=title, most=_SHOWN))
+
+
+def _names(policy: str) -> list[str]:
+    """Split at commas, but not inside `ahap(3,1,0.5)`."""
+    return [name.strip() for name in re.split(r",(?![^(]*\))", policy) if name.strip()]
+
+
+def _inputs(
+    market: str, log: Path | None, jobs: str, *, seed: int, slot_s: int
+) -> tuple[Market, Sequence[Job], list[str]]:
+    """The market, the jobs, and a line about each recorded job that the market does not cover."""
+    from spotline.replay.jobs import generated_jobs
+
+    if bool(market) == (log is not None):
+        raise ContractError("--market, --log", "give one of them: a market file, or a recorded log")
+    recorded: Sequence[Job] = ()
+    if log is not None:
+        traded, recorded = _of_log(log)
+    else:
+        traded = _market(market, seed)
+    if slot_s and slot_s != traded.slot_s:
+        traded = traded.resampled(slot_s)
+    if jobs.isdigit():
+        return traded, generated_jobs(traded, int(jobs), seed), []
+    if jobs:
+        return traded, read_jobs(Path(jobs)), []
+    if log is None:
+        raise ContractError("--jobs", "give a job file, or how many jobs to generate, such as 60")
+    return _covered(traded, recorded)
+
+
+def _of_log(log: Path) -> tuple[Market, Sequence[Job]]:
+    from spotline.adapters.eventlog.reader import EventLogReader
+    from spotline.replay.recorded import observations_of
+
+    observed = observations_of(EventLogReader(log))
+    return observed.market, observed.jobs
+
+
+def _market(name: str, seed: int) -> Market:
+    from spotline.adapters.market.parquet import read_market
+    from spotline.domain.market.generate import PRESETS, generate
+
+    if Path(name).exists():
+        return read_market(Path(name))
+    if name not in PRESETS:
+        raise ContractError(
+            "--market",
+            f"expected a market file, or a preset ({', '.join(PRESETS)}); {name} is neither. "
+            "`spotline market generate` and `spotline market import` write market files",
+        )
+    slots = _PRESET_DAYS * 24 * 3600 // _PRESET_SLOT_S
+    return generate(
+        name, seed=seed, slots=slots, slot_s=_PRESET_SLOT_S, start_ns=_PRESET_START_NS
+    )
+
+
+def _covered(
+    market: Market, recorded: Sequence[Job]
+) -> tuple[Market, Sequence[Job], list[str]]:
+    from spotline.replay.simulate import coverage
+
+    problems = {job.job_id: coverage(market, job) for job in recorded}
+    left_out = [
+        f"left out: {job.name or job.job_id} {problems[job.job_id]}"
+        for job in recorded
+        if problems[job.job_id]
+    ]
+    return market, [job for job in recorded if not problems[job.job_id]], left_out
+
+
+def read_jobs(path: Path) -> tuple[Job, ...]:
+    """Read a job file, or a list of jobs in its format.
+
+    Raises
+    ------
+    JobFileError
+        It cannot be read, or something in it is not as expected.
+    ContractError
+        It holds no jobs, or two that are the same request.
+    """
+    import yaml
+
+    from spotline.cli.jobfile import parse_job_file, read_job_file
+
+    try:
+        text = path.read_text(encoding="utf-8")
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        # It says what is wrong.
+        return (read_job_file(path),)
+    if not isinstance(node, yaml.SequenceNode):
+        return (read_job_file(path),)
+    found: dict[str, Job] = {}
+    for index, one in enumerate(node.value):
+        # Each entry as a file of its own: scalars stay as they were written.
+        job = parse_job_file(yaml.serialize(one), where=f"{path} [{index}]")
+        if job.job_id in found:
+            raise ContractError(
+                f"{path} [{index}]",
+                f"is the request {job.client_request_id} of {job.tenant} once more; "
+                "give each job its own request_id",
+            )
+        found[job.job_id] = job
+    if not found:
+        raise ContractError(str(path), "expected at least one job, found an empty list")
+    return tuple(found.values())
