@@ -1,0 +1,143 @@
+"""The commands as a user types them: demo, up, verify, and what they say when something is off."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spotline.adapters.market.parquet import write_market
+from spotline.domain.market.generate import generate
+from tests.fakes.processes import ROOT
+
+START_NS = 1_767_571_200_000_000_000
+SPOTLINE = (sys.executable, "-c", "from spotline.cli.main import app; app()")
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("SPOTLINE_")}
+    return {**kept, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", **more}
+
+
+def spotline(*words: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*SPOTLINE, *words],
+        cwd=cwd,
+        env=environment(**more),
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def small_demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object]]:
+    """A demo of six jobs on a short generated market, through broker, gRPC and cloud."""
+    folder = tmp_path_factory.mktemp("demo")
+    market = generate("mixed", seed=11, slots=72, slot_s=1800, start_ns=START_NS)
+    write_market(market, folder / "market.parquet")
+    done = spotline(
+        *("demo", "--market", "market.parquet", "--jobs", "6", "--out", "run"),
+        *("--json", "result.json", "--seed", "11"),
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder, json.loads((folder / "result.json").read_text())
+
+
+def test_the_demo_completes_every_job_and_its_books_agree(
+    small_demo: tuple[Path, dict[str, object]],
+) -> None:
+    folder, result = small_demo
+
+    assert result["jobs"] == result["completed"] == 6
+    assert result["missed_deadlines"] == 0
+    assert result["ledger_usd"] == result["decided_usd"]
+    assert float(str(result["mean_cost_usd"])) < float(str(result["on_demand_cost_usd"]))
+    assert 0 < float(str(result["percent_of_clairvoyant"])) <= 100
+    assert (folder / str(result["picture"])).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "1", "2"])
+def test_the_demos_log_verifies_under_any_hash_seed(
+    small_demo: tuple[Path, dict[str, object]], hash_seed: str
+) -> None:
+    folder, result = small_demo
+
+    done = spotline("replay", "verify", str(result["log"]), cwd=folder, PYTHONHASHSEED=hash_seed)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_altered_decision_is_found_and_named(
+    small_demo: tuple[Path, dict[str, object]], tmp_path: Path
+) -> None:
+    folder, result = small_demo
+    log = folder / str(result["log"])
+    altered = tmp_path / "altered"
+    altered.mkdir()
+    (altered / "manifest.json").write_bytes((log / "manifest.json").read_bytes())
+    lines = (log / "entries.jsonl").read_text().splitlines()
+    at = next(
+        i
+        for i, line in enumerate(lines)
+        if '"spotline.v1.decision.' in line and json.loads(line)["event"].get("lots")
+    )
+    entry = json.loads(lines[at])
+    lot = entry["event"]["lots"][0]
+    lot["spot"] = str(int(lot.get("spot", "0")) + 1)
+    lines[at] = json.dumps(entry)
+    (altered / "entries.jsonl").write_text("\n".join(lines) + "\n")
+
+    done = spotline("replay", "verify", str(altered), cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert str(entry["seq"]) in done.stdout + done.stderr
+
+
+async def test_up_refuses_a_store_in_use_and_ends_on_ctrl_c(tmp_path: Path) -> None:
+    market = generate("mixed", seed=11, slots=30, slot_s=1800, start_ns=START_NS)
+    write_market(market, tmp_path / "market.parquet")
+    words = ("up", "--market", "market.parquet", "--store", "store", "--address", "127.0.0.1:0")
+    first = await asyncio.create_subprocess_exec(
+        *SPOTLINE,
+        *words,
+        cwd=tmp_path,
+        env=environment(),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert first.stderr is not None
+    try:
+        async with asyncio.timeout(60):
+            # The last line of the opening: everything is there.
+            while not (await first.stderr.readline()).startswith(b"log "):
+                assert first.returncode is None
+        second = await asyncio.to_thread(spotline, *words, cwd=tmp_path)
+        first.send_signal(signal.SIGINT)
+        async with asyncio.timeout(30):
+            code = await first.wait()
+    finally:
+        if first.returncode is None:
+            first.kill()
+            await first.wait()
+
+    assert second.returncode == 2
+    assert f"process {first.pid}" in second.stderr
+    assert code == 0
+    manifest = json.loads((tmp_path / "store" / "log" / "manifest.json").read_text())
+    assert manifest["status"] == "ended"
+
+
+def test_a_missing_market_file_is_named(tmp_path: Path) -> None:
+    done = spotline("up", "--market", "nowhere.parquet", cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert "nowhere.parquet" in done.stderr
+    assert "Traceback" not in done.stderr
