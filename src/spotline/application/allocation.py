@@ -101,21 +101,33 @@ def task_view(
         on_demand_price=quote.on_demand_price_micro_usd,
         spot_available=spot_available,
         on_demand_available=residual.on_demand(task.offering_id),
-        forecast=forecast_of(request.forecast, quote),
+        forecast=forecast_of(request.forecast, quote, left=spot_available),
         slot_left_s=request.slot_s - request.offset_s,
         spent_micro_usd=task.spent_micro_usd,
         spot_firm=task.spot_firm,
     )
 
 
-def forecast_of(issued: ForecastIssued | None, quote: Quote) -> WindowForecast | None:
-    """The forecast of one offering as planners use it, None where there is none."""
+def forecast_of(
+    issued: ForecastIssued | None, quote: Quote, *, left: int | None = None
+) -> WindowForecast | None:
+    """The forecast of one offering as planners use it, None where there is none.
+
+    `left` is what of the quoted spot jobs served earlier leave to this one (None: all of it);
+    what they take now is not counted on later.
+    """
     if issued is None:
         return None
+    available = quote.spot_available
+    taken = 0
+    if left is not None and available.known:
+        taken = max(0, available.instances - left)
     for forecast in issued.forecasts:
         if forecast.offering_id == quote.offering_id and forecast.steps:
             return window_forecast(
-                forecast, on_demand_price_micro_usd=quote.on_demand_price_micro_usd
+                forecast,
+                on_demand_price_micro_usd=quote.on_demand_price_micro_usd,
+                taken=taken,
             )
     return None
 

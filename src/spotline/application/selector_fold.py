@@ -241,7 +241,7 @@ def _record_slot(state: SelectorState) -> None:
                 on_demand_price=quote.on_demand_price_micro_usd,
                 spot_available=spot,
                 on_demand_available=on_demand,
-                forecast=forecast_of(trusted, quote),
+                forecast=forecast_of(trusted, quote, left=spot),
             )
         )
 

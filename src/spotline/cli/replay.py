@@ -29,9 +29,7 @@ def root() -> None:
 @replay_app.command()
 def verify(
     log: Annotated[Path, typer.Argument(metavar="LOG", help="Directory of a recorded log.")],
-    first: Annotated[
-        bool, typer.Option("--first", help="Stop at the first difference.")
-    ] = False,
+    first: Annotated[bool, typer.Option("--first", help="Stop at the first difference.")] = False,
     most: Annotated[int, typer.Option("--max", min=1, help="Differences to list.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -70,7 +68,10 @@ def _print(log: Path, report: VerifyReport) -> None:
         console.print(text, style=style, markup=False)
 
     if report.environment:
-        say(f"{log} was recorded elsewhere; equal decisions are promised only where these agree:", "red")
+        say(
+            f"{log} was recorded elsewhere; equal decisions are promised only where these agree:",
+            "red",
+        )
         for difference in report.environment:
             say(f"  {difference}")
         return

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -93,7 +93,9 @@ def simulate(
     for line in left_out:
         console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
     together = "together" if contention else "each alone"
-    title = f"{report.jobs} jobs {together}, {traded.slots} slots of {traded.slot_s} s, mean per job"
+    title = (
+        f"{report.jobs} jobs {together}, {traded.slots} slots of {traded.slot_s} s, mean per job"
+    )
     console.print(policy_table(report.policies, report.clairvoyant, title=title, most=_SHOWN))
 
 
@@ -147,14 +149,10 @@ def _market(name: str, seed: int) -> Market:
             "`spotline market generate` and `spotline market import` write market files",
         )
     slots = _PRESET_DAYS * 24 * 3600 // _PRESET_SLOT_S
-    return generate(
-        name, seed=seed, slots=slots, slot_s=_PRESET_SLOT_S, start_ns=_PRESET_START_NS
-    )
+    return generate(name, seed=seed, slots=slots, slot_s=_PRESET_SLOT_S, start_ns=_PRESET_START_NS)
 
 
-def _covered(
-    market: Market, recorded: Sequence[Job]
-) -> tuple[Market, Sequence[Job], list[str]]:
+def _covered(market: Market, recorded: Sequence[Job]) -> tuple[Market, Sequence[Job], list[str]]:
     from spotline.replay.simulate import coverage
 
     problems = {job.job_id: coverage(market, job) for job in recorded}
@@ -190,7 +188,8 @@ def read_jobs(path: Path) -> tuple[Job, ...]:
         return (read_job_file(path),)
     found: dict[str, Job] = {}
     for index, one in enumerate(node.value):
-        # Each entry as a file of its own: scalars stay as they were written.
+        # Each entry as a file of its own, with its scalars as they were written.
+        _keep_times_as_text(one)
         job = parse_job_file(yaml.serialize(one), where=f"{path} [{index}]")
         if job.job_id in found:
             raise ContractError(
@@ -202,3 +201,20 @@ def read_jobs(path: Path) -> tuple[Job, ...]:
     if not found:
         raise ContractError(str(path), "expected at least one job, found an empty list")
     return tuple(found.values())
+
+
+def _keep_times_as_text(node: Any) -> None:
+    """Mark times as text: a date type would lose the UTC offset that was written."""
+    import yaml
+
+    match node:
+        case yaml.ScalarNode(tag="tag:yaml.org,2002:timestamp"):
+            node.tag = "tag:yaml.org,2002:str"
+        case yaml.SequenceNode():
+            for one in node.value:
+                _keep_times_as_text(one)
+        case yaml.MappingNode():
+            for _, one in node.value:
+                _keep_times_as_text(one)
+        case _:
+            pass

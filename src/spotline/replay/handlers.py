@@ -24,7 +24,7 @@ def selector_options(settings: Mapping[str, Any]) -> SelectorOptions:
         A stated value is of the wrong type.
     """
     stated = _of(settings, "selector")
-    known = {}
+    known: dict[str, Any] = {}
     for one in fields(SelectorOptions):
         if one.name not in stated:
             continue

@@ -124,7 +124,7 @@ def answer_in_process(call: Call) -> tuple[Event, ...]:
 def answer_each_alone(call: Call) -> tuple[Event, ...]:
     """Answer as if every job were alone on the market: none takes what another could have."""
     request = _request_of(call)
-    answers = []
+    answers: list[JobAnswer] = []
     for task in request.tasks:
         answers.extend(allocate(replace(request, tasks=(task,))).answers)
     return (_answered(call, tuple(answers)),)

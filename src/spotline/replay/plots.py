@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def _interest(one: JobReport, report: RunReport) -> tuple[bool, bool, bool, int]
     advances = report.advances[one.job.job_id]
     held = [_counts(advance.lots) for advance in advances]
     mixed = any(spot for spot, _ in held) and any(on_demand for _, on_demand in held)
-    changes = sum(before != after for before, after in zip(held, held[1:], strict=False))
+    changes = sum(before != after for before, after in pairwise(held))
     on_demand = one.otherwise.get(ON_DEMAND)
     saved = on_demand is not None and one.life.cost_micro_usd < 0.8 * on_demand.cost_micro_usd
     return (one.outcome is JobOutcome.COMPLETED, mixed, saved, changes)
@@ -187,18 +188,20 @@ def _draw_price(axes: Any, course: _Course) -> None:
 
 
 def _draw_held(axes: Any, one: JobReport, course: _Course) -> None:
-    most = max(one.job.max_instances, *course.spot, *course.on_demand)
-    # More than the job can use tells nothing.
+    quoted = [quote.spot_available for quote in course.quotes]
+    known = all(count.known for count in quoted)
+    counts = [count.instances for count in quoted if count.known]
+    most = max(one.job.max_instances, *course.spot, *course.on_demand, *counts)
+    # A count nobody knows counts as plenty: drawn as far as the picture goes.
     axes.stairs(
         [min(count, most) for count in course.offered],
         course.times,
         fill=True,
         color=_OFFERED,
-        label=f"spot left for it (up to {most})",
+        label="spot left for it",
     )
-    quoted = [quote.spot_available for quote in course.quotes]
-    if all(count.known for count in quoted):
-        shown = [min(count.instances, most) for count in quoted]
+    if known:
+        shown = [count.instances for count in quoted]
         axes.step(
             course.times,
             [*shown, shown[-1]],
@@ -229,7 +232,7 @@ def _draw_held(axes: Any, one: JobReport, course: _Course) -> None:
         )
         axes.plot([moment], [most], marker="v", markersize=5, color=_DEADLINE, clip_on=False)
         seen.add(reason)
-    axes.set_ylim(0, most * 1.18)
+    axes.set_ylim(0, most * 1.15)
     axes.yaxis.get_major_locator().set_params(integer=True)
     axes.set_ylabel("instances")
     _legend(axes)
@@ -260,11 +263,13 @@ def _draw_progress(axes: Any, one: JobReport, course: _Course) -> None:
 
 
 def _draw_axis(axes: Any, course: _Course) -> None:
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib import dates
 
-    locator = AutoDateLocator(minticks=4, maxticks=10, tz=UTC)
+    # matplotlib ships no types for its dates.
+    ticks: Any = dates
+    locator = ticks.AutoDateLocator(minticks=4, maxticks=10, tz=UTC)
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
+    axes.xaxis.set_major_formatter(ticks.ConciseDateFormatter(locator, tz=UTC))
     end = max(course.deadline, course.times[-1])
     margin = (end - course.times[0]) * 0.02
     axes.set_xlim(course.times[0], end + margin)

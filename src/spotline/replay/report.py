@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spotline.adapters.eventlog.reader import EventLogReader
+from spotline.application.job_run import JobRun
 from spotline.application.select import SelectHandler
 from spotline.application.selector_state import SelectorOptions, SelectorState
 from spotline.contracts.codec import digest
@@ -33,8 +34,9 @@ from spotline.domain.units import usd_from_micro_usd
 from spotline.replay.handlers import selector_options
 from spotline.replay.parts import WatchedSelector
 from spotline.replay.recorded import RecordedEvent, readable_events
-from spotline.replay.simulate import SPOTLINE, padded
+from spotline.replay.simulate import padded
 from spotline.replay.summary import (
+    SPOTLINE,
     JobLife,
     PolicySummary,
     life_of,
@@ -210,9 +212,47 @@ def report_run(entries: Iterable[StoredEntry], options: SelectorOptions) -> RunR
 
 def report_tables(report: RunReport) -> list[Table]:
     """The report for a terminal: policies against the clairvoyant, weights, jobs not on time."""
-    from spotline.replay.tables import run_tables
+    from spotline.replay.tables import policy_table, weights_table
 
-    return run_tables(report)
+    tables = []
+    if report.policies:
+        title = f"Per job, mean of {sum(one.compared for one in report.jobs)}"
+        tables.append(policy_table(report.policies, report.clairvoyant, title=title))
+    if report.weights:
+        tables.append(weights_table(report.weights, report.rounds))
+    late = [one for one in report.jobs if not one.life.on_time]
+    if late:
+        tables.append(jobs_table(late, title="Not on time"))
+    return tables
+
+
+def jobs_table(jobs: Iterable[JobReport], *, title: str) -> Table:
+    """One row per job: what it was, how it ended, and against on-demand and the clairvoyant."""
+    from spotline.replay.tables import plain_table
+
+    table = plain_table(title, "job")
+    for heading in ("deadline", "policy", "outcome"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("cost\nUSD", "on-demand\nUSD", "utility\nUSD", "clair-\nvoyant"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in jobs:
+        on_demand = one.otherwise.get(ON_DEMAND)
+        best = one.clairvoyant
+        table.add_row(
+            one.job.name or one.job.job_id[:8],
+            one.job.deadline.kind.value,
+            one.policy_id or "-",
+            one.outcome.value.replace("_", " ") if one.outcome else "running",
+            _usd(one.life.cost_micro_usd),
+            _usd(on_demand.cost_micro_usd) if on_demand else "-",
+            _usd(one.life.utility_micro_usd),
+            _usd(best.upper_utility_micro_usd) if best else "-",
+        )
+    return table
+
+
+def _usd(micro_usd: int) -> str:
+    return f"{usd_from_micro_usd(micro_usd):,.2f}"
 
 
 @dataclass(slots=True)
@@ -272,7 +312,7 @@ def _job_report(job_id: str, watched: WatchedSelector, state: SelectorState) -> 
             fallback = policy_named(FALLBACK_POLICY_ID)
             for policy in BASELINES:
                 result = replay_policy(program, records, policy, fallback)
-                otherwise[policy.policy_id] = life_of(job_id, run.job.value_micro_usd, result)
+                otherwise[policy.policy_id] = life_of(run.job, policy.policy_id, result)
             clairvoyant = clairvoyant_optimum(program, records)
     return JobReport(
         job=run.job,
@@ -281,19 +321,20 @@ def _job_report(job_id: str, watched: WatchedSelector, state: SelectorState) -> 
         first_slot=run.first_slot,
         deadline_slot=deadline_slot,
         outcome=closed.outcome if closed else None,
-        life=_life(run.job, closed, run.spent_micro_usd),
+        life=_life(run, closed),
         otherwise=otherwise,
         clairvoyant=clairvoyant,
         spot_offered=tuple(record.spot_available for record in offered),
     )
 
 
-def _life(job: Job, closed: JobClosed | None, spent_micro_usd: int) -> JobLife:
+def _life(run: JobRun, closed: JobClosed | None) -> JobLife:
     return JobLife(
-        job_id=job.job_id,
-        cost_micro_usd=closed.cost_micro_usd if closed else spent_micro_usd,
+        job_id=run.job.job_id,
+        policy_id=run.policy_id,
+        cost_micro_usd=closed.cost_micro_usd if closed else run.spent_micro_usd,
         value_micro_usd=closed.value_micro_usd if closed else 0,
-        most_value_micro_usd=job.value_micro_usd,
+        most_value_micro_usd=run.job.value_micro_usd,
         on_time=closed is not None and closed.outcome is JobOutcome.COMPLETED,
     )
 
@@ -310,11 +351,7 @@ def _summaries(
     for policy in BASELINES:
         lives = [one.otherwise[policy.policy_id] for one in compared]
         policies[policy.policy_id] = summarise(lives, best)
-    lives = [
-        life_of(one.job.job_id, one.job.value_micro_usd, optimum.result)
-        for one, optimum in zip(compared, optima, strict=True)
-    ]
-    return policies, summarise_clairvoyant(lives, optima)
+    return policies, summarise_clairvoyant([one.job for one in compared], optima)
 
 
 def _heaviest(weights: PolicyWeightsUpdated | None) -> tuple[tuple[str, int], ...]:

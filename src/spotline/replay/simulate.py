@@ -50,6 +50,7 @@ from spotline.replay.parts import (
     answer_in_process,
 )
 from spotline.replay.summary import (
+    SPOTLINE,
     JobLife,
     PolicySummary,
     life_of,
@@ -58,21 +59,19 @@ from spotline.replay.summary import (
     summarise_clairvoyant,
 )
 
-SPOTLINE = "spotline"
-"""What everything calls the selector's own behaviour: one policy per job, drawn by weight."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationOptions:
     """How a simulation runs; equal options give equal lives.
 
-    `seed` varies which policies are drawn. `selector` is how `spotline` behaves. Rates of decisions
-    count the time policies take, not that of forecasting, learning or the loop.
+    `seed` varies which policies are drawn, `horizon_slots` is how far forecasts reach, `selector`
+    how `spotline` behaves. Rates of decisions count the time that policies take, not that of
+    forecasting, learning or the loop.
     """
 
     contention: bool = False
     seed: int = 0
-    horizon_slots: int = 12
+    horizon_slots: int = 6
     selector: SelectorOptions = field(default_factory=SelectorOptions)
 
 
@@ -309,7 +308,7 @@ def _alone(
             result = replay_policy(one.program, one.records, policy, fallback)
             spent_s[name] += perf_counter() - began_s
             decided[name] += len(result.holdings)
-            lives[name].append(life_of(one.job.job_id, one.job.value_micro_usd, result))
+            lives[name].append(life_of(one.job, name, result))
     if SPOTLINE in lives:
         selected = _select(
             course,
@@ -328,7 +327,7 @@ def _alone(
             name: summarise(lives[name], best, decisions_per_s=_rate(decided[name], spent_s[name]))
             for name in names
         },
-        clairvoyant=_clairvoyant(jobs, optima),
+        clairvoyant=summarise_clairvoyant(jobs, optima),
         lives={name: tuple(lives[name]) for name in names},
     )
 
@@ -352,7 +351,7 @@ def _shared(
         selected = _select(course, jobs, handler, answer_in_process, options.seed)
         optima = [selected.optimum(job.job_id) for job in jobs]
         lives[name] = tuple(selected.lives(jobs))
-        clairvoyants[name] = _clairvoyant(jobs, optima)
+        clairvoyants[name] = summarise_clairvoyant(jobs, optima)
         summaries[name] = summarise(
             lives[name],
             optimum_of(optima),
@@ -382,6 +381,7 @@ class _Selected:
             lives.append(
                 JobLife(
                     job_id=job.job_id,
+                    policy_id=closed.policy_id,
                     cost_micro_usd=closed.cost_micro_usd,
                     value_micro_usd=closed.value_micro_usd,
                     most_value_micro_usd=job.value_micro_usd,
@@ -450,14 +450,6 @@ def _closing(last: SlotOpened) -> SlotOpened:
 def _no_digest(request: object) -> str:
     """Nobody compares digests where requests are answered in process."""
     return ""
-
-
-def _clairvoyant(jobs: Sequence[Job], optima: Sequence[Clairvoyant]) -> PolicySummary:
-    lives = [
-        life_of(job.job_id, job.value_micro_usd, one.result)
-        for job, one in zip(jobs, optima, strict=True)
-    ]
-    return summarise_clairvoyant(lives, optima)
 
 
 def _rate(decided: int, spent_s: float) -> float:

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spotline.domain.jobs.job import Job
 from spotline.domain.policies.replay import Clairvoyant, JobResult
 from spotline.domain.units import usd_from_micro_usd
+
+CLAIRVOYANT = "clairvoyant"
+SPOTLINE = "spotline"
+"""What everything calls the selector's own behaviour: one policy per job, drawn by weight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,9 +20,11 @@ class JobLife:
 
     `most_value_micro_usd` is what finishing on time would have been worth. `on_time` holds for
     soft deadlines too: finished by the deadline, not only while still worth something.
+    `policy_id` is what decided for it.
     """
 
     job_id: str
+    policy_id: str
     cost_micro_usd: int
     value_micro_usd: int
     most_value_micro_usd: int
@@ -29,13 +36,14 @@ class JobLife:
         return self.value_micro_usd - self.cost_micro_usd
 
 
-def life_of(job_id: str, most_value_micro_usd: int, result: JobResult) -> JobLife:
+def life_of(job: Job, policy_id: str, result: JobResult) -> JobLife:
     """A replayed job's life."""
     return JobLife(
-        job_id=job_id,
+        job_id=job.job_id,
+        policy_id=policy_id,
         cost_micro_usd=result.cost_micro_usd,
         value_micro_usd=result.value_micro_usd,
-        most_value_micro_usd=most_value_micro_usd,
+        most_value_micro_usd=job.value_micro_usd,
         on_time=result.on_time,
     )
 
@@ -98,11 +106,12 @@ def summarise(
     )
 
 
-def summarise_clairvoyant(lives: Sequence[JobLife], optima: Sequence[Clairvoyant]) -> PolicySummary:
+def summarise_clairvoyant(jobs: Sequence[Job], optima: Sequence[Clairvoyant]) -> PolicySummary:
     """Sum up the optimum: its utility is the bound, everything else that of its schedules.
 
     The two differ only where a job's grid was too fine to be solved exactly.
     """
+    lives = [life_of(job, CLAIRVOYANT, one.result) for job, one in zip(jobs, optima, strict=True)]
     summary = summarise(lives, 0)
     bound = optimum_of(optima)
     return PolicySummary(

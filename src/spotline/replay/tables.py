@@ -1,18 +1,16 @@
-"""Reports as tables for a terminal."""
+"""Numbers as tables for a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from spotline.domain.units import usd_from_micro_usd
-from spotline.replay.report import ON_DEMAND, JobReport, RunReport
-from spotline.replay.simulate import SPOTLINE
-from spotline.replay.summary import PolicySummary
+from spotline.replay.summary import SPOTLINE, PolicySummary
 
 _MOST_WEIGHTS = 8
+_ALWAYS = {SPOTLINE, "on_demand_only"}
 
 
 def policy_table(
@@ -26,7 +24,7 @@ def policy_table(
 
     `spotline` and the on-demand baseline are always shown.
     """
-    table = _table(title, "policy")
+    table = plain_table(title, "policy")
     for heading in (
         "cost\nUSD",
         "on time",
@@ -39,7 +37,7 @@ def policy_table(
     if timed:
         table.add_column("decisions\nper s", justify="right", no_wrap=True)
     ordered = sorted(policies.items(), key=lambda item: (-item[1].mean_utility_usd, item[0]))
-    kept = {name for name, _ in ordered[: most or len(ordered)]} | {SPOTLINE, ON_DEMAND}
+    kept = {name for name, _ in ordered[: most or len(ordered)]} | _ALWAYS
     for name, summary in ordered:
         if name in kept:
             style = "bold" if name == SPOTLINE else ""
@@ -55,7 +53,7 @@ def policy_table(
 
 def weights_table(weights: Sequence[tuple[str, int]], rounds: int) -> Table:
     """The heaviest policies, and what is left for all others."""
-    table = _table(f"Learned weights after {rounds} rounds", "policy")
+    table = plain_table(f"Learned weights after {rounds} rounds", "policy")
     table.add_column("weight", justify="right")
     for name, weight_ppb in weights[:_MOST_WEIGHTS]:
         table.add_row(name, f"{weight_ppb / 1e7:.1f} %")
@@ -64,44 +62,6 @@ def weights_table(weights: Sequence[tuple[str, int]], rounds: int) -> Table:
         share = sum(weight_ppb for _, weight_ppb in rest) / 1e7
         table.add_row(f"{len(rest)} others", f"{share:.1f} %", style="dim")
     return table
-
-
-def jobs_table(jobs: Iterable[JobReport], *, title: str) -> Table:
-    """One row per job: what it was, how it ended, and against on-demand and the clairvoyant."""
-    table = _table(title, "job")
-    for heading in ("deadline", "policy", "outcome"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("cost\nUSD", "on-demand\nUSD", "utility\nUSD", "clair-\nvoyant"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for one in jobs:
-        on_demand = one.otherwise.get(ON_DEMAND)
-        best = one.clairvoyant
-        table.add_row(
-            one.job.name or one.job.job_id[:8],
-            one.job.deadline.kind.value,
-            one.policy_id or "-",
-            one.outcome.value.replace("_", " ") if one.outcome else "running",
-            _usd(one.life.cost_micro_usd),
-            _usd(on_demand.cost_micro_usd) if on_demand else "-",
-            _usd(one.life.utility_micro_usd),
-            _usd(best.upper_utility_micro_usd) if best else "-",
-        )
-    return table
-
-
-def run_tables(report: RunReport) -> list[Table]:
-    """What a run brought against the baselines, what was learned, and the jobs that were not on time."""
-    compared = sum(one.compared for one in report.jobs)
-    tables = []
-    if report.policies:
-        title = f"Per job, mean of {compared}"
-        tables.append(policy_table(report.policies, report.clairvoyant, title=title))
-    if report.weights:
-        tables.append(weights_table(report.weights, report.rounds))
-    late = [one for one in report.jobs if not one.life.on_time]
-    if late:
-        tables.append(jobs_table(late, title="Not on time"))
-    return tables
 
 
 def _numbers(summary: PolicySummary, timed: bool) -> list[str]:
@@ -119,11 +79,8 @@ def _numbers(summary: PolicySummary, timed: bool) -> list[str]:
     return cells
 
 
-def _usd(micro_usd: int) -> str:
-    return f"{usd_from_micro_usd(micro_usd):,.2f}"
-
-
-def _table(title: str, first: str) -> Table:
+def plain_table(title: str, first: str) -> Table:
+    """A table with its first column, in the style all share."""
     table = Table(
         title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
     )

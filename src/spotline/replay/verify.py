@@ -446,13 +446,13 @@ def field_differences(recorded: Any, recomputed: Any, path: str = "") -> tuple[s
                 f"{path}.{one.name}" if path else one.name,
             )
         )
-    if isinstance(recorded, tuple) and isinstance(recomputed, tuple):
-        if len(recorded) == len(recomputed):
-            return tuple(
-                difference
-                for index, (one, other) in enumerate(zip(recorded, recomputed, strict=True))
-                for difference in field_differences(one, other, f"{path}[{index}]")
-            )
+    both = (recorded, recomputed)
+    if all(isinstance(one, tuple) for one in both) and len(recorded) == len(recomputed):
+        return tuple(
+            difference
+            for index, (one, other) in enumerate(zip(recorded, recomputed, strict=True))
+            for difference in field_differences(one, other, f"{path}[{index}]")
+        )
     return (f"{path or 'event'}: {_short(recorded)} recorded, {_short(recomputed)} recomputed",)
 
 

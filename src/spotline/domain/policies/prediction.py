@@ -11,9 +11,11 @@ UNCOUNTED = 1_000_000
 
 
 def window_forecast(
-    forecast: OfferingForecast, *, on_demand_price_micro_usd: int
+    forecast: OfferingForecast, *, on_demand_price_micro_usd: int, taken: int = 0
 ) -> WindowForecast:
     """Reduce a forecast to prices and counts per step.
+
+    `taken` instances are held by jobs that are served before this one, and expected to stay so.
 
     The count is the median m. Spot planned for a step fails with probability 1 - P(count >= m),
     and what it would have done is then bought on demand, so the step's price is the expectation
@@ -26,7 +28,7 @@ def window_forecast(
         risk_ppm = PPM - certain_ppm
         price = step.spot_price_micro_usd * certain_ppm + on_demand_price_micro_usd * risk_ppm
         prices.append(max(1, price // PPM))
-        counts.append(count)
+        counts.append(max(0, count - taken))
     return WindowForecast(spot_price=tuple(prices), spot_available=tuple(counts))
 
 
