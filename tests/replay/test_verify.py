@@ -199,6 +199,13 @@ def test_a_log_may_end_anywhere(log):
         assert verified(log[:end], log).exit_code == SAME
 
 
+def test_a_log_that_begins_in_the_middle_is_unreadable(log):
+    report = verified(log[10:], log)
+
+    assert report.exit_code == UNREADABLE
+    assert "seq 11" in report.unreadable
+
+
 def test_another_platform_or_version_is_no_verdict(log):
     elsewhere = replace(environment(), platform="Plan9 mips", spotline="9.9")
     manifest = replace(manifest_of(log), environment=elsewhere)

@@ -70,7 +70,7 @@ def demo(
         options = SystemOptions(
             market=traded, store=folder / "store", nats_url=nats_url, forecaster=forecaster
         )
-    console.print(_opening(traded, jobs, run_id))
+    console.print(_opening(traded, jobs, run_id), soft_wrap=True)
     run: list[DemoRun] = []
 
     async def work() -> None:
@@ -154,7 +154,9 @@ class _shown:
         self._bar.update(self._task, completed=progress.slot + 1, description=text)
         if not self._console.is_terminal and progress.slot >= self._next:
             self._next = progress.slot + max(1, self._slots // 8)
-            self._console.print(f"slot {progress.slot + 1}/{self._slots}  {text}", highlight=False)
+            self._console.print(
+                f"slot {progress.slot + 1}/{self._slots}  {text}", highlight=False, soft_wrap=True
+            )
 
 
 def _line(progress: Progress) -> str:

@@ -73,6 +73,7 @@ def simulate(
 
     from spotline.replay.simulate import SimulationOptions
     from spotline.replay.simulate import simulate as run
+    from spotline.replay.summary import SPOTLINE
     from spotline.replay.tables import policy_table
 
     with explained():
@@ -97,6 +98,13 @@ def simulate(
         f"{report.jobs} jobs {together}, {traded.slots} slots of {traded.slot_s} s, mean per job"
     )
     console.print(policy_table(report.policies, report.clairvoyant, title=title, most=_SHOWN))
+    if contention and len(report.policies) > 1:
+        first = SPOTLINE if SPOTLINE in report.policies else next(iter(report.policies))
+        console.print(
+            "Each policy is compared with the clairvoyant on what its own jobs were left; "
+            f"shown is that of {first}.",
+            highlight=False,
+        )
 
 
 def _names(policy: str) -> list[str]:

@@ -194,6 +194,11 @@ class _Replay:
         return len(self._found) >= self._most
 
     def take(self, entry: StoredEntry) -> None:
+        if not self._entries and entry.seq != 1:
+            raise UnreadableLog(
+                f"begins at seq {entry.seq}: a state cannot be folded from the middle; "
+                "record from the beginning of the stream"
+            )
         self._entries += 1
         if is_dead_letter(entry):
             return
