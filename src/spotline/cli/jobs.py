@@ -374,13 +374,12 @@ def _print_plan(answer: PlanAnswer, *, steps: bool) -> None:
             earliest = utc_iso(answer.earliest_feasible_deadline_ns)
             typer.echo(f"ask for {earliest} or later", err=True)
         return
-    table = Table(box=None, header_style="bold", pad_edge=False)
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
     table.add_column("")
-    table.add_column("policy")
-    table.add_column("offering", overflow="fold")
-    for name in ("cost USD", "p10 - p90", "on time", "utility USD"):
-        table.add_column(name, justify="right")
-    table.add_column("why", overflow="fold")
+    table.add_column("policy", no_wrap=True)
+    table.add_column("offering", no_wrap=True)
+    for name in ("USD", "p10 - p90", "on time", "utility"):
+        table.add_column(name, justify="right", no_wrap=True)
     for option in answer.options:
         table.add_row(
             ">" if option.chosen else "",
@@ -389,11 +388,13 @@ def _print_plan(answer: PlanAnswer, *, steps: bool) -> None:
             _usd(option.expected_cost_micro_usd),
             f"{_usd(option.cost_p10_micro_usd)} - {_usd(option.cost_p90_micro_usd)}",
             f"{option.on_time_probability_ppm / 10_000:.0f} %",
-            _usd(option.expected_utility_micro_usd),
-            option.why,
+            f"{option.expected_utility_micro_usd / 1e6:,.0f}",
             style="bold green" if option.chosen else None,
         )
     _console().print(table)
+    for option in answer.options:
+        if option.chosen:
+            typer.echo(f"> {option.policy_id} on {option.offering_id}: {option.why}")
     if steps:
         chosen = Table(box=None, header_style="bold", pad_edge=False)
         for name in ("slot", "opens", "spot", "on-demand"):
