@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
+from spotline.adapters.eventlog.manifest import Manifest, environment
 from spotline.adapters.grpc.client import JobClient, RpcFailed
 from spotline.adapters.ledger.sqlite import SqlLedger, ledger_url
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.stream import NatsEventStream
+from spotline.application.selector_state import SelectorOptions
 from spotline.contracts.build import event_of
+from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.subjects import filter_of
 from spotline.domain.events import AllocationDecided, JobClosed, SlotOpened
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.generate import generate
+from spotline.replay.handlers import handlers_of
 from spotline.replay.jobs import generated_jobs
+from spotline.replay.verify import VerifyReport, verify
 from spotline.runtime.broker import EmbeddedBroker
 from tests.fakes.processes import SERVICES, ServiceProcesses
 
@@ -113,6 +119,9 @@ async def run(
             pytest.fail(f"not finished in time; ended: {services.dead()}\n{services.said()}")
         decisions = {}
         last = await stream.last_seq()
+        entries = [entry async for entry in stream.read([], last_seq=last)]
+        report = await asyncio.to_thread(verified, entries)
+        assert report.exit_code == 0, [one.describe() for one in report.divergences]
         async for entry in stream.read([filter_of(AllocationDecided)], last_seq=last):
             event = event_of(entry)
             assert isinstance(event, AllocationDecided)
@@ -124,6 +133,23 @@ async def run(
         return decisions, ledger.comparable()
     finally:
         ledger.close()
+
+
+def verified(entries: Sequence[StoredEntry]) -> VerifyReport:
+    """Recompute every decision of the run, whoever was killed in it."""
+    options = SelectorOptions(
+        forecast_timeout_s=float(PATIENT["SPOTLINE_FORECAST_TIMEOUT_S"]),
+        rehearsals=int(PATIENT["SPOTLINE_REHEARSALS"]),
+    )
+    settings = {"selector": asdict(options), "forecaster": {"horizon_slots": 12}}
+    manifest = Manifest(
+        run_id="killed",
+        stream="SPOTLINE_0",
+        environment=environment(),
+        settings=settings,
+        started_ns=0,
+    )
+    return verify(entries, handlers_of(settings), manifest, here=environment())
 
 
 def until(ledger: dict[str, list[dict[str, Any]]], slot: int) -> dict[str, list[dict[str, Any]]]:

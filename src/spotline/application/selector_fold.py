@@ -56,7 +56,7 @@ def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
         case JobSubmitted() | JobCancelled() | JobProgressReported() | JobAdmitted() | JobClosed():
             _fold_job(state, event)
         case _:
-            _fold_slot(state, event, options)
+            _fold_slot(state, event)
 
 
 def _fold_market(state: SelectorState, event: Event, options: SelectorOptions) -> None:
@@ -100,7 +100,7 @@ def _fold_job(state: SelectorState, event: Event) -> None:
                 run.memory = START
 
 
-def _fold_slot(state: SelectorState, event: Event, options: SelectorOptions) -> None:
+def _fold_slot(state: SelectorState, event: Event) -> None:
     match event:
         case AllocationAnswered():
             _note_answer(state, event)
@@ -117,7 +117,7 @@ def _fold_slot(state: SelectorState, event: Event, options: SelectorOptions) -> 
             if event.job_id in state.runs:
                 state.runs[event.job_id].lost += len(event.instance_ids)
         case CapacityReported():
-            _note_capacity(state, event, options)
+            _note_capacity(state, event)
         case _:
             pass
 
@@ -173,7 +173,7 @@ def _note_answer(state: SelectorState, event: AllocationAnswered) -> None:
             state.runs[answer.job_id].memory = answer.memory
 
 
-def _note_capacity(state: SelectorState, event: CapacityReported, options: SelectorOptions) -> None:
+def _note_capacity(state: SelectorState, event: CapacityReported) -> None:
     if event.slot != state.slot or event.revision != state.revision:
         return
     if state.phase is not SlotPhase.AWAITING_CAPACITY:
@@ -191,7 +191,7 @@ def _note_capacity(state: SelectorState, event: CapacityReported, options: Selec
             if run.lost:
                 run.place(Segment(offset_s=event.offset_s, holding=held, interrupted=True))
         run.held = held
-    if event.settled or state.revision >= options.most_revisions:
+    if event.settled:
         state.phase = SlotPhase.SETTLED
         return
     _note_caps(state)

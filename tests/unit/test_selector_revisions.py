@@ -1,0 +1,125 @@
+"""A slot that is decided again and again comes to an end."""
+
+from __future__ import annotations
+
+from spotline.application.ingest import IngestHandler, IngestOptions
+from spotline.application.select import SelectHandler
+from spotline.application.selector_state import SelectorOptions, SelectorState, SlotPhase
+from spotline.application.spec import Context, Outcome
+from spotline.contracts.codec import digest
+from spotline.domain.events import (
+    AllocationAnswered,
+    CallOutcome,
+    CapacityReported,
+    Event,
+    ForecastOverdue,
+    JobSubmitted,
+    LaunchRefused,
+    MarketOpened,
+    SlotDecided,
+)
+from spotline.domain.market.generate import generate
+from spotline.domain.market.offering import CapacityType
+from spotline.replay.jobs import generated_jobs
+
+MARKET = generate("mixed", seed=2, slots=40, slot_s=1800, start_ns=1_767_571_200_000_000_000)
+
+
+class Driver:
+    """Feeds a selector one event at a time, as its host would."""
+
+    def __init__(self, options: SelectorOptions) -> None:
+        self.handler = SelectHandler(options, digest=digest)
+        self.state: SelectorState = self.handler.initial()
+        self._seq = 0
+
+    def feed(self, event: Event) -> Outcome:
+        self._seq += 1
+        self.handler.evolve(self.state, event)
+        ctx = Context(seq=self._seq, now_ns=0, event_id=f"{self._seq:032x}", correlation_id="c")
+        outcome = self.handler.decide(self.state, event, ctx)
+        for output in outcome.events:
+            self.handler.evolve(self.state, output)
+        return outcome
+
+
+def refusing_driver(options: SelectorOptions) -> tuple[Driver, int]:
+    """A selector whose slot runs a job that the cloud refuses everything."""
+    driver = Driver(options)
+    job = generated_jobs(MARKET, 1, 2)[0]
+    driver.feed(
+        MarketOpened(
+            offerings=MARKET.offerings,
+            slot_s=MARKET.slot_s,
+            first_slot_start_ns=MARKET.start_ns,
+            source="test",
+        )
+    )
+    driver.feed(JobSubmitted(job=job, ts_event_ns=0))
+    clock = IngestHandler(MARKET, IngestOptions())
+    slot = next(s for s in range(MARKET.slots) if MARKET.slot_starts_ns()[s] >= job.start_ns)
+    driver.feed(clock.slot_events(slot)[-1])
+    return driver, slot
+
+
+def refuse(driver: Driver, slot: int, outcome: Outcome) -> Outcome:
+    """Nobody answers, so the selector decides itself; then the cloud refuses what it asks for."""
+    if outcome.calls:
+        outcome = driver.feed(
+            AllocationAnswered(
+                slot=slot,
+                revision=driver.state.revision,
+                request_digest=outcome.calls[0].digest,
+                outcome=CallOutcome.UNAVAILABLE,
+                answers=(),
+            )
+        )
+    run = next(iter(driver.state.runs.values()))
+    driver.feed(
+        LaunchRefused(
+            command_id="c",
+            job_id=run.job.job_id,
+            tenant=run.job.tenant,
+            offering_id=run.offering_id,
+            capacity_type=CapacityType.ON_DEMAND,
+            slot=slot,
+            requested=1,
+            granted=0,
+            detail="test",
+        )
+    )
+    return driver.feed(
+        CapacityReported(
+            slot=slot,
+            revision=driver.state.revision,
+            offset_s=0,
+            settled=False,
+            holdings=(),
+        )
+    )
+
+
+def test_at_the_revision_limit_the_slot_ends_with_what_is_held() -> None:
+    driver, slot = refusing_driver(SelectorOptions(most_revisions=2, rehearsals=0))
+    outcome = driver.feed(ForecastOverdue(slot=slot, waited_ms=1))
+
+    for _ in range(3):
+        outcome = refuse(driver, slot, outcome)
+
+    assert not outcome.calls
+    (ended,) = outcome.events
+    assert isinstance(ended, SlotDecided)
+    assert ended.commands == 0
+    assert driver.state.phase is SlotPhase.AWAITING_CAPACITY
+
+
+def test_a_report_of_an_old_revision_changes_nothing() -> None:
+    driver, slot = refusing_driver(SelectorOptions(rehearsals=0))
+    outcome = driver.feed(ForecastOverdue(slot=slot, waited_ms=1))
+    refuse(driver, slot, outcome)
+    phase, revision = driver.state.phase, driver.state.revision
+
+    late = CapacityReported(slot=slot, revision=0, offset_s=0, settled=True, holdings=())
+
+    assert driver.feed(late) == Outcome()
+    assert (driver.state.phase, driver.state.revision) == (phase, revision)
