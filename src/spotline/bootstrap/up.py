@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from spotline.adapters.eventlog.manifest import Manifest, environment
 from spotline.adapters.eventlog.writer import record
@@ -15,8 +15,12 @@ from spotline.contracts.subjects import stream_name
 from spotline.runtime.health import serve_health
 
 
-async def run_up(options: SystemOptions, *, health_port: int, told: Callable[[str], None]) -> None:
+async def run_up(
+    options: SystemOptions, *, health_port: int, told: Callable[[Mapping[str, str]], None]
+) -> None:
     """Serve until SIGINT or SIGTERM; record the stream into `store/log`.
+
+    `told` gets the addresses, by name, once everything answers.
 
     Raises
     ------
@@ -30,10 +34,14 @@ async def run_up(options: SystemOptions, *, health_port: int, told: Callable[[st
             serve_health({"services": probes.overall}, port=health_port) as port,
             open_stream(system.bus, name="event_log") as (_, stream),
         ):
-            told(f"gRPC    {system.allocator_address}")
-            told(f"NATS    {system.bus.nats_url}")
-            told(f"health  http://127.0.0.1:{port}/healthz")
-            told(f"log     {options.store / 'log'}")
+            told(
+                {
+                    "gRPC": system.allocator_address,
+                    "NATS": system.bus.nats_url,
+                    "health": f"http://127.0.0.1:{port}/healthz",
+                    "log": str(options.store / "log"),
+                }
+            )
             manifest = Manifest(
                 run_id=options.store.resolve().name,
                 stream=stream_name(options.partition),

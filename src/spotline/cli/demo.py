@@ -39,7 +39,13 @@ def demo(
         str, typer.Option("--json", help="Also write the result as JSON to this file (- : stdout).")
     ] = "",
     seed: Annotated[int, typer.Option(help="Seed of the generated market and jobs.")] = _SEED,
-    slot: Annotated[int, typer.Option(min=1, help="Slot length, seconds.")] = _SLOT_S,
+    slot: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Slot length, seconds; 0: half an hour, or the market's own if longer."
+        ),
+    ] = 0,
+    slots: Annotated[int, typer.Option(min=16, help="Slots of the market to run at most.")] = 600,
     nats_url: Annotated[
         str, typer.Option(envvar="SPOTLINE_NATS_URL", help="An external NATS; embedded by default.")
     ] = "",
@@ -66,6 +72,7 @@ def demo(
     folder = out or Path("runs") / run_id
     with explained():
         traded = _market(market, seed=seed, slot_s=slot)
+        traded = traded.between(0, min(slots, traded.slots))
         todo = generated_jobs(traded, jobs, seed)
         options = SystemOptions(
             market=traded, store=folder / "store", nats_url=nats_url, forecaster=forecaster
@@ -103,11 +110,16 @@ def _market(path: Path | None, *, seed: int, slot_s: int) -> Market:
     if path is None:
         from spotline.domain.market.generate import generate
 
-        return generate("mixed", seed=seed, slots=_SLOTS, slot_s=slot_s, start_ns=_START_NS)
+        return generate(
+            "mixed", seed=seed, slots=_SLOTS, slot_s=slot_s or _SLOT_S, start_ns=_START_NS
+        )
     from spotline.adapters.market.parquet import read_market
 
     market = read_market(path)
-    return market if market.slot_s == slot_s else market.resampled(slot_s)
+    if not slot_s:
+        fits = market.slot_s < _SLOT_S and _SLOT_S % market.slot_s == 0
+        slot_s = _SLOT_S if fits else market.slot_s
+    return market.resampled(slot_s)
 
 
 def _opening(market: Market, jobs: int, run_id: str) -> str:

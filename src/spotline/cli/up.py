@@ -32,10 +32,15 @@ def up(
     ] = False,
     slot: Annotated[int, typer.Option(min=0, help="Slot length, seconds; 0 keeps it.")] = 0,
     health_port: Annotated[int, typer.Option(min=0, help="Port of /healthz; 0 is any.")] = 0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the addresses as one line of JSON.")
+    ] = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Run broker and all services until Ctrl-C; a store is continued where it stopped."""
+    import json
     import time
+    from collections.abc import Mapping
     from dataclasses import replace
 
     from spotline.adapters.market.parquet import read_market
@@ -66,8 +71,12 @@ def up(
             allocator_address=address,
             ingest=IngestOptions(slot_interval_s=interval_s, barrier=not wall_clock),
         )
-    raise typer.Exit(
-        run_to_exit_code(
-            run_up(options, health_port=health_port, told=lambda line: typer.echo(line, err=True))
-        )
-    )
+
+    def told(addresses: Mapping[str, str]) -> None:
+        if as_json:
+            typer.echo(json.dumps(addresses))
+        else:
+            for name, address in addresses.items():
+                typer.echo(f"{name:<7} {address}", err=True)
+
+    raise typer.Exit(run_to_exit_code(run_up(options, health_port=health_port, told=told)))

@@ -27,16 +27,6 @@ class Configurations:
     cover_start: IntArray
     covers: IntArray
 
-    def index_of(self, holding: Holding) -> int:
-        """Where `holding` stands.
-
-        Raises
-        ------
-        ValueError
-            It is not among the configurations.
-        """
-        return self.holdings.index(holding)
-
 
 def all_configurations(program: JobProgram, *, most_spot: int) -> Configurations:
     """Every split of every allowed count with at most `most_spot` spot instances."""
