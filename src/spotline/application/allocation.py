@@ -128,6 +128,7 @@ def forecast_of(
                 forecast,
                 on_demand_price_micro_usd=quote.on_demand_price_micro_usd,
                 taken=taken,
+                counted=available.known,
             )
     return None
 

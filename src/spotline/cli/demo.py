@@ -175,7 +175,8 @@ def _line(progress: Progress) -> str:
     if progress.opened is None:
         return ""
     prices = " ".join(
-        f"${sq.quote.spot_price_micro_usd / 1e6:.2f}x{sq.quote.spot_available.instances}"
+        f"${sq.quote.spot_price_micro_usd / 1e6:.2f}x"
+        f"{sq.quote.spot_available.instances if sq.quote.spot_available.known else '?'}"
         for sq in progress.opened.quotes[:4]
     )
     return (

@@ -11,16 +11,24 @@ UNCOUNTED = 1_000_000
 
 
 def window_forecast(
-    forecast: OfferingForecast, *, on_demand_price_micro_usd: int, taken: int = 0
+    forecast: OfferingForecast,
+    *,
+    on_demand_price_micro_usd: int,
+    taken: int = 0,
+    counted: bool = True,
 ) -> WindowForecast:
     """Reduce a forecast to prices and counts per step.
 
     `taken` instances are held by jobs that are served before this one, and expected to stay so.
+    Where nobody counts what is available (`counted` false), plenty is assumed now and later.
 
     The count is the median m. Spot planned for a step fails with probability 1 - P(count >= m),
     and what it would have done is then bought on demand, so the step's price is the expectation
     over the two. That makes work now worth more than equally cheap work later.
     """
+    if not counted:
+        prices = [step.spot_price_micro_usd for step in forecast.steps]
+        return WindowForecast(spot_price=tuple(prices), spot_available=(UNCOUNTED,) * len(prices))
     prices = []
     counts = []
     for step in forecast.steps:
