@@ -166,12 +166,21 @@ async def test_goes_on_behind_what_was_acknowledged(event_stream):
     assert [entry.seq for entry in await take(second, 4)] == [5, 6, 7, 8]
 
 
+async def floor_of(js, stream):
+    """What the server holds for acknowledged at the place `reader`."""
+    return (await js.consumer_info(stream, "reader")).ack_floor.stream_seq
+
+
 async def test_what_a_killed_predecessor_left_pending_comes_at_once(broker, event_stream):
     await event_stream.publish(published(overdue(n) for n in range(1, 5)))
     async with NatsConnection(broker.url) as other:
         killed = await (await NatsEventStream.open(other)).subscribe("reader", [OVERDUE])
         await killed.ack((await take(killed, 3))[0])
-        await (await other.link(timeout_s=5)).client.flush()
+        js = (await other.link(timeout_s=5)).client.jetstream()
+        async with asyncio.timeout(20):
+            # The server works off acknowledgements in its own time, and nothing tells when.
+            while await floor_of(js, event_stream.name) < 1:  # noqa: ASYNC110 - the broker is asked
+                await asyncio.sleep(0.01)
 
     subscription = await event_stream.subscribe("reader", [OVERDUE])
 

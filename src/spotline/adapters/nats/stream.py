@@ -345,6 +345,7 @@ class NatsSubscription:
         self._owner = secrets.token_hex(8)
         self._floor_seq = 0
         self._acked_seq = 0
+        self._last_ack_subject = ""
         self._unacked: deque[tuple[int, str]] = deque()
         self._link: Link | None = None
         self._delivery: Delivery | None = None
@@ -396,18 +397,23 @@ class NatsSubscription:
         while self._unacked and self._unacked[0][0] <= entry.seq:
             _, ack_subject = self._unacked.popleft()
         if ack_subject and self._link is not None and not self._link.lost:
+            self._last_ack_subject = ack_subject
             # Unconfirmed: an acknowledgement that is lost costs one more, harmless, delivery.
             with suppress(*PASSING):
                 await self._link.client.publish(ack_subject, b"+ACK")
 
     async def close(self) -> None:
-        """Stop following; the place is kept."""
-        link = self._link
+        """Stop following; the place is kept.
+
+        The server works off acknowledgements in its own time: the last one is confirmed, so that
+        whoever opens the place next finds it there.
+        """
+        link, ack_subject = self._link, self._last_ack_subject
         await self._abandon()
-        if link is not None and not link.lost:
+        if link is not None and not link.lost and ack_subject:
+            self._last_ack_subject = ""
             with suppress(*PASSING):
-                async with asyncio.timeout(_ANSWER_S):
-                    await link.client.flush()
+                await link.client.request(ack_subject, b"+ACK", timeout=_ANSWER_S)
 
     async def _open(self, timeout_s: float) -> Delivery:
         link = await self._stream._connection.link(timeout_s=timeout_s)
