@@ -43,6 +43,17 @@ def test_describe_prints_and_draws(tmp_path, preset):
     assert png.read_bytes().startswith(PNG_MAGIC)
 
 
+def test_describe_draws_beside_the_file_unless_told_not_to(tmp_path):
+    market = tmp_path / "m.parquet"
+    run(market_app, ["generate", "--slots", "100", "-o", str(market)])
+
+    run(market_app, ["describe", str(market), "--no-plot"])
+    assert not (tmp_path / "m.png").exists()
+    run(market_app, ["describe", str(market)])
+
+    assert (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_describe_as_json_holds_every_statistic(tmp_path):
     _generate(tmp_path / "m.parquet")
     described = json.loads(

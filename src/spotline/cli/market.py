@@ -128,32 +128,35 @@ def generate_command(
 def describe_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Market file.")],
     plot: Annotated[
-        Path | None, typer.Option(metavar="PNG", help="Also draw the market there.")
+        Path | None,
+        typer.Option(metavar="PNG", help="Draw the market there; by default beside the file."),
     ] = None,
+    no_plot: Annotated[bool, typer.Option("--no-plot", help="Draw nothing.")] = False,
     as_json: _Json = False,
 ) -> None:
     """Say how prices and availability in a market file behave, and draw them."""
+    drawn = None if no_plot else plot or file.with_suffix(".png")
     with _bad_input_exits():
         from spotline.adapters.market.parquet import read_market
         from spotline.domain.market.statistics import measure
 
         market = read_market(file)
         statistics = measure(market)
-        if plot is not None:
+        if drawn is not None:
             from spotline.adapters.market.plot import plot_market
 
-            with _unwritable(plot):
-                plot_market(market, plot)
+            with _unwritable(drawn):
+                plot_market(market, drawn)
     if as_json:
         described = _summary(market, file) | {"statistics": asdict(statistics)}
-        if plot is not None:
-            described["plot"] = str(plot)
+        if drawn is not None:
+            described["plot"] = str(drawn)
         print(json.dumps(described, indent=2))
         return
     console = Console()
     _print_statistics(console, market, statistics)
-    if plot is not None:
-        console.print(f"drawn to {plot}", highlight=False, soft_wrap=True)
+    if drawn is not None:
+        console.print(f"drawn to {drawn}", highlight=False, soft_wrap=True)
 
 
 @contextmanager
