@@ -173,6 +173,7 @@ async def test_killing_each_service_changes_neither_decisions_nor_ledger(tmp_pat
     decisions, ledger = await run(tmp_path / "killed", killed_at=plan)
 
     assert decisions == calm_decisions
-    charges = until(ledger, last)["charges"]
-    assert charges == until(calm_ledger, last)["charges"]
-    assert charges
+    expected = until(calm_ledger, last)
+    assert until(ledger, last) == expected
+    assert expected["charges"]
+    assert expected["intents"]
