@@ -19,6 +19,7 @@ from spotline.application.spec import Handler, Timer
 from spotline.bootstrap.parts import (
     ActuatorParts,
     BusAddress,
+    HealthProbes,
     PartHooks,
     open_stream,
     serve_allocator,
@@ -52,6 +53,7 @@ class Composed:
     stream: NatsEventStream
     tasks: dict[str, asyncio.Task[None]]
     group: asyncio.TaskGroup
+    probes: HealthProbes
     before_slot: dict[int, Hook] = field(default_factory=dict)
     go: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -138,6 +140,8 @@ async def composed(
 ) -> AsyncIterator[Composed]:
     """Start all services; the market waits for `go`."""
     bus = BusAddress(nats_url=nats_url)
+    probes = HealthProbes()
+    watched = PartHooks(started=probes.note)
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     parts = ActuatorParts(
         cloud="simulated",
@@ -154,20 +158,27 @@ async def composed(
                 serve_allocator(
                     bus,
                     address="127.0.0.1:0",
-                    hooks=PartHooks(),
+                    hooks=watched,
                     listening=listening.set_result,
                 )
             ),
-            "cloud_actuator": group.create_task(serve_cloud_actuator(bus, parts, PartHooks())),
+            "cloud_actuator": group.create_task(serve_cloud_actuator(bus, parts, watched)),
         }
-        system = Composed(bus=bus, address=await listening, stream=stream, tasks=tasks, group=group)
+        system = Composed(
+            bus=bus,
+            address=await listening,
+            stream=stream,
+            tasks=tasks,
+            group=group,
+            probes=probes,
+        )
         tasks["selector"] = group.create_task(
             serve_selector(
                 bus,
                 selector,
                 allocator_address=system.address,
                 allocate_timeout_s=30.0,
-                hooks=PartHooks(),
+                hooks=watched,
             )
         )
         tasks["market_ingest"] = group.create_task(

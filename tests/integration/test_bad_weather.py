@@ -97,11 +97,14 @@ async def test_a_broker_gone_for_ten_seconds_changes_nothing(tmp_path: Path) -> 
             async with composed(
                 broker.url, tmp_path / "shaken", MARKET, selector=OPTIONS
             ) as system:
+                healthy: list[bool] = []
 
                 async def outage() -> None:
                     nonlocal broker
+                    healthy.append(system.probes.overall().healthy)
                     await broker.__aexit__(None, None, None)
                     await asyncio.sleep(OUTAGE_S)
+                    healthy.append(system.probes.overall().healthy)
                     broker = EmbeddedBroker(tmp_path / "broker", port=port)
                     await broker.__aenter__()
 
@@ -116,6 +119,7 @@ async def test_a_broker_gone_for_ten_seconds_changes_nothing(tmp_path: Path) -> 
 
     assert decisions == calm
     assert len(closed) == len(JOBS)
+    assert healthy == [True, False]
 
 
 PLAIN_SUBSCRIBER = """

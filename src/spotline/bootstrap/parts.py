@@ -38,38 +38,42 @@ class BusAddress:
 class PartHooks:
     """What a host of services may want to know or hold back; all optional.
 
-    `started` gets each service's host as soon as it exists.
+    `started` gets each service's host as soon as it exists, and its connection to the broker.
     """
 
-    started: Callable[[str, AnyHost], None] | None = None
+    started: Callable[[str, AnyHost, NatsConnection], None] | None = None
     on_applied: Listener | None = None
     gate: Gate | None = None
 
-    def note(self, service: str, host: AnyHost) -> None:
+    def note(self, service: str, host: AnyHost, connection: NatsConnection) -> None:
         """Tell that a service's host exists."""
         if self.started is not None:
-            self.started(service, host)
+            self.started(service, host, connection)
 
 
 @dataclass(slots=True)
 class HealthProbes:
-    """The hosts of this process by service, as a health endpoint asks them."""
+    """The services of this process, as a health endpoint asks them."""
 
     hosts: dict[str, AnyHost] = field(default_factory=dict)
+    connections: dict[str, NatsConnection] = field(default_factory=dict)
 
-    def note(self, service: str, host: AnyHost) -> None:
+    def note(self, service: str, host: AnyHost, connection: NatsConnection) -> None:
         """Add a service."""
         self.hosts[service] = host
+        self.connections[service] = connection
 
     def overall(self) -> Health:
-        """Well when every service is; not before the first exists."""
-        each = {name: host.health() for name, host in sorted(self.hosts.items())}
-        return Health(
-            healthy=bool(each) and all(one.healthy for one in each.values()),
-            detail={
-                f"{name}.{key}": v for name, one in each.items() for key, v in one.detail.items()
-            },
-        )
+        """Well when every service follows its log on a live connection; not before the first."""
+        detail: dict[str, str | int | bool] = {}
+        healthy = bool(self.hosts)
+        for name, host in sorted(self.hosts.items()):
+            one = host.health()
+            connected = self.connections[name].connected
+            healthy = healthy and one.healthy and connected
+            detail[f"{name}.connected"] = connected
+            detail.update({f"{name}.{key}": value for key, value in one.detail.items()})
+        return Health(healthy=healthy, detail=detail)
 
 
 @asynccontextmanager
@@ -93,11 +97,11 @@ async def serve_market_ingest(
     bus: BusAddress, market: Market, options: IngestOptions, hooks: PartHooks
 ) -> None:
     """Open the market's slots."""
-    async with open_stream(bus, name="market_ingest") as (_, stream):
+    async with open_stream(bus, name="market_ingest") as (connection, stream):
         host = ServiceHost(
             IngestHandler(market, options), stream, gate=hooks.gate, on_applied=hooks.on_applied
         )
-        hooks.note("market_ingest", host)
+        hooks.note("market_ingest", host, connection)
         await host.run()
 
 
@@ -121,7 +125,7 @@ async def serve_forecaster(
             snapshots=snapshots,
             on_applied=hooks.on_applied,
         )
-        hooks.note("forecaster", host)
+        hooks.note("forecaster", host, connection)
         await host.run()
 
 
@@ -137,7 +141,7 @@ async def serve_selector(
     from spotline.adapters.grpc.client import AllocateCallPort
 
     async with AsyncExitStack() as stack:
-        _, stream = await stack.enter_async_context(open_stream(bus, name="selector"))
+        connection, stream = await stack.enter_async_context(open_stream(bus, name="selector"))
         calls = AllocateCallPort(allocator_address, timeout_s=allocate_timeout_s)
         stack.push_async_callback(calls.close)
         host = ServiceHost(
@@ -146,7 +150,7 @@ async def serve_selector(
             calls=calls.perform,
             on_applied=hooks.on_applied,
         )
-        hooks.note("selector", host)
+        hooks.note("selector", host, connection)
         await host.run()
 
 
@@ -162,12 +166,12 @@ async def serve_allocator(
     from spotline.adapters.grpc.server import RpcServer
     from spotline.application.jobs import JobsHandler
 
-    async with open_stream(bus, name="allocator") as (_, stream):
+    async with open_stream(bus, name="allocator") as (connection, stream):
         feed = JobFeed()
         host = ServiceHost(
             JobsHandler(), stream, on_applied=_both(feed.on_applied, hooks.on_applied)
         )
-        hooks.note("allocator", host)
+        hooks.note("allocator", host, connection)
         server = RpcServer(host, feed, address=address)
         async with asyncio.TaskGroup() as tasks:
             follow = tasks.create_task(host.run(), name="follow")
@@ -215,7 +219,9 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
 
     parts.store.mkdir(parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
-        _, stream = await stack.enter_async_context(open_stream(bus, name="cloud_actuator"))
+        connection, stream = await stack.enter_async_context(
+            open_stream(bus, name="cloud_actuator")
+        )
         ledger = SqlLedger(parts.ledger_url, parts.owner)
         stack.callback(ledger.close)
         cloud = open_cloud(parts.cloud, parts.mode, parts.store, parts.simulated)
@@ -225,7 +231,7 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
         host = ServiceHost(
             ActuateHandler(), stream, calls=actuation.perform, on_applied=hooks.on_applied
         )
-        hooks.note("cloud_actuator", host)
+        hooks.note("cloud_actuator", host, connection)
         await host.run()
 
 

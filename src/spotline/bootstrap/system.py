@@ -16,8 +16,8 @@ from spotline.application.ports import ActuatorMode
 from spotline.application.selector_state import SelectorOptions
 from spotline.bootstrap.parts import (
     ActuatorParts,
-    AnyHost,
     BusAddress,
+    HealthProbes,
     PartHooks,
     serve_allocator,
     serve_cloud_actuator,
@@ -65,12 +65,12 @@ class SystemOptions:
 
 @dataclass(slots=True, kw_only=True)
 class RunningSystem:
-    """A run in progress: where its broker and gRPC server are, and its hosts by service."""
+    """A run in progress: where its broker and gRPC server are, and how its services fare."""
 
     bus: BusAddress
     ledger_url: str
     allocator_address: str = ""
-    hosts: dict[str, AnyHost] = field(default_factory=dict)
+    probes: HealthProbes = field(default_factory=HealthProbes)
 
 
 @asynccontextmanager
@@ -101,7 +101,7 @@ async def running_system(
 
         def hooks(service: str, gate: Gate | None = None) -> PartHooks:
             return PartHooks(
-                started=lambda name, host: system.hosts.__setitem__(name, host),
+                started=system.probes.note,
                 on_applied=heard.get(service),
                 gate=gate,
             )

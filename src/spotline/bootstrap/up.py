@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from spotline.adapters.eventlog.manifest import Manifest, environment
 from spotline.adapters.eventlog.writer import record
-from spotline.bootstrap.parts import HealthProbes, open_stream
+from spotline.bootstrap.parts import open_stream
 from spotline.bootstrap.process import stop_on_signals
 from spotline.bootstrap.system import SystemOptions, running_system
 from spotline.contracts.subjects import stream_name
@@ -28,36 +28,35 @@ async def run_up(
         The store is in use by another process, or something cannot be bound.
     """
     stop_on_signals()
-    async with running_system(options) as system:
-        probes = HealthProbes(hosts=system.hosts)
-        async with (
-            serve_health({"services": probes.overall}, port=health_port) as port,
-            open_stream(system.bus, name="event_log") as (_, stream),
-        ):
-            told(
-                {
-                    "gRPC": system.allocator_address,
-                    "NATS": system.bus.nats_url,
-                    "health": f"http://127.0.0.1:{port}/healthz",
-                    "log": str(options.store / "log"),
-                }
-            )
-            manifest = Manifest(
-                run_id=options.store.resolve().name,
-                stream=stream_name(options.partition),
-                environment=environment(),
-                settings=options.settings(),
-                started_ns=time.time_ns(),
-            )
-            stop_at: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-            recording = asyncio.create_task(
-                record(stream, options.store / "log", manifest, stop_at=stop_at), name="record"
-            )
-            try:
-                await asyncio.shield(recording)
-            except asyncio.CancelledError:
-                # Asked to stop: the log ends with what is stored by now.
-                if not stop_at.done():
-                    stop_at.set_result(await stream.last_seq())
-                await recording
-                raise
+    async with (
+        running_system(options) as system,
+        serve_health({"services": system.probes.overall}, port=health_port) as port,
+        open_stream(system.bus, name="event_log") as (_, stream),
+    ):
+        told(
+            {
+                "gRPC": system.allocator_address,
+                "NATS": system.bus.nats_url,
+                "health": f"http://127.0.0.1:{port}/healthz",
+                "log": str(options.store / "log"),
+            }
+        )
+        manifest = Manifest(
+            run_id=options.store.resolve().name,
+            stream=stream_name(options.partition),
+            environment=environment(),
+            settings=options.settings(),
+            started_ns=time.time_ns(),
+        )
+        stop_at: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        recording = asyncio.create_task(
+            record(stream, options.store / "log", manifest, stop_at=stop_at), name="record"
+        )
+        try:
+            await asyncio.shield(recording)
+        except asyncio.CancelledError:
+            # Asked to stop: the log ends with what is stored by now.
+            if not stop_at.done():
+                stop_at.set_result(await stream.last_seq())
+            await recording
+            raise
