@@ -386,7 +386,7 @@ def _print_plan(answer: PlanAnswer, *, steps: bool) -> None:
             option.policy_id,
             option.offering_id,
             _usd(option.expected_cost_micro_usd),
-            f"{_usd(option.cost_p10_micro_usd)} - {_usd(option.cost_p90_micro_usd)}",
+            f"{option.cost_p10_micro_usd / 1e6:,.0f} - {option.cost_p90_micro_usd / 1e6:,.0f}",
             f"{option.on_time_probability_ppm / 10_000:.0f} %",
             f"{option.expected_utility_micro_usd / 1e6:,.0f}",
             style="bold green" if option.chosen else None,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Self
 
-from spotline.domain.events import ForecastScore, ForecastStep, OfferingForecast, SlotOpened
+from spotline.domain.events import ForecastStep, OfferingForecast, SlotOpened
 from spotline.domain.forecasting.distribution import certain
-from spotline.domain.forecasting.interface import check_horizon
+from spotline.domain.forecasting.prepared import PreparedForecaster
 from spotline.domain.forecasting.scoring import ForecastScoring, quotes_by_offering
-from spotline.domain.forecasting.state_format import pack, state_version, unpack
+from spotline.domain.forecasting.state_format import state_version
 
 _MODEL = "persistence"
 _VERSIONS = {"format": "1"}
@@ -24,15 +23,17 @@ class _State:
     scoring: ForecastScoring
 
 
-class PersistenceForecaster:
+class PersistenceForecaster(PreparedForecaster):
     """Forecasts the last price and, with certainty, the last known count."""
 
     model_id = "persistence-1"
     state_version = state_version(_MODEL, _VERSIONS)
+    _model = _MODEL
+    _versions = _VERSIONS
+    _state: _State
 
     def __init__(self, horizon_slots: int = 12) -> None:
-        check_horizon(horizon_slots, horizon_slots)
-        self.horizon_slots = horizon_slots
+        super().__init__(horizon_slots)
         self._state = _State(
             horizon_slots=horizon_slots, scoring=ForecastScoring(horizon_slots=horizon_slots)
         )
@@ -57,27 +58,3 @@ class PersistenceForecaster:
             forecasts.append(OfferingForecast(offering_id=offering_id, steps=steps))
         state.forecasts = tuple(forecasts)
         state.scoring.issue(state.slot, quotes, state.forecasts)
-
-    def forecast(self, horizon_slots: int) -> tuple[OfferingForecast, ...]:
-        """Forecast every offering quoted in the last slot."""
-        check_horizon(horizon_slots, self.horizon_slots)
-        return tuple(
-            OfferingForecast(offering_id=f.offering_id, steps=f.steps[:horizon_slots])
-            for f in self._state.forecasts
-        )
-
-    def scores(self) -> tuple[ForecastScore, ...]:
-        """Zero difference to persistence, by construction."""
-        return self._state.scoring.scores()
-
-    def dump(self) -> bytes:
-        """Freeze the state."""
-        return pack(_MODEL, _VERSIONS, self._state)
-
-    @classmethod
-    def load(cls, data: bytes) -> Self:
-        """Restore a dumped state; `ValueError` where it is not one of this forecaster."""
-        state = unpack(_MODEL, _VERSIONS, data)
-        restored = cls(state.horizon_slots)
-        restored._state = state
-        return restored

@@ -22,22 +22,21 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any
 
 from river import linear_model, optim
 from river.__version__ import __version__ as river_version
 
 from spotline.domain.events import (
     CountProbability,
-    ForecastScore,
     ForecastStep,
     OfferingForecast,
     SlotOpened,
 )
 from spotline.domain.forecasting.distribution import certain, quantised
-from spotline.domain.forecasting.interface import check_horizon
+from spotline.domain.forecasting.prepared import PreparedForecaster
 from spotline.domain.forecasting.scoring import ForecastScoring, quotes_by_offering
-from spotline.domain.forecasting.state_format import pack, state_version, unpack
+from spotline.domain.forecasting.state_format import state_version
 from spotline.domain.market.offering import Quote
 from spotline.domain.units import NS_PER_S, S_PER_HOUR
 
@@ -456,15 +455,17 @@ class _State:
     scoring: ForecastScoring
 
 
-class RiverForecaster:
+class RiverForecaster(PreparedForecaster):
     """River models per offering, updated one slot at a time."""
 
     model_id = f"river-1/{river_version}"
     state_version = state_version(_MODEL, _VERSIONS)
+    _model = _MODEL
+    _versions = _VERSIONS
+    _state: _State
 
     def __init__(self, horizon_slots: int = 12) -> None:
-        check_horizon(horizon_slots, horizon_slots)
-        self.horizon_slots = horizon_slots
+        super().__init__(horizon_slots)
         self._state = _State(
             horizon_slots=horizon_slots, scoring=ForecastScoring(horizon_slots=horizon_slots)
         )
@@ -525,27 +526,3 @@ class RiverForecaster:
                 for price, count in zip(prices, counts, strict=True)
             ),
         )
-
-    def forecast(self, horizon_slots: int) -> tuple[OfferingForecast, ...]:
-        """Forecast every offering quoted in the last slot."""
-        check_horizon(horizon_slots, self.horizon_slots)
-        return tuple(
-            OfferingForecast(offering_id=f.offering_id, steps=f.steps[:horizon_slots])
-            for f in self._state.forecasts
-        )
-
-    def scores(self) -> tuple[ForecastScore, ...]:
-        """How earlier forecasts fared against persistence."""
-        return self._state.scoring.scores()
-
-    def dump(self) -> bytes:
-        """Freeze the state, with River's version and the format's."""
-        return pack(_MODEL, _VERSIONS, self._state)
-
-    @classmethod
-    def load(cls, data: bytes) -> Self:
-        """Restore a dumped state; `ValueError` where it is not one of this forecaster."""
-        state = unpack(_MODEL, _VERSIONS, data)
-        restored = cls(state.horizon_slots)
-        restored._state = state
-        return restored
