@@ -10,14 +10,18 @@ from spotline.contracts.codec import digest
 from spotline.domain.events import (
     AllocationAnswered,
     CallOutcome,
+    CapacityLost,
     CapacityReported,
     Event,
     ForecastOverdue,
+    JobHolding,
     JobSubmitted,
     LaunchRefused,
+    Lot,
     MarketOpened,
     SlotDecided,
 )
+from spotline.domain.jobs.program import Holding
 from spotline.domain.market.generate import generate
 from spotline.domain.market.offering import CapacityType
 from spotline.replay.jobs import generated_jobs
@@ -123,3 +127,48 @@ def test_a_report_of_an_old_revision_changes_nothing() -> None:
 
     assert driver.feed(late) == Outcome()
     assert (driver.state.phase, driver.state.revision) == (phase, revision)
+
+
+def test_on_demand_that_vanishes_in_mid_slot_is_charged_as_on_demand() -> None:
+    driver, slot = refusing_driver(SelectorOptions(rehearsals=0))
+    outcome = driver.feed(ForecastOverdue(slot=slot, waited_ms=1))
+    driver.feed(
+        AllocationAnswered(
+            slot=slot,
+            revision=0,
+            request_digest=outcome.calls[0].digest,
+            outcome=CallOutcome.UNAVAILABLE,
+            answers=(),
+        )
+    )
+    run = next(iter(driver.state.runs.values()))
+    run.target = Holding(on_demand=4)
+    driver.feed(
+        CapacityLost(
+            job_id=run.job.job_id,
+            tenant=run.job.tenant,
+            offering_id=run.offering_id,
+            instance_ids=("i-1",),
+            slot=slot,
+            offset_s=600,
+        )
+    )
+
+    driver.feed(
+        CapacityReported(
+            slot=slot,
+            revision=0,
+            offset_s=600,
+            settled=False,
+            holdings=(
+                JobHolding(
+                    job_id=run.job.job_id, lots=(Lot(offering_id=run.offering_id, on_demand=3),)
+                ),
+            ),
+        )
+    )
+
+    assert [(one.offset_s, one.holding) for one in run.segments] == [
+        (0, Holding(on_demand=4)),
+        (600, Holding(on_demand=3)),
+    ]

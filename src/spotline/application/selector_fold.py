@@ -186,6 +186,9 @@ def _note_capacity(state: SelectorState, event: CapacityReported) -> None:
         if run.phase is RunPhase.RUNNING:
             # What was granted was held until instances were lost inside the slot.
             granted = replace(held, spot=held.spot + run.lost)
+            if granted.instances == run.target.instances:
+                # All was granted, so the target says of which kind the lost ones were.
+                granted = run.target
             broken = _interrupted(state, run, granted)
             run.place(Segment(offset_s=first_s, holding=granted, interrupted=broken))
             if run.lost:
