@@ -7,6 +7,7 @@ from typing import Protocol
 
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress
+from spotline.domain.solvers.value_table import ValueTable
 
 Memory = tuple[int, ...]
 START: Memory = ()
@@ -32,6 +33,14 @@ class WindowForecast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What a job's life is worth from here on: its value table, and where the market is in it."""
+
+    table: ValueTable
+    run_state: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyView:
     """All a policy may know when it decides one slot of one job.
 
@@ -39,7 +48,8 @@ class PolicyView:
     stands now, with what it held until now; `interrupted` says that some of its spot is gone.
     Prices are micro-USD per instance-hour, counts what this job may still take. `slot_left_s` is
     shorter than the slot when a decision is made inside it. `spot_firm` says that spot taken now
-    stays for the slot; otherwise the safety net credits it with nothing.
+    stays for the slot; otherwise the safety net credits it with nothing. `outlook` is None until
+    the job's value table is ready.
     """
 
     program: JobProgram
@@ -54,6 +64,7 @@ class PolicyView:
     slot_left_s: int
     spent_micro_usd: int = 0
     spot_firm: bool = True
+    outlook: Outlook | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

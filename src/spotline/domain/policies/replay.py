@@ -11,8 +11,9 @@ from spotline.domain.events import DecisionReason
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress
 from spotline.domain.policies.decision import after_slot, decide_slot, slot_cost_micro_usd
-from spotline.domain.policies.interface import START, Policy, PolicyView, WindowForecast
+from spotline.domain.policies.interface import START, Outlook, Policy, PolicyView, WindowForecast
 from spotline.domain.solvers.configurations import all_configurations
+from spotline.domain.solvers.value_table import ValueTable
 from spotline.domain.solvers.window import Rounding, WindowMarket, solve_window
 
 
@@ -21,7 +22,8 @@ class SlotRecord:
     """What a job was offered in one slot: prices in micro-USD, the counts left for it.
 
     `forecast` is None where none was there or none was trusted; policies that need one are then
-    replaced by the fallback, as in the services.
+    replaced by the fallback, as in the services. `run_state` is where the market was in the law of
+    the job's value table, -1 where there is none.
     """
 
     spot_price: int
@@ -29,6 +31,7 @@ class SlotRecord:
     spot_available: int
     on_demand_available: int
     forecast: WindowForecast | None
+    run_state: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +48,11 @@ class JobResult:
 
 
 def replay_policy(
-    program: JobProgram, records: Sequence[SlotRecord], policy: Policy, fallback: Policy
+    program: JobProgram,
+    records: Sequence[SlotRecord],
+    policy: Policy,
+    fallback: Policy,
+    table: ValueTable | None = None,
 ) -> JobResult:
     """Run `policy` for one job over the recorded slots, from the job's first.
 
@@ -70,6 +77,7 @@ def replay_policy(
             forecast=record.forecast,
             slot_left_s=program.slot_s,
             spent_micro_usd=cost,
+            outlook=_outlook(table, record),
         )
         if policy.needs_forecast and record.forecast is None:
             # The plans of a policy that was not asked are stale: it starts them anew.
@@ -85,6 +93,12 @@ def replay_policy(
         if state.progress_quanta >= program.work_quanta:
             return _result(program, cost, slot + 1, holdings, reasons)
     return _result(program, cost, 0, holdings, reasons)
+
+
+def _outlook(table: ValueTable | None, record: SlotRecord) -> Outlook | None:
+    if table is None or record.run_state < 0:
+        return None
+    return Outlook(table=table, run_state=record.run_state)
 
 
 def _result(
