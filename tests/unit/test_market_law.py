@@ -11,6 +11,7 @@ from spotline.domain.market.law import (
     PPB,
     LawWeights,
     MarketLaw,
+    RunTracker,
     StateSpace,
     choose_space,
     learn_law,
@@ -113,6 +114,13 @@ def test_every_learned_row_is_a_distribution(counts: list[int], most: int) -> No
     assert all(entry >= 0 for entry in law.run_ppb)
     assert law.level_counts[0] == 0
     assert list(law.level_counts) == sorted(law.level_counts)
+
+
+@given(st.lists(st.integers(min_value=0, max_value=12), max_size=60))
+def test_a_tracker_goes_through_the_run_states_of_its_series(counts: list[int]) -> None:
+    tracker = RunTracker(space=SPACE)
+
+    assert [tracker.observe(count) for count in counts] == run_states(SPACE, counts).tolist()
 
 
 def test_a_mixture_lies_between_its_laws() -> None:

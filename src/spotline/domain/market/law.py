@@ -8,6 +8,7 @@ billion, so a law can be sent, stored and named by its content without rounding.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -107,9 +108,14 @@ class RunTracker:
 
 
 def run_states(space: StateSpace, counts: Sequence[int] | IntArray) -> IntArray:
-    """Run state of every slot of a series, shape of `counts`."""
-    tracker = RunTracker(space=space)
-    return np.array([tracker.observe(int(count)) for count in counts], dtype=np.int64)
+    """Run state of every slot of a series, shape of `counts`; the first slot begins a run."""
+    seen = np.asarray(counts, dtype=np.int64)
+    level = np.searchsorted(space.level_starts, seen, side="right") - 1
+    at = np.arange(seen.size)
+    begins = np.append(True, level[1:] != level[:-1]) if seen.size else np.zeros(0, dtype=bool)
+    lasted = at - np.maximum.accumulate(np.where(begins, at, 0)) + 1
+    age = np.searchsorted(space.age_starts, lasted, side="right") - 1
+    return (level * space.ages + age).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +158,11 @@ class MarketLaw:
     def run_counts(self) -> IntArray:
         """Spot count of each run state, shape (run states,)."""
         return np.repeat(np.array(self.level_counts, dtype=np.int64), self.space.ages)
+
+
+def law_id_of(law: MarketLaw) -> str:
+    """Name a law by its content: SHA-256, hexadecimal."""
+    return hashlib.sha256(repr(law).encode()).hexdigest()
 
 
 def _check_rows(name: str, entries: tuple[int, ...], size: int) -> None:
