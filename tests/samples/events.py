@@ -36,7 +36,9 @@ from spotline.domain.events import (
     JobSubmitted,
     LaunchRefused,
     Lot,
+    MarketLawLearned,
     MarketOpened,
+    NamedLaw,
     OfferingForecast,
     PolicyWeight,
     PolicyWeightsUpdated,
@@ -45,6 +47,9 @@ from spotline.domain.events import (
     SlotDecided,
     SlotOpened,
     SlotQuote,
+    TableSpec,
+    ValueTableReady,
+    ValueTableRequested,
 )
 from spotline.domain.jobs.job import (
     Checkpoint,
@@ -56,6 +61,7 @@ from spotline.domain.jobs.job import (
     Topology,
     Work,
 )
+from spotline.domain.market.law import MarketLaw, StateSpace
 from spotline.domain.market.offering import (
     UNKNOWN_COUNT,
     CapacityType,
@@ -64,6 +70,7 @@ from spotline.domain.market.offering import (
     Provenance,
     Quote,
 )
+from spotline.domain.selection.regret import SelectionRegret
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden"
 
@@ -111,6 +118,29 @@ JOB = Job(
     budget_micro_usd=12_000_000_000,
 )
 WHOSE = {"job_id": JOB.job_id, "tenant": JOB.tenant}
+
+LAW = NamedLaw(
+    law_id="5f" * 32,
+    law=MarketLaw(
+        space=StateSpace(
+            level_starts=(0, 8), age_starts=(1,), price_centres_ppm=(250_000, 400_000)
+        ),
+        level_counts=(0, 16),
+        run_ppb=(900_000_000, 100_000_000, 50_000_000, 950_000_000),
+        price_ppb=(800_000_000, 200_000_000, 300_000_000, 700_000_000),
+    ),
+)
+TABLE = TableSpec(
+    table_id="a7" * 32,
+    law_id=LAW.law_id,
+    offering_id=OFFERING.offering_id,
+    instance_type=OFFERING.instance_type,
+    first_slot_start_ns=1_767_571_200_000_000_000,
+    slot_s=1_800,
+    on_demand_price_micro_usd=3_060_000,
+    on_demand_available=64,
+    taken=4,
+)
 
 SAMPLES = (
     MarketOpened(
@@ -272,6 +302,24 @@ SAMPLES = (
         rehearsed_slot=-1,
         utility_floor_micro_usd=-6_000_000_000,
         utility_ceiling_micro_usd=9_000_000_000,
+        regret=SelectionRegret(
+            jobs=3,
+            best_policy_id="ahanp(0.5)",
+            best_utility_micro_usd=40_000_000,
+            regret_micro_usd=9_000_000,
+            expected_regret_micro_usd=-1_000_000,
+            regret_ppm=225_000,
+            bound_micro_usd=70_000_000,
+        ),
+    ),
+    MarketLawLearned(slot=24, offering_id=OFFERING.offering_id, named=LAW),
+    ValueTableRequested(job_id=JOB.job_id, tenant=JOB.tenant, slot=25, table=TABLE, named=LAW),
+    ValueTableReady(
+        job_id=JOB.job_id,
+        tenant=JOB.tenant,
+        slot=25,
+        table_id=TABLE.table_id,
+        size_bytes=11_520_000,
     ),
 )
 

@@ -29,6 +29,7 @@ from spotline.domain.jobs.job import (
     Throughput,
     Work,
 )
+from spotline.domain.market.law import PPB, MarketLaw, StateSpace
 from spotline.domain.market.offering import Count, Offering, Quote
 from spotline.domain.units import PPM
 
@@ -42,7 +43,18 @@ NOT_NEGATIVE = st.floats(min_value=0, allow_infinity=False)
 SECONDS = st.integers(0, 10**6)
 
 _SCALARS = {int: INT64, float: FINITE, str: TEXT, bool: st.booleans(), bytes: st.binary(max_size=8)}
-_NAMED = {"job_id", "tenant", "offering_id", "command_id", "request_digest"}
+_NAMED = {"job_id", "tenant", "offering_id", "command_id", "request_digest", "law_id", "table_id"}
+
+
+_LAWS = tuple(
+    MarketLaw(
+        space=StateSpace(level_starts=levels, age_starts=(1,), price_centres_ppm=(-5, 400_000)),
+        level_counts=tuple(range(0, 7 * len(levels), 7)),
+        run_ppb=run,
+        price_ppb=(PPB, 0, 1, PPB - 1),
+    )
+    for levels, run in (((0,), (PPB,)), ((0, 3), (0, PPB, 400_000_000, 600_000_000)))
+)
 
 
 @cache
@@ -128,6 +140,7 @@ def _constrained():
                 offerings=st.lists(values(Offering), min_size=1, max_size=2).map(tuple),
             )
         ),
+        MarketLaw: st.sampled_from(_LAWS),
         ProgressReport: build(ProgressReport, done=NOT_NEGATIVE),
     }
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,15 +7,16 @@ from hypothesis import strategies as st
 
 from spotline.domain.market.law import (
     PPB,
-    LawWeights,
     MarketLaw,
     RunTracker,
     StateSpace,
     choose_space,
+    law_weights,
     learn_law,
     learn_laws,
     mixed_law,
     run_states,
+    transitions,
 )
 
 SPACE = StateSpace(level_starts=(0, 8), age_starts=(1, 3), price_centres_ppm=(300_000,))
@@ -76,13 +75,10 @@ def test_weights_find_the_law_that_fits() -> None:
     calm = up_and_down(2_000, up=30, down=5)
     wild = up_and_down(2_000, up=2, down=2)
     laws = [learn_law(series, flat(series), SPACE) for series in (calm, wild)]
-    weights = LawWeights.equal(laws)
-    states = run_states(SPACE, wild[:60]).tolist()
 
-    for before, after in itertools.pairwise(states):
-        weights.observe(before, after)
+    weights = law_weights(transitions(SPACE, wild[:60]), laws)
 
-    assert weights.weights()[1] > 0.99
+    assert weights[1] > 0.99
 
 
 def test_an_offering_without_a_past_borrows_the_law_of_the_one_that_fits() -> None:

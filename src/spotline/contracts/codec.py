@@ -34,6 +34,7 @@ from spotline.api.v1 import (
     forecast_pb2,
     job_pb2,
     job_service_pb2,
+    law_pb2,
     lifecycle_pb2,
     market_pb2,
     selection_pb2,
@@ -68,6 +69,7 @@ _MODULES: tuple[ModuleType, ...] = (
     forecast_pb2,
     job_pb2,
     job_service_pb2,
+    law_pb2,
     lifecycle_pb2,
     market_pb2,
     selection_pb2,
@@ -79,7 +81,7 @@ _MESSAGES: Mapping[str, type[Message]] = {
 }
 
 # What identifies something may not be empty, except where a default says that it may.
-_IDENTITIES = frozenset({"job_id", "tenant", "offering_id", "command_id", "request_digest"})
+_IDENTITIES = frozenset({"job_id", "tenant", "offering_id", "command_id", "request_digest", "law_id", "table_id"})
 
 
 # --- what could not be read -------------------------------------------------------------------

@@ -55,6 +55,9 @@ ROUTES: Mapping[type[Event], Route] = MappingProxyType(
         events.CapacityLost: Route(kind="capacity.lost", fields=_BY_JOB),
         events.CostAccrued: Route(kind="cost", fields=_BY_JOB),
         events.PolicyWeightsUpdated: Route(kind="selection.weights"),
+        events.MarketLawLearned: Route(kind="law.learned", fields=("offering_id",)),
+        events.ValueTableRequested: Route(kind="table.requested", fields=_BY_JOB),
+        events.ValueTableReady: Route(kind="table.ready", fields=_BY_JOB),
     }
 )
 

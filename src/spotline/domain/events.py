@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from spotline.domain.jobs.job import Job
+from spotline.domain.market.law import MarketLaw
 from spotline.domain.market.offering import CapacityType, Offering, Quote
+from spotline.domain.selection.regret import SelectionRegret
 from spotline.domain.units import PPM
 
 # --- values inside events ---------------------------------------------------------------------
@@ -81,6 +83,11 @@ class ForecastScore:
 
     `count_crps_milli` is the ranked probability score of the count in thousandths of an instance,
     `persistence_crps_milli` that of assuming the last count; `price_error_ppm` is relative.
+    `scored_milli` is the weight of the counts scored, in thousandths of a slot. Calibrated
+    distributions have `coverage_50_ppm` and `pit_mean_ppm` at a half, `coverage_90_ppm` at nine
+    tenths; `reliability_error_ppm` is how far the probabilities of some and of all instances lie
+    from what came true. `drift_slot` is where `drift_detector` last saw the score get worse, 0 and
+    empty if nowhere.
     """
 
     offering_id: str
@@ -89,6 +96,13 @@ class ForecastScore:
     persistence_crps_milli: int
     price_error_ppm: int
     persistence_price_error_ppm: int
+    scored_milli: int = 0
+    coverage_50_ppm: int = 0
+    coverage_90_ppm: int = 0
+    pit_mean_ppm: int = 0
+    reliability_error_ppm: int = 0
+    drift_detector: str = ""
+    drift_slot: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -406,8 +420,9 @@ class JobClosed:
 class PolicyWeightsUpdated:
     """The weights after one more job's feedback; utilities are those of a full replay.
 
-    The floor and ceiling scale utilities to [0, 1]. `rehearsed_slot` is -1 for a job that ended,
-    else the past slot from which an arriving job was rehearsed.
+    The floor and ceiling scale utilities to [0, 1] for rules that need it. `rehearsed_slot` is -1
+    for a job that ended, else the past slot from which an arriving job was rehearsed. `regret`
+    includes this job; it is None before the first job has ended.
     """
 
     round: int
@@ -417,6 +432,76 @@ class PolicyWeightsUpdated:
     rehearsed_slot: int
     utility_floor_micro_usd: int
     utility_ceiling_micro_usd: int
+    regret: SelectionRegret | None = None
+
+
+# --- laws and value tables --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedLaw:
+    """A law and its content's SHA-256."""
+
+    law_id: str
+    law: MarketLaw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarketLawLearned:
+    """The law of an offering, learned from its past up to `slot`."""
+
+    slot: int
+    offering_id: str
+    named: NamedLaw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSpec:
+    """What the value table of one job on one offering is made of, beside the job.
+
+    `table_id` is the SHA-256 of all that it depends on. `taken` spot instances are expected to
+    stay with jobs that are served earlier.
+    """
+
+    table_id: str
+    law_id: str
+    offering_id: str
+    instance_type: str
+    first_slot_start_ns: int
+    slot_s: int
+    on_demand_price_micro_usd: int
+    on_demand_available: int
+    taken: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueTableRequested:
+    """A job was admitted where the law is known: its value table is wanted."""
+
+    job_id: str
+    tenant: str
+    slot: int
+    table: TableSpec
+    named: NamedLaw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueTableReady:
+    """A job's value table is built: from now on its decisions name it."""
+
+    job_id: str
+    tenant: str
+    slot: int
+    table_id: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableUse:
+    """The table that a decision looks into, and where the market is in its law."""
+
+    table: TableSpec
+    run_state: int
 
 
 Event = (
@@ -441,4 +526,7 @@ Event = (
     | JobAdvanced
     | JobClosed
     | PolicyWeightsUpdated
+    | MarketLawLearned
+    | ValueTableRequested
+    | ValueTableReady
 )

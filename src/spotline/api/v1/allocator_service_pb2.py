@@ -25,38 +25,45 @@ _sym_db = _symbol_database.Default()
 from spotline.api.v1 import allocation_pb2 as spotline_dot_api_dot_v1_dot_allocation__pb2
 from spotline.api.v1 import forecast_pb2 as spotline_dot_api_dot_v1_dot_forecast__pb2
 from spotline.api.v1 import job_pb2 as spotline_dot_api_dot_v1_dot_job__pb2
+from spotline.api.v1 import law_pb2 as spotline_dot_api_dot_v1_dot_law__pb2
 from spotline.api.v1 import market_pb2 as spotline_dot_api_dot_v1_dot_market__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'spotline/api/v1/allocator_service.proto\x12\x0fspotline.api.v1\x1a spotline/api/v1/allocation.proto\x1a\x1espotline/api/v1/forecast.proto\x1a\x19spotline/api/v1/job.proto\x1a\x1cspotline/api/v1/market.proto\"\xcc\x02\n\x07JobTask\x12!\n\x03job\x18\x01 \x01(\x0b\x32\x14.spotline.api.v1.Job\x12\x11\n\tpolicy_id\x18\x02 \x01(\t\x12\x13\n\x0boffering_id\x18\x03 \x01(\t\x12\x15\n\rinstance_type\x18\x04 \x01(\t\x12\x1b\n\x13\x66irst_slot_start_ns\x18\x05 \x01(\x03\x12\x15\n\relapsed_slots\x18\x06 \x01(\x03\x12\x17\n\x0fprogress_quanta\x18\x07 \x01(\x03\x12%\n\x07holding\x18\x08 \x01(\x0b\x32\x14.spotline.api.v1.Lot\x12\x13\n\x0binterrupted\x18\t \x01(\x08\x12\x1a\n\x12pending_overhead_s\x18\n \x01(\x03\x12\x17\n\x0fspent_micro_usd\x18\x0b \x01(\x03\x12\x0e\n\x06memory\x18\x0c \x03(\x03\x12\x11\n\tspot_firm\x18\r \x01(\x08\"\x8c\x02\n\x0f\x41llocateRequest\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x10\n\x08offset_s\x18\x03 \x01(\x03\x12\x0e\n\x06slot_s\x18\x04 \x01(\x03\x12*\n\x06quotes\x18\x05 \x03(\x0b\x32\x1a.spotline.api.v1.SlotQuote\x12\x31\n\x08\x66orecast\x18\x06 \x01(\x0b\x32\x1f.spotline.api.v1.ForecastIssued\x12/\n\x06reason\x18\x07 \x01(\x0e\x32\x1f.spotline.api.v1.DecisionReason\x12\'\n\x05tasks\x18\x08 \x03(\x0b\x32\x18.spotline.api.v1.JobTask\"W\n\x10\x41llocateResponse\x12+\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x1a.spotline.api.v1.JobAnswer\x12\x16\n\x0erequest_digest\x18\x02 \x01(\t\"\x86\x02\n\x0bPlanRequest\x12!\n\x03job\x18\x01 \x01(\x0b\x32\x14.spotline.api.v1.Job\x12\x12\n\npolicy_ids\x18\x02 \x03(\t\x12*\n\x06quotes\x18\x03 \x03(\x0b\x32\x1a.spotline.api.v1.SlotQuote\x12\x31\n\x08\x66orecast\x18\x04 \x01(\x0b\x32\x1f.spotline.api.v1.ForecastIssued\x12,\n\tofferings\x18\x05 \x03(\x0b\x32\x19.spotline.api.v1.Offering\x12\x0c\n\x04slot\x18\x06 \x01(\x03\x12\x0e\n\x06slot_s\x18\x07 \x01(\x03\x12\x15\n\rslot_start_ns\x18\x08 \x01(\x03\"R\n\x08PlanStep\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x15\n\rslot_start_ns\x18\x02 \x01(\x03\x12!\n\x03lot\x18\x03 \x01(\x0b\x32\x14.spotline.api.v1.Lot\"\x99\x02\n\nPlanOption\x12\x11\n\tpolicy_id\x18\x01 \x01(\t\x12\x13\n\x0boffering_id\x18\x02 \x01(\t\x12\x1f\n\x17\x65xpected_cost_micro_usd\x18\x03 \x01(\x03\x12\x1a\n\x12\x63ost_p10_micro_usd\x18\x04 \x01(\x03\x12\x1a\n\x12\x63ost_p90_micro_usd\x18\x05 \x01(\x03\x12\x1f\n\x17on_time_probability_ppm\x18\x06 \x01(\x03\x12\"\n\x1a\x65xpected_utility_micro_usd\x18\x07 \x01(\x03\x12\x0e\n\x06\x63hosen\x18\x08 \x01(\x08\x12\x0b\n\x03why\x18\t \x01(\t\x12(\n\x05steps\x18\n \x03(\x0b\x32\x19.spotline.api.v1.PlanStep\"\x90\x01\n\x0cPlanResponse\x12\x10\n\x08\x66\x65\x61sible\x18\x01 \x01(\x08\x12\x19\n\x11infeasible_reason\x18\x02 \x01(\t\x12%\n\x1d\x65\x61rliest_feasible_deadline_ns\x18\x03 \x01(\x03\x12,\n\x07options\x18\x04 \x03(\x0b\x32\x1b.spotline.api.v1.PlanOption\"\x90\x01\n\nMarketSlot\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x15\n\rslot_start_ns\x18\x02 \x01(\x03\x12*\n\x06quotes\x18\x03 \x03(\x0b\x32\x1a.spotline.api.v1.SlotQuote\x12\x31\n\x08\x66orecast\x18\x04 \x01(\x0b\x32\x1f.spotline.api.v1.ForecastIssued\"\xb9\x01\n\x16\x43omparePoliciesRequest\x12!\n\x03job\x18\x01 \x01(\x0b\x32\x14.spotline.api.v1.Job\x12\x12\n\npolicy_ids\x18\x02 \x03(\t\x12*\n\x05slots\x18\x03 \x03(\x0b\x32\x1b.spotline.api.v1.MarketSlot\x12\x0e\n\x06slot_s\x18\x04 \x01(\x03\x12,\n\tofferings\x18\x05 \x03(\x0b\x32\x19.spotline.api.v1.Offering\"\x95\x01\n\x10PolicyComparison\x12\x11\n\tpolicy_id\x18\x01 \x01(\t\x12\x13\n\x0boffering_id\x18\x02 \x01(\t\x12\x16\n\x0e\x63ost_micro_usd\x18\x03 \x01(\x03\x12\x19\n\x11utility_micro_usd\x18\x04 \x01(\x03\x12\x15\n\rfinished_slot\x18\x05 \x01(\x03\x12\x0f\n\x07on_time\x18\x06 \x01(\x08\"\x89\x01\n\x17\x43omparePoliciesResponse\x12\x36\n\x0b\x63omparisons\x18\x01 \x03(\x0b\x32!.spotline.api.v1.PolicyComparison\x12\x36\n\x0b\x63lairvoyant\x18\x02 \x01(\x0b\x32!.spotline.api.v1.PolicyComparison2\x8e\x02\n\x10\x41llocatorService\x12O\n\x08\x41llocate\x12 .spotline.api.v1.AllocateRequest\x1a!.spotline.api.v1.AllocateResponse\x12\x43\n\x04Plan\x12\x1c.spotline.api.v1.PlanRequest\x1a\x1d.spotline.api.v1.PlanResponse\x12\x64\n\x0f\x43omparePolicies\x12\'.spotline.api.v1.ComparePoliciesRequest\x1a(.spotline.api.v1.ComparePoliciesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'spotline/api/v1/allocator_service.proto\x12\x0fspotline.api.v1\x1a spotline/api/v1/allocation.proto\x1a\x1espotline/api/v1/forecast.proto\x1a\x19spotline/api/v1/job.proto\x1a\x19spotline/api/v1/law.proto\x1a\x1cspotline/api/v1/market.proto\"\xfa\x02\n\x07JobTask\x12!\n\x03job\x18\x01 \x01(\x0b\x32\x14.spotline.api.v1.Job\x12\x11\n\tpolicy_id\x18\x02 \x01(\t\x12\x13\n\x0boffering_id\x18\x03 \x01(\t\x12\x15\n\rinstance_type\x18\x04 \x01(\t\x12\x1b\n\x13\x66irst_slot_start_ns\x18\x05 \x01(\x03\x12\x15\n\relapsed_slots\x18\x06 \x01(\x03\x12\x17\n\x0fprogress_quanta\x18\x07 \x01(\x03\x12%\n\x07holding\x18\x08 \x01(\x0b\x32\x14.spotline.api.v1.Lot\x12\x13\n\x0binterrupted\x18\t \x01(\x08\x12\x1a\n\x12pending_overhead_s\x18\n \x01(\x03\x12\x17\n\x0fspent_micro_usd\x18\x0b \x01(\x03\x12\x0e\n\x06memory\x18\x0c \x03(\x03\x12\x11\n\tspot_firm\x18\r \x01(\x08\x12,\n\ttable_use\x18\x0e \x01(\x0b\x32\x19.spotline.api.v1.TableUse\"\xb5\x02\n\x0f\x41llocateRequest\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x10\n\x08offset_s\x18\x03 \x01(\x03\x12\x0e\n\x06slot_s\x18\x04 \x01(\x03\x12*\n\x06quotes\x18\x05 \x03(\x0b\x32\x1a.spotline.api.v1.SlotQuote\x12\x31\n\x08\x66orecast\x18\x06 \x01(\x0b\x32\x1f.spotline.api.v1.ForecastIssued\x12/\n\x06reason\x18\x07 \x01(\x0e\x32\x1f.spotline.api.v1.DecisionReason\x12\'\n\x05tasks\x18\x08 \x03(\x0b\x32\x18.spotline.api.v1.JobTask\x12\'\n\x04laws\x18\t \x03(\x0b\x32\x19.spotline.api.v1.NamedLaw\"W\n\x10\x41llocateResponse\x12+\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x1a.spotline.api.v1.JobAnswer\x12\x16\n\x0erequest_digest\x18\x02 \x01(\t\"\x9b\x03\n\x0bPlanRequest\x12!\n\x03job\x18\x01 \x01(\x0b\x32\x14.spotline.api.v1.Job\x12\x12\n\npolicy_ids\x18\x02 \x03(\t\x12*\n\x06quotes\x18\x03 \x03(\x0b\x32\x1a.spotline.api.v1.SlotQuote\x12\x31\n\x08\x66orecast\x18\x04 \x01(\x0b\x32\x1f.spotline.api.v1.ForecastIssued\x12,\n\tofferings\x18\x05 \x03(\x0b\x32\x19.spotline.api.v1.Offering\x12\x0c\n\x04slot\x18\x06 \x01(\x03\x12\x0e\n\x06slot_s\x18\x07 \x01(\x03\x12\x15\n\rslot_start_ns\x18\x08 \x01(\x03\x12\"\n\x04jobs\x18\t \x03(\x0b\x32\x14.spotline.api.v1.Job\x12+\n\x06quotas\x18\n \x03(\x0b\x32\x1b.spotline.api.v1.QuotaLimit\x12!\n\x19\x62udget_micro_usd_per_hour\x18\x0b \x01(\x03\x12\x1f\n\x17\x65gress_micro_usd_per_gb\x18\x0c \x01(\x03\"3\n\nQuotaLimit\x12\x12\n\nquota_pool\x18\x01 \x01(\t\x12\x11\n\tinstances\x18\x02 \x01(\x03\"R\n\x08PlanStep\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x15\n\rslot_start_ns\x18\x02 \x01(\x03\x12!\n\x03lot\x18\x03 \x01(\x0b\x32\x14.spotline.api.v1.Lot\"\x99\x02\n\nPlanOption\x12\x11\n\tpolicy_id\x18\x01 \x01(\t\x12\x13\n\x0boffering_id\x18\x02 \x01(\t\x12\x1f\n\x17\x65xpected_cost_micro_usd\x18\x03 \x01(\x03\x12\x1a\n\x12\x63ost_p10_micro_usd\x18\x04 \x01(\x03\x12\x1a\n\x12\x63ost_p90_micro_usd\x18\x05 \x01(\x03\x12\x1f\n\x17on_time_probability_ppm\x18\x06 \x01(\x03\x12\"\n\x1a\x65xpected_utility_micro_usd\x18\x07 \x01(\x03\x12\x0e\n\x06\x63hosen\x18\x08 \x01(\x08\x12\x0b\n\x03why\x18\t \x01(\t\x12(\n\x05steps\x18\n \x03(\x0b\x32\x19.spotline.api.v1.PlanStep\"\xde\x01\n\rJointSchedule\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x16\n\x0e\x63ost_micro_usd\x18\x02 \x01(\x03\x12\x18\n\x10\x65gress_micro_usd\x18\x03 \x01(\x03\x12\x17\n\x0fvalue_micro_usd\x18\x04 \x01(\x03\x12\x1b\n\x13\x65nd_value_micro_usd\x18\x05 \x01(\x03\x12\x15\n\rfinished_slot\x18\x06 \x01(\x03\x12\x14\n\x0cprogress_ppm\x18\x07 \x01(\x03\x12(\n\x05steps\x18\x08 \x03(\x0b\x32\x19.spotline.api.v1.PlanStep\"\xad\x01\n\tJointPlan\x12\x12\n\nfirst_slot\x18\x01 \x01(\x03\x12\r\n\x05slots\x18\x02 \x01(\x03\x12\x19\n\x11utility_micro_usd\x18\x03 \x01(\x03\x12\x1f\n\x17upper_utility_micro_usd\x18\x04 \x01(\x03\x12\x0e\n\x06proven\x18\x05 \x01(\x08\x12\x31\n\tschedules\x18\x06 \x03(\x0b\x32\x1e.spotline.api.v1.JointSchedule\"\xbb\x01\n\x0cPlanResponse\x12\x10\n\x08\x66\x65\x61sible\x18\x01 \x01(\x08\x12\x19\n\x11infeasible_reason\x18\x02 \x01(\t\x12%\n\x1d\x65\x61rliest_feasible_deadline_ns\x18\x03 \x01(\x03\x12,\n\x07options\x18\x04 \x03(\x0b\x32\x1b.spotline.api.v1.PlanOption\x12)\n\x05joint\x18\x05 \x01(\x0b\x32\x1a.spotline.api.v1.JointPlan\"\x90\x01\n\nMarketSlot\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x15\n\rslot_start_ns\x18\x02 \x01(\x03\x12*\n\x06quotes\x18\x03 \x03(\x0b\x32\x1a.spotline.api.v1.SlotQuote\x12\x31\n\x08\x66orecast\x18\x04 \x01(\x0b\x32\x1f.spotline.api.v1.ForecastIssued\"\xb9\x01\n\x16\x43omparePoliciesRequest\x12!\n\x03job\x18\x01 \x01(\x0b\x32\x14.spotline.api.v1.Job\x12\x12\n\npolicy_ids\x18\x02 \x03(\t\x12*\n\x05slots\x18\x03 \x03(\x0b\x32\x1b.spotline.api.v1.MarketSlot\x12\x0e\n\x06slot_s\x18\x04 \x01(\x03\x12,\n\tofferings\x18\x05 \x03(\x0b\x32\x19.spotline.api.v1.Offering\"\x95\x01\n\x10PolicyComparison\x12\x11\n\tpolicy_id\x18\x01 \x01(\t\x12\x13\n\x0boffering_id\x18\x02 \x01(\t\x12\x16\n\x0e\x63ost_micro_usd\x18\x03 \x01(\x03\x12\x19\n\x11utility_micro_usd\x18\x04 \x01(\x03\x12\x15\n\rfinished_slot\x18\x05 \x01(\x03\x12\x0f\n\x07on_time\x18\x06 \x01(\x08\"\x89\x01\n\x17\x43omparePoliciesResponse\x12\x36\n\x0b\x63omparisons\x18\x01 \x03(\x0b\x32!.spotline.api.v1.PolicyComparison\x12\x36\n\x0b\x63lairvoyant\x18\x02 \x01(\x0b\x32!.spotline.api.v1.PolicyComparison2\x8e\x02\n\x10\x41llocatorService\x12O\n\x08\x41llocate\x12 .spotline.api.v1.AllocateRequest\x1a!.spotline.api.v1.AllocateResponse\x12\x43\n\x04Plan\x12\x1c.spotline.api.v1.PlanRequest\x1a\x1d.spotline.api.v1.PlanResponse\x12\x64\n\x0f\x43omparePolicies\x12\'.spotline.api.v1.ComparePoliciesRequest\x1a(.spotline.api.v1.ComparePoliciesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spotline.api.v1.allocator_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_JOBTASK']._serialized_start=184
-  _globals['_JOBTASK']._serialized_end=516
-  _globals['_ALLOCATEREQUEST']._serialized_start=519
-  _globals['_ALLOCATEREQUEST']._serialized_end=787
-  _globals['_ALLOCATERESPONSE']._serialized_start=789
-  _globals['_ALLOCATERESPONSE']._serialized_end=876
-  _globals['_PLANREQUEST']._serialized_start=879
-  _globals['_PLANREQUEST']._serialized_end=1141
-  _globals['_PLANSTEP']._serialized_start=1143
-  _globals['_PLANSTEP']._serialized_end=1225
-  _globals['_PLANOPTION']._serialized_start=1228
-  _globals['_PLANOPTION']._serialized_end=1509
-  _globals['_PLANRESPONSE']._serialized_start=1512
-  _globals['_PLANRESPONSE']._serialized_end=1656
-  _globals['_MARKETSLOT']._serialized_start=1659
-  _globals['_MARKETSLOT']._serialized_end=1803
-  _globals['_COMPAREPOLICIESREQUEST']._serialized_start=1806
-  _globals['_COMPAREPOLICIESREQUEST']._serialized_end=1991
-  _globals['_POLICYCOMPARISON']._serialized_start=1994
-  _globals['_POLICYCOMPARISON']._serialized_end=2143
-  _globals['_COMPAREPOLICIESRESPONSE']._serialized_start=2146
-  _globals['_COMPAREPOLICIESRESPONSE']._serialized_end=2283
-  _globals['_ALLOCATORSERVICE']._serialized_start=2286
-  _globals['_ALLOCATORSERVICE']._serialized_end=2556
+  _globals['_JOBTASK']._serialized_start=211
+  _globals['_JOBTASK']._serialized_end=589
+  _globals['_ALLOCATEREQUEST']._serialized_start=592
+  _globals['_ALLOCATEREQUEST']._serialized_end=901
+  _globals['_ALLOCATERESPONSE']._serialized_start=903
+  _globals['_ALLOCATERESPONSE']._serialized_end=990
+  _globals['_PLANREQUEST']._serialized_start=993
+  _globals['_PLANREQUEST']._serialized_end=1404
+  _globals['_QUOTALIMIT']._serialized_start=1406
+  _globals['_QUOTALIMIT']._serialized_end=1457
+  _globals['_PLANSTEP']._serialized_start=1459
+  _globals['_PLANSTEP']._serialized_end=1541
+  _globals['_PLANOPTION']._serialized_start=1544
+  _globals['_PLANOPTION']._serialized_end=1825
+  _globals['_JOINTSCHEDULE']._serialized_start=1828
+  _globals['_JOINTSCHEDULE']._serialized_end=2050
+  _globals['_JOINTPLAN']._serialized_start=2053
+  _globals['_JOINTPLAN']._serialized_end=2226
+  _globals['_PLANRESPONSE']._serialized_start=2229
+  _globals['_PLANRESPONSE']._serialized_end=2416
+  _globals['_MARKETSLOT']._serialized_start=2419
+  _globals['_MARKETSLOT']._serialized_end=2563
+  _globals['_COMPAREPOLICIESREQUEST']._serialized_start=2566
+  _globals['_COMPAREPOLICIESREQUEST']._serialized_end=2751
+  _globals['_POLICYCOMPARISON']._serialized_start=2754
+  _globals['_POLICYCOMPARISON']._serialized_end=2903
+  _globals['_COMPAREPOLICIESRESPONSE']._serialized_start=2906
+  _globals['_COMPAREPOLICIESRESPONSE']._serialized_end=3043
+  _globals['_ALLOCATORSERVICE']._serialized_start=3046
+  _globals['_ALLOCATORSERVICE']._serialized_end=3316
 # @@protoc_insertion_point(module_scope)

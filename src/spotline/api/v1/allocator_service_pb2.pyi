@@ -10,6 +10,7 @@ from google.protobuf.internal import containers as _containers
 from spotline.api.v1 import allocation_pb2 as _allocation_pb2
 from spotline.api.v1 import forecast_pb2 as _forecast_pb2
 from spotline.api.v1 import job_pb2 as _job_pb2
+from spotline.api.v1 import law_pb2 as _law_pb2
 from spotline.api.v1 import market_pb2 as _market_pb2
 import builtins as _builtins
 import sys
@@ -41,6 +42,7 @@ class JobTask(_message.Message):
     SPENT_MICRO_USD_FIELD_NUMBER: _builtins.int
     MEMORY_FIELD_NUMBER: _builtins.int
     SPOT_FIRM_FIELD_NUMBER: _builtins.int
+    TABLE_USE_FIELD_NUMBER: _builtins.int
     policy_id: _builtins.str
     """The policy it drew."""
     offering_id: _builtins.str
@@ -73,6 +75,10 @@ class JobTask(_message.Message):
     def memory(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """What its policy remembered; its own units."""
 
+    @_builtins.property
+    def table_use(self) -> _law_pb2.TableUse:
+        """The value table it may look into; absent: none is ready."""
+
     def __init__(
         self,
         *,
@@ -89,10 +95,11 @@ class JobTask(_message.Message):
         spent_micro_usd: _builtins.int = ...,
         memory: _abc.Iterable[_builtins.int] | None = ...,
         spot_firm: _builtins.bool = ...,
+        table_use: _law_pb2.TableUse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["holding", b"holding", "job", b"job"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["holding", b"holding", "job", b"job", "table_use", b"table_use"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["elapsed_slots", b"elapsed_slots", "first_slot_start_ns", b"first_slot_start_ns", "holding", b"holding", "instance_type", b"instance_type", "interrupted", b"interrupted", "job", b"job", "memory", b"memory", "offering_id", b"offering_id", "pending_overhead_s", b"pending_overhead_s", "policy_id", b"policy_id", "progress_quanta", b"progress_quanta", "spent_micro_usd", b"spent_micro_usd", "spot_firm", b"spot_firm"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["elapsed_slots", b"elapsed_slots", "first_slot_start_ns", b"first_slot_start_ns", "holding", b"holding", "instance_type", b"instance_type", "interrupted", b"interrupted", "job", b"job", "memory", b"memory", "offering_id", b"offering_id", "pending_overhead_s", b"pending_overhead_s", "policy_id", b"policy_id", "progress_quanta", b"progress_quanta", "spent_micro_usd", b"spent_micro_usd", "spot_firm", b"spot_firm", "table_use", b"table_use"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -112,6 +119,7 @@ class AllocateRequest(_message.Message):
     FORECAST_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     TASKS_FIELD_NUMBER: _builtins.int
+    LAWS_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
     """Slot number."""
     revision: _builtins.int
@@ -134,6 +142,10 @@ class AllocateRequest(_message.Message):
     def tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobTask]:
         """In the order in which they choose."""
 
+    @_builtins.property
+    def laws(self) -> _containers.RepeatedCompositeFieldContainer[_law_pb2.NamedLaw]:
+        """The laws that tables of the tasks are solved on."""
+
     def __init__(
         self,
         *,
@@ -145,10 +157,11 @@ class AllocateRequest(_message.Message):
         forecast: _forecast_pb2.ForecastIssued | None = ...,
         reason: _allocation_pb2.DecisionReason.ValueType = ...,
         tasks: _abc.Iterable[Global___JobTask] | None = ...,
+        laws: _abc.Iterable[_law_pb2.NamedLaw] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["forecast", b"forecast"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["forecast", b"forecast", "offset_s", b"offset_s", "quotes", b"quotes", "reason", b"reason", "revision", b"revision", "slot", b"slot", "slot_s", b"slot_s", "tasks", b"tasks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["forecast", b"forecast", "laws", b"laws", "offset_s", b"offset_s", "quotes", b"quotes", "reason", b"reason", "revision", b"revision", "slot", b"slot", "slot_s", b"slot_s", "tasks", b"tasks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -184,7 +197,7 @@ Global___AllocateResponse: _TypeAlias = AllocateResponse  # noqa: Y015
 
 @_typing.final
 class PlanRequest(_message.Message):
-    """Plan one job."""
+    """Plan one job (`job`), or several at once (`jobs`)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -196,15 +209,23 @@ class PlanRequest(_message.Message):
     SLOT_FIELD_NUMBER: _builtins.int
     SLOT_S_FIELD_NUMBER: _builtins.int
     SLOT_START_NS_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    QUOTAS_FIELD_NUMBER: _builtins.int
+    BUDGET_MICRO_USD_PER_HOUR_FIELD_NUMBER: _builtins.int
+    EGRESS_MICRO_USD_PER_GB_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
     """Number of the slot the quotes belong to."""
     slot_s: _builtins.int
     """Slot length, seconds."""
     slot_start_ns: _builtins.int
     """When that slot opened, ns since the epoch."""
+    budget_micro_usd_per_hour: _builtins.int
+    """What all the jobs may spend, micro-USD per hour, slot by slot; 0: no limit."""
+    egress_micro_usd_per_gb: _builtins.int
+    """Price of copying a checkpoint between regions, micro-USD per 10^9 bytes."""
     @_builtins.property
     def job(self) -> _job_pb2.Job:
-        """The job."""
+        """The job; absent where several are planned at once."""
 
     @_builtins.property
     def policy_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -222,6 +243,14 @@ class PlanRequest(_message.Message):
     def offerings(self) -> _containers.RepeatedCompositeFieldContainer[_market_pb2.Offering]:
         """The offerings that are quoted."""
 
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.Job]:
+        """Jobs to plan together, over the slots that are forecast; no policies then."""
+
+    @_builtins.property
+    def quotas(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaLimit]:
+        """Limits on what the jobs hold together; pools without one are not limited."""
+
     def __init__(
         self,
         *,
@@ -233,14 +262,44 @@ class PlanRequest(_message.Message):
         slot: _builtins.int = ...,
         slot_s: _builtins.int = ...,
         slot_start_ns: _builtins.int = ...,
+        jobs: _abc.Iterable[_job_pb2.Job] | None = ...,
+        quotas: _abc.Iterable[Global___QuotaLimit] | None = ...,
+        budget_micro_usd_per_hour: _builtins.int = ...,
+        egress_micro_usd_per_gb: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["forecast", b"forecast", "job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["forecast", b"forecast", "job", b"job", "offerings", b"offerings", "policy_ids", b"policy_ids", "quotes", b"quotes", "slot", b"slot", "slot_s", b"slot_s", "slot_start_ns", b"slot_start_ns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget_micro_usd_per_hour", b"budget_micro_usd_per_hour", "egress_micro_usd_per_gb", b"egress_micro_usd_per_gb", "forecast", b"forecast", "job", b"job", "jobs", b"jobs", "offerings", b"offerings", "policy_ids", b"policy_ids", "quotas", b"quotas", "quotes", b"quotes", "slot", b"slot", "slot_s", b"slot_s", "slot_start_ns", b"slot_start_ns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PlanRequest: _TypeAlias = PlanRequest  # noqa: Y015
+
+@_typing.final
+class QuotaLimit(_message.Message):
+    """How much of a quota pool may be held at a time."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUOTA_POOL_FIELD_NUMBER: _builtins.int
+    INSTANCES_FIELD_NUMBER: _builtins.int
+    quota_pool: _builtins.str
+    """Which pool, as offerings name it."""
+    instances: _builtins.int
+    """Instances, spot and on-demand together."""
+    def __init__(
+        self,
+        *,
+        quota_pool: _builtins.str = ...,
+        instances: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instances", b"instances", "quota_pool", b"quota_pool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QuotaLimit: _TypeAlias = QuotaLimit  # noqa: Y015
 
 @_typing.final
 class PlanStep(_message.Message):
@@ -335,6 +394,102 @@ class PlanOption(_message.Message):
 Global___PlanOption: _TypeAlias = PlanOption  # noqa: Y015
 
 @_typing.final
+class JointSchedule(_message.Message):
+    """One job's part of a plan of several."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    COST_MICRO_USD_FIELD_NUMBER: _builtins.int
+    EGRESS_MICRO_USD_FIELD_NUMBER: _builtins.int
+    VALUE_MICRO_USD_FIELD_NUMBER: _builtins.int
+    END_VALUE_MICRO_USD_FIELD_NUMBER: _builtins.int
+    FINISHED_SLOT_FIELD_NUMBER: _builtins.int
+    PROGRESS_PPM_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """Which job."""
+    cost_micro_usd: _builtins.int
+    """Cost within the window, egress included, micro-USD."""
+    egress_micro_usd: _builtins.int
+    """Cost of copying its checkpoint between offerings, micro-USD."""
+    value_micro_usd: _builtins.int
+    """What it earns by being done within the window, micro-USD; 0 where it is not."""
+    end_value_micro_usd: _builtins.int
+    """What being this far at the window's end is worth where it is not done, micro-USD."""
+    finished_slot: _builtins.int
+    """Number of the slot in which it is done; -1: not within the window."""
+    progress_ppm: _builtins.int
+    """Work done at the window's end, parts per million."""
+    @_builtins.property
+    def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanStep]:
+        """What it would hold in each slot of the window."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        cost_micro_usd: _builtins.int = ...,
+        egress_micro_usd: _builtins.int = ...,
+        value_micro_usd: _builtins.int = ...,
+        end_value_micro_usd: _builtins.int = ...,
+        finished_slot: _builtins.int = ...,
+        progress_ppm: _builtins.int = ...,
+        steps: _abc.Iterable[Global___PlanStep] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost_micro_usd", b"cost_micro_usd", "egress_micro_usd", b"egress_micro_usd", "end_value_micro_usd", b"end_value_micro_usd", "finished_slot", b"finished_slot", "job_id", b"job_id", "progress_ppm", b"progress_ppm", "steps", b"steps", "value_micro_usd", b"value_micro_usd"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JointSchedule: _TypeAlias = JointSchedule  # noqa: Y015
+
+@_typing.final
+class JointPlan(_message.Message):
+    """A plan of several jobs on what they share."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_SLOT_FIELD_NUMBER: _builtins.int
+    SLOTS_FIELD_NUMBER: _builtins.int
+    UTILITY_MICRO_USD_FIELD_NUMBER: _builtins.int
+    UPPER_UTILITY_MICRO_USD_FIELD_NUMBER: _builtins.int
+    PROVEN_FIELD_NUMBER: _builtins.int
+    SCHEDULES_FIELD_NUMBER: _builtins.int
+    first_slot: _builtins.int
+    """The window's first slot."""
+    slots: _builtins.int
+    """Length of the window, slots."""
+    utility_micro_usd: _builtins.int
+    """Value and end value less cost of all jobs, micro-USD."""
+    upper_utility_micro_usd: _builtins.int
+    """No plan of this window is worth more, micro-USD."""
+    proven: _builtins.bool
+    """Whether the two are equal: the plan is an optimum."""
+    @_builtins.property
+    def schedules(self) -> _containers.RepeatedCompositeFieldContainer[Global___JointSchedule]:
+        """One per job, in the order asked for."""
+
+    def __init__(
+        self,
+        *,
+        first_slot: _builtins.int = ...,
+        slots: _builtins.int = ...,
+        utility_micro_usd: _builtins.int = ...,
+        upper_utility_micro_usd: _builtins.int = ...,
+        proven: _builtins.bool = ...,
+        schedules: _abc.Iterable[Global___JointSchedule] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_slot", b"first_slot", "proven", b"proven", "schedules", b"schedules", "slots", b"slots", "upper_utility_micro_usd", b"upper_utility_micro_usd", "utility_micro_usd", b"utility_micro_usd"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JointPlan: _TypeAlias = JointPlan  # noqa: Y015
+
+@_typing.final
 class PlanResponse(_message.Message):
     """What was considered; nothing is bought."""
 
@@ -344,15 +499,20 @@ class PlanResponse(_message.Message):
     INFEASIBLE_REASON_FIELD_NUMBER: _builtins.int
     EARLIEST_FEASIBLE_DEADLINE_NS_FIELD_NUMBER: _builtins.int
     OPTIONS_FIELD_NUMBER: _builtins.int
+    JOINT_FIELD_NUMBER: _builtins.int
     feasible: _builtins.bool
-    """Whether the deadline can be met at all."""
+    """Whether the deadline (of every job, where several are planned) can be met at all."""
     infeasible_reason: _builtins.str
     """Why not; empty when feasible."""
     earliest_feasible_deadline_ns: _builtins.int
     """The earliest deadline that could be met, ns since the epoch; 0: unknown."""
     @_builtins.property
     def options(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanOption]:
-        """Best first."""
+        """Best first; none where several jobs were asked for."""
+
+    @_builtins.property
+    def joint(self) -> Global___JointPlan:
+        """The plan of several jobs; absent where there is none."""
 
     def __init__(
         self,
@@ -361,10 +521,11 @@ class PlanResponse(_message.Message):
         infeasible_reason: _builtins.str = ...,
         earliest_feasible_deadline_ns: _builtins.int = ...,
         options: _abc.Iterable[Global___PlanOption] | None = ...,
+        joint: Global___JointPlan | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["joint", b"joint"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["earliest_feasible_deadline_ns", b"earliest_feasible_deadline_ns", "feasible", b"feasible", "infeasible_reason", b"infeasible_reason", "options", b"options"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["earliest_feasible_deadline_ns", b"earliest_feasible_deadline_ns", "feasible", b"feasible", "infeasible_reason", b"infeasible_reason", "joint", b"joint", "options", b"options"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -64,7 +64,8 @@ class AllocatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Plan(self, request, context):
-        """Lay out what several policies would do with a job, with cost and chance of being on time.
+        """Lay out what several policies would do with a job, with cost and chance of being on time; or
+        plan several jobs at once on what they share.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

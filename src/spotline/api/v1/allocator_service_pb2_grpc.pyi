@@ -36,7 +36,9 @@ class AllocatorServiceStub:
     Allocate: _grpc.UnaryUnaryMultiCallable[_allocator_service_pb2.AllocateRequest, _allocator_service_pb2.AllocateResponse]
     """Decide one slot for several jobs, in their order, on residual availability."""
     Plan: _grpc.UnaryUnaryMultiCallable[_allocator_service_pb2.PlanRequest, _allocator_service_pb2.PlanResponse]
-    """Lay out what several policies would do with a job, with cost and chance of being on time."""
+    """Lay out what several policies would do with a job, with cost and chance of being on time; or
+    plan several jobs at once on what they share.
+    """
     ComparePolicies: _grpc.UnaryUnaryMultiCallable[_allocator_service_pb2.ComparePoliciesRequest, _allocator_service_pb2.ComparePoliciesResponse]
     """Replay policies for a job on given slots, beside the clairvoyant optimum."""
 
@@ -48,7 +50,9 @@ class AllocatorServiceAsyncStub(AllocatorServiceStub):
     Allocate: _aio.UnaryUnaryMultiCallable[_allocator_service_pb2.AllocateRequest, _allocator_service_pb2.AllocateResponse]  # type: ignore[assignment]
     """Decide one slot for several jobs, in their order, on residual availability."""
     Plan: _aio.UnaryUnaryMultiCallable[_allocator_service_pb2.PlanRequest, _allocator_service_pb2.PlanResponse]  # type: ignore[assignment]
-    """Lay out what several policies would do with a job, with cost and chance of being on time."""
+    """Lay out what several policies would do with a job, with cost and chance of being on time; or
+    plan several jobs at once on what they share.
+    """
     ComparePolicies: _aio.UnaryUnaryMultiCallable[_allocator_service_pb2.ComparePoliciesRequest, _allocator_service_pb2.ComparePoliciesResponse]  # type: ignore[assignment]
     """Replay policies for a job on given slots, beside the clairvoyant optimum."""
 
@@ -69,7 +73,9 @@ class AllocatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _allocator_service_pb2.PlanRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_allocator_service_pb2.PlanResponse, _abc.Awaitable[_allocator_service_pb2.PlanResponse]]:
-        """Lay out what several policies would do with a job, with cost and chance of being on time."""
+        """Lay out what several policies would do with a job, with cost and chance of being on time; or
+        plan several jobs at once on what they share.
+        """
 
     @_abc_1.abstractmethod
     def ComparePolicies(

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1espotline/api/v1/forecast.proto\x12\x0fspotline.api.v1\">\n\x10\x43ountProbability\x12\x11\n\tinstances\x18\x01 \x01(\x03\x12\x17\n\x0fprobability_ppm\x18\x02 \x01(\x03\"_\n\x0c\x46orecastStep\x12\x1c\n\x14spot_price_micro_usd\x18\x01 \x01(\x03\x12\x31\n\x06\x63ounts\x18\x02 \x03(\x0b\x32!.spotline.api.v1.CountProbability\"U\n\x10OfferingForecast\x12\x13\n\x0boffering_id\x18\x01 \x01(\t\x12,\n\x05steps\x18\x02 \x03(\x0b\x32\x1d.spotline.api.v1.ForecastStep\"\xaa\x01\n\rForecastScore\x12\x13\n\x0boffering_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\x18\n\x10\x63ount_crps_milli\x18\x03 \x01(\x03\x12\x1e\n\x16persistence_crps_milli\x18\x04 \x01(\x03\x12\x17\n\x0fprice_error_ppm\x18\x05 \x01(\x03\x12#\n\x1bpersistence_price_error_ppm\x18\x06 \x01(\x03\"\x96\x01\n\x0e\x46orecastIssued\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x10\n\x08model_id\x18\x02 \x01(\t\x12\x34\n\tforecasts\x18\x03 \x03(\x0b\x32!.spotline.api.v1.OfferingForecast\x12.\n\x06scores\x18\x04 \x03(\x0b\x32\x1e.spotline.api.v1.ForecastScore\"2\n\x0f\x46orecastOverdue\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x11\n\twaited_ms\x18\x02 \x01(\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1espotline/api/v1/forecast.proto\x12\x0fspotline.api.v1\">\n\x10\x43ountProbability\x12\x11\n\tinstances\x18\x01 \x01(\x03\x12\x17\n\x0fprobability_ppm\x18\x02 \x01(\x03\"_\n\x0c\x46orecastStep\x12\x1c\n\x14spot_price_micro_usd\x18\x01 \x01(\x03\x12\x31\n\x06\x63ounts\x18\x02 \x03(\x0b\x32!.spotline.api.v1.CountProbability\"U\n\x10OfferingForecast\x12\x13\n\x0boffering_id\x18\x01 \x01(\t\x12,\n\x05steps\x18\x02 \x03(\x0b\x32\x1d.spotline.api.v1.ForecastStep\"\xd3\x02\n\rForecastScore\x12\x13\n\x0boffering_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\x18\n\x10\x63ount_crps_milli\x18\x03 \x01(\x03\x12\x1e\n\x16persistence_crps_milli\x18\x04 \x01(\x03\x12\x17\n\x0fprice_error_ppm\x18\x05 \x01(\x03\x12#\n\x1bpersistence_price_error_ppm\x18\x06 \x01(\x03\x12\x14\n\x0cscored_milli\x18\x07 \x01(\x03\x12\x17\n\x0f\x63overage_50_ppm\x18\x08 \x01(\x03\x12\x17\n\x0f\x63overage_90_ppm\x18\t \x01(\x03\x12\x14\n\x0cpit_mean_ppm\x18\n \x01(\x03\x12\x1d\n\x15reliability_error_ppm\x18\x0b \x01(\x03\x12\x16\n\x0e\x64rift_detector\x18\x0c \x01(\t\x12\x12\n\ndrift_slot\x18\r \x01(\x03\"\x96\x01\n\x0e\x46orecastIssued\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x10\n\x08model_id\x18\x02 \x01(\t\x12\x34\n\tforecasts\x18\x03 \x03(\x0b\x32!.spotline.api.v1.OfferingForecast\x12.\n\x06scores\x18\x04 \x03(\x0b\x32\x1e.spotline.api.v1.ForecastScore\"2\n\x0f\x46orecastOverdue\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x11\n\twaited_ms\x18\x02 \x01(\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,9 +38,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OFFERINGFORECAST']._serialized_start=212
   _globals['_OFFERINGFORECAST']._serialized_end=297
   _globals['_FORECASTSCORE']._serialized_start=300
-  _globals['_FORECASTSCORE']._serialized_end=470
-  _globals['_FORECASTISSUED']._serialized_start=473
-  _globals['_FORECASTISSUED']._serialized_end=623
-  _globals['_FORECASTOVERDUE']._serialized_start=625
-  _globals['_FORECASTOVERDUE']._serialized_end=675
+  _globals['_FORECASTSCORE']._serialized_end=639
+  _globals['_FORECASTISSUED']._serialized_start=642
+  _globals['_FORECASTISSUED']._serialized_end=792
+  _globals['_FORECASTOVERDUE']._serialized_start=794
+  _globals['_FORECASTOVERDUE']._serialized_end=844
 # @@protoc_insertion_point(module_scope)

@@ -112,6 +112,13 @@ class ForecastScore(_message.Message):
     PERSISTENCE_CRPS_MILLI_FIELD_NUMBER: _builtins.int
     PRICE_ERROR_PPM_FIELD_NUMBER: _builtins.int
     PERSISTENCE_PRICE_ERROR_PPM_FIELD_NUMBER: _builtins.int
+    SCORED_MILLI_FIELD_NUMBER: _builtins.int
+    COVERAGE_50_PPM_FIELD_NUMBER: _builtins.int
+    COVERAGE_90_PPM_FIELD_NUMBER: _builtins.int
+    PIT_MEAN_PPM_FIELD_NUMBER: _builtins.int
+    RELIABILITY_ERROR_PPM_FIELD_NUMBER: _builtins.int
+    DRIFT_DETECTOR_FIELD_NUMBER: _builtins.int
+    DRIFT_SLOT_FIELD_NUMBER: _builtins.int
     offering_id: _builtins.str
     """Which offering."""
     step: _builtins.int
@@ -124,6 +131,22 @@ class ForecastScore(_message.Message):
     """Relative error of the price, parts per million."""
     persistence_price_error_ppm: _builtins.int
     """Relative error of assuming the last price, parts per million."""
+    scored_milli: _builtins.int
+    """Weight of the counts scored so far, thousandths of a slot; 0 in logs that did not record it."""
+    coverage_50_ppm: _builtins.int
+    """Share of counts inside the central 50 % interval, parts per million; 500,000 is calibrated."""
+    coverage_90_ppm: _builtins.int
+    """Share of counts inside the central 90 % interval, parts per million; 900,000 is calibrated."""
+    pit_mean_ppm: _builtins.int
+    """Mean of the probability integral transform, parts per million; 500,000 is unbiased."""
+    reliability_error_ppm: _builtins.int
+    """Mean distance of P(some instance) and P(all instances) from what came true, per bin of
+    probability, parts per million.
+    """
+    drift_detector: _builtins.str
+    """Name of the detector that saw the score get worse, empty if it never did."""
+    drift_slot: _builtins.int
+    """Slot in which it last saw that, 0 if never."""
     def __init__(
         self,
         *,
@@ -133,10 +156,17 @@ class ForecastScore(_message.Message):
         persistence_crps_milli: _builtins.int = ...,
         price_error_ppm: _builtins.int = ...,
         persistence_price_error_ppm: _builtins.int = ...,
+        scored_milli: _builtins.int = ...,
+        coverage_50_ppm: _builtins.int = ...,
+        coverage_90_ppm: _builtins.int = ...,
+        pit_mean_ppm: _builtins.int = ...,
+        reliability_error_ppm: _builtins.int = ...,
+        drift_detector: _builtins.str = ...,
+        drift_slot: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["count_crps_milli", b"count_crps_milli", "offering_id", b"offering_id", "persistence_crps_milli", b"persistence_crps_milli", "persistence_price_error_ppm", b"persistence_price_error_ppm", "price_error_ppm", b"price_error_ppm", "step", b"step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count_crps_milli", b"count_crps_milli", "coverage_50_ppm", b"coverage_50_ppm", "coverage_90_ppm", b"coverage_90_ppm", "drift_detector", b"drift_detector", "drift_slot", b"drift_slot", "offering_id", b"offering_id", "persistence_crps_milli", b"persistence_crps_milli", "persistence_price_error_ppm", b"persistence_price_error_ppm", "pit_mean_ppm", b"pit_mean_ppm", "price_error_ppm", b"price_error_ppm", "reliability_error_ppm", b"reliability_error_ppm", "scored_milli", b"scored_milli", "step", b"step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

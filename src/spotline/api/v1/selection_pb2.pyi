@@ -49,6 +49,56 @@ class PolicyWeight(_message.Message):
 Global___PolicyWeight: _TypeAlias = PolicyWeight  # noqa: Y015
 
 @_typing.final
+class SelectionRegret(_message.Message):
+    """What drawing policies by weight has cost so far, against the policy that was best in hindsight.
+    Utilities are those of full replays on what each job was offered.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOBS_FIELD_NUMBER: _builtins.int
+    BEST_POLICY_ID_FIELD_NUMBER: _builtins.int
+    BEST_UTILITY_MICRO_USD_FIELD_NUMBER: _builtins.int
+    REGRET_MICRO_USD_FIELD_NUMBER: _builtins.int
+    EXPECTED_REGRET_MICRO_USD_FIELD_NUMBER: _builtins.int
+    REGRET_PPM_FIELD_NUMBER: _builtins.int
+    BOUND_MICRO_USD_FIELD_NUMBER: _builtins.int
+    jobs: _builtins.int
+    """Jobs whose policy was drawn and whose feedback has come."""
+    best_policy_id: _builtins.str
+    """The fixed policy that would have earned most on them."""
+    best_utility_micro_usd: _builtins.int
+    """What it would have earned, micro-USD; may be negative."""
+    regret_micro_usd: _builtins.int
+    """That, less what the drawn policies earn, micro-USD; negative where switching paid."""
+    expected_regret_micro_usd: _builtins.int
+    """The same for the weights that the policies were drawn from, micro-USD."""
+    regret_ppm: _builtins.int
+    """The regret as a share of the best fixed policy's utility, parts per million; 0 if that is <= 0."""
+    bound_micro_usd: _builtins.int
+    """What the expected regret cannot exceed, micro-USD, delays included; 0 where nothing is
+    guaranteed in dollars.
+    """
+    def __init__(
+        self,
+        *,
+        jobs: _builtins.int = ...,
+        best_policy_id: _builtins.str = ...,
+        best_utility_micro_usd: _builtins.int = ...,
+        regret_micro_usd: _builtins.int = ...,
+        expected_regret_micro_usd: _builtins.int = ...,
+        regret_ppm: _builtins.int = ...,
+        bound_micro_usd: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["best_policy_id", b"best_policy_id", "best_utility_micro_usd", b"best_utility_micro_usd", "bound_micro_usd", b"bound_micro_usd", "expected_regret_micro_usd", b"expected_regret_micro_usd", "jobs", b"jobs", "regret_micro_usd", b"regret_micro_usd", "regret_ppm", b"regret_ppm"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SelectionRegret: _TypeAlias = SelectionRegret  # noqa: Y015
+
+@_typing.final
 class PolicyWeightsUpdated(_message.Message):
     """The weights after one more job's feedback. Subject: selection.weights."""
 
@@ -61,6 +111,7 @@ class PolicyWeightsUpdated(_message.Message):
     REHEARSED_SLOT_FIELD_NUMBER: _builtins.int
     UTILITY_FLOOR_MICRO_USD_FIELD_NUMBER: _builtins.int
     UTILITY_CEILING_MICRO_USD_FIELD_NUMBER: _builtins.int
+    REGRET_FIELD_NUMBER: _builtins.int
     round: _builtins.int
     """Counts the updates, from 1."""
     job_id: _builtins.str
@@ -77,6 +128,10 @@ class PolicyWeightsUpdated(_message.Message):
     def weights(self) -> _containers.RepeatedCompositeFieldContainer[Global___PolicyWeight]:
         """One per policy."""
 
+    @_builtins.property
+    def regret(self) -> Global___SelectionRegret:
+        """Over all jobs so far, this one included; absent before the first has ended."""
+
     def __init__(
         self,
         *,
@@ -87,10 +142,11 @@ class PolicyWeightsUpdated(_message.Message):
         rehearsed_slot: _builtins.int = ...,
         utility_floor_micro_usd: _builtins.int = ...,
         utility_ceiling_micro_usd: _builtins.int = ...,
+        regret: Global___SelectionRegret | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["regret", b"regret"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "rehearsed_slot", b"rehearsed_slot", "round", b"round", "rule", b"rule", "utility_ceiling_micro_usd", b"utility_ceiling_micro_usd", "utility_floor_micro_usd", b"utility_floor_micro_usd", "weights", b"weights"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "regret", b"regret", "rehearsed_slot", b"rehearsed_slot", "round", b"round", "rule", b"rule", "utility_ceiling_micro_usd", b"utility_ceiling_micro_usd", "utility_floor_micro_usd", b"utility_floor_micro_usd", "weights", b"weights"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -341,33 +340,21 @@ def quantised_rows(matrix: FloatArray) -> tuple[int, ...]:
 # --- several laws -----------------------------------------------------------------------------
 
 
-@dataclass(slots=True, kw_only=True)
-class LawWeights:
-    """Bayesian weights over laws on one space, updated by every transition seen.
+def transitions(space: StateSpace, counts: Sequence[int] | IntArray) -> IntArray:
+    """How often a series moved from each run state to each, shape (run states, run states)."""
+    states = run_states(space, counts)
+    moves = np.zeros((space.run_states, space.run_states), dtype=np.int64)
+    np.add.at(moves, (states[:-1], states[1:]), 1)
+    return moves
 
-    `memory` < 1 forgets: the weights then follow a market that changes.
-    """
 
-    laws: tuple[MarketLaw, ...]
-    log_weights: list[float]
-    memory: float = 1.0
-
-    @classmethod
-    def equal(cls, laws: Sequence[MarketLaw], *, memory: float = 1.0) -> LawWeights:
-        """Start without a preference."""
-        return cls(laws=tuple(laws), log_weights=[0.0] * len(laws), memory=memory)
-
-    def observe(self, before: int, after: int) -> None:
-        """Take in one transition between run states."""
-        for index, law in enumerate(self.laws):
-            likely = max(1, law.run_ppb[before * law.space.run_states + after]) / PPB
-            self.log_weights[index] = self.memory * self.log_weights[index] + math.log(likely)
-
-    def weights(self) -> tuple[float, ...]:
-        """Posterior probabilities, summing to 1."""
-        top = max(self.log_weights)
-        likely = [math.exp(w - top) for w in self.log_weights]
-        return tuple(one / sum(likely) for one in likely)
+def law_weights(moves: IntArray, laws: Sequence[MarketLaw]) -> tuple[float, ...]:
+    """Bayesian weights of laws on one space, equal before `moves` were seen; they sum to 1."""
+    log_likely = [
+        float((moves * np.log(np.maximum(law.run_matrix(), 1.0 / PPB))).sum()) for law in laws
+    ]
+    likely = np.exp(np.array(log_likely) - max(log_likely))
+    return tuple(float(one) for one in likely / likely.sum())
 
 
 def mixed_law(laws: Sequence[MarketLaw], weights: Sequence[float]) -> MarketLaw:
@@ -394,6 +381,7 @@ def learn_laws(
 
     Every other offering's own law is weighted by how likely it makes what this one has shown;
     that mixture is the prior, which counts for little once an offering has a past of its own.
+    Called again as the series grow, this is what adapts laws and weights online.
 
     Parameters
     ----------
@@ -406,35 +394,31 @@ def learn_laws(
     if not names:
         return {}
     counts = np.concatenate([np.asarray(series[name][0], dtype=np.int64) for name in names])
+    # Levels of the count are common to all, so that laws can be lent; prices are each one's own.
+    common = choose_space(counts, [], most_instances=most_instances)
+    unpriced = {name: np.full(len(series[name][0]), PPM // 3, dtype=np.int64) for name in names}
+    alone = {name: learn_law(series[name][0], unpriced[name], common) for name in names}
     laws: dict[str, MarketLaw] = {}
     for name in names:
         own_counts, own_prices = series[name]
-        # Levels of the count are common to all, so that laws can be lent; prices are its own.
-        space = choose_space(counts, own_prices, most_instances=most_instances)
-        own = learn_law(own_counts, own_prices, space)
-        others = [
-            learn_law(series[other][0], own_prices_of(series[other][0], space), space)
-            for other in names
-            if other != name
-        ]
-        if not others:
-            laws[name] = own
-            continue
-        weights = LawWeights.equal(others)
-        states = run_states(space, own_counts)
-        for before, after in zip(states[:-1].tolist(), states[1:].tolist(), strict=True):
-            weights.observe(before, after)
-        lent = mixed_law(others, weights.weights())
-        lent = MarketLaw(
-            space=space,
-            level_counts=own.level_counts,
-            run_ppb=lent.run_ppb,
-            price_ppb=own.price_ppb,
+        others = [alone[other] for other in names if other != name]
+        lent = None
+        if others:
+            lent = mixed_law(others, law_weights(transitions(common, own_counts), others))
+        run = learn_law(own_counts, unpriced[name], common, prior=lent)
+        priced = learn_law(own_counts, own_prices, _with_prices(common, own_prices))
+        laws[name] = MarketLaw(
+            space=priced.space,
+            level_counts=priced.level_counts,
+            run_ppb=run.run_ppb,
+            price_ppb=priced.price_ppb,
         )
-        laws[name] = learn_law(own_counts, own_prices, space, prior=lent)
     return laws
 
 
-def own_prices_of(counts: Sequence[int] | IntArray, space: StateSpace) -> IntArray:
-    """Prices that say nothing, for learning the run part of a law alone."""
-    return np.full(len(counts), space.price_centres_ppm[0], dtype=np.int64)
+def _with_prices(space: StateSpace, price_ppm: Sequence[int] | IntArray) -> StateSpace:
+    return StateSpace(
+        level_starts=space.level_starts,
+        age_starts=space.age_starts,
+        price_centres_ppm=_price_centres(np.asarray(price_ppm, dtype=np.int64)),
+    )
