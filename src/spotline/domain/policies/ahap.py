@@ -21,7 +21,7 @@ from spotline.domain.solvers.window import (
 from spotline.domain.units import PPM, cost_micro_usd
 
 # A window's planner may round: its plan is executed on exact progress.
-_PLANNING_CELLS = 512
+PLANNING_CELLS = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +197,7 @@ def _plan_window(
     if ends >= program.deadline_slots:
         end_value = value_after_deadline(program, on_demand_price_micro_usd=on_demand_price)
     else:
-        end_value = _line_value(program, sigma_ppm, ends, on_demand_price)
+        end_value = line_value(program, sigma_ppm, ends, on_demand_price)
     plan = solve_window(
         program,
         configurations(wanted),
@@ -205,14 +205,18 @@ def _plan_window(
         state,
         elapsed_slots=elapsed_slots,
         end_value=end_value,
-        cell_limit=_PLANNING_CELLS,
+        cell_limit=PLANNING_CELLS,
     )
     return plan.holdings
 
 
-def _line_value(
+def line_value(
     program: JobProgram, sigma_ppm: int, ends: int, on_demand_price: int
 ) -> ProgressValue:
+    """Value progress after slot `ends` against the straight line to the deadline.
+
+    `on_demand_price` is micro-USD per instance-hour.
+    """
     slot_cost = cost_micro_usd(on_demand_price, program.max_instances, program.slot_s)
     slot_quanta = program.rate_quanta_per_s[program.max_instances] * program.slot_s
     giga = 1_000_000_000

@@ -96,9 +96,12 @@ def is_safe(view: PolicyView, holding: Holding) -> bool:
 
     Spot that is not firm counts as lost at once: no progress, and the overhead of an interruption.
     """
+    return _is_safe_after(view, holding, after_slot(view, holding))
+
+
+def _is_safe_after(view: PolicyView, holding: Holding, after: JobProgress) -> bool:
     program = view.program
     slots_left = program.deadline_slots - view.elapsed_slots - 1
-    after = after_slot(view, holding)
     if holding.spot and not view.spot_firm:
         after = JobProgress(
             progress_quanta=view.state.progress_quanta,
@@ -163,7 +166,7 @@ def _safest(view: PolicyView) -> Holding:
         certain = view.spot_firm or not holding.spot
         if certain and after.progress_quanta > most:
             fastest, most = holding, after.progress_quanta
-        if is_safe(view, holding):
+        if _is_safe_after(view, holding, after):
             left = program.work_quanta - after.progress_quanta
             first_s = _rescue_overhead_s(program, after)
             later = program.slots_on_demand(left, first_s) * full_slot

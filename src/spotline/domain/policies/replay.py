@@ -53,10 +53,14 @@ def replay_policy(
     policy: Policy,
     fallback: Policy,
     table: ValueTable | None = None,
+    *,
+    spot_firm: bool = True,
 ) -> JobResult:
     """Run `policy` for one job over the recorded slots, from the job's first.
 
     A job that has not finished after `end_slots` (or where the records end) is worth nothing.
+    `spot_firm` is what the safety net is told (see `PolicyView`). `compiled.replay_pool` does the
+    same for whole pools, much faster.
     """
     state = JobProgress()
     memory = START
@@ -77,6 +81,7 @@ def replay_policy(
             forecast=record.forecast,
             slot_left_s=program.slot_s,
             spent_micro_usd=cost,
+            spot_firm=spot_firm,
             outlook=_outlook(table, record),
         )
         if policy.needs_forecast and record.forecast is None:

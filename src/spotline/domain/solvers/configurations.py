@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +31,14 @@ class Configurations:
 
 def all_configurations(program: JobProgram, *, most_spot: int) -> Configurations:
     """Every split of every allowed count with at most `most_spot` spot instances."""
+    return _all_splits(program.allowed_counts, min(most_spot, program.max_instances))
+
+
+@lru_cache(maxsize=64)
+def _all_splits(allowed_counts: tuple[int, ...], most_spot: int) -> Configurations:
     splits = [
         Holding(spot=spot, on_demand=count - spot)
-        for count in program.allowed_counts
+        for count in allowed_counts
         for spot in range(min(count, most_spot) + 1)
     ]
     return configurations(splits)
@@ -40,6 +46,11 @@ def all_configurations(program: JobProgram, *, most_spot: int) -> Configurations
 
 def configurations(holdings: Iterable[Holding]) -> Configurations:
     """Lay out `holdings` and idle, without repeats."""
+    return _laid_out(frozenset(holdings))
+
+
+@lru_cache(maxsize=1024)
+def _laid_out(holdings: frozenset[Holding]) -> Configurations:
     unique = {(h.instances, h.spot): h for h in holdings}
     unique[(0, 0)] = IDLE
     ordered = tuple(unique[key] for key in sorted(unique))

@@ -171,7 +171,7 @@ def solve_window(
         dtype=np.int64,
     )
     forced = _forced_index(program, configs)
-    best, choices = _solve(
+    best, choices = best_schedule(
         configs.spot,
         configs.on_demand,
         configs.cover_start,
@@ -257,8 +257,8 @@ def _forced_index(program: JobProgram, configs: Configurations) -> int:
     return configs.holdings.index(forced) if forced in configs.holdings else -1
 
 
-@numba.njit(cache=True, nogil=True)
-def _solve(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def best_schedule(  # type: ignore[no-untyped-def]  # noqa: ANN201  # compiled
     spot,
     on_demand,
     cover_start,
@@ -278,158 +278,238 @@ def _solve(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
     start_spot,
     start_on_demand,
 ):
-    """Backward induction; returns the best value and the chosen index per slot."""
+    """Backward induction; returns the best value and the chosen index per slot.
+
+    Only values are kept: what to do is found again on the way forward, for the one state met in
+    each slot. Rows run along progress, so every step is a maximum of two shifted rows.
+    """
     slots = spot_price.shape[0]
     cells = terminal.shape[0]
     count = spot.shape[0]
     levels = class_table.shape[1]
-    # The start may be outside the configurations: it gets the extra source row `count`.
-    sources = count + 1
-    largest = gain_cells.max()
-    settled = _zero_level(class_table)
-    after = np.empty((cells, sources, levels), dtype=np.int64)
-    now = np.empty((cells, sources, levels), dtype=np.int64)
-    for cell in range(cells):
-        for source in range(sources):
-            for level in range(levels):
-                after[cell, source, level] = terminal[cell]
-    choice = np.zeros((slots, cells, sources, levels), dtype=np.int16)
-    cost = np.empty(count, dtype=np.int64)
-    usable = np.empty(count, dtype=np.bool_)
-    shrunk = np.empty(count, dtype=np.int64)
-    shrunk_at = np.empty(count, dtype=np.int16)
-    value = np.empty((5, count), dtype=np.int64)
-    for slot in range(slots - 1, -1, -1):
+    largest = np.int64(0)
+    for seconds in range(gain_cells.shape[0]):
         for c in range(count):
-            cost[c] = (spot_price[slot] * spot[c] * slot_s + 1800) // 3600 + (
+            largest = max(largest, gain_cells[seconds, c])
+    settled = _zero_level(class_table)
+    cost = np.empty((slots, count), dtype=np.int64)
+    usable = np.empty((slots, count), dtype=np.bool_)
+    for slot in range(slots):
+        for c in range(count):
+            cost[slot, c] = (spot_price[slot] * spot[c] * slot_s + 1800) // 3600 + (
                 on_demand_price[slot] * on_demand[c] * slot_s + 1800
             ) // 3600
-            usable[c] = (
-                spot[c] <= spot_available[slot] and on_demand[c] <= on_demand_available[slot]
+            usable[slot, c] = (
+                spot[c] <= spot_available[slot]
+                and on_demand[c] <= on_demand_available[slot]
+                and (slot < free_slots or c == 0 or c == forced)
             )
-            if slot >= free_slots and c != 0 and c != forced:
-                usable[c] = False
-        reach = min(cells, slot * largest + 1)
-        for cell in range(reach):
-            for level in range(levels):
-                for kind in range(5):
-                    row = class_table[kind, level, 0]
-                    next_level = class_table[kind, level, 1]
-                    for c in range(count):
-                        if not usable[c]:
-                            value[kind, c] = -(2**62)
+    # What can be held when slot k opens, and everything that could be shrunk to from there.
+    needed = np.zeros((slots, count), dtype=np.bool_)
+    for slot in range(1, slots):
+        for c in range(count - 1, 0, -1):
+            if usable[slot - 1, c] and spot[c] <= spot_available[slot]:
+                needed[slot, c] = True
+            if needed[slot, c]:
+                for k in range(cover_start[c], cover_start[c + 1]):
+                    needed[slot, covers[k]] = True
+    # The table of slot k holds values before it, of what can be held by then and as far as k slots
+    # can reach, and beyond `done` what finishing earned. The terminal row is one for all held
+    # sets: its stride is 0.
+    reach = np.empty(slots + 1, dtype=np.int64)
+    stride = np.empty(slots + 1, dtype=np.int64)
+    offset = np.empty(slots + 1, dtype=np.int64)
+    rows = np.ones(slots + 1, dtype=np.int64)
+    row = np.zeros((slots + 1, count), dtype=np.int64)
+    total = np.int64(0)
+    for slot in range(slots + 1):
+        reach[slot] = min(cells, slot * largest + 1)
+        stride[slot] = reach[slot] + largest
+        offset[slot] = total
+        if 0 < slot < slots:
+            for c in range(1, count):
+                if usable[slot - 1, c]:
+                    row[slot, c] = rows[slot]
+                    rows[slot] += 1
+            total += stride[slot] * rows[slot] * levels
+    stride[slots] = 0
+    table = np.empty(total + cells + largest, dtype=np.int64)
+    _copy(table[total : total + cells], terminal)
+    for cell in range(cells, cells + largest):
+        table[total + cell] = finish[slots - 1]
+    most = reach[slots - 1]
+    grown = np.empty(most, dtype=np.int64)
+    launched = np.empty(most, dtype=np.int64)
+    broken = np.empty(most, dtype=np.int64)
+    shrunk = np.empty((count, most), dtype=np.int64)
+    for slot in range(slots - 1, 0, -1):
+        width = reach[slot]
+        for level in range(levels):
+            later = offset[slot + 1]
+            step = stride[slot + 1]
+            many = rows[slot + 1]
+            at = later + settled * many * step
+            idle = table[at : at + width]
+            _copy(shrunk[0, :width], idle)
+            _copy(grown[:width], idle)
+            # Kinds of change that cost the same share one maximum.
+            same_launch = _same_kind(class_table, 3, 2, level)
+            same_broken = _same_kind(class_table, 4, 2, level)
+            if not same_launch:
+                _copy(launched[:width], idle)
+            if not same_broken:
+                _copy(broken[:width], idle)
+            for c in range(1, count):
+                paid = cost[slot, c]
+                if usable[slot, c]:
+                    for kind in range(2, 5):
+                        if (kind == 3 and same_launch) or (kind == 4 and same_broken):
                             continue
-                        if c == 0:
-                            value[kind, c] = after[cell, 0, settled]
-                            continue
-                        reached = cell + gain_cells[row, c]
-                        if reached >= done:
-                            value[kind, c] = finish[slot] - cost[c]
+                        at = later + (class_table[kind, level, 1] * many + row[slot + 1, c]) * step
+                        at += gain_cells[class_table[kind, level, 0], c]
+                        source = table[at : at + width]
+                        if kind == 2:
+                            _raise(grown[:width], source, paid)
+                        elif kind == 3:
+                            _raise(launched[:width], source, paid)
                         else:
-                            value[kind, c] = after[reached, c, next_level] - cost[c]
-                grow = -(2**62)
-                grow_at = 0
-                launch = -(2**62)
-                launch_at = 0
-                broken = -(2**62)
-                broken_at = 0
-                # Among equals more instances win: progress made now is progress nobody can take.
-                for c in range(count):
-                    if value[2, c] >= grow:
-                        grow = value[2, c]
-                        grow_at = c
-                    if value[3, c] >= launch:
-                        launch = value[3, c]
-                        launch_at = c
-                    if value[4, c] >= broken:
-                        broken = value[4, c]
-                        broken_at = c
-                    best = value[1, c]
-                    best_at = c
-                    for k in range(cover_start[c], cover_start[c + 1]):
-                        if shrunk[covers[k]] > best:
-                            best = shrunk[covers[k]]
-                            best_at = shrunk_at[covers[k]]
-                    shrunk[c] = best
-                    shrunk_at[c] = best_at
-                for source in range(sources):
-                    if source < count:
-                        held_spot = spot[source]
-                        held_on_demand = on_demand[source]
-                    else:
-                        if slot > 0:
-                            continue
-                        held_spot = start_spot
-                        held_on_demand = start_on_demand
-                    if held_spot + held_on_demand == 0:
-                        best = launch
-                        best_at = launch_at
-                    elif held_spot > spot_available[slot]:
-                        best = broken
-                        best_at = broken_at
-                    else:
-                        best = -(2**62)
-                        best_at = 0
-                        if source < count:
-                            best = value[0, source]
-                            best_at = source
-                            if shrunk[source] > best:
-                                best = shrunk[source]
-                                best_at = shrunk_at[source]
-                        else:
-                            for c in range(count):
-                                if spot[c] <= held_spot and on_demand[c] <= held_on_demand:
-                                    same = spot[c] == held_spot and on_demand[c] == held_on_demand
-                                    v = value[0, c] if same else value[1, c]
-                                    if v > best or (v == best and same):
-                                        best = v
-                                        best_at = c
-                        if grow > best:
-                            best = grow
-                            best_at = grow_at
-                    now[cell, source, level] = best
-                    choice[slot, cell, source, level] = best_at
-        after, now = now, after
-    # The first pending level is the start's own.
+                            _raise(broken[:width], source, paid)
+                if not needed[slot, c]:
+                    continue
+                into = shrunk[c, :width]
+                first = cover_start[c]
+                last = cover_start[c + 1] - 1
+                at = later + (class_table[1, level, 1] * many + row[slot + 1, c]) * step
+                at += gain_cells[class_table[1, level, 0], c]
+                if usable[slot, c]:
+                    _highest(
+                        into,
+                        shrunk[covers[first], :width],
+                        shrunk[covers[last], :width],
+                        table[at : at + width],
+                        paid,
+                    )
+                else:
+                    _copy(into, shrunk[covers[first], :width])
+                    _raise(into, shrunk[covers[last], :width], 0)
+                for k in range(first + 1, last):
+                    _raise(into, shrunk[covers[k], :width], 0)
+            for c in range(count):
+                if c and not usable[slot - 1, c]:
+                    continue
+                at = offset[slot] + (level * rows[slot] + row[slot, c]) * stride[slot]
+                now = table[at : at + width]
+                if c == 0:
+                    _copy(now, grown[:width] if same_launch else launched[:width])
+                elif spot[c] > spot_available[slot]:
+                    _copy(now, grown[:width] if same_broken else broken[:width])
+                elif usable[slot, c]:
+                    kept = later + (class_table[0, level, 1] * many + row[slot + 1, c]) * step
+                    kept += gain_cells[class_table[0, level, 0], c]
+                    _highest(
+                        now,
+                        grown[:width],
+                        shrunk[c, :width],
+                        table[kept : kept + width],
+                        cost[slot, c],
+                    )
+                else:
+                    _copy(now, grown[:width])
+                    _raise(now, shrunk[c, :width], 0)
+                if width == cells:
+                    for cell in range(at + width, at + width + largest):
+                        table[cell] = finish[slot - 1]
     plan = np.zeros(slots, dtype=np.int64)
-    cell = 0
-    level = 0
-    source = count
+    value = np.int64(0)
+    at_cell = np.int64(0)
+    # The first pending level is the start's own.
+    at_level = np.int64(0)
     held_spot = start_spot
     held_on_demand = start_on_demand
     for slot in range(slots):
-        c = choice[slot, cell, source, level]
-        plan[slot] = c
-        if held_spot + held_on_demand == 0:
-            kind = 3
-        elif held_spot > spot_available[slot]:
-            kind = 4
-        elif spot[c] == held_spot and on_demand[c] == held_on_demand:
-            kind = 0
-        elif spot[c] <= held_spot and on_demand[c] <= held_on_demand:
-            kind = 1
-        else:
-            kind = 2
-        if c == 0:
-            level = settled
-        else:
-            cell += gain_cells[class_table[kind, level, 0], c]
-            level = class_table[kind, level, 1]
-            if cell >= done:
-                break
-        source = c
-        held_spot = spot[c]
-        held_on_demand = on_demand[c]
-    return after[0, count, 0], plan
+        best = np.int64(-(2**62))
+        best_at = np.int64(0)
+        best_level = settled
+        best_cell = at_cell
+        stays = False
+        for c in range(count):
+            if not usable[slot, c]:
+                continue
+            same = spot[c] == held_spot and on_demand[c] == held_on_demand
+            next_level = settled
+            next_cell = at_cell
+            if c:
+                if held_spot + held_on_demand == 0:
+                    kind = 3
+                elif held_spot > spot_available[slot]:
+                    kind = 4
+                elif same:
+                    kind = 0
+                elif spot[c] <= held_spot and on_demand[c] <= held_on_demand:
+                    kind = 1
+                else:
+                    kind = 2
+                next_level = class_table[kind, at_level, 1]
+                next_cell = at_cell + gain_cells[class_table[kind, at_level, 0], c]
+            at = next_level * rows[slot + 1] + row[slot + 1, c]
+            at = offset[slot + 1] + at * stride[slot + 1]
+            v = table[at + next_cell] - cost[slot, c]
+            # Among equals staying wins, then more instances: progress made now is progress that
+            # nobody can take.
+            if v > best or (v == best and not stays):
+                best = v
+                best_at = c  # type: ignore[assignment]
+                best_level = next_level
+                best_cell = next_cell
+                stays = same
+        if slot == 0:
+            value = best
+        plan[slot] = best_at
+        at_level = best_level
+        at_cell = best_cell
+        if at_cell >= done:
+            break
+        held_spot = spot[best_at]
+        held_on_demand = on_demand[best_at]
+    return value, plan
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _copy(into, source):  # type: ignore[no-untyped-def]  # compiled: numba infers the types
+    for i in range(into.shape[0]):
+        into[i] = source[i]
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _raise(into, source, cost):  # type: ignore[no-untyped-def]  # compiled: numba infers the types
+    """Raise every element of `into` to that of `source` less a cost."""
+    for i in range(into.shape[0]):
+        into[i] = max(into[i], source[i] - cost)
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _highest(into, one, other, source, cost):  # type: ignore[no-untyped-def]  # compiled
+    """Write the highest of two rows and of a third less a cost."""
+    for i in range(into.shape[0]):
+        into[i] = max(max(one[i], other[i]), source[i] - cost)
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _same_kind(class_table, one, other, level):  # type: ignore[no-untyped-def]  # compiled
+    """Whether two kinds of change cost the same at a pending level."""
+    return (
+        class_table[one, level, 0] == class_table[other, level, 0]
+        and class_table[one, level, 1] == class_table[other, level, 1]
+    )
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def _zero_level(class_table):  # type: ignore[no-untyped-def]  # compiled: numba infers the types
     """The pending level that stands for nothing pending: it leads to itself when held."""
     for level in range(class_table.shape[1]):
         if class_table[0, level, 1] == level:
             return level
-    return 0
+    return np.int64(0)
 
 
 def value_after_deadline(program: JobProgram, *, on_demand_price_micro_usd: int) -> IntArray:
