@@ -26,6 +26,7 @@ from spotline.application.requests import (
     JobTask,
     MarketSlot,
     PlanRequest,
+    QuotaLimit,
     ProgressReport,
     Submission,
 )
@@ -537,6 +538,28 @@ async def test_a_plan_marks_one_option_and_the_loop_stays_free() -> None:
     assert infeasible.earliest_feasible_deadline_ns == START_NS + 14 * SLOT_NS
     assert caught.value.bad_input
     assert len(host.stored) == 3
+
+
+async def test_several_jobs_are_planned_together_or_a_reason_is_given() -> None:
+    jobs = tuple(
+        job(name, counts=(2,), instance_hours=1.0, deadline_slots=6, offerings=(EAST,))
+        for name in ("a", "b")
+    )
+    limit = QuotaLimit(quota_pool="us-east-1", instances=1)
+
+    async with client_of(opened_host()) as client:
+        answer = await client.plan(PlanRequest(jobs=jobs))
+        none = await client.plan(PlanRequest(jobs=jobs, quotas=(limit,)))
+        with pytest.raises(RpcFailed, match="must be one of us-east-1") as caught:
+            await client.plan(PlanRequest(jobs=jobs, quotas=(replace(limit, quota_pool="moon"),)))
+
+    assert answer.joint is not None
+    assert [one.job_id for one in answer.joint.schedules] == [one.job_id for one in jobs]
+    assert all(one.finished_slot > 0 for one in answer.joint.schedules)
+    assert (none.feasible, none.joint) == (False, None)
+    assert "quota us-east-1 allows 1 instances" in none.infeasible_reason
+    assert caught.value.bad_input
+    assert caught.value.field == "quotas[0].quota_pool"
 
 
 async def test_planning_needs_an_open_slot() -> None:

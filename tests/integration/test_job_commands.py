@@ -144,6 +144,31 @@ async def test_a_plan_marks_the_chosen_option(job_file) -> None:
     assert "policy_ids[0]: unknown policy 'guess'" in wrong.stderr
 
 
+async def test_several_files_are_planned_together_or_the_reason_is_shown(tmp_path) -> None:
+    text = FILE.replace("amount: 8", "amount: 1").replace("min: 1, max: 4", "min: 2, max: 2")
+    text = text.replace("06:00:00", "01:10:00")
+    files = []
+    for name in ("first", "second"):
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(
+            text.replace("a job", name).replace("request_id: r1", f"request_id: {name}")
+        )
+        files.append(str(path))
+    async with spotline(opened_host()) as run:
+        shown = await run("plan", *files)
+        as_json = await run("plan", *files, "--json")
+        none = await run("plan", *files, "--budget", "0.01")
+        wrong = await run("plan", *files, "--quota", "us-east-1")
+
+    assert shown.exit_code == 0, shown.stderr
+    assert "first" in shown.stdout
+    assert "2 spot on aws/" in shown.stdout
+    assert len(json.loads(as_json.stdout)["joint"]["schedules"]) == 2
+    assert (none.exit_code, wrong.exit_code) == (1, 2)
+    assert "the budget allows 0.01 USD per hour" in none.stderr
+    assert "--quota must be POOL=N, was 'us-east-1'" in wrong.stderr
+
+
 async def test_an_infeasible_deadline_is_refused_with_the_earliest_one(job_file, tmp_path) -> None:
     path = tmp_path / "hurry.yaml"
     path.write_text(FILE.replace("06:00:00", "01:00:00"))

@@ -14,7 +14,13 @@ from spotline.application.planning import (
     plan,
     warm_up,
 )
-from spotline.application.requests import ComparisonRequest, MarketSlot, PlanRequest
+from spotline.application.requests import (
+    ComparisonRequest,
+    JointPlan,
+    MarketSlot,
+    PlanRequest,
+    QuotaLimit,
+)
 from spotline.application.scenarios import ScenarioSpec, fit_chain, sample_records
 from spotline.domain.market.offering import UNKNOWN_COUNT
 from tests.fakes.allocator import (
@@ -234,6 +240,119 @@ def test_wrong_requests_are_value_errors_that_name_the_field() -> None:
         plan(PlanRequest(job=job(), policy_ids=("msu", "guess")), market())
     with pytest.raises(ValueError, match=r"^job.offerings\[0\] must be a known offering"):
         plan(PlanRequest(job=job(offerings=("moon",))), market())
+
+
+# --- several jobs at once ---------------------------------------------------------------------
+
+
+def joint_of(*jobs, found=None, **limits) -> JointPlan:
+    answer = plan(PlanRequest(jobs=jobs, **limits), found or market())
+    assert answer.feasible, answer.infeasible_reason
+    assert answer.joint is not None
+    assert answer.options == ()
+    return answer.joint
+
+
+def small(request_id: str, **changes):
+    """A gang of two: few sets to choose from keep these tests fast."""
+    return job(
+        request_id, **{"counts": (2,), "instance_hours": 1.0, "deadline_slots": 6, **changes}
+    )
+
+
+def test_jobs_planned_together_share_what_there_is() -> None:
+    joint = joint_of(
+        *(small(name, offerings=(EAST,), instance_hours=0.5) for name in ("a", "b", "c")),
+        quotas=(QuotaLimit(quota_pool="us-east-1", instances=4),),
+    )
+
+    assert (joint.first_slot, joint.slots) == (1, 6)
+    assert joint.proven
+    assert all(0 <= one.finished_slot <= 6 for one in joint.schedules)
+    for slot in range(1, 7):
+        lots = [step.lot for one in joint.schedules for step in one.steps if step.slot == slot]
+        assert sum(lot.spot for lot in lots) <= 4
+        assert sum(lot.spot + lot.on_demand for lot in lots) <= 4
+
+
+def test_a_joint_plan_earns_what_its_parts_say() -> None:
+    joint = joint_of(small("a"), small("b", late_slots=4))
+
+    parts = [
+        one.value_micro_usd + one.end_value_micro_usd - one.cost_micro_usd
+        for one in joint.schedules
+    ]
+    assert joint.utility_micro_usd == sum(parts) <= joint.upper_utility_micro_usd
+    assert [one.job_id for one in joint.schedules] == [small("a").job_id, small("b").job_id]
+
+
+def test_a_deadline_beyond_the_forecast_is_valued_at_the_windows_end() -> None:
+    joint = joint_of(small("a", instance_hours=6.0, deadline_slots=30, offerings=(EAST,)))
+
+    (one,) = joint.schedules
+    assert one.finished_slot == -1
+    assert one.value_micro_usd == 0 < one.end_value_micro_usd
+    assert 0 < one.progress_ppm < 1_000_000
+
+
+def test_a_job_that_starts_after_the_window_waits() -> None:
+    late = small("a", start_ns=START_NS + 20 * SLOT_NS, deadline_slots=30)
+
+    (one,) = joint_of(late).schedules
+
+    assert one.steps == ()
+    assert (one.cost_micro_usd, one.finished_slot) == (0, -1)
+
+
+def test_without_a_forecast_the_latest_quotes_are_planned_on() -> None:
+    joint = joint_of(small("a", offerings=(EAST,)), found=replace(market(), forecast=None))
+
+    assert joint.slots == 12
+    assert joint.schedules[0].finished_slot >= 0
+
+
+def test_what_makes_a_joint_plan_impossible_is_said() -> None:
+    jobs = (small("a", offerings=(EAST,)), small("b", offerings=(EAST,)))
+
+    quota = plan(
+        PlanRequest(jobs=jobs, quotas=(QuotaLimit(quota_pool="us-east-1", instances=1),)), market()
+    )
+    budget = plan(PlanRequest(jobs=jobs, budget_micro_usd_per_hour=1_000_000), market())
+    deadline = plan(PlanRequest(jobs=(jobs[0], job("c", deadline_slots=3))), market())
+
+    assert [one.feasible for one in (quota, budget, deadline)] == [False] * 3
+    assert "quota us-east-1 allows 1 instances" in quota.infeasible_reason
+    assert "(a test job) needs at least" in quota.infeasible_reason
+    assert "the budget allows 1.00 USD per hour" in budget.infeasible_reason
+    assert deadline.infeasible_reason.startswith("jobs[1].deadline cannot be met")
+    assert deadline.earliest_feasible_deadline_ns == START_NS + 14 * SLOT_NS
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"job": job()}, "^jobs must be empty where job is given"),
+        ({"jobs": ()}, "^job is missing"),
+        ({"jobs": (job(), job())}, r"^jobs\[1\].job_id must be unique"),
+        ({"policy_ids": ("msu",)}, "^policy_ids must be empty"),
+        ({"budget_micro_usd_per_hour": -1}, "^budget_micro_usd_per_hour must be >= 0"),
+        ({"egress_micro_usd_per_gb": -1}, "^egress_micro_usd_per_gb must be >= 0"),
+        ({"jobs": (job(offerings=("moon",)),)}, r"^jobs\[0\].offerings\[0\] must be a known"),
+        (
+            {"quotas": (QuotaLimit(quota_pool="moon", instances=1),)},
+            r"^quotas\[0\].quota_pool must be one of us-east-1, us-west-2, was 'moon'",
+        ),
+        (
+            {"quotas": (QuotaLimit(quota_pool="us-east-1", instances=-1),)},
+            r"^quotas\[0\].instances must be >= 0",
+        ),
+    ],
+)
+def test_wrong_joint_requests_are_value_errors_that_name_the_field(changes, said) -> None:
+    request = PlanRequest(**{"jobs": (job(),), **changes})
+
+    with pytest.raises(ValueError, match=said):
+        plan(request, market())
 
 
 # --- comparisons ------------------------------------------------------------------------------

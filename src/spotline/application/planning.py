@@ -1,4 +1,4 @@
-"""What several policies would do with a job, before anything is bought; and what they did."""
+"""What would be done with a job or several, before anything is bought; and what policies did."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from spotline.application.allocation import forecast_of, program_of
 from spotline.application.jobs import MarketView, check_job
+from spotline.application.joint_planning import plan_together
 from spotline.application.requests import (
     ComparisonAnswer,
     ComparisonRequest,
@@ -20,9 +21,10 @@ from spotline.application.requests import (
 )
 from spotline.application.scenarios import ScenarioSpec, sample_records
 from spotline.domain.events import ForecastIssued, Lot, OfferingForecast, SlotQuote
-from spotline.domain.jobs.job import DeadlineKind
+from spotline.domain.jobs.job import DeadlineKind, Job
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.market.offering import Offering
+from spotline.domain.policies.compiled import replay_pool
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, POOL, policy_named
@@ -30,7 +32,6 @@ from spotline.domain.policies.replay import (
     JobResult,
     SlotRecord,
     clairvoyant_optimum,
-    replay_policy,
 )
 from spotline.domain.units import NS_PER_S, PPM, usd_from_micro_usd
 
@@ -93,7 +94,7 @@ def market_of_request(request: PlanRequest) -> MarketView | None:
 def plan(request: PlanRequest, market: MarketView) -> PlanAnswer:
     """Estimate what every considered policy would do on every offering the job can run on.
 
-    Each policy is replayed over sampled futures from the job's first slot: the next one, or that
+    Several jobs are planned at once instead, see `joint_planning`. Each policy is replayed over sampled futures from the job's first slot: the next one, or that
     of its start. Among those sure of the deadline the one of highest expected utility is chosen.
     What other jobs hold is not subtracted. Equal requests and markets give equal answers.
 
@@ -110,8 +111,21 @@ def plan(request: PlanRequest, market: MarketView) -> PlanAnswer:
         An unknown policy, no quote to plan on, or a job that does not fit the market's offerings;
         the message begins with the field.
     """
+    if request.jobs:
+        if request.job is not None:
+            raise ValueError("jobs must be empty where job is given")
+        return plan_together(request, market)
+    if request.job is None:
+        raise ValueError("job is missing, and jobs is empty")
+    for name in ("quotas", "budget_micro_usd_per_hour", "egress_micro_usd_per_gb"):
+        if getattr(request, name):
+            raise ValueError(f"{name} must be empty where one job is planned; give it in jobs")
+    return _plan_one(request, request.job, market)
+
+
+def _plan_one(request: PlanRequest, job: Job, market: MarketView) -> PlanAnswer:
     policies = _policies(request.policy_ids or DEFAULT_POLICY_IDS)
-    refused = check_job(market, request.job)
+    refused = check_job(market, job)
     if refused is not None:
         if not (refused.permanent or refused.earliest_feasible_deadline_ns):
             raise ValueError(f"{refused.field} {refused.message}")
@@ -123,15 +137,15 @@ def plan(request: PlanRequest, market: MarketView) -> PlanAnswer:
         )
     quoted = {slot_quote.quote.offering_id: slot_quote for slot_quote in market.quotes}
     estimates: list[_Estimate] = []
-    for offering, _ in market.runnable(request.job):
+    for offering, _ in market.runnable(job):
         if offering.offering_id in quoted:
             estimates.extend(
-                _estimates(request, market, offering, quoted[offering.offering_id], policies)
+                _estimates(job, market, offering, quoted[offering.offering_id], policies)
             )
     if not estimates:
         raise ValueError("quotes must hold one of an offering that the job can run on, hold none")
     estimates.sort(key=lambda estimate: estimate.rank)
-    hard = request.job.deadline.kind is DeadlineKind.HARD
+    hard = job.deadline.kind is DeadlineKind.HARD
     return PlanAnswer(
         feasible=True,
         infeasible_reason="",
@@ -151,14 +165,13 @@ def _policies(policy_ids: Sequence[str]) -> list[Policy]:
 
 
 def _estimates(
-    request: PlanRequest,
+    job: Job,
     market: MarketView,
     offering: Offering,
     slot_quote: SlotQuote,
     policies: Sequence[Policy],
 ) -> list[_Estimate]:
     """Every policy on one offering, over the same futures."""
-    job = request.job
     first_slot, first_ns = market.first_slot(job)
     program = program_of(job, offering.offering_id, offering.instance_type, market.slot_s, first_ns)
     waits = first_slot - market.next_slot
@@ -175,16 +188,12 @@ def _estimates(
             seed=f"{job.job_id}\x1f{offering.offering_id}\x1f{market.next_slot}",
         )
     )
-    estimates = []
-    for policy in policies:
-        results = [
-            replay_policy(program, records[waits:], policy, policy_named(FALLBACK_POLICY_ID))
-            for records in futures
-        ]
-        estimates.append(
-            _estimate(program, policy, offering.offering_id, results, first_slot, first_ns)
-        )
-    return estimates
+    fallback = policy_named(FALLBACK_POLICY_ID)
+    lives = [replay_pool(program, records[waits:], policies, fallback) for records in futures]
+    return [
+        _estimate(program, policy, offering.offering_id, results, first_slot, first_ns)
+        for policy, results in zip(policies, zip(*lives, strict=True), strict=True)
+    ]
 
 
 def _steps_of(issued: ForecastIssued | None, offering_id: str) -> OfferingForecast | None:
@@ -294,11 +303,10 @@ def compare(request: ComparisonRequest) -> ComparisonAnswer:
             first_ns,
         )
         records = [_record(slot, index, offering) for index, slot in enumerate(request.slots)]
+        fallback = policy_named(FALLBACK_POLICY_ID)
+        replayed = replay_pool(program, records, policies, fallback)
         results = {
-            policy.policy_id: replay_policy(
-                program, records, policy, policy_named(FALLBACK_POLICY_ID)
-            )
-            for policy in policies
+            policy.policy_id: result for policy, result in zip(policies, replayed, strict=True)
         }
         results[CLAIRVOYANT] = clairvoyant_optimum(program, records).result
         for policy_id, result in results.items():

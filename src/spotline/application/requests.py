@@ -16,7 +16,9 @@ from spotline.domain.events import (
     JobAnswer,
     JobOutcome,
     Lot,
+    NamedLaw,
     SlotQuote,
+    TableUse,
 )
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.offering import Offering
@@ -30,7 +32,7 @@ class JobTask:
 
     `first_slot_start_ns` is the origin of the job's slot grid, `elapsed_slots` its slots before
     this one. `holding` is what it holds now, after interruptions; `spot_firm` says that spot taken
-    now stays for the rest of the slot.
+    now stays for the rest of the slot. `table_use` is None until its value table is ready.
     """
 
     job: Job
@@ -46,6 +48,7 @@ class JobTask:
     spent_micro_usd: int
     memory: tuple[int, ...]
     spot_firm: bool
+    table_use: TableUse | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,7 @@ class AllocateRequest:
     """Decide one slot for several jobs, in their order, each on what those before it left.
 
     `reason` says why there is no forecast, or why it is decided again; otherwise it is `POLICY`.
+    `laws` are those that the tasks' value tables are solved on.
     """
 
     slot: int
@@ -63,6 +67,7 @@ class AllocateRequest:
     forecast: ForecastIssued | None
     reason: DecisionReason
     tasks: tuple[JobTask, ...]
+    laws: tuple[NamedLaw, ...] = ()
 
     def __post_init__(self) -> None:
         if self.slot_s < 1:
@@ -82,10 +87,23 @@ class AllocateAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRequest:
-    """Plan one job. Without `quotes` the latest slot the allocator has seen is used."""
+class QuotaLimit:
+    """How many instances of a quota pool may be held at a time, spot and on-demand together."""
 
-    job: Job
+    quota_pool: str
+    instances: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """Plan one job, or several (`jobs`) at once on what they share.
+
+    Without `quotes` the latest slot the allocator has seen is used. The limits at the end are for
+    several jobs: `budget_micro_usd_per_hour` (0: none) holds for all of them together in every
+    slot, `egress_micro_usd_per_gb` is what copying a checkpoint to another region costs.
+    """
+
+    job: Job | None = None
     policy_ids: tuple[str, ...] = ()
     quotes: tuple[SlotQuote, ...] = ()
     forecast: ForecastIssued | None = None
@@ -93,6 +111,10 @@ class PlanRequest:
     slot: int = 0
     slot_s: int = 0
     slot_start_ns: int = 0
+    jobs: tuple[Job, ...] = ()
+    quotas: tuple[QuotaLimit, ...] = ()
+    budget_micro_usd_per_hour: int = 0
+    egress_micro_usd_per_gb: int = 0
 
     def __post_init__(self) -> None:
         if self.quotes and self.slot_s < 1:
@@ -127,8 +149,41 @@ class PlanOption:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JointSchedule:
+    """One job's part of a plan of several; `finished_slot` is -1 where the window ends before.
+
+    `value_micro_usd` is earned within the window; `end_value_micro_usd` is what being this far at
+    its end is worth to a job that is not done. `cost_micro_usd` holds `egress_micro_usd`.
+    """
+
+    job_id: str
+    cost_micro_usd: int
+    egress_micro_usd: int
+    value_micro_usd: int
+    end_value_micro_usd: int
+    finished_slot: int
+    progress_ppm: int
+    steps: tuple[PlanStep, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointPlan:
+    """A plan of several jobs over one window; no plan of it is worth more than the upper bound."""
+
+    first_slot: int
+    slots: int
+    utility_micro_usd: int
+    upper_utility_micro_usd: int
+    proven: bool
+    schedules: tuple[JointSchedule, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanAnswer:
-    """What was considered, best first; `earliest_feasible_deadline_ns` is 0 where unknown."""
+    """What was considered, best first; `earliest_feasible_deadline_ns` is 0 where unknown.
+
+    Several jobs have no options but a `joint` plan, None where there is none.
+    """
 
     message_name: ClassVar[str] = "PlanResponse"
 
@@ -136,6 +191,7 @@ class PlanAnswer:
     infeasible_reason: str
     earliest_feasible_deadline_ns: int
     options: tuple[PlanOption, ...]
+    joint: JointPlan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

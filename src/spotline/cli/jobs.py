@@ -16,11 +16,21 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from spotline.adapters.grpc.errors import RpcFailed
-    from spotline.application.requests import JobStatus, JobUpdate, PlanAnswer
+    from spotline.application.requests import (
+        JobStatus,
+        JobUpdate,
+        JointPlan,
+        PlanAnswer,
+        PlanStep,
+        QuotaLimit,
+    )
     from spotline.domain.jobs.job import Job
 
 EXIT_REFUSED = 1
 EXIT_BAD_INPUT = 2
+
+# In micro-USD it must fit a message's 64 bits.
+_MOST_USD = 1e12
 
 ResultT = TypeVar("ResultT")
 
@@ -158,23 +168,54 @@ def cancel(job: JobArgument, address: Address = _DEFAULT_ADDRESS, as_json: AsJso
 
 
 def plan(
-    file: JobFileArgument,
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="JOB.YAML...", help="Job files; several are planned together."),
+    ],
     policy: Annotated[
         list[str] | None,
         typer.Option(help="Consider this policy; repeat it for several. Default: a small set."),
     ] = None,
     steps: Annotated[bool, typer.Option("--steps", help="Show the chosen option by slot.")] = False,
+    quota: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Plan together, holding at most N instances of a quota pool at a time.",
+            metavar="POOL=N",
+        ),
+    ] = None,
+    budget: Annotated[
+        float, typer.Option(help="Plan together, spending at most this, USD per hour; 0: any.")
+    ] = 0.0,
+    egress: Annotated[
+        float, typer.Option(help="Copying a checkpoint between regions, USD per GB.")
+    ] = 0.0,
     address: Address = _DEFAULT_ADDRESS,
     as_json: AsJson = False,
 ) -> None:
     """Show what could be done with a job, with cost and probability. Nothing is bought.
 
-    Exits 1 if the deadline cannot be met.
+    Several jobs, or limits on what is held and spent, are planned together over the slots that are
+    forecast. Exits 1 if a deadline cannot be met.
     """
     from spotline.adapters.grpc.client import JobClient
     from spotline.application.requests import PlanRequest
+    from spotline.domain.units import micro_usd_from_usd
 
-    request = PlanRequest(job=_read(file, as_json=as_json), policy_ids=tuple(policy or ()))
+    jobs = tuple(_read(file, as_json=as_json) for file in files)
+    for name, usd in (("--budget", budget), ("--egress", egress)):
+        if not 0 <= usd < _MOST_USD:
+            _fail(EXIT_BAD_INPUT, f"{name} must be >= 0, was {usd:g}", as_json=as_json)
+    if len(jobs) > 1 or quota or budget:
+        request = PlanRequest(
+            jobs=jobs,
+            policy_ids=tuple(policy or ()),
+            quotas=tuple(_quota(one, as_json=as_json) for one in quota or ()),
+            budget_micro_usd_per_hour=micro_usd_from_usd(budget),
+            egress_micro_usd_per_gb=micro_usd_from_usd(egress),
+        )
+    else:
+        request = PlanRequest(job=jobs[0], policy_ids=tuple(policy or ()))
 
     async def run() -> PlanAnswer:
         async with JobClient(address) as client:
@@ -183,6 +224,8 @@ def plan(
     answer = _run(run(), as_json=as_json)
     if as_json:
         _print_json(_plain(answer))
+    elif answer.joint is not None:
+        _print_joint_plan(jobs, answer.joint)
     else:
         _print_plan(answer, steps=steps)
     if not answer.feasible:
@@ -200,6 +243,15 @@ def _read(file: Path, *, as_json: bool) -> Job:
     except JobFileError as error:
         problems = [_plain(problem) for problem in error.problems]
         _fail(EXIT_BAD_INPUT, str(error), as_json=as_json, problems=problems)
+
+
+def _quota(text: str, *, as_json: bool) -> QuotaLimit:
+    from spotline.application.requests import QuotaLimit
+
+    pool, _, count = text.rpartition("=")
+    if not pool or not count.isdecimal():
+        _fail(EXIT_BAD_INPUT, f"--quota must be POOL=N, was {text!r}", as_json=as_json)
+    return QuotaLimit(quota_pool=pool, instances=int(count))
 
 
 async def _job_id(client: Any, prefix: str) -> str:
@@ -408,3 +460,50 @@ def _print_plan(answer: PlanAnswer, *, steps: bool) -> None:
             )
         _console().print(chosen)
     typer.echo("nothing was bought; hand it over with: spotline submit", err=True)
+
+
+def _print_joint_plan(jobs: tuple[Job, ...], joint: JointPlan) -> None:
+    from rich.table import Table
+
+    names = [
+        job.name or schedule.job_id[:12]
+        for job, schedule in zip(jobs, joint.schedules, strict=True)
+    ]
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
+    table.add_column("job")
+    for name in ("done in slot", "done", "cost USD", "of it egress", "value", "end value"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, one in zip(names, joint.schedules, strict=True):
+        table.add_row(
+            name,
+            str(one.finished_slot) if one.finished_slot >= 0 else "later",
+            f"{one.progress_ppm / 10_000:.0f} %",
+            _usd(one.cost_micro_usd),
+            _usd(one.egress_micro_usd),
+            _usd(one.value_micro_usd),
+            _usd(one.end_value_micro_usd),
+        )
+    _console().print(table)
+    by_slot = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
+    by_slot.add_column("slot", justify="right")
+    for name in names:
+        by_slot.add_column(name, overflow="fold")
+    held = [{step.slot: step for step in one.steps} for one in joint.schedules]
+    for slot in range(joint.first_slot, joint.first_slot + joint.slots):
+        by_slot.add_row(str(slot), *(_step(steps.get(slot)) for steps in held))
+    _console().print(by_slot)
+    utility = _usd(joint.utility_micro_usd)
+    if joint.proven:
+        typer.echo(f"utility {utility} USD; no plan of these slots has more")
+    else:
+        upper = _usd(joint.upper_utility_micro_usd)
+        typer.echo(f"utility {utility} USD; no plan of these slots has more than {upper} USD")
+    typer.echo("nothing was bought; hand them over with: spotline submit", err=True)
+
+
+def _step(step: PlanStep | None) -> str:
+    if step is None:
+        return "-"
+    counts = ((step.lot.spot, "spot"), (step.lot.on_demand, "on-demand"))
+    held = " + ".join(f"{count} {kind}" for count, kind in counts if count)
+    return f"{held} on {step.lot.offering_id}"

@@ -16,6 +16,7 @@ from spotline.api.v1 import allocator_service_pb2 as pb
 from spotline.api.v1 import allocator_service_pb2_grpc
 from spotline.application.allocation import allocate
 from spotline.application.job_ports import JobsHost
+from spotline.application.jobs import job_id_for
 from spotline.application.planning import compare, market_of_request, plan
 from spotline.application.requests import (
     AllocateAnswer,
@@ -58,8 +59,11 @@ class AllocatorServicer(allocator_service_pb2_grpc.AllocatorServiceServicer):
 
     @answers
     async def Plan(self, request: pb.PlanRequest, context: ServerContext) -> pb.PlanResponse:
-        """Lay out what several policies would do with a job."""
+        """Lay out what several policies would do with a job, or plan several at once."""
         name_job(request)
+        for job in request.jobs:
+            if not job.job_id and job.client_request_id:
+                job.job_id = job_id_for(job.tenant, job.client_request_id)
         asked = from_message(PlanRequest, request)
         # Taken on the loop: a thread must not read what the host is changing.
         market = market_of_request(asked) or self._host.state.market()

@@ -256,8 +256,10 @@ class JobClient:
 
     @failing_as_rpc
     async def plan(self, request: PlanRequest) -> PlanAnswer:
-        """What several policies would do with a job; nothing is bought."""
-        message = to_message(replace(request, job=with_own_id(request.job)))
+        """What several policies would do with a job, or a plan of several; nothing is bought."""
+        one = None if request.job is None else with_own_id(request.job)
+        several = tuple(with_own_id(job) for job in request.jobs)
+        message = to_message(replace(request, job=one, jobs=several))
         response = await self._allocator.Plan(
             cast("allocator_service_pb2.PlanRequest", message), timeout=_PLAN_TIMEOUT_S
         )
