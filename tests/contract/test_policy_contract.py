@@ -161,7 +161,7 @@ def test_policy_keeps_the_contract(
 def test_the_pool_is_the_papers_and_the_baselines() -> None:
     names = [policy.policy_id for policy in POOL]
 
-    assert len(names) == len(set(names)) == 115
+    assert len(names) == len(set(names)) == 119
     assert sum(name.startswith("ahap(") for name in names) == 105
     assert sum(name.startswith("ahanp(") for name in names) == 7
 

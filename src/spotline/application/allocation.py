@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from spotline.application.requests import AllocateAnswer, AllocateRequest, JobTask
+from spotline.application.value_tables import outlook_of
 from spotline.domain.events import DecisionReason, ForecastIssued, JobAnswer, Lot, SlotQuote
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import Holding, JobProgram, compile_program
@@ -82,14 +83,11 @@ def task_view(
 ) -> PolicyView:
     """What a task's policy may know: the request's market, less what earlier jobs took."""
     spot_available = residual.spot(task.offering_id)
+    program = program_of(
+        task.job, task.offering_id, task.instance_type, request.slot_s, task.first_slot_start_ns
+    )
     return PolicyView(
-        program=program_of(
-            task.job,
-            task.offering_id,
-            task.instance_type,
-            request.slot_s,
-            task.first_slot_start_ns,
-        ),
+        program=program,
         elapsed_slots=task.elapsed_slots,
         state=JobProgress(
             progress_quanta=task.progress_quanta,
@@ -105,6 +103,7 @@ def task_view(
         slot_left_s=request.slot_s - request.offset_s,
         spent_micro_usd=task.spent_micro_usd,
         spot_firm=task.spot_firm,
+        outlook=outlook_of(task.table_use, program, request.laws),
     )
 
 

@@ -1,19 +1,28 @@
-"""The forecaster: learns from every slot and issues one forecast for it."""
+"""The forecaster: learns from every slot, issues one forecast for it, and laws now and then."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
-from spotline.domain.events import Event, ForecastIssued, MarketOpened, SlotOpened
+from spotline.domain.events import (
+    Event,
+    ForecastIssued,
+    MarketLawLearned,
+    MarketOpened,
+    NamedLaw,
+    SlotOpened,
+)
 from spotline.domain.forecasting.interface import Forecaster, check_horizon
+from spotline.domain.forecasting.law_book import LawBook
+from spotline.domain.market.law import law_id_of
 
 SPEC = Spec(
     service="forecaster",
     consumes=(MarketOpened, SlotOpened),
-    produces=(ForecastIssued,),
-    decides=(ForecastIssued,),
+    produces=(ForecastIssued, MarketLawLearned),
+    decides=(ForecastIssued, MarketLawLearned),
 )
 
 DEFAULT_HORIZON_SLOTS = 12
@@ -21,14 +30,15 @@ DEFAULT_HORIZON_SLOTS = 12
 
 @dataclass(slots=True, kw_only=True)
 class ForecastState:
-    """The forecaster itself, and the last slot it learnt."""
+    """The forecaster itself, the past that laws are learned from, and the last slot learnt."""
 
     forecaster: Forecaster
+    book: LawBook = field(default_factory=LawBook)
     slot: int = -1
 
 
 class ForecastHandler:
-    """Turns `SlotOpened(k)` into `ForecastIssued(k)`.
+    """Turns `SlotOpened(k)` into `ForecastIssued(k)`, and learns the market's laws on the way.
 
     Parameters
     ----------
@@ -56,6 +66,7 @@ class ForecastHandler:
         match event:
             case SlotOpened() if event.slot > state.slot:
                 state.forecaster.learn(event)
+                state.book.observe(event)
                 state.slot = event.slot
             case _:
                 pass
@@ -70,13 +81,27 @@ class ForecastHandler:
                     forecasts=state.forecaster.forecast(self._horizon_slots),
                     scores=state.forecaster.scores(),
                 )
-                return Outcome(events=(issued,))
+                return Outcome(events=(issued, *_laws(state)))
             case _:
                 return NOTHING
 
     def due(self, state: ForecastState) -> Sequence[Timer]:
         """No timers: slots open by event."""
         return ()
+
+
+def _laws(state: ForecastState) -> tuple[MarketLawLearned, ...]:
+    """The laws of all offerings, where it is time to learn them anew."""
+    if not state.book.is_due:
+        return ()
+    return tuple(
+        MarketLawLearned(
+            slot=state.slot,
+            offering_id=offering_id,
+            named=NamedLaw(law_id=law_id_of(law), law=law),
+        )
+        for offering_id, law in sorted(state.book.learn().items())
+    )
 
 
 class ForecastStateCodec:
@@ -91,11 +116,12 @@ class ForecastStateCodec:
     @property
     def version(self) -> str:
         """Model, library version and horizon: a snapshot of any other is to be refolded."""
-        return f"1 {self._factory.state_version} horizon={self._horizon_slots}"
+        return f"2 {self._factory.state_version} horizon={self._horizon_slots}"
 
     def dump(self, state: ForecastState) -> bytes:
-        """Write the slot and the forecaster's own dump."""
-        return f"{state.slot}\n".encode() + state.forecaster.dump()
+        """Write the slot, the law book's line and the forecaster's own dump."""
+        head = f"{state.slot}\n{state.book.dump()}\n"
+        return head.encode() + state.forecaster.dump()
 
     def load(self, dumped: bytes) -> ForecastState:
         """Read what `dump` wrote.
@@ -105,13 +131,18 @@ class ForecastStateCodec:
         ValueError
             The bytes are not such a state, or come from other versions or another horizon.
         """
-        slot_line, separator, rest = dumped.partition(b"\n")
+        slot_line, _, rest = dumped.partition(b"\n")
+        book_line, separator, rest = rest.partition(b"\n")
         if not separator:
-            raise ValueError("a forecaster's snapshot must start with its slot, these bytes do not")
+            raise ValueError(
+                "a forecaster's snapshot must start with its slot and a law book, these bytes do "
+                "not"
+            )
         forecaster = self._factory.load(rest)
         if forecaster.horizon_slots != self._horizon_slots:
             raise ValueError(
                 f"the snapshot must be of horizon {self._horizon_slots}, "
                 f"was of {forecaster.horizon_slots}"
             )
-        return ForecastState(forecaster=forecaster, slot=int(slot_line))
+        book = LawBook.load(book_line.decode())
+        return ForecastState(forecaster=forecaster, book=book, slot=int(slot_line))

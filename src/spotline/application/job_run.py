@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from spotline.domain.events import JobOutcome, Lot
+from spotline.domain.events import JobOutcome, Lot, NamedLaw, TableSpec
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import IDLE, Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress, advance
@@ -37,7 +37,8 @@ class JobRun:
     """Mutable state of one job; only the selector's `evolve` touches it.
 
     `state` stands at the opening of the current slot, `held` is what the cloud last reported,
-    `target` what was last decided. `records` are what the job was offered, slot by slot.
+    `target` what was last decided. `records` are what the job was offered, slot by slot. `table`
+    was asked for and is solved on `law`; decisions name it once it is ready.
     """
 
     job: Job
@@ -57,6 +58,9 @@ class JobRun:
     last_slot_lots: tuple[Lot, ...] = ()
     segments: list[Segment] = field(default_factory=list)
     records: list[SlotRecord] = field(default_factory=list)
+    table: TableSpec | None = None
+    law: NamedLaw | None = None
+    table_ready: bool = False
     reported_quanta: int | None = None
     cancelled: bool = False
     outcome: JobOutcome | None = None

@@ -1,7 +1,8 @@
 """The allocator's read model: jobs and where they stand, the market they would run on.
 
-It decides nothing. What platforms say over RPC becomes observations, made by the service's shell;
-everything it answers is folded from the log. A submission is checked here before it is recorded.
+What platforms say over RPC becomes observations, made by the service's shell; everything it answers
+is folded from the log. A submission is checked here before it is recorded. The one thing that it
+does by itself is to build the value tables that the selector asks for, away from any decision.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from spotline.application.allocation import program_of
 from spotline.application.requests import JobState, JobStatus
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer, derive_id
+from spotline.application.value_tables import terms_of
 from spotline.domain.events import (
     AllocationDecided,
     Event,
@@ -25,10 +28,13 @@ from spotline.domain.events import (
     MarketOpened,
     SlotOpened,
     SlotQuote,
+    ValueTableReady,
+    ValueTableRequested,
 )
 from spotline.domain.jobs.job import DeadlineKind, Job, Throughput
 from spotline.domain.jobs.program import compile_program
 from spotline.domain.market.offering import Offering
+from spotline.domain.solvers.value_table import table_of
 from spotline.domain.units import NS_PER_S, PPM, utc_iso
 
 SPEC = Spec(
@@ -44,8 +50,10 @@ SPEC = Spec(
         JobAdvanced,
         JobClosed,
         JobProgressReported,
+        ValueTableRequested,
     ),
-    produces=(JobSubmitted, JobCancelled, JobProgressReported),
+    produces=(JobSubmitted, JobCancelled, JobProgressReported, ValueTableReady),
+    decides=(ValueTableReady,),
 )
 
 # Slots of the past that planning learns from; with 10-minute slots more than a day.
@@ -172,8 +180,29 @@ class JobsHandler:
         return JobsState()
 
     def decide(self, state: JobsState, event: Event, ctx: Context) -> Outcome:
-        """Nothing: the allocator answers calls, it follows no event."""
-        return NOTHING
+        """Build the table that is asked for."""
+        if not isinstance(event, ValueTableRequested):
+            return NOTHING
+        status = state.statuses.get(event.job_id)
+        spec = event.table
+        if status is None:
+            return NOTHING
+        program = program_of(
+            status.job,
+            spec.offering_id,
+            spec.instance_type,
+            spec.slot_s,
+            spec.first_slot_start_ns,
+        )
+        table = table_of(terms_of(spec, program, event.named.law))
+        ready = ValueTableReady(
+            job_id=event.job_id,
+            tenant=event.tenant,
+            slot=event.slot,
+            table_id=spec.table_id,
+            size_bytes=table.size_bytes,
+        )
+        return Outcome(events=(ready,))
 
     def due(self, state: JobsState) -> Sequence[Timer]:
         """Wait for nothing."""

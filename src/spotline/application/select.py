@@ -21,7 +21,7 @@ from spotline.application.job_run import JobRun, RunPhase
 from spotline.application.offering_choice import best_offering
 from spotline.application.requests import AllocateRequest, JobTask
 from spotline.application.selector_fold import fold
-from spotline.application.selector_learning import feedback, rehearse
+from spotline.application.selector_learning import feedback, learner_of, rehearse, table_of_run
 from spotline.application.selector_state import (
     SelectorOptions,
     SelectorState,
@@ -49,19 +49,23 @@ from spotline.domain.events import (
     JobSubmitted,
     LaunchRefused,
     Lot,
+    MarketLawLearned,
     MarketOpened,
+    NamedLaw,
     PolicyWeightsUpdated,
     ProvisioningCommanded,
     SlotDecided,
     SlotOpened,
+    TableUse,
+    ValueTableReady,
+    ValueTableRequested,
 )
 from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.jobs.job import DeadlineKind, Job
-from spotline.domain.jobs.program import IDLE, Holding
+from spotline.domain.jobs.program import IDLE, Holding, JobProgram
 from spotline.domain.policies.interface import START, Policy
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, POOL, policy_named
 from spotline.domain.selection.rules import (
-    RULES,
     drawn_index,
     weights_ppb,
 )
@@ -80,6 +84,8 @@ SPEC = Spec(
         LaunchRefused,
         CapacityLost,
         CapacityReported,
+        MarketLawLearned,
+        ValueTableReady,
     ),
     produces=(
         ForecastOverdue,
@@ -91,6 +97,7 @@ SPEC = Spec(
         ProvisioningCommanded,
         SlotDecided,
         PolicyWeightsUpdated,
+        ValueTableRequested,
     ),
     decides=(
         JobAdmitted,
@@ -100,6 +107,7 @@ SPEC = Spec(
         ProvisioningCommanded,
         SlotDecided,
         PolicyWeightsUpdated,
+        ValueTableRequested,
     ),
 )
 
@@ -121,11 +129,13 @@ class SelectHandler:
         self._options = options
         self._digest = digest
         self._pool = tuple(pool)
+        # Made here, so that options that do not fit are refused at start.
+        self._learner = learner_of(options, self._pool)
 
     def initial(self) -> SelectorState:
-        """No market, no jobs, equal weights."""
+        """No market, no jobs, equal weights or those of a warm start."""
         return SelectorState(
-            rule=RULES[self._options.rule](len(self._pool)),
+            learner=self._learner.copy(),
             trust=ForecastTrust(),
             competing=self._options.competing,
         )
@@ -174,7 +184,7 @@ class SelectHandler:
             if closed is not None:
                 events.append(closed)
                 closing.add(run.job.job_id)
-        rule = state.rule.copy()
+        learner = state.learner.copy()
         for job_id in sorted(state.runs):
             run = state.runs[job_id]
             over = run.phase is RunPhase.CLOSED or job_id in closing
@@ -182,7 +192,18 @@ class SelectHandler:
                 continue
             if run.cancelled or run.elapsed_slots(state.slot) < run.compiled.deadline_slots:
                 continue
-            events.append(feedback(self._pool, rule, job_id, run.compiled, run.records))
+            events.append(
+                feedback(
+                    self._pool,
+                    self._options,
+                    learner,
+                    job_id,
+                    run.compiled,
+                    run.records,
+                    draw=state.draws.get(job_id),
+                    table=table_of_run(run),
+                )
+            )
         running = [run for run in state.running() if run.job.job_id not in closing]
         opened = state.current
         for run in self._arrivals(state):
@@ -192,8 +213,8 @@ class SelectHandler:
             offering_id = self._best_offering(state, run.job, running)
             if run.cancelled or offering_id is None:
                 continue
-            events.extend(rehearse(self._pool, self._options, state, rule, run.job, offering_id))
-            weights = weights_ppb(rule.weights())
+            events.extend(rehearse(self._pool, self._options, state, learner, run.job, offering_id))
+            weights = weights_ppb(learner.weights())
             index = drawn_index(weights, ctx.uniform(f"policy:{run.job.job_id}"))
             program = state.program_of(run.job, offering_id)
             events.append(
@@ -207,9 +228,27 @@ class SelectHandler:
                     weight_ppb=weights[index],
                 )
             )
+            table = self._table(state, run, offering_id, program)
+            if table is not None:
+                events.append(table)
             # The next arrival must see this one's demand.
             running.append(JobRun(job=run.job, offering_id=offering_id))
         return tuple(events)
+
+    def _table(
+        self, state: SelectorState, run: JobRun, offering_id: str, program: JobProgram
+    ) -> ValueTableRequested | None:
+        """Ask for an arriving job's value table, where the law of its offering is known."""
+        named = state.laws.get(offering_id)
+        if named is None or program.deadline_slots < 1:
+            return None
+        return ValueTableRequested(
+            job_id=run.job.job_id,
+            tenant=run.job.tenant,
+            slot=state.slot,
+            table=state.table_spec(named, offering_id, program),
+            named=named,
+        )
 
     def _arrivals(self, state: SelectorState) -> list[JobRun]:
         opened = state.current
@@ -268,6 +307,7 @@ class SelectHandler:
             forecast=state.forecast if trusted else None,
             reason=reason,
             tasks=tuple(self._task(state, state.runs[job_id]) for job_id in order),
+            laws=_laws_of([state.runs[job_id] for job_id in order]),
         )
 
     def _task(self, state: SelectorState, run: JobRun) -> JobTask:
@@ -290,6 +330,7 @@ class SelectHandler:
             spent_micro_usd=run.spent_micro_usd,
             memory=run.memory,
             spot_firm=self._options.spot_firm,
+            table_use=_table_use(state, run),
         )
 
     def _command(
@@ -368,6 +409,17 @@ class SelectHandler:
             commands=len(commands),
         )
         return (*decided, *commands, ended)
+
+
+def _table_use(state: SelectorState, run: JobRun) -> TableUse | None:
+    if run.table is None or run.law is None or not run.table_ready:
+        return None
+    return TableUse(table=run.table, run_state=state.run_state(run.offering_id, run.law.law.space))
+
+
+def _laws_of(runs: Sequence[JobRun]) -> tuple[NamedLaw, ...]:
+    laws = {run.law.law_id: run.law for run in runs if run.law is not None and run.table_ready}
+    return tuple(laws[law_id] for law_id in sorted(laws))
 
 
 def _grows(before: Holding, after: Holding) -> bool:

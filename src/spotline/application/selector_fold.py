@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from spotline.application.allocation import forecast_of
 from spotline.application.job_run import JobRun, RunPhase, Segment
 from spotline.application.selector_state import (
@@ -30,16 +28,19 @@ from spotline.domain.events import (
     JobProgressReported,
     JobSubmitted,
     LaunchRefused,
+    MarketLawLearned,
     MarketOpened,
     PolicyWeightsUpdated,
     SlotDecided,
     SlotOpened,
+    ValueTableReady,
+    ValueTableRequested,
 )
 from spotline.domain.jobs.program import IDLE, Holding
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.interface import START
 from spotline.domain.policies.replay import SlotRecord
-from spotline.domain.selection.rules import normalised_utility
+from spotline.domain.selection.learner import Draw, PoolFeedback
 
 
 def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
@@ -51,9 +52,18 @@ def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
             | ForecastIssued()
             | ForecastOverdue()
             | PolicyWeightsUpdated()
+            | MarketLawLearned()
         ):
             _fold_market(state, event, options)
-        case JobSubmitted() | JobCancelled() | JobProgressReported() | JobAdmitted() | JobClosed():
+        case (
+            JobSubmitted()
+            | JobCancelled()
+            | JobProgressReported()
+            | JobAdmitted()
+            | JobClosed()
+            | ValueTableRequested()
+            | ValueTableReady()
+        ):
             _fold_job(state, event)
         case _:
             _fold_slot(state, event)
@@ -74,6 +84,8 @@ def _fold_market(state: SelectorState, event: Event, options: SelectorOptions) -
                 _start_allocating(state, event)
         case PolicyWeightsUpdated():
             _learn(state, event)
+        case MarketLawLearned():
+            state.laws[event.offering_id] = event.named
         case _:
             pass
 
@@ -83,6 +95,8 @@ def _fold_job(state: SelectorState, event: Event) -> None:
         state.runs.setdefault(event.job.job_id, JobRun(job=event.job))
     elif isinstance(event, JobAdmitted):
         _admit(state, event)
+    elif isinstance(event, (ValueTableRequested, ValueTableReady)):
+        _fold_table(state, event)
     elif isinstance(event, (JobCancelled, JobProgressReported, JobClosed)):
         # A platform may speak of a job that was never submitted here.
         run = state.runs.get(event.job_id)
@@ -96,8 +110,19 @@ def _fold_job(state: SelectorState, event: Event) -> None:
             case JobClosed():
                 run.phase = RunPhase.CLOSED
                 run.outcome = event.outcome
+                if run.cancelled:
+                    # It gives no feedback.
+                    state.draws.pop(event.job_id, None)
                 run.target = IDLE
                 run.memory = START
+
+
+def _fold_table(state: SelectorState, event: ValueTableRequested | ValueTableReady) -> None:
+    run = state.runs[event.job_id]
+    if isinstance(event, ValueTableRequested):
+        run.table, run.law, run.table_ready = event.table, event.named, False
+    elif run.table is not None and run.table.table_id == event.table_id:
+        run.table_ready = True
 
 
 def _fold_slot(state: SelectorState, event: Event) -> None:
@@ -139,6 +164,12 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
         state.history.append((state.opened, trusted))
         del state.history[: -options.history_slots]
     state.trust.note_slot(event)
+    for slot_quote in event.quotes:
+        available = slot_quote.quote.spot_available
+        if available.known:
+            counts = state.counts.setdefault(slot_quote.quote.offering_id, [])
+            counts.append(available.instances)
+            del counts[: -options.history_slots]
     state.slot = event.slot
     state.opened = event
     state.forecast = None
@@ -245,8 +276,15 @@ def _record_slot(state: SelectorState) -> None:
                 spot_available=spot,
                 on_demand_available=on_demand,
                 forecast=forecast_of(trusted, quote, left=spot),
+                run_state=_run_state(state, run),
             )
         )
+
+
+def _run_state(state: SelectorState, run: JobRun) -> int:
+    if run.law is None or not run.table_ready:
+        return -1
+    return state.run_state(run.offering_id, run.law.law.space)
 
 
 def _admit(state: SelectorState, event: JobAdmitted) -> None:
@@ -258,18 +296,20 @@ def _admit(state: SelectorState, event: JobAdmitted) -> None:
     run.first_slot = event.slot
     run.first_slot_start_ns = opened.ts_event_ns
     run.program = state.program_of(run.job, event.offering_id)
+    state.draws[event.job_id] = Draw(weights=state.learner.weights(), policy_id=event.policy_id)
 
 
 def _learn(state: SelectorState, event: PolicyWeightsUpdated) -> None:
-    utilities = np.array([w.utility_micro_usd for w in event.weights], dtype=np.int64)
-    state.rule.update(
-        normalised_utility(
-            utilities,
-            floor_micro_usd=event.utility_floor_micro_usd,
-            ceiling_micro_usd=event.utility_ceiling_micro_usd,
-        )
+    rehearsed = event.rehearsed_slot >= 0
+    draw = None if rehearsed else state.draws.pop(event.job_id, None)
+    feedback = PoolFeedback(
+        policy_ids=tuple(one.policy_id for one in event.weights),
+        utility_micro_usd=tuple(one.utility_micro_usd for one in event.weights),
+        floor_micro_usd=event.utility_floor_micro_usd,
+        ceiling_micro_usd=event.utility_ceiling_micro_usd,
     )
-    if event.rehearsed_slot < 0:
+    state.learner.learn(feedback, draw)
+    if not rehearsed:
         run = state.runs[event.job_id]
         run.fed_back = True
         run.records = []

@@ -5,85 +5,169 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from spotline.application.allocation import forecast_of
+from spotline.application.job_run import JobRun
 from spotline.application.selector_state import SelectorOptions, SelectorState
-from spotline.domain.events import PolicyWeight, PolicyWeightsUpdated
+from spotline.application.value_tables import terms_of
+from spotline.domain.events import NamedLaw, PolicyWeight, PolicyWeightsUpdated
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import JobProgram
+from spotline.domain.market.law import run_states
+from spotline.domain.policies.compiled import replay_pool
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
-from spotline.domain.policies.replay import SlotRecord, replay_policy
-from spotline.domain.selection.rules import SelectionRule, normalised_utility, weights_ppb
-from spotline.domain.units import cost_micro_usd
+from spotline.domain.policies.replay import SlotRecord
+from spotline.domain.selection.learner import Draw, Learner, PoolFeedback
+from spotline.domain.selection.rules import rule_named, weights_ppb
+from spotline.domain.selection.saved import parse_saved
+from spotline.domain.solvers.value_table import ValueTable, table_of
+from spotline.domain.units import cost_micro_usd, micro_usd_from_usd
 
 REALISED = -1
 """`rehearsed_slot` of feedback from a job that ended."""
 
 
+def learner_of(options: SelectorOptions, pool: Sequence[Policy]) -> Learner:
+    """Make the learner that `options` ask for, warm-started where they say so.
+
+    Raises
+    ------
+    ValueError
+        The options do not fit together, or the saved weights do not fit the rule or the pool.
+    """
+    policy_ids = [policy.policy_id for policy in pool]
+    prior = None
+    gap = 0.0
+    if options.warm_start and len(pool) > 1:
+        saved = parse_saved(options.warm_start)
+        if saved.rule != options.rule:
+            raise ValueError(
+                f"weights were saved by the rule {saved.rule}, the selector's is {options.rule}: "
+                "save them with the rule that is to use them"
+            )
+        prior, gap = saved.prior(policy_ids), saved.gap_worth
+    rule = rule_named(
+        options.rule,
+        len(pool),
+        decay=options.decay,
+        horizon_jobs=options.horizon_jobs,
+        prior=prior,
+        gap=gap,
+    )
+    return Learner(rule, policy_ids)
+
+
 def feedback(
     pool: Sequence[Policy],
-    rule: SelectionRule,
+    options: SelectorOptions,
+    learner: Learner,
     job_id: str,
     program: JobProgram,
     records: Sequence[SlotRecord],
+    draw: Draw | None = None,
     rehearsed_slot: int = REALISED,
+    table: ValueTable | None = None,
 ) -> PolicyWeightsUpdated:
-    """Replay the whole pool on what a job was offered, and move `rule` by it."""
+    """Replay the whole pool on what a job was offered, and move `learner` by it.
+
+    `draw` is how the job got its policy, None in a rehearsal; `table` its value table, if any.
+    """
     short = program.end_slots - len(records)
     # After the deadline only on-demand runs; its price is taken to stay.
     padded = list(records) + [replace(records[-1], spot_available=0)] * max(0, short)
-    fallback = policy_named(FALLBACK_POLICY_ID)
-    utilities = np.array(
-        [replay_policy(program, padded, policy, fallback).utility_micro_usd for policy in pool],
-        dtype=np.int64,
+    utilities = _utilities_micro_usd(pool, program, padded, table)
+    floor, ceiling = _bounds_micro_usd(options, program, records)
+    learner.learn(
+        PoolFeedback(
+            policy_ids=learner.policy_ids,
+            utility_micro_usd=utilities,
+            floor_micro_usd=floor,
+            ceiling_micro_usd=ceiling,
+        ),
+        draw,
     )
-    dearest = max(record.on_demand_price for record in records)
-    worst = cost_micro_usd(dearest, program.max_instances, program.slot_s) * program.end_slots
-    ceiling = program.value_micro_usd[0]
-    rule.update(normalised_utility(utilities, floor_micro_usd=-worst, ceiling_micro_usd=ceiling))
-    weights = weights_ppb(rule.weights())
+    weights = weights_ppb(learner.weights())
     return PolicyWeightsUpdated(
-        round=rule.rounds,
+        round=learner.rule.rounds,
         job_id=job_id,
-        rule=rule.name,
+        rule=learner.rule.name,
         weights=tuple(
             PolicyWeight(
                 policy_id=policy.policy_id,
                 weight_ppb=weights[index],
-                utility_micro_usd=int(utilities[index]),
+                utility_micro_usd=utilities[index],
             )
             for index, policy in enumerate(pool)
         ),
         rehearsed_slot=rehearsed_slot,
-        utility_floor_micro_usd=-worst,
+        utility_floor_micro_usd=floor,
         utility_ceiling_micro_usd=ceiling,
+        regret=learner.regret(),
     )
+
+
+def _utilities_micro_usd(
+    pool: Sequence[Policy],
+    program: JobProgram,
+    records: Sequence[SlotRecord],
+    table: ValueTable | None,
+) -> tuple[int, ...]:
+    fallback = policy_named(FALLBACK_POLICY_ID)
+    results = replay_pool(program, records, pool, fallback, table)
+    return tuple(result.utility_micro_usd for result in results)
+
+
+def table_of_run(run: JobRun) -> ValueTable | None:
+    """The value table a job's decisions looked into, None where it never had one."""
+    if run.table is None or run.law is None or not run.table_ready:
+        return None
+    return table_of(terms_of(run.table, run.compiled, run.law.law))
+
+
+def _bounds_micro_usd(
+    options: SelectorOptions, program: JobProgram, records: Sequence[SlotRecord]
+) -> tuple[int, int]:
+    """What scales to 0 and to 1: the options' bounds, or minus the worst cost and the value."""
+    floor, ceiling = options.utility_floor_usd, options.utility_ceiling_usd
+    if floor or ceiling:
+        return micro_usd_from_usd(floor), micro_usd_from_usd(ceiling)
+    dearest = max(record.on_demand_price for record in records)
+    worst = cost_micro_usd(dearest, program.max_instances, program.slot_s) * program.end_slots
+    return -worst, program.value_micro_usd[0]
 
 
 def rehearse(
     pool: Sequence[Policy],
     options: SelectorOptions,
     state: SelectorState,
-    rule: SelectionRule,
+    learner: Learner,
     job: Job,
     offering_id: str,
 ) -> list[PolicyWeightsUpdated]:
-    """Replay an arriving job on the market seen so far, while little has been realised."""
-    missing = options.rehearsals - rule.rounds
+    """Replay an arriving job on the market seen so far, while little has been learned on it."""
+    if len(pool) < 2:
+        return []
+    missing = options.rehearsals - learner.rule.rounds
     count = min(missing, options.rehearsals_per_job)
     program = state.program_of(job, offering_id)
     slots = len(state.history)
     room = slots - program.deadline_slots
     if count <= 0 or room < 0 or program.deadline_slots < 1:
         return []
+    table = None
+    named = state.laws.get(offering_id)
+    states: Sequence[int] = [-1] * slots
+    if named is not None:
+        spec = state.table_spec(named, offering_id, program)
+        table = table_of(terms_of(spec, program, named.law))
+        states = _run_states(state, offering_id, named)
     starts = sorted({round(i * room / max(1, count - 1)) for i in range(count)})
     events: list[PolicyWeightsUpdated] = []
     for start in starts:
         records = []
-        for opened, forecast in state.history[start : start + program.end_slots]:
+        past = state.history[start : start + program.end_slots]
+        for (opened, forecast), run_state in zip(past, states[start:], strict=False):
             quotes = {sq.quote.offering_id: sq.quote for sq in opened.quotes}
             quote = quotes[offering_id]
             residual = ResidualCapacity(opened.quotes)
@@ -94,8 +178,29 @@ def rehearse(
                     spot_available=residual.spot(offering_id),
                     on_demand_available=residual.on_demand(offering_id),
                     forecast=forecast_of(forecast, quote),
+                    run_state=run_state,
                 )
             )
         first = state.history[start][0].slot
-        events.append(feedback(pool, rule, job.job_id, program, records, first))
+        events.append(
+            feedback(
+                pool,
+                options,
+                learner,
+                job.job_id,
+                program,
+                records,
+                rehearsed_slot=first,
+                table=table,
+            )
+        )
     return events
+
+
+def _run_states(state: SelectorState, offering_id: str, named: NamedLaw) -> Sequence[int]:
+    """The run state of every slot of the history."""
+    counts = []
+    for opened, _ in state.history:
+        residual = ResidualCapacity(opened.quotes)
+        counts.append(residual.spot(offering_id))
+    return [int(one) for one in run_states(named.law.space, counts)]

@@ -8,13 +8,24 @@ from enum import Enum
 
 from spotline.application.allocation import program_of
 from spotline.application.job_run import JobRun, RunPhase
-from spotline.domain.events import DecisionReason, Event, ForecastIssued, Lot, SlotOpened
+from spotline.application.value_tables import table_spec
+from spotline.domain.events import (
+    DecisionReason,
+    Event,
+    ForecastIssued,
+    Lot,
+    NamedLaw,
+    SlotOpened,
+    TableSpec,
+)
 from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import Holding, JobProgram
+from spotline.domain.market.law import StateSpace, run_states
 from spotline.domain.market.offering import CapacityType, Offering
 from spotline.domain.policies.contention import ResidualCapacity
-from spotline.domain.selection.rules import DEFAULT_RULE, SelectionRule
+from spotline.domain.selection.learner import Draw, Learner
+from spotline.domain.selection.rules import DEFAULT_RULE
 
 
 class SlotPhase(Enum):
@@ -34,9 +45,20 @@ class SelectorOptions:
     teach anything (0: start from equal weights); `history_slots` bounds how far back they reach.
     `most_revisions` bounds how often one slot is decided anew. Jobs that are not `competing` are
     each offered the whole market: a simulation's choice, never a service's.
+
+    `decay` is AdaHedge's, `horizon_jobs` the K of exponentiated gradient (0: unknown). Its
+    utilities are scaled by `utility_floor_usd` and `utility_ceiling_usd`; where both are 0, by each
+    job's own worst cost and value, and then it maximises shares of those, not dollars.
+    `warm_start` is what `SavedWeights.to_json` wrote, empty to start from equal weights: the
+    text, not a path, so that a log's manifest says all that a decision depends on.
     """
 
     rule: str = DEFAULT_RULE
+    decay: float = 1.0
+    horizon_jobs: int = 0
+    utility_floor_usd: float = 0.0
+    utility_ceiling_usd: float = 0.0
+    warm_start: str = ""
     forecast_timeout_s: float = 10.0
     rehearsals: int = 24
     rehearsals_per_job: int = 6
@@ -48,9 +70,13 @@ class SelectorOptions:
 
 @dataclass(slots=True, kw_only=True)
 class SelectorState:
-    """Everything the selector knows: a fold over the log."""
+    """Everything the selector knows: a fold over the log.
 
-    rule: SelectionRule
+    `draws` holds how each admitted job got its policy, until its feedback has come. `laws` and
+    `counts` are by offering: the law learned last, and the recent spot counts, this slot's last.
+    """
+
+    learner: Learner
     trust: ForecastTrust
     competing: bool = True
     offerings: dict[str, Offering] = field(default_factory=dict)
@@ -67,7 +93,10 @@ class SelectorState:
     refused: dict[tuple[str, CapacityType], bool] = field(default_factory=dict)
     caps: dict[tuple[str, CapacityType], int] = field(default_factory=dict)
     runs: dict[str, JobRun] = field(default_factory=dict)
+    draws: dict[str, Draw] = field(default_factory=dict)
     history: list[tuple[SlotOpened, ForecastIssued | None]] = field(default_factory=list)
+    laws: dict[str, NamedLaw] = field(default_factory=dict)
+    counts: dict[str, list[int]] = field(default_factory=dict)
 
     def running(self) -> list[JobRun]:
         """Admitted jobs that are not closed, by job id."""
@@ -125,6 +154,29 @@ class SelectorState:
                 residual.take_what_is_left(run.lots(run.target))
         offering_id = self.runs[job_id].offering_id
         return residual.spot(offering_id), residual.on_demand(offering_id)
+
+    def run_state(self, offering_id: str, space: StateSpace) -> int:
+        """Where an offering's spot is in the open slot, on the states of a law."""
+        counts = self.counts.get(offering_id, [])
+        # A count that nobody tells is taken for plenty, as planners do.
+        return int(run_states(space, counts)[-1]) if counts else space.run_states - 1
+
+    def table_spec(self, named: NamedLaw, offering_id: str, program: JobProgram) -> TableSpec:
+        """The value table of a job that arrives now, for what running jobs leave of an offering."""
+        taken = 0
+        for run in self.running() if self.competing else ():
+            if run.offering_id == offering_id:
+                taken += run.target.spot
+        quotes = {sq.quote.offering_id: sq.quote for sq in self.current.quotes}
+        return table_spec(
+            program,
+            named,
+            self.offerings[offering_id],
+            first_slot_start_ns=self.current.ts_event_ns,
+            on_demand_price_micro_usd=quotes[offering_id].on_demand_price_micro_usd,
+            on_demand_available=self.residual().on_demand(offering_id),
+            taken=taken,
+        )
 
     def program_of(self, job: Job, offering_id: str) -> JobProgram:
         """A job compiled for an offering, on its own slot grid or, if it is arriving, from now."""

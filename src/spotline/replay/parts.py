@@ -22,6 +22,7 @@ from spotline.domain.events import (
     JobClosed,
     JobHolding,
     Lot,
+    MarketLawLearned,
     PolicyWeightsUpdated,
     ProvisioningCommanded,
     SlotDecided,
@@ -87,13 +88,23 @@ class ExactCloud:
 # --- the forecaster ---------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issued:
+    """What the forecaster service said in a slot: its forecast, and the laws it learned then."""
+
+    forecast: ForecastIssued
+    laws: tuple[MarketLawLearned, ...]
+
+
 class KnownForecasts:
-    """Issues forecasts that were made before: one market's, for every policy alike."""
+    """Issues forecasts and laws that were made before: one market's, for every policy alike."""
 
-    spec = Spec(service="forecaster", consumes=(SlotOpened,), produces=(ForecastIssued,))
+    spec = Spec(
+        service="forecaster", consumes=(SlotOpened,), produces=(ForecastIssued, MarketLawLearned)
+    )
 
-    def __init__(self, forecasts: Mapping[int, ForecastIssued]) -> None:
-        self._forecasts = forecasts
+    def __init__(self, issued: Mapping[int, Issued]) -> None:
+        self._issued = issued
 
     def initial(self) -> None:
         """No state."""
@@ -102,9 +113,10 @@ class KnownForecasts:
         """Nothing changes."""
 
     def decide(self, state: None, event: Event, ctx: Context) -> Outcome:
-        """Issue the forecast of the slot that opened, if there is one."""
-        if isinstance(event, SlotOpened) and event.slot in self._forecasts:
-            return Outcome(events=(self._forecasts[event.slot],))
+        """Say what was said in the slot that opened, if anything was."""
+        if isinstance(event, SlotOpened) and event.slot in self._issued:
+            said = self._issued[event.slot]
+            return Outcome(events=(said.forecast, *said.laws))
         return NOTHING
 
     def due(self, state: None) -> Sequence[Timer]:

@@ -30,6 +30,8 @@ from spotline.domain.jobs.job import DeadlineKind, Job
 from spotline.domain.policies.baselines import BASELINES
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.replay import Clairvoyant, clairvoyant_optimum, replay_policy
+from spotline.domain.selection.learner import Learner
+from spotline.domain.selection.regret import SelectionRegret
 from spotline.domain.units import usd_from_micro_usd
 from spotline.replay.handlers import selector_options
 from spotline.replay.parts import WatchedSelector
@@ -41,6 +43,7 @@ from spotline.replay.summary import (
     PolicySummary,
     life_of,
     optimum_of,
+    regret_as_json,
     summarise,
     summarise_clairvoyant,
 )
@@ -83,8 +86,8 @@ class RunReport:
     """A run: its jobs by start, the summaries over the compared ones, what was learned.
 
     `policies` holds `spotline` (what really happened) and the baselines; it and `clairvoyant` are
-    empty when no job has ended. `weights` are in parts per billion, heaviest first. The rest is
-    for drawing: every slot, and each job's course.
+    empty when no job has ended. `weights` are in parts per billion, heaviest first, `learner` is
+    all that was learned, `regret` what that cost. The rest is for drawing: every slot, and each job's course.
     """
 
     jobs: tuple[JobReport, ...]
@@ -95,6 +98,12 @@ class RunReport:
     slots: tuple[SlotOpened, ...]
     advances: Mapping[str, tuple[JobAdvanced, ...]]
     decisions: Mapping[str, tuple[AllocationDecided, ...]]
+    learner: Learner
+
+    @property
+    def regret(self) -> SelectionRegret | None:
+        """Against the best fixed policy; None before the first job has ended."""
+        return self.learner.regret()
 
     @property
     def completed(self) -> int:
@@ -134,6 +143,7 @@ class RunReport:
             "policies": {name: one.as_json() for name, one in self.policies.items()},
             "clairvoyant": self.clairvoyant.as_json() if self.clairvoyant else None,
             "weights": {name: weight / 1e9 for name, weight in self.weights[:20]},
+            "regret": regret_as_json(self.regret),
         }
 
     def _mean_cost_usd(self, name: str) -> float | None:
@@ -207,7 +217,22 @@ def report_run(entries: Iterable[StoredEntry], options: SelectorOptions) -> RunR
         slots=tuple(course.slots),
         advances={job_id: tuple(one) for job_id, one in course.advances.items()},
         decisions={job_id: tuple(one) for job_id, one in course.decisions.items()},
+        learner=state.learner,
     )
+
+
+def learned_in(log: EventLogReader) -> Learner:
+    """Fold a log to what its selector had learned in the end.
+
+    Raises
+    ------
+    UnreadableLog
+        It cannot be read to its end.
+    """
+    watched = WatchedSelector(SelectHandler(selector_options(log.manifest.settings), digest=digest))
+    state = watched.initial()
+    _fold(readable_events(log), watched, state)
+    return state.learner
 
 
 def report_tables(report: RunReport) -> list[Table]:

@@ -14,6 +14,7 @@ from time import perf_counter
 from spotline.application.allocation import forecast_of, program_of
 from spotline.application.forecast import ForecastHandler
 from spotline.application.ingest import IngestHandler, IngestOptions
+from spotline.application.jobs import JobsHandler
 from spotline.application.offering_choice import best_offering
 from spotline.application.select import ALLOCATE_CALL, SelectHandler
 from spotline.application.selector_state import SelectorOptions, SelectorState
@@ -24,6 +25,7 @@ from spotline.domain.events import (
     ForecastIssued,
     JobOutcome,
     JobSubmitted,
+    MarketLawLearned,
     MarketOpened,
     SlotOpened,
 )
@@ -31,6 +33,7 @@ from spotline.domain.forecasting.registry import DEFAULT_FORECASTER, forecaster_
 from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import JobProgram
+from spotline.domain.market.law import MarketLaw, run_states
 from spotline.domain.market.market import Market
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, POOL, policy_named
@@ -40,10 +43,13 @@ from spotline.domain.policies.replay import (
     clairvoyant_optimum,
     replay_policy,
 )
+from spotline.domain.selection.learner import Learner
+from spotline.domain.solvers.value_table import TableTerms, ValueTable, table_of
 from spotline.domain.units import NS_PER_S, utc_iso
 from spotline.replay.host import Answer, LocalHost
 from spotline.replay.parts import (
     ExactCloud,
+    Issued,
     KnownForecasts,
     WatchedSelector,
     answer_each_alone,
@@ -77,12 +83,16 @@ class SimulationOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationReport:
-    """Every policy's numbers, the clairvoyant's, and the lives behind them by policy."""
+    """Every policy's numbers, the clairvoyant's, and the lives behind them by policy.
+
+    `learner` is what `spotline` had learned in the end, None where it did not run.
+    """
 
     jobs: int
     policies: Mapping[str, PolicySummary]
     clairvoyant: PolicySummary
     lives: Mapping[str, tuple[JobLife, ...]]
+    learner: Learner | None = None
 
     def as_json(self) -> dict[str, object]:
         """The report as `spotline simulate --json` writes it."""
@@ -187,7 +197,7 @@ def slots_of(market: Market) -> tuple[SlotOpened, ...]:
 
 def issue_forecasts(
     slots: Sequence[SlotOpened], forecaster: str, horizon_slots: int
-) -> dict[int, ForecastIssued]:
+) -> dict[int, Issued]:
     """What the forecaster service says in every slot, knowing that slot and those before it.
 
     Raises
@@ -207,10 +217,13 @@ def issue_forecasts(
             seq=opened.slot + 1, now_ns=opened.ts_event_ns, event_id="", correlation_id=""
         )
         handler.evolve(state, opened)
-        for event in handler.decide(state, opened, ctx).events:
+        events = handler.decide(state, opened, ctx).events
+        for event in events:
             handler.evolve(state, event)
+        for event in events:
             if isinstance(event, ForecastIssued):
-                issued[event.slot] = event
+                laws = tuple(one for one in events if isinstance(one, MarketLawLearned))
+                issued[event.slot] = Issued(forecast=event, laws=laws)
     return issued
 
 
@@ -223,18 +236,18 @@ class _Course:
 
     market: Market
     slots: tuple[SlotOpened, ...]
-    forecasts: Mapping[int, ForecastIssued]
+    issued: Mapping[int, Issued]
     offers: Mapping[str, tuple[SlotRecord, ...]]
 
 
 def _course(market: Market, forecaster: str, horizon_slots: int) -> _Course:
     slots = slots_of(market)
-    forecasts = issue_forecasts(slots, forecaster, horizon_slots)
+    said = issue_forecasts(slots, forecaster, horizon_slots)
     offers: dict[str, list[SlotRecord]] = {o.offering_id: [] for o in market.offerings}
     trust = ForecastTrust()
     for opened in slots:
         trust.note_slot(opened)
-        issued = forecasts[opened.slot]
+        issued = said[opened.slot].forecast
         trust.note_forecast(issued)
         residual = ResidualCapacity(opened.quotes)
         for slot_quote in opened.quotes:
@@ -251,7 +264,7 @@ def _course(market: Market, forecaster: str, horizon_slots: int) -> _Course:
     return _Course(
         market=market,
         slots=slots,
-        forecasts=forecasts,
+        issued=said,
         offers={offering_id: tuple(records) for offering_id, records in offers.items()},
     )
 
@@ -270,6 +283,7 @@ class _Placed:
     job: Job
     program: JobProgram
     records: tuple[SlotRecord, ...]
+    table: ValueTable | None
 
 
 def _placed(course: _Course, job: Job, history_slots: int) -> _Placed:
@@ -288,7 +302,29 @@ def _placed(course: _Course, job: Job, history_slots: int) -> _Placed:
         course.slots[first].ts_event_ns,
     )
     records = course.offers[chosen][first : first + program.end_slots]
-    return _Placed(job=job, program=program, records=records)
+    law = _law_known(course, chosen, first)
+    if law is None or not records:
+        return _Placed(job=job, program=program, records=records, table=None)
+    terms = TableTerms(
+        program=program,
+        law=law,
+        on_demand_price=records[0].on_demand_price,
+        on_demand_available=records[0].on_demand_available,
+    )
+    counts = [record.spot_available for record in course.offers[chosen][: first + len(records)]]
+    states = run_states(law.space, counts)[first:]
+    # As in the services, the table is not ready yet when the first slot is decided.
+    stated = [replace(r, run_state=int(s)) for r, s in zip(records[1:], states[1:], strict=True)]
+    return _Placed(job=job, program=program, records=(records[0], *stated), table=table_of(terms))
+
+
+def _law_known(course: _Course, offering_id: str, first: int) -> MarketLaw | None:
+    """The law of an offering that was learned last before a slot opened."""
+    for slot in range(first - 1, -1, -1):
+        for learned in course.issued[slot].laws if slot in course.issued else ():
+            if learned.offering_id == offering_id:
+                return learned.named.law
+    return None
 
 
 def _alone(
@@ -305,10 +341,11 @@ def _alone(
     for one in placed:
         for name, policy in named.items():
             began_s = perf_counter()
-            result = replay_policy(one.program, one.records, policy, fallback)
+            result = replay_policy(one.program, one.records, policy, fallback, one.table)
             spent_s[name] += perf_counter() - began_s
             decided[name] += len(result.holdings)
             lives[name].append(life_of(one.job, name, result))
+    learner = None
     if SPOTLINE in lives:
         selected = _select(
             course,
@@ -320,6 +357,7 @@ def _alone(
         lives[SPOTLINE] = selected.lives(jobs)
         decided[SPOTLINE] = selected.watched.decisions
         spent_s[SPOTLINE] = selected.deciding_s
+        learner = selected.state.learner
     best = optimum_of(optima)
     return SimulationReport(
         jobs=len(jobs),
@@ -329,6 +367,7 @@ def _alone(
         },
         clairvoyant=summarise_clairvoyant(jobs, optima),
         lives={name: tuple(lives[name]) for name in names},
+        learner=learner,
     )
 
 
@@ -341,6 +380,7 @@ def _shared(
     summaries: dict[str, PolicySummary] = {}
     clairvoyants: dict[str, PolicySummary] = {}
     lives: dict[str, tuple[JobLife, ...]] = {}
+    learner = None
     for name in names:
         if name == SPOTLINE:
             handler = SelectHandler(options.selector, digest=_no_digest)
@@ -349,6 +389,8 @@ def _shared(
             alone = replace(options.selector, rehearsals=0)
             handler = SelectHandler(alone, digest=_no_digest, pool=(policy_named(name),))
         selected = _select(course, jobs, handler, answer_in_process, options.seed)
+        if name == SPOTLINE:
+            learner = selected.state.learner
         optima = [selected.optimum(job.job_id) for job in jobs]
         lives[name] = tuple(selected.lives(jobs))
         clairvoyants[name] = summarise_clairvoyant(jobs, optima)
@@ -359,7 +401,11 @@ def _shared(
         )
     shown = SPOTLINE if SPOTLINE in clairvoyants else names[0]
     return SimulationReport(
-        jobs=len(jobs), policies=summaries, clairvoyant=clairvoyants[shown], lives=lives
+        jobs=len(jobs),
+        policies=summaries,
+        clairvoyant=clairvoyants[shown],
+        lives=lives,
+        learner=learner,
     )
 
 
@@ -423,7 +469,7 @@ def _select(
         return answers
 
     host = LocalHost(
-        [KnownForecasts(course.forecasts), watched, ExactCloud()],
+        [KnownForecasts(course.issued), watched, JobsHandler(), ExactCloud()],
         answers={ALLOCATE_CALL: timed},
         run=f"simulate:{seed}",
     )

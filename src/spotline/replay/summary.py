@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from spotline.domain.jobs.job import Job
 from spotline.domain.policies.replay import Clairvoyant, JobResult
+from spotline.domain.selection.regret import SelectionRegret
 from spotline.domain.units import usd_from_micro_usd
 
 CLAIRVOYANT = "clairvoyant"
@@ -120,6 +121,38 @@ def summarise_clairvoyant(jobs: Sequence[Job], optima: Sequence[Clairvoyant]) ->
         on_time_fraction=summary.on_time_fraction,
         late_value_loss_usd=summary.late_value_loss_usd,
         percent_of_clairvoyant=100.0,
+    )
+
+
+def regret_as_json(regret: SelectionRegret | None) -> dict[str, object] | None:
+    """Regret in dollars, as a share and in jobs; `bound_usd` is None where nothing is guaranteed."""
+    if regret is None:
+        return None
+    bound = regret.bound_micro_usd
+    return {
+        "jobs": regret.jobs,
+        "best_fixed_policy": regret.best_policy_id,
+        "best_fixed_utility_usd": usd_from_micro_usd(regret.best_utility_micro_usd),
+        "regret_usd": usd_from_micro_usd(regret.regret_micro_usd),
+        "regret_percent": regret.regret_ppm / 1e4,
+        "expected_regret_usd": usd_from_micro_usd(regret.expected_regret_micro_usd),
+        "expected_regret_jobs": regret.regret_jobs,
+        "bound_usd": usd_from_micro_usd(bound) if bound else None,
+    }
+
+
+def regret_line(regret: SelectionRegret) -> str:
+    """Regret on one line, for people."""
+    bound = regret.bound_micro_usd
+    guaranteed = (
+        f"at most ${usd_from_micro_usd(bound):,.2f} guaranteed"
+        if bound
+        else "nothing guaranteed in dollars"
+    )
+    return (
+        f"regret against {regret.best_policy_id}, the best fixed policy of {regret.jobs} jobs: "
+        f"${usd_from_micro_usd(regret.regret_micro_usd):,.2f} ({regret.regret_ppm / 1e4:.2f} %); "
+        f"expected ${usd_from_micro_usd(regret.expected_regret_micro_usd):,.2f}, {guaranteed}"
     )
 
 

@@ -9,6 +9,7 @@ from spotline.domain.policies.ahanp import Ahanp
 from spotline.domain.policies.ahap import Ahap
 from spotline.domain.policies.baselines import BASELINES
 from spotline.domain.policies.interface import Policy
+from spotline.domain.policies.sdp import HYBRIDS, SDP
 from spotline.domain.units import PPM
 
 SIGMAS_PPM = tuple(range(3 * PPM // 10, 9 * PPM // 10 + 1, PPM // 10))
@@ -21,9 +22,9 @@ AHAP_POOL: tuple[Policy, ...] = tuple(
 )
 AHANP_POOL: tuple[Policy, ...] = tuple(Ahanp(sigma) for sigma in SIGMAS_PPM)
 
-# The paper's pool is the first 112; the baselines compete with it.
+# The paper's pool is the first 112; the baselines and the learned control compete with it.
 PAPER_POOL: tuple[Policy, ...] = AHAP_POOL + AHANP_POOL
-POOL: tuple[Policy, ...] = PAPER_POOL + BASELINES
+POOL: tuple[Policy, ...] = (*PAPER_POOL, *BASELINES, SDP, *HYBRIDS)
 
 POLICIES: Mapping[str, Policy] = MappingProxyType({p.policy_id: p for p in POOL})
 
@@ -44,5 +45,6 @@ def policy_named(policy_id: str) -> Policy:
     except KeyError:
         raise KeyError(
             f"unknown policy {policy_id!r}; expected one of on_demand_only, msu, "
-            "uniform_progress, ahanp(SIGMA), ahap(OMEGA,V,SIGMA) with SIGMA 0.3..0.9"
+            "uniform_progress, sdp, hybrid(W) with W 1, 2 or 5, ahanp(SIGMA), ahap(OMEGA,V,SIGMA) "
+            "with SIGMA 0.3..0.9"
         ) from None

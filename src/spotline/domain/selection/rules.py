@@ -1,14 +1,27 @@
 """Which policy to trust: full-information online learning over a pool.
 
 When a job ends, every policy of the pool is replayed on what that job saw; the utilities move the
-weights. Feedback is delayed (a job's utility is known only when it is over) and jobs overlap, so a
-rule only ever sees sums: order within a delay does not matter to what it has learned.
+weights. Feedback is delayed (a job's utility is known only when it is over) and jobs overlap. So a
+rule is told with each feedback the weights that the job's policy was drawn with: what delay and
+order of arrival cost is then in its accounts, and in the bound they give.
+
+Every rule here is w(m) proportional to prior(m) * exp(rate * sum of u(m)) with a rate that never
+rises. Let m_t be the mix loss of feedback t under the weights just before it, and w the weights its
+job was drawn with. Then, for any delays and any order of arrival,
+
+    regret against m = sum of (w . loss_t - m_t) + sum of m_t - total loss of m
+                    <= sum of (w . loss_t - m_t) + ln(1 / prior(m)) / rate,
+
+because mix losses under falling rates add up to no more than the total loss of m plus the last
+term (de Rooij, van Erven, Gruenwald, Koolen, JMLR 2014, section 2). `regret_bound` is that right
+hand side.
 """
 
 from __future__ import annotations
 
+import copy
 import math
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +31,16 @@ PPB = 1_000_000_000
 
 
 class SelectionRule(Protocol):
-    """Weights over a pool of `policies`, moved by one job's utilities at a time."""
+    """Weights over a pool of policies of any size, moved by one job's utilities at a time."""
 
     @property
     def name(self) -> str:
         """What events call the rule."""
+        ...
+
+    @property
+    def bounded(self) -> bool:
+        """Whether utilities must be scaled to [0, 1] first; else they are in USD."""
         ...
 
     @property
@@ -34,123 +52,318 @@ class SelectionRule(Protocol):
         """Probabilities, shape (policies,), summing to one."""
         ...
 
-    def update(self, utility: FloatArray) -> None:
+    def update(
+        self, utility: FloatArray, *, drawn_from: FloatArray | None = None, served: bool = True
+    ) -> None:
         """Learn from one job.
 
         Parameters
         ----------
         utility
-            What every policy would have earned, scaled to [0, 1], shape (policies,).
+            What every policy would have earned, shape (policies,).
+        drawn_from
+            The weights when the job's policy was drawn, shape (policies,); None: the present ones.
+        served
+            False for a rehearsal: it teaches, but nobody's utility depended on it.
 
         Raises
         ------
         ValueError
-            Wrong shape, or a utility outside [0, 1].
+            Wrong shape, or a utility that is not finite or outside [0, 1] where that is asked for.
         """
         ...
 
-    def copy(self) -> SelectionRule:
+    def regret_bound(self, policy: int) -> float | None:
+        """What the expected regret of the served jobs against `policy` cannot exceed.
+
+        In the unit of the utilities; None where the rule guarantees nothing.
+        """
+        ...
+
+    def copy(self) -> Self:
         """An independent rule in the same state."""
         ...
 
 
-def _checked(utility: FloatArray, policies: int) -> FloatArray:
-    if utility.shape != (policies,):
-        raise ValueError(f"utility must have shape ({policies},), was {utility.shape}")
-    if not ((utility >= 0.0) & (utility <= 1.0)).all():
-        raise ValueError("every utility must lie in [0, 1]")
-    return utility
+class _ExponentialWeights:
+    """What the rules share; they differ in their rate.
 
-
-class ExponentiatedGradient:
-    """w(m) proportional to exp(eta_t * sum of u(m)), as in arXiv:2512.20967.
-
-    The horizon is not known in a service, so the rate is anytime: eta_t = sqrt(8 ln M / t) gives
-    regret O(sqrt(T ln M)) for utilities in [0, 1] with fixed bounds (Cesa-Bianchi and Lugosi,
-    2006, section 2.3).
+    Losses are kept relative to the least, so that only differences between policies matter.
     """
 
-    name = "exponentiated_gradient"
+    name = ""
+    bounded = False
 
-    def __init__(self, policies: int) -> None:
+    def __init__(self, policies: int, *, prior: FloatArray | None = None) -> None:
+        if policies < 1:
+            raise ValueError(f"a pool must have >= 1 policies, had {policies}")
         self.rounds = 0
-        self._total = np.zeros(policies)
+        self._log_prior = _log_prior(policies, prior)
+        # A pool of one has nothing to learn; ln 2 keeps its rate a number.
+        self._complexity = math.log(max(2, policies))
+        self._loss = np.zeros(policies)
+        self._served_gap = 0.0
+        # The rate that the last feedback was mixed at: the next may be lower already.
+        self._last_rate = math.inf
+        # Of what taught without serving anybody: losses, and their mix losses.
+        self._apart_loss = np.zeros(policies)
+        self._apart_mixed = 0.0
+
+    @property
+    def gap(self) -> float:
+        """What sets the rate, in the unit of the utilities; 0 where jobs alone set it."""
+        return 0.0
 
     def weights(self) -> FloatArray:
         """Probabilities, shape (policies,)."""
-        rate = math.sqrt(8.0 * math.log(len(self._total)) / max(1, self.rounds))
-        return _softmax(rate * self._total)
+        weights: FloatArray = np.exp(self._log_weights())
+        weights /= weights.sum()
+        return weights
 
-    def update(self, utility: FloatArray) -> None:
+    def update(
+        self, utility: FloatArray, *, drawn_from: FloatArray | None = None, served: bool = True
+    ) -> None:
         """Learn from one job."""
-        self._total = self._total + _checked(utility, len(self._total))
+        self._check(utility)
+        loss = utility.max() - utility
+        present = self.weights()
+        mixed = self._mix_loss(loss)
+        self._last_rate = self._rate()
+        drawn = present if drawn_from is None or not served else drawn_from
+        if drawn.shape != present.shape:
+            raise ValueError(f"drawn_from must have shape {present.shape}, was {drawn.shape}")
+        mixing = max(0.0, float(present @ loss) - mixed)
+        delay = float((drawn - present) @ loss)
+        if served:
+            self._served_gap += mixing + delay
+        else:
+            self._apart_loss = self._apart_loss + loss
+            self._apart_mixed += mixed
+        self._pay(mixing, delay)
+        total = self._aged(self._loss) + loss
+        self._loss = total - total.min()
         self.rounds += 1
 
-    def copy(self) -> ExponentiatedGradient:
+    def regret_bound(self, policy: int) -> float | None:
+        """What the expected regret of the served jobs against `policy` cannot exceed."""
+        distance = -float(self._log_prior[policy])
+        apart = float(self._apart_loss[policy]) - self._apart_mixed
+        # Under an infinite rate the mix loss is that of the best policy: no distance is paid.
+        return self._served_gap + apart + (distance / self._last_rate if distance else 0.0)
+
+    def copy(self) -> Self:
         """An independent rule in the same state."""
-        other = ExponentiatedGradient(len(self._total))
-        other.rounds, other._total = self.rounds, self._total
-        return other
+        # Arrays are replaced, never written into.
+        return copy.copy(self)
+
+    def _rate(self) -> float:
+        raise NotImplementedError
+
+    def _pay(self, mixing: float, delay: float) -> None:
+        """Note what one feedback cost: by mixing policies, and by having been drawn earlier."""
+
+    def _aged(self, loss: FloatArray) -> FloatArray:
+        return loss
+
+    def _check(self, utility: FloatArray) -> None:
+        if utility.shape != self._loss.shape:
+            raise ValueError(f"utility must have shape {self._loss.shape}, was {utility.shape}")
+        if not np.isfinite(utility).all():
+            raise ValueError("every utility must be finite")
+
+    def _log_weights(self) -> FloatArray:
+        rate = self._rate()
+        if math.isinf(rate):
+            leads = self._loss <= self._loss[np.isfinite(self._log_prior)].min()
+            logits: FloatArray = np.where(leads, self._log_prior, -np.inf)
+        else:
+            logits = self._log_prior - rate * self._loss
+        return logits - _log_sum_exp(logits)
+
+    def _mix_loss(self, loss: FloatArray) -> float:
+        rate = self._rate()
+        if math.isinf(rate):
+            return self._potential(self._loss + loss) - self._potential(self._loss)
+        return -_log_sum_exp(self._log_weights() - rate * loss) / rate
+
+    def _potential(self, loss: FloatArray) -> float:
+        rate = self._rate()
+        if math.isinf(rate):
+            return float(loss[np.isfinite(self._log_prior)].min())
+        return -_log_sum_exp(self._log_prior - rate * loss) / rate
 
 
-class AdaHedge:
+class ExponentiatedGradient(_ExponentialWeights):
+    """w(m) proportional to exp(eta * sum of u(m)), as in arXiv:2512.20967.
+
+    Utilities are scaled to [0, 1] by bounds fixed before the job. With the number K of jobs known,
+    eta = sqrt(8 ln M / K) and the regret is at most sqrt(K ln M / 2). Without,
+    eta_t = sqrt(8 ln M / t) for the t-th job, and at most 3/2 of that (Cesa-Bianchi and Lugosi,
+    2006, sections 2.2 and 2.3; the constant follows from summing 1 / sqrt(t)). Both hold for
+    feedback that comes before the next draw. After K jobs the rate falls as if unknown.
+
+    Parameters
+    ----------
+    horizon_jobs
+        K; 0 where it is not known.
+    prior
+        Initial weights, shape (policies,); equal ones by default.
+    """
+
+    name = "exponentiated_gradient"
+    bounded = True
+
+    def __init__(
+        self, policies: int, *, horizon_jobs: int = 0, prior: FloatArray | None = None
+    ) -> None:
+        super().__init__(policies, prior=prior)
+        if horizon_jobs < 0:
+            raise ValueError(f"horizon_jobs must be >= 0, was {horizon_jobs}")
+        self._horizon = horizon_jobs
+
+    def _rate(self) -> float:
+        return math.sqrt(8.0 * self._complexity / max(self._horizon, self.rounds + 1))
+
+    def _check(self, utility: FloatArray) -> None:
+        super()._check(utility)
+        if not ((utility >= 0.0) & (utility <= 1.0)).all():
+            raise ValueError("every utility must lie in [0, 1]")
+
+
+class AdaHedge(_ExponentialWeights):
     """Exponential weights whose rate falls with the regret paid so far.
 
     de Rooij, van Erven, Gruenwald, Koolen (JMLR 2014): eta = ln M / Delta, Delta the cumulative
     mixability gap. It needs neither the horizon nor the range of the utilities and concentrates at
     once where policies really differ; worst-case regret about S sqrt(T ln M) + S (16/3 ln M + 2)
-    with S the realised range.
+    with S the widest spread of utilities within a job.
+
+    Ours differs where feedback is late: `DELAY_SHARE` of what the delay cost counts in Delta, so
+    that a market against which late feedback is harmful slows the rule down. Without delay it is
+    the published rule.
+
+    Parameters
+    ----------
+    decay
+        In (0, 1]: what the past is worth after each job. Below 1 it follows drift, and guarantees
+        nothing.
+    prior
+        Initial weights, shape (policies,); equal ones by default.
+    gap
+        Delta to begin with, in the unit of the utilities, >= 0: the larger, the longer the prior
+        lasts. With none the first jobs alone set the rate, and soon overrule it.
     """
 
     name = "adahedge"
 
-    def __init__(self, policies: int) -> None:
-        self.rounds = 0
-        self._loss = np.zeros(policies)
-        self._gap = 0.0
+    DELAY_SHARE = 0.25
+    """All of it balances the bound; on traces it concentrates too slowly after a late start."""
 
-    def weights(self) -> FloatArray:
-        """Probabilities, shape (policies,)."""
-        if self._gap <= 0.0:
-            leaders: FloatArray = (self._loss == self._loss.min()).astype(np.float64)
-            leaders /= leaders.sum()
-            return leaders
-        return _softmax(-self._rate() * self._loss)
+    def __init__(
+        self,
+        policies: int,
+        *,
+        decay: float = 1.0,
+        prior: FloatArray | None = None,
+        gap: float = 0.0,
+    ) -> None:
+        super().__init__(policies, prior=prior)
+        if not 0.0 < decay <= 1.0:
+            raise ValueError(f"decay must be in (0, 1], was {decay}")
+        if not 0.0 <= gap < math.inf:
+            raise ValueError(f"gap must be finite and >= 0, was {gap}")
+        self._decay = decay
+        self._gap = self._mixing = gap
+        self._delay = 0.0
 
-    def update(self, utility: FloatArray) -> None:
-        """Learn from one job."""
-        loss = 1.0 - _checked(utility, len(self._loss))
-        weights = self.weights()
-        expected = float(weights @ loss)
-        if self._gap <= 0.0:
-            mixed = float(loss[weights > 0.0].min())
-        else:
-            rate = self._rate()
-            least = float(loss.min())
-            mixed = least - math.log(float(weights @ np.exp(-rate * (loss - least)))) / rate
-        # Rounding may make the gap a hair negative.
-        self._gap += max(0.0, expected - mixed)
-        self._loss = self._loss + loss
-        self.rounds += 1
+    @property
+    def gap(self) -> float:
+        """Delta, in the unit of the utilities."""
+        return self._gap
 
-    def copy(self) -> AdaHedge:
-        """An independent rule in the same state."""
-        other = AdaHedge(len(self._loss))
-        other.rounds, other._loss, other._gap = self.rounds, self._loss, self._gap
-        return other
+    def regret_bound(self, policy: int) -> float | None:
+        """As for every rule, but None with decay."""
+        return super().regret_bound(policy) if self._decay == 1.0 else None
 
     def _rate(self) -> float:
-        return math.log(len(self._loss)) / self._gap
+        return self._complexity / self._gap if self._gap > 0.0 else math.inf
+
+    def _pay(self, mixing: float, delay: float) -> None:
+        self._mixing = self._decay * self._mixing + mixing
+        self._delay = self._decay * self._delay + delay
+        # Late weights may have been better by luck: the rate must not rise for that.
+        paid = self._mixing + self.DELAY_SHARE * self._delay
+        self._gap = max(self._decay * self._gap, paid)
+
+    def _aged(self, loss: FloatArray) -> FloatArray:
+        return self._decay * loss
 
 
-def _softmax(logits: FloatArray) -> FloatArray:
-    exponentials = np.exp(logits - logits.max())
-    normalised: FloatArray = exponentials / exponentials.sum()
-    return normalised
+def _log_prior(policies: int, prior: FloatArray | None) -> FloatArray:
+    if prior is None:
+        return np.full(policies, -math.log(policies))
+    if prior.shape != (policies,) or not (np.isfinite(prior).all() and (prior >= 0.0).all()):
+        raise ValueError(f"prior must be {policies} finite weights >= 0")
+    if prior.sum() <= 0.0:
+        raise ValueError("prior must give some policy a weight > 0")
+    with np.errstate(divide="ignore"):
+        logarithms: FloatArray = np.log(prior / prior.sum())
+    return logarithms
 
 
-RULES = {rule.name: rule for rule in (AdaHedge, ExponentiatedGradient)}
+def _log_sum_exp(logits: FloatArray) -> float:
+    most = float(logits.max())
+    return most + math.log(float(np.exp(logits - most).sum()))
+
+
+LearningRule = AdaHedge | ExponentiatedGradient
+RULES: dict[str, type[LearningRule]] = {
+    rule.name: rule for rule in (AdaHedge, ExponentiatedGradient)
+}
 DEFAULT_RULE = AdaHedge.name
+
+
+def rule_named(
+    name: str,
+    policies: int,
+    *,
+    decay: float = 1.0,
+    horizon_jobs: int = 0,
+    prior: FloatArray | None = None,
+    gap: float = 0.0,
+) -> LearningRule:
+    """Make a rule for a pool of `policies`; the options are those of the rules.
+
+    Raises
+    ------
+    ValueError
+        No rule has this name, an option is out of its range, or it is not one of this rule.
+    """
+    if name == AdaHedge.name:
+        if horizon_jobs:
+            raise ValueError(f"{name} knows no horizon_jobs; it is {ExponentiatedGradient.name}'s")
+        return AdaHedge(policies, decay=decay, prior=prior, gap=gap)
+    if name == ExponentiatedGradient.name:
+        if decay != 1.0:
+            raise ValueError(f"{name} knows no decay; it is {AdaHedge.name}'s")
+        return ExponentiatedGradient(policies, horizon_jobs=horizon_jobs, prior=prior)
+    raise ValueError(f"unknown rule {name!r}; expected one of {', '.join(sorted(RULES))}")
+
+
+def exponentiated_gradient_bound(jobs: int, policies: int, *, horizon_known: bool) -> float:
+    """Worst-case regret of exponentiated gradient, in ranges of the utilities; no delay."""
+    known = math.sqrt(jobs * math.log(policies) / 2.0)
+    return known if horizon_known else 1.5 * known
+
+
+def adahedge_bound(jobs: int, policies: int, spread: float) -> float:
+    """Worst-case regret of AdaHedge, in the unit of `spread`; no delay, no decay.
+
+    de Rooij, van Erven, Gruenwald, Koolen (2014), theorem 8 with its worst case; `spread` is the
+    widest spread of utilities within a job.
+    """
+    complexity = math.log(policies)
+    return spread * (math.sqrt(jobs * complexity) + 16.0 / 3.0 * complexity + 2.0)
 
 
 def weights_ppb(weights: FloatArray) -> tuple[int, ...]:
@@ -179,8 +392,8 @@ def normalised_utility(
 ) -> FloatArray:
     """Scale utilities to [0, 1] by bounds fixed before the job ran, shape (policies,).
 
-    The floor is minus the most a job can cost, the ceiling its value: regret is then counted in
-    mean normalised utility per job, not in dollars.
+    What lies outside is clipped. Where the bounds differ from job to job, what is learned maximises
+    the sum of these shares, not dollars.
     """
     width = max(1, ceiling_micro_usd - floor_micro_usd)
     scaled = (utility_micro_usd - floor_micro_usd) / width

@@ -74,7 +74,7 @@ class ValueTable:
     pending_s: IntArray
 
     @property
-    def bytes(self) -> int:
+    def size_bytes(self) -> int:
         """Size of the table proper."""
         return int(self.after.nbytes)
 

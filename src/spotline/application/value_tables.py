@@ -1,0 +1,89 @@
+"""Value tables by name: what one is made of, and where a decision stands in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from spotline.domain.events import NamedLaw, TableSpec, TableUse
+from spotline.domain.jobs.program import JobProgram
+from spotline.domain.market.law import MarketLaw
+from spotline.domain.market.offering import Offering
+from spotline.domain.policies.interface import Outlook
+from spotline.domain.solvers.value_table import TableTerms, table_id, table_of
+
+
+def table_spec(
+    program: JobProgram,
+    named: NamedLaw,
+    offering: Offering,
+    *,
+    first_slot_start_ns: int,
+    on_demand_price_micro_usd: int,
+    on_demand_available: int,
+    taken: int,
+) -> TableSpec:
+    """Name the table of a job on an offering."""
+    terms = TableTerms(
+        program=program,
+        law=named.law,
+        on_demand_price=on_demand_price_micro_usd,
+        on_demand_available=on_demand_available,
+        taken=taken,
+    )
+    return TableSpec(
+        table_id=table_id(terms),
+        law_id=named.law_id,
+        offering_id=offering.offering_id,
+        instance_type=offering.instance_type,
+        first_slot_start_ns=first_slot_start_ns,
+        slot_s=program.slot_s,
+        on_demand_price_micro_usd=on_demand_price_micro_usd,
+        on_demand_available=on_demand_available,
+        taken=taken,
+    )
+
+
+def terms_of(spec: TableSpec, program: JobProgram, law: MarketLaw) -> TableTerms:
+    """What the table named by `spec` is made of.
+
+    Raises
+    ------
+    ValueError
+        The name is that of another table.
+    """
+    terms = TableTerms(
+        program=program,
+        law=law,
+        on_demand_price=spec.on_demand_price_micro_usd,
+        on_demand_available=spec.on_demand_available,
+        taken=spec.taken,
+    )
+    named = table_id(terms)
+    if named != spec.table_id:
+        raise ValueError(f"table_id must be {named}, which its terms hash to, was {spec.table_id}")
+    return terms
+
+
+def outlook_of(
+    use: TableUse | None, program: JobProgram, laws: Iterable[NamedLaw]
+) -> Outlook | None:
+    """What a task may look into, None where it names no table.
+
+    Raises
+    ------
+    ValueError
+        The table's law is not among `laws`, its name is another table's, or the run state is none
+        of the law's.
+    """
+    if use is None:
+        return None
+    for named in laws:
+        if named.law_id == use.table.law_id:
+            if not 0 <= use.run_state < named.law.space.run_states:
+                raise ValueError(
+                    f"table_use.run_state must lie in 0..{named.law.space.run_states - 1}, "
+                    f"was {use.run_state}"
+                )
+            table = table_of(terms_of(use.table, program, named.law))
+            return Outlook(table=table, run_state=use.run_state)
+    raise ValueError(f"laws must hold {use.table.law_id}, which a table is solved on")

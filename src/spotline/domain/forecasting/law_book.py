@@ -1,0 +1,75 @@
+"""The past of every offering, and the laws learned from it as it grows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from spotline.domain.events import SlotOpened
+from spotline.domain.market.law import MarketLaw, learn_laws
+from spotline.domain.units import PPM
+
+# Counts beyond what jobs use are alike; a job that wants more sees the level of this one.
+MOST_INSTANCES = 32
+# Six weeks of half-hour slots: older habits of a market say little about it.
+MOST_SLOTS = 2016
+# The first law comes with the prior's help after a few slots, later ones every half day.
+FIRST_AFTER_SLOTS = 6
+EVERY_SLOTS = 24
+
+
+@dataclass(slots=True, kw_only=True)
+class LawBook:
+    """Spot counts and prices of every offering, slot by slot.
+
+    Feed it every slot in order. Slots of unknown count leave no trace.
+    """
+
+    slots: int = 0
+    counts: dict[str, list[int]] = field(default_factory=dict)
+    price_ppm: dict[str, list[int]] = field(default_factory=dict)
+
+    def observe(self, opened: SlotOpened) -> None:
+        """Take in one slot."""
+        self.slots += 1
+        for slot_quote in opened.quotes:
+            quote = slot_quote.quote
+            if not quote.spot_available.known:
+                continue
+            counts = self.counts.setdefault(quote.offering_id, [])
+            prices = self.price_ppm.setdefault(quote.offering_id, [])
+            counts.append(quote.spot_available.instances)
+            prices.append(quote.spot_price_micro_usd * PPM // quote.on_demand_price_micro_usd)
+            del counts[:-MOST_SLOTS], prices[:-MOST_SLOTS]
+
+    @property
+    def is_due(self) -> bool:
+        """Whether laws should be learned anew with the slot taken in last."""
+        past = self.slots - FIRST_AFTER_SLOTS
+        return past == 0 or (past > 0 and self.slots % EVERY_SLOTS == 0)
+
+    def learn(self) -> dict[str, MarketLaw]:
+        """The law of every offering with a known past, by offering id."""
+        return learn_laws(
+            {name: (counts, self.price_ppm[name]) for name, counts in self.counts.items()},
+            most_instances=MOST_INSTANCES,
+        )
+
+    def dump(self) -> str:
+        """One line of JSON; `load` restores it."""
+        return json.dumps({"slots": self.slots, "counts": self.counts, "price_ppm": self.price_ppm})
+
+    @classmethod
+    def load(cls, dumped: str) -> LawBook:
+        """Restore what `dump` wrote.
+
+        Raises
+        ------
+        ValueError
+            It is no such line.
+        """
+        try:
+            read = json.loads(dumped)
+            return cls(slots=read["slots"], counts=read["counts"], price_ppm=read["price_ppm"])
+        except (KeyError, TypeError, json.JSONDecodeError) as error:
+            raise ValueError("a law book must be its JSON line, this is none") from error
