@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,11 @@ import pytest
 from spotline.adapters.market.importing import import_market
 from spotline.adapters.market.options import ImportOptions
 from spotline.adapters.market.parse import time_ns
+from spotline.bench.forecast.families import load_families
+from spotline.bench.forecast.measure import measure
 from spotline.domain.events import ForecastIssued
 from spotline.domain.forecasting.evaluation import evaluate
-from spotline.domain.forecasting.registry import make_forecaster
+from spotline.domain.forecasting.registry import DEFAULT_FORECASTER, make_forecaster
 from spotline.domain.forecasting.trust import ForecastTrust
 from tests.fakes.market_slots import slots_of
 
@@ -50,6 +53,23 @@ def test_gangs_are_forecast_no_worse_than_by_persistence_at_every_step(slot_s):
         assert each.price_error <= each.persistence_price_error, each
 
 
+@pytest.mark.parametrize("name", ["16-node", "4-node", "nine-zones", "neocloud"])
+def test_default_is_no_worse_than_persistence_at_every_step_of_every_family(name):
+    (family,) = load_families(DATA, only=(name,))
+    # Nine zones over 45 days take half a minute; two weeks of them show as much.
+    most_slots = 700 if name == "nine-zones" else 2_000
+    markets = tuple(m.between(0, min(m.slots, most_slots)) for m in family.markets)
+
+    bench = measure([replace(family, markets=markets)], forecasters=(DEFAULT_FORECASTER,))
+
+    steps = bench.families[0].forecasters[DEFAULT_FORECASTER].steps
+    assert len(steps) == HORIZON
+    for step in steps:
+        assert step.vs_persistence < 1.0
+        assert step.price_vs_persistence <= 1.0
+        assert 0.8 < step.coverage_90 < 0.97
+
+
 @pytest.mark.parametrize("slot_s", [300, 1800])
 def test_learning_and_forecasting_a_slot_takes_milliseconds(slot_s):
     opened = slots("availability/16-node/aws-08-27-2023", slot_s)[:400]
@@ -85,7 +105,7 @@ def test_sane_forecasts_of_real_traces_are_trusted(folder, slot_s):
                 slot=each.slot,
                 model_id=forecaster.model_id,
                 forecasts=forecaster.forecast(HORIZON),
-                scores=(),
+                scores=forecaster.scores(),
             )
         )
         alarms += not trust.trusted

@@ -29,11 +29,12 @@ def test_every_slot_gets_one_forecast_of_its_own(name):
 
     said = run(handler, handler.initial(), series([16, 0, 16]))
 
-    assert [(type(e), e.slot) for e in said] == [(ForecastIssued, k) for k in range(3)]
-    assert all(len(f.steps) == 4 for e in said for f in e.forecasts)
-    assert {type(e) for e in said} == set(SPEC.decides)
-    assert said[2].scores
-    assert said[2].model_id.startswith(name)
+    issued = [e for e in said if isinstance(e, ForecastIssued)]
+    assert [e.slot for e in issued] == [0, 1, 2]
+    assert all(len(f.steps) == 4 for e in issued for f in e.forecasts)
+    assert {type(e) for e in said} <= set(SPEC.decides)
+    assert issued[2].scores
+    assert issued[2].model_id.startswith(name)
 
 
 def test_deciding_changes_nothing(name):

@@ -26,12 +26,17 @@ def quantised(masses: Iterable[tuple[int, float]]) -> tuple[CountProbability, ..
     total = sum(merged.values())
     if not 0.0 < total < float("inf"):
         raise ValueError(f"masses must sum to a finite number > 0, was {total}")
+    if len(merged) == 1:
+        return certain(next(iter(merged)))
     counts = sorted(merged)
     exact = [merged[count] / total * PPM for count in counts]
     rounded = [int(value) for value in exact]
-    by_remainder = sorted(range(len(counts)), key=lambda i: (rounded[i] - exact[i], counts[i]))
-    for i in by_remainder[: PPM - sum(rounded)]:
-        rounded[i] += 1
+    short = PPM - sum(rounded)
+    if short:
+        # Sorting is stable and counts ascend: ties go to the smaller count.
+        remainders = [whole - value for whole, value in zip(rounded, exact, strict=True)]
+        for i in sorted(range(len(counts)), key=remainders.__getitem__)[:short]:
+            rounded[i] += 1
     return tuple(
         CountProbability(instances=count, probability_ppm=ppm)
         for count, ppm in zip(counts, rounded, strict=True)

@@ -8,16 +8,23 @@ from dataclasses import dataclass
 from spotline.domain.events import ForecastStep, SlotOpened
 from spotline.domain.forecasting.distribution import crps_milli
 from spotline.domain.forecasting.interface import Forecaster
-from spotline.domain.forecasting.scoring import quotes_by_offering, relative_error_ppm
+from spotline.domain.forecasting.scoring import (
+    inside_central,
+    pit_ppm,
+    quotes_by_offering,
+    relative_error_ppm,
+)
 from spotline.domain.market.offering import Quote
+from spotline.domain.units import PPM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepEvaluation:
     """Mean errors of one offering and step ahead over the scored slots.
 
-    CRPS in instances, price errors relative to the actual price (1.0 is 100 %). A mean over
-    nothing is 0.0.
+    CRPS in instances, price errors relative to the actual price (1.0 is 100 %), coverage as the
+    share of counts inside the central interval (see `scoring`). `slots` were scored by price,
+    `counted` of them by count. A mean over nothing is 0.0.
     """
 
     offering_id: str
@@ -27,6 +34,9 @@ class StepEvaluation:
     persistence_crps_instances: float
     price_error: float
     persistence_price_error: float
+    counted: int = 0
+    coverage_50: float = 0.0
+    coverage_90: float = 0.0
 
 
 @dataclass(slots=True)
@@ -37,6 +47,8 @@ class _Sums:
     persistence_crps: int = 0
     price_ppm: int = 0
     persistence_price_ppm: int = 0
+    inside_50: float = 0.0
+    inside_90: float = 0.0
 
 
 def evaluate(
@@ -82,6 +94,9 @@ def _add(kept: _Sums, forecast: ForecastStep, then: Quote, now: Quote) -> None:
         kept.crps += crps_milli(forecast.counts, now.spot_available.instances)
         moved = abs(now.spot_available.instances - then.spot_available.instances)
         kept.persistence_crps += moved * 1_000
+        low, high = pit_ppm(forecast.counts, now.spot_available.instances)
+        kept.inside_50 += inside_central(low, high, PPM // 2)
+        kept.inside_90 += inside_central(low, high, PPM * 9 // 10)
 
 
 def _evaluation(offering_id: str, step: int, kept: _Sums) -> StepEvaluation:
@@ -94,4 +109,7 @@ def _evaluation(offering_id: str, step: int, kept: _Sums) -> StepEvaluation:
         persistence_crps_instances=kept.persistence_crps / counts / 1_000,
         price_error=kept.price_ppm / prices / 1_000_000,
         persistence_price_error=kept.persistence_price_ppm / prices / 1_000_000,
+        counted=kept.counts,
+        coverage_50=kept.inside_50 / counts,
+        coverage_90=kept.inside_90 / counts,
     )

@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from spotline.domain.events import ForecastStep, OfferingForecast, SlotOpened
+from spotline.domain.events import OfferingForecast, SlotOpened
 from spotline.domain.forecasting.distribution import certain
-from spotline.domain.forecasting.prepared import PreparedForecaster
-from spotline.domain.forecasting.scoring import ForecastScoring, quotes_by_offering
+from spotline.domain.forecasting.prepared import PreparedForecaster, offering_forecast
 from spotline.domain.forecasting.state_format import state_version
+from spotline.domain.market.offering import Quote
 
 _MODEL = "persistence"
-_VERSIONS = {"format": "1"}
+_VERSIONS = {"format": "2"}
 
 
 @dataclass(slots=True, kw_only=True)
-class _State:
+class PersistenceModel:
+    """The last known count of every offering."""
+
     horizon_slots: int
-    slot: int = -1
-    last_count: dict[str, int] = field(default_factory=dict)
-    forecasts: tuple[OfferingForecast, ...] = ()
-    scoring: ForecastScoring
+    last: dict[str, int] = field(default_factory=dict)
+
+    def learn(self, opened: SlotOpened, quotes: Mapping[str, Quote]) -> None:
+        """Remember the counts that are known."""
+        for offering_id, quote in quotes.items():
+            if quote.spot_available.known:
+                self.last[offering_id] = quote.spot_available.instances
+
+    def issue(
+        self, opened: SlotOpened, quotes: Mapping[str, Quote]
+    ) -> tuple[OfferingForecast, ...]:
+        """Forecast what is."""
+        steps = self.horizon_slots
+        return tuple(
+            offering_forecast(
+                offering_id,
+                quote,
+                self.last.get(offering_id),
+                (quote.spot_price_micro_usd,) * steps,
+                (certain(self.last.get(offering_id, 0)),) * steps,
+            )
+            for offering_id, quote in quotes.items()
+        )
+
+    def forget(self, offering_id: str) -> None:
+        """There is no past to forget."""
 
 
 class PersistenceForecaster(PreparedForecaster):
@@ -30,31 +55,7 @@ class PersistenceForecaster(PreparedForecaster):
     state_version = state_version(_MODEL, _VERSIONS)
     _model = _MODEL
     _versions = _VERSIONS
-    _state: _State
 
-    def __init__(self, horizon_slots: int = 12) -> None:
-        super().__init__(horizon_slots)
-        self._state = _State(
-            horizon_slots=horizon_slots, scoring=ForecastScoring(horizon_slots=horizon_slots)
-        )
-
-    def learn(self, slot_opened: SlotOpened) -> None:
-        """Take in one slot."""
-        state = self._state
-        if slot_opened.slot <= state.slot:
-            return
-        state.slot = slot_opened.slot
-        quotes = quotes_by_offering(slot_opened)
-        state.scoring.observe(state.slot, quotes)
-        forecasts = []
-        for offering_id, quote in quotes.items():
-            if quote.spot_available.known:
-                state.last_count[offering_id] = quote.spot_available.instances
-            step = ForecastStep(
-                spot_price_micro_usd=quote.spot_price_micro_usd,
-                counts=certain(state.last_count.get(offering_id, 0)),
-            )
-            steps = (step,) * self.horizon_slots
-            forecasts.append(OfferingForecast(offering_id=offering_id, steps=steps))
-        state.forecasts = tuple(forecasts)
-        state.scoring.issue(state.slot, quotes, state.forecasts)
+    @staticmethod
+    def _fresh_model(horizon_slots: int) -> PersistenceModel:
+        return PersistenceModel(horizon_slots=horizon_slots)

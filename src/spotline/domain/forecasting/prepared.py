@@ -2,33 +2,87 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
 
-from spotline.domain.events import ForecastScore, OfferingForecast
+from spotline.domain.events import (
+    CountProbability,
+    ForecastScore,
+    ForecastStep,
+    OfferingForecast,
+    SlotOpened,
+)
+from spotline.domain.forecasting.distribution import certain
 from spotline.domain.forecasting.interface import check_horizon
-from spotline.domain.forecasting.scoring import ForecastScoring
+from spotline.domain.forecasting.scoring import ForecastScoring, quotes_by_offering
 from spotline.domain.forecasting.state_format import pack, unpack
+from spotline.domain.market.offering import Quote
 
 
-class PreparedState(Protocol):
-    """The part of a forecaster's state that is alike in all."""
+class MarketModel(Protocol):
+    """What is particular about a forecaster: a model of all offerings, as a plain value."""
+
+    def learn(self, opened: SlotOpened, quotes: Mapping[str, Quote]) -> None:
+        """Take in the next slot, whose quotes are `quotes`, ordered by offering id."""
+        ...
+
+    def issue(
+        self, opened: SlotOpened, quotes: Mapping[str, Quote]
+    ) -> tuple[OfferingForecast, ...]:
+        """Forecast every offering of the slot just learnt, over the whole horizon."""
+        ...
+
+    def forget(self, offering_id: str) -> None:
+        """Trust the past of an offering less: its scores have drifted."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class PreparedState:
+    """The whole state of a forecaster."""
 
     horizon_slots: int
-    forecasts: tuple[OfferingForecast, ...]
+    model: MarketModel
     scoring: ForecastScoring
+    slot: int = -1
+    forecasts: tuple[OfferingForecast, ...] = ()
 
 
 class PreparedForecaster:
-    """Answers from what `learn` prepared, and freezes all of `_state`."""
+    """Keeps a model, scores what it says, tells it of drift, and freezes all of it."""
 
     _model: ClassVar[str]
     _versions: ClassVar[dict[str, str]]
-    _state: PreparedState
     horizon_slots: int
 
-    def __init__(self, horizon_slots: int) -> None:
+    def __init__(self, horizon_slots: int = 12) -> None:
         check_horizon(horizon_slots, horizon_slots)
         self.horizon_slots = horizon_slots
+        self._state = PreparedState(
+            horizon_slots=horizon_slots,
+            model=self._fresh_model(horizon_slots),
+            scoring=ForecastScoring(horizon_slots=horizon_slots),
+        )
+
+    @staticmethod
+    @abstractmethod
+    def _fresh_model(horizon_slots: int) -> MarketModel:
+        """A model that knows nothing."""
+
+    def learn(self, slot_opened: SlotOpened) -> None:
+        """Take in one slot: score what it proves, learn it, and prepare the next forecast."""
+        state = self._state
+        if slot_opened.slot <= state.slot:
+            return
+        state.slot = slot_opened.slot
+        quotes = quotes_by_offering(slot_opened)
+        for offering_id in state.scoring.observe(state.slot, quotes):
+            state.model.forget(offering_id)
+        state.model.learn(slot_opened, quotes)
+        state.forecasts = state.model.issue(slot_opened, quotes)
+        state.scoring.issue(state.slot, quotes, state.forecasts)
 
     def forecast(self, horizon_slots: int) -> tuple[OfferingForecast, ...]:
         """Forecast every offering quoted in the last slot."""
@@ -53,3 +107,26 @@ class PreparedForecaster:
         restored = cls(state.horizon_slots)
         restored._state = state
         return restored
+
+
+def offering_forecast(
+    offering_id: str,
+    quote: Quote,
+    last: int | None,
+    prices_micro_usd: Sequence[int],
+    counts: Sequence[tuple[CountProbability, ...]],
+) -> OfferingForecast:
+    """Put a forecast together; an unknown present count makes the last known one certain.
+
+    `prices_micro_usd` and `counts` hold one entry per step; `counts` is not looked at where the
+    present count is unknown.
+    """
+    if not quote.spot_available.known:
+        counts = (certain(last or 0),) * len(prices_micro_usd)
+    return OfferingForecast(
+        offering_id=offering_id,
+        steps=tuple(
+            ForecastStep(spot_price_micro_usd=price, counts=count)
+            for price, count in zip(prices_micro_usd, counts, strict=True)
+        ),
+    )

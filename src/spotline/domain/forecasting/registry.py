@@ -7,12 +7,17 @@ from typing import cast
 
 from spotline.domain.forecasting.interface import Forecaster
 
-DEFAULT_FORECASTER = "river"
+DEFAULT_FORECASTER = "mixture"
 
 _PACKAGE = "spotline.domain.forecasting"
 _FORECASTERS = {
+    "climatology": ("climatology", "ClimatologyForecaster"),
+    "law": ("law_forecaster", "LawForecaster"),
+    "mixture": ("mixture", "MixtureForecaster"),
     "persistence": ("persistence", "PersistenceForecaster"),
     "river": ("river_forecaster", "RiverForecaster"),
+    "seasonal_naive": ("seasonal_naive", "SeasonalNaiveForecaster"),
+    "snarimax": ("snarimax", "SnarimaxForecaster"),
 }
 
 

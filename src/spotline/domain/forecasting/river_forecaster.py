@@ -1,4 +1,4 @@
-"""The default forecaster: River's online models, weighted against simpler ones by their errors.
+"""River's online models, weighted against simpler ones by their errors.
 
 Availability is forecast as P(count >= c) for a few thresholds c: one instance, a quarter, half
 and all of the greatest count seen, and the two beside the present count. For each threshold and
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -29,25 +29,24 @@ from river.__version__ import __version__ as river_version
 
 from spotline.domain.events import (
     CountProbability,
-    ForecastStep,
     OfferingForecast,
     SlotOpened,
 )
 from spotline.domain.forecasting.distribution import certain, quantised
-from spotline.domain.forecasting.prepared import PreparedForecaster
-from spotline.domain.forecasting.scoring import ForecastScoring, quotes_by_offering
+from spotline.domain.forecasting.prepared import PreparedForecaster, offering_forecast
 from spotline.domain.forecasting.state_format import state_version
 from spotline.domain.market.offering import Quote
 from spotline.domain.units import NS_PER_S, S_PER_HOUR
 
 _MODEL = "river"
-_VERSIONS = {"format": "1", "river": river_version}
+_VERSIONS = {"format": "2", "river": river_version}
 
 _EXPERTS = 5
 _MEMORY = 0.995  # decay per slot of frequencies: about two hundred slots
 _LOSS_MEMORY = 0.97  # the mixture follows a change of regime in some thirty slots
 _PERSISTENCE_EDGE = 0.5  # Brier score that persistence is ahead of the others at equal losses
 _MIX_RATE = 2.0  # Brier scores are mixable up to this rate
+_FORGOTTEN = 0.25  # share of frequencies and losses that is left after drift
 _AGE_BUCKETS = 7
 _PRIOR_SLOTS = 2.0  # weight of the prior that runs go on, in slots
 _BUCKET_PRIOR_SLOTS = 20.0  # overlapping labels: a slot is worth less than one sample
@@ -103,6 +102,11 @@ class _Frequencies:
         for row in (0, bucket):
             self.met[row][h] = _MEMORY * self.met[row][h] + label
             self.seen[row][h] = _MEMORY * self.seen[row][h] + 1.0
+
+    def fade(self, kept: float) -> None:
+        for rows in (self.met, self.seen):
+            for row in rows:
+                row[:] = [kept * value for value in row]
 
     def estimate(self, *, above: bool, bucket: int, h: int, tail: float) -> tuple[float, float]:
         """Probability of being met at index `h`, over all ages and for this age of the run.
@@ -273,6 +277,13 @@ class _CountModel:
             )
             for h in horizon
         ]
+
+    def forget(self) -> None:
+        """Keep a share of what was learnt, so that the next slots count for more."""
+        for side in self.sides.values():
+            side.frequencies.fade(_FORGOTTEN)
+            for losses in side.losses:
+                losses[:] = [_FORGOTTEN * loss for loss in losses]
 
     def _thresholds(self, last: int) -> list[tuple[int, str]]:
         """Thresholds in ascending order, each with the role whose model serves it."""
@@ -447,82 +458,76 @@ class _OfferingModel:
 
 
 @dataclass(slots=True, kw_only=True)
-class _State:
+class RiverModel:
+    """Price and count models of every offering."""
+
     horizon_slots: int
-    slot: int = -1
     offerings: dict[str, _OfferingModel] = field(default_factory=dict)
-    forecasts: tuple[OfferingForecast, ...] = ()
-    scoring: ForecastScoring
+
+    def learn(self, opened: SlotOpened, quotes: Mapping[str, Quote]) -> None:
+        """Label and train what matures in this slot."""
+        season = _season(opened.ts_event_ns)
+        for offering_id, quote in quotes.items():
+            if offering_id not in self.offerings:
+                self.offerings[offering_id] = _OfferingModel(
+                    _PriceModel.fresh(self.horizon_slots),
+                    _CountModel(horizon_slots=self.horizon_slots),
+                )
+            model = self.offerings[offering_id]
+            model.price.learn(opened.slot, quote.spot_price_micro_usd)
+            if quote.spot_available.known:
+                model.count.learn(opened.slot, quote.spot_available.instances, season)
+
+    def issue(
+        self, opened: SlotOpened, quotes: Mapping[str, Quote]
+    ) -> tuple[OfferingForecast, ...]:
+        """Forecast every offering, each in the light of the others."""
+        season = _season(opened.ts_event_ns)
+        slot_ns = opened.slot_s * NS_PER_S
+        seasons = [
+            _season(opened.ts_event_ns + step * slot_ns)
+            for step in range(1, self.horizon_slots + 1)
+        ]
+        forecasts = []
+        for offering_id, quote in quotes.items():
+            model = self.offerings[offering_id]
+            prices = model.price.issue(opened.slot, season, quote.spot_price_micro_usd)
+            counts: Sequence[tuple[CountProbability, ...]] = ()
+            if quote.spot_available.known:
+                counts = self._counts(offering_id, opened.slot, seasons, quotes)
+            forecasts.append(
+                offering_forecast(offering_id, quote, model.count.last, prices, counts)
+            )
+        return tuple(forecasts)
+
+    def _counts(
+        self,
+        offering_id: str,
+        slot: int,
+        seasons: Sequence[tuple[float, float]],
+        quotes: Mapping[str, Quote],
+    ) -> Sequence[tuple[CountProbability, ...]]:
+        count = self.offerings[offering_id].count
+        if count.greatest == 0:
+            return (certain(0),) * self.horizon_slots
+        others = [self.offerings[i].fraction for i in quotes if i != offering_id]
+        elsewhere = sum(others) / len(others) - 0.5 if others else 0.0
+        return count.issue(slot, seasons, elsewhere)
+
+    def forget(self, offering_id: str) -> None:
+        """Let frequencies and weights of the offering follow the latest slots."""
+        if offering_id in self.offerings:
+            self.offerings[offering_id].count.forget()
 
 
 class RiverForecaster(PreparedForecaster):
     """River models per offering, updated one slot at a time."""
 
-    model_id = f"river-1/{river_version}"
+    model_id = f"river-2/{river_version}"
     state_version = state_version(_MODEL, _VERSIONS)
     _model = _MODEL
     _versions = _VERSIONS
-    _state: _State
 
-    def __init__(self, horizon_slots: int = 12) -> None:
-        super().__init__(horizon_slots)
-        self._state = _State(
-            horizon_slots=horizon_slots, scoring=ForecastScoring(horizon_slots=horizon_slots)
-        )
-
-    def learn(self, slot_opened: SlotOpened) -> None:
-        """Take in one slot: label and train what matures, then prepare the next forecast."""
-        state = self._state
-        if slot_opened.slot <= state.slot:
-            return
-        state.slot = slot_opened.slot
-        quotes = quotes_by_offering(slot_opened)
-        state.scoring.observe(state.slot, quotes)
-        season = _season(slot_opened.ts_event_ns)
-        for offering_id, quote in quotes.items():
-            if offering_id not in state.offerings:
-                state.offerings[offering_id] = _OfferingModel(
-                    _PriceModel.fresh(self.horizon_slots),
-                    _CountModel(horizon_slots=self.horizon_slots),
-                )
-            model = state.offerings[offering_id]
-            model.price.learn(state.slot, quote.spot_price_micro_usd)
-            if quote.spot_available.known:
-                model.count.learn(state.slot, quote.spot_available.instances, season)
-        slot_ns = slot_opened.slot_s * NS_PER_S
-        seasons = [
-            _season(slot_opened.ts_event_ns + step * slot_ns)
-            for step in range(1, self.horizon_slots + 1)
-        ]
-        state.forecasts = tuple(
-            self._issue(offering_id, quote, season, seasons, quotes)
-            for offering_id, quote in quotes.items()
-        )
-        state.scoring.issue(state.slot, quotes, state.forecasts)
-
-    def _issue(
-        self,
-        offering_id: str,
-        quote: Quote,
-        season: tuple[float, float],
-        seasons: Sequence[tuple[float, float]],
-        quotes: dict[str, Quote],
-    ) -> OfferingForecast:
-        state = self._state
-        model = state.offerings[offering_id]
-        prices = model.price.issue(state.slot, season, quote.spot_price_micro_usd)
-        if not quote.spot_available.known:
-            counts = [certain(model.count.last or 0)] * self.horizon_slots
-        elif model.count.greatest == 0:
-            counts = [certain(0)] * self.horizon_slots
-        else:
-            others = [state.offerings[i].fraction for i in quotes if i != offering_id]
-            elsewhere = sum(others) / len(others) - 0.5 if others else 0.0
-            counts = model.count.issue(state.slot, seasons, elsewhere)
-        return OfferingForecast(
-            offering_id=offering_id,
-            steps=tuple(
-                ForecastStep(spot_price_micro_usd=price, counts=count)
-                for price, count in zip(prices, counts, strict=True)
-            ),
-        )
+    @staticmethod
+    def _fresh_model(horizon_slots: int) -> RiverModel:
+        return RiverModel(horizon_slots=horizon_slots)

@@ -11,21 +11,23 @@ from typing import Any
 
 _MAGIC = b"spotline-forecaster\n"
 _ALLOWED_PREFIXES = ("spotline.domain.", "river.")
-_ALLOWED_BUILTINS = {
+_ALLOWED = {
     ("builtins", "float"),
     ("builtins", "int"),
     ("builtins", "object"),
     ("collections", "defaultdict"),
     ("collections", "deque"),
     ("copyreg", "_reconstructor"),
+    ("numpy", "dtype"),
+    ("numpy._core.numeric", "_frombuffer"),
 }
 
 
 class _StateUnpickler(pickle.Unpickler):
-    """Loads our own and River's classes only: a snapshot must not be able to run anything."""
+    """Loads our own and River's classes and arrays only: a snapshot must not be able to run anything."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if module.startswith(_ALLOWED_PREFIXES) or (module, name) in _ALLOWED_BUILTINS:
+        if module.startswith(_ALLOWED_PREFIXES) or (module, name) in _ALLOWED:
             return super().find_class(module, name)
         raise pickle.UnpicklingError(f"{module}.{name} does not belong into a forecaster's state")
 
