@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.runtime.settings import ServiceSettings
 
 
 class ForecasterSettings(ServiceSettings):
     """`SPOTLINE_*` of the forecaster; `forecaster` is a name of the registry."""
 
-    forecaster: str = "river"
+    forecaster: str = DEFAULT_FORECASTER
     horizon_slots: int = Field(default=12, ge=1, le=96)

@@ -187,7 +187,8 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
 def _note_forecast(state: SelectorState, event: ForecastIssued) -> None:
     if event.slot != state.slot or state.phase is not SlotPhase.WAITING_FORECAST:
         return
-    state.forecast = event
+    # How far it has been right is how far it is believed.
+    state.forecast = state.trust.moderated(event)
     if not state.trust.trusted:
         state.forecast_reason = DecisionReason.FORECAST_UNTRUSTED
     _start_allocating(state, event)

@@ -25,6 +25,7 @@ from spotline.bootstrap.parts import (
     serve_market_ingest,
     serve_selector,
 )
+from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market
 from spotline.runtime.broker import EmbeddedBroker
@@ -45,7 +46,7 @@ class SystemOptions:
     partition: int = 0
     allocator_address: str = FREE_ADDRESS
     allocate_timeout_s: float = 10.0
-    forecaster: str = "river"
+    forecaster: str = DEFAULT_FORECASTER
     horizon_slots: int = 6
     ingest: IngestOptions = field(default_factory=IngestOptions)
     selector: SelectorOptions = field(default_factory=SelectorOptions)

@@ -49,7 +49,11 @@ def demo(
     nats_url: Annotated[
         str, typer.Option(envvar="SPOTLINE_NATS_URL", help="An external NATS; embedded by default.")
     ] = "",
-    forecaster: Annotated[str, typer.Option(help="Forecaster by name.")] = "river",
+    forecaster: Annotated[str, typer.Option(help="Forecaster by name; empty: the default.")] = "",
+    warm_start: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Weights to start with, from --save-weights."),
+    ] = None,
 ) -> None:
     """Run jobs with deadlines on a market, end to end, and show what it saved.
 
@@ -57,10 +61,13 @@ def demo(
     """
     from rich.console import Console
 
+    from spotline.application.selector_state import SelectorOptions
     from spotline.bootstrap.demo import run_demo
     from spotline.bootstrap.process import run_to_exit_code
     from spotline.bootstrap.system import SystemOptions
     from spotline.cli.failures import explained
+    from spotline.cli.weights_file import read_weights
+    from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
     from spotline.replay.jobs import generated_jobs
     from spotline.runtime.log import configure_logging
 
@@ -75,7 +82,11 @@ def demo(
         traded = traded.between(0, min(slots, traded.slots))
         todo = generated_jobs(traded, jobs, seed)
         options = SystemOptions(
-            market=traded, store=folder / "store", nats_url=nats_url, forecaster=forecaster
+            market=traded,
+            store=folder / "store",
+            nats_url=nats_url,
+            forecaster=forecaster or DEFAULT_FORECASTER,
+            selector=SelectorOptions(warm_start=read_weights(warm_start)),
         )
     console.print(_opening(traded, jobs, run_id), soft_wrap=True)
     run: list[DemoRun] = []
@@ -190,12 +201,16 @@ def _report(run: DemoRun, folder: Path, console: Any, began: float) -> dict[str,
     from spotline.adapters.eventlog.reader import EventLogReader
     from spotline.replay.plots import plot_job
     from spotline.replay.report import RunReport, report_of, report_tables
+    from spotline.replay.summary import regret_line
 
     report: RunReport = report_of(EventLogReader(run.log))
     picture = folder / "job.png"
     plot_job(report, picture)
     for table in report_tables(report):
         console.print(table)
+    if report.regret is not None:
+        line = regret_line(report.regret)
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     result = {
         **report.as_json(),
         "events": run.events,

@@ -59,6 +59,23 @@ def verify(
     raise typer.Exit(report.exit_code)
 
 
+@replay_app.command()
+def weights(
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="Directory of a recorded log.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="For --warm-start.")
+    ],
+) -> None:
+    """Save the weights that a recorded run had learned in the end."""
+    with explained():
+        from spotline.adapters.eventlog.reader import EventLogReader
+        from spotline.cli.weights_file import write_weights
+        from spotline.replay.report import learned_in
+
+        reader = EventLogReader(log)
+        write_weights(output, learned_in(reader), f"log {reader.manifest.run_id}")
+
+
 def _print(log: Path, report: VerifyReport) -> None:
     from rich.console import Console
 

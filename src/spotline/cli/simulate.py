@@ -63,7 +63,15 @@ def simulate(
     contention: Annotated[
         bool, typer.Option("--contention", help="All jobs share the market; else each is alone.")
     ] = False,
-    forecaster: Annotated[str, typer.Option(help="Forecaster by name.")] = "river",
+    forecaster: Annotated[str, typer.Option(help="Forecaster by name; empty: the default.")] = "",
+    warm_start: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Weights to start with, from --save-weights."),
+    ] = None,
+    save_weights: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write what spotline learned, for --warm-start."),
+    ] = None,
 ) -> None:
     """Run jobs on a market under any policy, and compare with the clairvoyant optimum.
 
@@ -71,9 +79,12 @@ def simulate(
     """
     from rich.console import Console
 
+    from spotline.application.selector_state import SelectorOptions
+    from spotline.cli.weights_file import read_weights, write_weights
+    from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
     from spotline.replay.simulate import SimulationOptions
     from spotline.replay.simulate import simulate as run
-    from spotline.replay.summary import SPOTLINE
+    from spotline.replay.summary import SPOTLINE, regret_line
     from spotline.replay.tables import policy_table
 
     with explained():
@@ -82,9 +93,16 @@ def simulate(
             traded,
             known,
             _names(policy),
-            forecaster=forecaster,
-            options=SimulationOptions(contention=contention, seed=seed),
+            forecaster=forecaster or DEFAULT_FORECASTER,
+            options=SimulationOptions(
+                contention=contention,
+                seed=seed,
+                selector=SelectorOptions(warm_start=read_weights(warm_start)),
+            ),
         )
+        if save_weights is not None:
+            told = f"spotline simulate, {len(known)} jobs on {traded.source}"
+            write_weights(save_weights, report.learner, told)
         result = json.dumps(report.as_json(), indent=2) + "\n"
         if json_out and json_out != "-":
             Path(json_out).write_text(result, encoding="utf-8")
@@ -98,6 +116,9 @@ def simulate(
         f"{report.jobs} jobs {together}, {traded.slots} slots of {traded.slot_s} s, mean per job"
     )
     console.print(policy_table(report.policies, report.clairvoyant, title=title, most=_SHOWN))
+    regret = report.learner.regret() if report.learner else None
+    if regret is not None:
+        console.print(regret_line(regret), markup=False, highlight=False, soft_wrap=True)
     if contention and len(report.policies) > 1:
         first = SPOTLINE if SPOTLINE in report.policies else next(iter(report.policies))
         console.print(

@@ -35,6 +35,10 @@ def up(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the addresses as one line of JSON.")
     ] = False,
+    warm_start: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Weights to start with, from --save-weights."),
+    ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Run broker and all services until Ctrl-C; a store is continued where it stopped."""
@@ -45,10 +49,12 @@ def up(
 
     from spotline.adapters.market.parquet import read_market
     from spotline.application.ingest import IngestOptions
+    from spotline.application.selector_state import SelectorOptions
     from spotline.bootstrap.process import run_to_exit_code
     from spotline.bootstrap.system import SystemOptions
     from spotline.bootstrap.up import run_up
     from spotline.cli.failures import explained
+    from spotline.cli.weights_file import read_weights
     from spotline.runtime.log import configure_logging
 
     with explained():
@@ -69,6 +75,7 @@ def up(
             store=store,
             nats_url=nats_url,
             allocator_address=address,
+            selector=SelectorOptions(warm_start=read_weights(warm_start)),
             ingest=IngestOptions(slot_interval_s=interval_s, barrier=not wall_clock),
         )
 

@@ -249,6 +249,7 @@ def _course(market: Market, forecaster: str, horizon_slots: int) -> _Course:
         trust.note_slot(opened)
         issued = said[opened.slot].forecast
         trust.note_forecast(issued)
+        believed = trust.moderated(issued) if trust.trusted else None
         residual = ResidualCapacity(opened.quotes)
         for slot_quote in opened.quotes:
             quote = slot_quote.quote
@@ -258,7 +259,7 @@ def _course(market: Market, forecaster: str, horizon_slots: int) -> _Course:
                     on_demand_price=quote.on_demand_price_micro_usd,
                     spot_available=residual.spot(quote.offering_id),
                     on_demand_available=residual.on_demand(quote.offering_id),
-                    forecast=forecast_of(issued if trust.trusted else None, quote),
+                    forecast=forecast_of(believed, quote),
                 )
             )
     return _Course(
