@@ -322,7 +322,7 @@ def test_unknown_policies_are_named():
 def test_all_is_the_pool_the_baselines_and_spotline():
     names = expand_names(["all", "msu"])
 
-    assert len(names) == len(set(names)) == 112 + 3 + 1
+    assert len(names) == len(set(names)) == 112 + 3 + 4 + 1
     assert SPOTLINE in names
 
 
