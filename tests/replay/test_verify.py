@@ -23,9 +23,11 @@ from spotline.domain.events import (
     ForecastIssued,
     JobAdmitted,
     Lot,
+    MarketLawLearned,
     QuoteObserved,
     SlotDecided,
     SlotOpened,
+    ValueTableReady,
 )
 from spotline.replay.handlers import handlers_of
 from spotline.replay.verify import DIVERGED, SAME, UNREADABLE, field_differences, verify
@@ -54,7 +56,8 @@ def test_a_recorded_log_gives_the_same_decisions(log):
     assert report.entries == len(log)
     assert report.open_inputs == 0
     assert report.decisions == {
-        "forecaster": len(places(log, ForecastIssued)),
+        "forecaster": len(places(log, ForecastIssued)) + len(places(log, MarketLawLearned)),
+        "allocator": len(places(log, ValueTableReady)),
         "selector": sum(
             entry.headers["ce-source"] == "spotline/selector"
             and not isinstance(event_of(entry), AllocationAnswered)

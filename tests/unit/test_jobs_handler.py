@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spotline.application.allocation import program_of
 from spotline.application.jobs import (
     HISTORY_SLOTS,
     Accepted,
@@ -19,6 +20,7 @@ from spotline.application.jobs import (
 )
 from spotline.application.requests import JobState
 from spotline.application.spec import NOTHING, Context
+from spotline.application.value_tables import table_spec
 from spotline.domain.events import (
     AllocationDecided,
     DecisionReason,
@@ -30,8 +32,11 @@ from spotline.domain.events import (
     JobProgressReported,
     JobSubmitted,
     Lot,
+    NamedLaw,
+    ValueTableRequested,
 )
 from spotline.domain.jobs.job import Throughput, Work
+from spotline.domain.market.law import choose_space, law_id_of, learn_law
 from spotline.domain.policies.registry import policy_named
 from spotline.domain.policies.replay import SlotRecord, replay_policy
 from spotline.domain.units import NS_PER_S
@@ -64,13 +69,58 @@ def opened(*events) -> JobsState:
     return folded(market_opened(), slot_opened(0), *events)
 
 
-def test_it_decides_nothing() -> None:
-    handler = JobsHandler()
-    ctx = Context(seq=1, now_ns=0, event_id="e", correlation_id="c")
+CTX = Context(seq=1, now_ns=0, event_id="e", correlation_id="c")
 
-    assert handler.decide(opened(), submitted(job()), ctx) == NOTHING
+
+def test_it_follows_no_event_of_a_job() -> None:
+    handler = JobsHandler()
+
+    assert handler.decide(opened(), submitted(job()), CTX) == NOTHING
     assert handler.due(opened()) == ()
-    assert handler.spec.decides == ()
+
+
+def requested(one) -> ValueTableRequested:
+    counts = [0, 4] * 12
+    prices = [300_000] * len(counts)
+    law = learn_law(counts, prices, choose_space(counts, prices, most_instances=4))
+    named = NamedLaw(law_id=law_id_of(law), law=law)
+    market = market_opened()
+    offering = next(o for o in market.offerings if o.offering_id == EAST)
+    program = program_of(one, EAST, offering.instance_type, market.slot_s, START_NS)
+    spec = table_spec(
+        program,
+        named,
+        offering,
+        first_slot_start_ns=START_NS,
+        on_demand_price_micro_usd=3_000_000,
+        on_demand_available=8,
+        taken=0,
+    )
+    return ValueTableRequested(
+        job_id=one.job_id, tenant=one.tenant, slot=0, table=spec, named=named
+    )
+
+
+def test_it_builds_the_value_table_that_is_asked_for() -> None:
+    one = job()
+    wanted = requested(one)
+
+    (ready,) = JobsHandler().decide(opened(submitted(one)), wanted, CTX).events
+
+    assert (ready.job_id, ready.table_id) == (one.job_id, wanted.table.table_id)
+    assert ready.size_bytes > 0
+
+
+def test_a_table_whose_name_is_anothers_is_not_built() -> None:
+    one = job()
+    wanted = requested(one)
+    misnamed = replace(wanted, table=replace(wanted.table, table_id="0" * 64))
+
+    assert JobsHandler().decide(opened(submitted(one)), misnamed, CTX) == NOTHING
+
+
+def test_no_table_is_built_for_a_job_nobody_knows() -> None:
+    assert JobsHandler().decide(opened(), requested(job()), CTX) == NOTHING
 
 
 def test_a_job_goes_through_its_life() -> None:

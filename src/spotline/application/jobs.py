@@ -187,14 +187,20 @@ class JobsHandler:
         spec = event.table
         if status is None:
             return NOTHING
-        program = program_of(
-            status.job,
-            spec.offering_id,
-            spec.instance_type,
-            spec.slot_s,
-            spec.first_slot_start_ns,
-        )
-        table = table_of(terms_of(spec, program, event.named.law))
+        try:
+            program = program_of(
+                status.job,
+                spec.offering_id,
+                spec.instance_type,
+                spec.slot_s,
+                spec.first_slot_start_ns,
+            )
+            terms = terms_of(spec, program, event.named.law)
+        except ValueError:
+            # A request that contradicts itself, which our selector does not make: the job goes on
+            # without a table, and its decisions say so.
+            return NOTHING
+        table = table_of(terms)
         ready = ValueTableReady(
             job_id=event.job_id,
             tenant=event.tenant,

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from spotline.application.forecast import DEFAULT_HORIZON_SLOTS, ForecastHandler
+from spotline.application.jobs import JobsHandler
 from spotline.application.select import SelectHandler
 from spotline.application.selector_state import SelectorOptions
 from spotline.application.spec import Handler
@@ -41,7 +42,7 @@ def selector_options(settings: Mapping[str, Any]) -> SelectorOptions:
 
 
 def handlers_of(settings: Mapping[str, Any]) -> tuple[Handler[Any], ...]:
-    """The forecaster and the selector as they were recorded; all others only observe.
+    """Forecaster, selector and allocator as they were recorded; all others only observe.
 
     Raises
     ------
@@ -57,7 +58,7 @@ def handlers_of(settings: Mapping[str, Any]) -> tuple[Handler[Any], ...]:
     except (TypeError, ValueError) as error:
         raise ContractError("manifest settings.forecaster", str(error)) from error
     selector = SelectHandler(selector_options(settings), digest=digest)
-    return (forecaster, selector)
+    return (forecaster, selector, JobsHandler())
 
 
 def _of(settings: Mapping[str, Any], service: str) -> Mapping[str, Any]:
