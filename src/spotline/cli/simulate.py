@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from spotline.domain.jobs.job import Job
     from spotline.domain.market.market import Market
+    from spotline.replay.clouds import Information
 
 _DEFAULT_POLICIES = "spotline,msu,uniform_progress,on_demand_only"
 _PRESET_DAYS = 14
@@ -63,6 +64,12 @@ def simulate(
     contention: Annotated[
         bool, typer.Option("--contention", help="All jobs share the market; else each is alone.")
     ] = False,
+    censored: Annotated[
+        bool, typer.Option("--censored", help="Spot counts are unknown but by asking and losing.")
+    ] = False,
+    decide_first: Annotated[
+        bool, typer.Option("--decide-first", help="The market moves in the middle of every slot.")
+    ] = False,
     forecaster: Annotated[str, typer.Option(help="Forecaster by name; empty: the default.")] = "",
     warm_start: Annotated[
         Path | None,
@@ -96,6 +103,7 @@ def simulate(
             forecaster=forecaster or DEFAULT_FORECASTER,
             options=SimulationOptions(
                 contention=contention,
+                information=_information(censored=censored, decide_first=decide_first),
                 seed=seed,
                 selector=SelectorOptions(warm_start=read_weights(warm_start)),
             ),
@@ -112,6 +120,7 @@ def simulate(
     for line in left_out:
         console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
     together = "together" if contention else "each alone"
+    together += ", censored" if censored else ", deciding first" if decide_first else ""
     title = (
         f"{report.jobs} jobs {together}, {traded.slots} slots of {traded.slot_s} s, mean per job"
     )
@@ -119,13 +128,25 @@ def simulate(
     regret = report.learner.regret() if report.learner else None
     if regret is not None:
         console.print(regret_line(regret), markup=False, highlight=False, soft_wrap=True)
-    if contention and len(report.policies) > 1:
+    if censored or decide_first:
+        console.print("The clairvoyant is that of each job alone, told everything.")
+    elif contention and len(report.policies) > 1:
         first = SPOTLINE if SPOTLINE in report.policies else next(iter(report.policies))
         console.print(
             "Each policy is compared with the clairvoyant on what its own jobs were left; "
             f"shown is that of {first}.",
             highlight=False,
         )
+
+
+def _information(*, censored: bool, decide_first: bool) -> Information:
+    from spotline.replay.clouds import Information
+
+    if censored and decide_first:
+        raise ContractError("--censored, --decide-first", "give one of them")
+    if censored:
+        return Information.CENSORED
+    return Information.DECIDE_FIRST if decide_first else Information.FULL
 
 
 def _names(policy: str) -> list[str]:

@@ -46,6 +46,7 @@ from spotline.domain.policies.replay import (
 from spotline.domain.selection.learner import Learner
 from spotline.domain.solvers.value_table import TableTerms, ValueTable, table_of
 from spotline.domain.units import NS_PER_S, utc_iso
+from spotline.replay.clouds import Information, TellingCloud, told
 from spotline.replay.host import Answer, LocalHost
 from spotline.replay.parts import (
     ExactCloud,
@@ -72,10 +73,13 @@ class SimulationOptions:
 
     `seed` varies which policies are drawn, `horizon_slots` is how far forecasts reach, `selector`
     how `spotline` behaves. Rates of decisions count the time that policies take, not that of
-    forecasting, learning or the loop.
+    forecasting, learning or the loop. Where `information` is withheld, every policy runs in the
+    loop, against a cloud that refuses and takes back, and the clairvoyant is that of a job alone on
+    its best offering.
     """
 
     contention: bool = False
+    information: Information = Information.FULL
     seed: int = 0
     horizon_slots: int = 6
     selector: SelectorOptions = field(default_factory=SelectorOptions)
@@ -134,7 +138,9 @@ def simulate(
         problem = coverage(market, job)
         if problem:
             raise ContractError(f"job {job.name or job.job_id}", problem)
-    course = _course(market, forecaster, options.horizon_slots)
+    course = _course(market, forecaster, options.horizon_slots, options.information)
+    if options.information is not Information.FULL:
+        return _withheld(course, jobs, names, options)
     if options.contention:
         return _shared(course, jobs, names, options)
     return _alone(course, jobs, names, options)
@@ -232,21 +238,28 @@ def issue_forecasts(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Course:
-    """The market as it goes: slots, forecasts, and what a job alone is offered, by offering."""
+    """The market as it goes: slots, forecasts, and what a job alone is offered, by offering.
+
+    `slots` are as they are told, `real` as they are; offers are real.
+    """
 
     market: Market
     slots: tuple[SlotOpened, ...]
+    real: Mapping[int, SlotOpened]
     issued: Mapping[int, Issued]
     offers: Mapping[str, tuple[SlotRecord, ...]]
 
 
-def _course(market: Market, forecaster: str, horizon_slots: int) -> _Course:
-    slots = slots_of(market)
+def _course(
+    market: Market, forecaster: str, horizon_slots: int, information: Information
+) -> _Course:
+    real = slots_of(market)
+    slots = tuple(told(opened, information) for opened in real)
     said = issue_forecasts(slots, forecaster, horizon_slots)
     offers: dict[str, list[SlotRecord]] = {o.offering_id: [] for o in market.offerings}
     trust = ForecastTrust()
-    for opened in slots:
-        trust.note_slot(opened)
+    for opened, shown in zip(real, slots, strict=True):
+        trust.note_slot(shown)
         issued = said[opened.slot].forecast
         trust.note_forecast(issued)
         believed = trust.moderated(issued) if trust.trusted else None
@@ -265,6 +278,7 @@ def _course(market: Market, forecaster: str, horizon_slots: int) -> _Course:
     return _Course(
         market=market,
         slots=slots,
+        real={opened.slot: opened for opened in real},
         issued=said,
         offers={offering_id: tuple(records) for offering_id, records in offers.items()},
     )
@@ -410,6 +424,67 @@ def _shared(
     )
 
 
+# --- jobs that are not told ------------------------------------------------------------------
+
+
+def _withheld(
+    course: _Course, jobs: Sequence[Job], names: Sequence[str], options: SimulationOptions
+) -> SimulationReport:
+    summaries: dict[str, PolicySummary] = {}
+    lives: dict[str, tuple[JobLife, ...]] = {}
+    optima = [_alone_optimum(course, job) for job in jobs]
+    learner = None
+    selector = replace(
+        options.selector,
+        competing=options.contention,
+        # In a market that moves in mid-slot, spot taken now may be gone before it has worked.
+        spot_firm=options.information is not Information.DECIDE_FIRST,
+    )
+    for name in names:
+        handler = SelectHandler(selector, digest=_no_digest)
+        if name != SPOTLINE:
+            alone = replace(selector, rehearsals=0)
+            handler = SelectHandler(alone, digest=_no_digest, pool=(policy_named(name),))
+        cloud = TellingCloud(course.real, options.information, sharing=options.contention)
+        answer = answer_in_process if options.contention else answer_each_alone
+        selected = _select(course, jobs, handler, answer, options.seed, cloud=cloud)
+        if name == SPOTLINE:
+            learner = selected.state.learner
+        lives[name] = tuple(selected.lives(jobs))
+        summaries[name] = summarise(
+            lives[name],
+            optimum_of(optima),
+            decisions_per_s=_rate(selected.watched.decisions, selected.deciding_s),
+        )
+    return SimulationReport(
+        jobs=len(jobs),
+        policies=summaries,
+        clairvoyant=summarise_clairvoyant(jobs, optima),
+        lives=lives,
+        learner=learner,
+    )
+
+
+def _alone_optimum(course: _Course, job: Job) -> Clairvoyant:
+    """The best a job could have had on any one offering, alone and knowing everything."""
+    market = course.market
+    first = _first_slot(market, job)
+    optima = []
+    for offering in market.offerings:
+        if job.throughput_on(offering.offering_id, offering.instance_type) is None:
+            continue
+        program = program_of(
+            job,
+            offering.offering_id,
+            offering.instance_type,
+            market.slot_s,
+            course.slots[first].ts_event_ns,
+        )
+        records = course.offers[offering.offering_id][first : first + program.end_slots]
+        optima.append(clairvoyant_optimum(program, records))
+    return max(optima, key=lambda one: one.upper_utility_micro_usd)
+
+
 # --- the selector in the loop -----------------------------------------------------------------
 
 
@@ -456,7 +531,13 @@ def padded(program: JobProgram, records: Sequence[SlotRecord]) -> tuple[SlotReco
 
 
 def _select(
-    course: _Course, jobs: Sequence[Job], handler: SelectHandler, answer: Answer, seed: int
+    course: _Course,
+    jobs: Sequence[Job],
+    handler: SelectHandler,
+    answer: Answer,
+    seed: int,
+    *,
+    cloud: ExactCloud | TellingCloud | None = None,
 ) -> _Selected:
     market = course.market
     watched = WatchedSelector(handler)
@@ -470,7 +551,7 @@ def _select(
         return answers
 
     host = LocalHost(
-        [KnownForecasts(course.issued), watched, JobsHandler(), ExactCloud()],
+        [KnownForecasts(course.issued), watched, JobsHandler(), cloud or ExactCloud()],
         answers={ALLOCATE_CALL: timed},
         run=f"simulate:{seed}",
     )
