@@ -557,7 +557,8 @@ def test_a_broken_trace_ends_with_2_and_names_file_and_field(tmp_path, content, 
         (["--policy", "spotline"], "--train"),
         (["--policy", "greedy", "--grid", "none"], "frontier, adrs"),
         (["--policy", "spotline", "--train", "DIR", "--leave-out", "all"], "region, zone, none"),
-        (["--policy", "spotline", "--train", "DIR"], "another region"),
+        (["--policy", "spotline", "--train", "DIR"], "another trace"),
+        (["--policy", "spotline", "--train", "DIR", "--leave-out", "region"], "another region"),
     ],
 )
 def test_bad_options_end_with_2_and_say_what_was_expected(tmp_path, arguments, says):

@@ -46,7 +46,7 @@ class Options:
     grid: str
     policy: str
     train: Path | None
-    leave_out: str = "region"
+    leave_out: str = "none"
 
 
 def bench_single(options: Options, say: Say) -> dict[str, Any]:
@@ -116,10 +116,11 @@ def training_groups(
         raise ValueError(f"--leave-out: expected {', '.join(LEAVE_OUT)}, found {leave_out!r}")
     groups: dict[tuple[int, ...], tuple[list[Trace], list[Trace]]] = {}
     for trace in tested:
-        kept = [index for index, other in enumerate(known) if _may_learn(trace, other, leave_out)]
+        kept = [index for index, one in enumerate(known) if _may_learn(trace, one, leave_out)]
         if not kept:
+            other = "trace" if leave_out == "none" else leave_out
             raise ContractError(
-                "--train", f"expected traces of another {leave_out} than {trace.name}, found none"
+                "--train", f"expected traces of another {other} than {trace.name}, found none"
             )
         group = groups.setdefault(tuple(kept), ([], [known[index] for index in kept]))
         group[0].append(trace)
