@@ -1,0 +1,96 @@
+"""Ratios of sums, and intervals of paired differences on overlapping jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+RESAMPLES = 2_000
+CONFIDENCE = 0.95
+
+
+def percent(part: FloatArray | IntArray, whole: FloatArray | IntArray) -> float:
+    """100 * sum(part) / sum(whole), never a mean of ratios; NaN where the whole sums to <= 0."""
+    total = float(np.sum(whole))
+    return 100.0 * float(np.sum(part)) / total if total > 0.0 else float("nan")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TimeLine:
+    """Jobs of series that share their slots, which are therefore resampled together.
+
+    Attributes
+    ----------
+    jobs
+        Indices of the jobs, shape (jobs,).
+    start
+        First slot of each, shape (jobs,).
+    """
+
+    jobs: IntArray
+    start: IntArray
+
+
+def time_lines(keys: Sequence[object], series: IntArray, start: IntArray) -> tuple[TimeLine, ...]:
+    """Group jobs by `keys[series]`: series with equal keys are seen at the same times."""
+    lines = []
+    for key in dict.fromkeys(keys):
+        members = [index for index, one in enumerate(keys) if one == key]
+        jobs = np.flatnonzero(np.isin(series, members))
+        if jobs.size:
+            lines.append(TimeLine(jobs=jobs, start=start[jobs]))
+    return tuple(lines)
+
+
+def bootstrap_points(
+    difference: FloatArray,
+    optimum: FloatArray,
+    lines: Sequence[TimeLine],
+    *,
+    block_slots: int,
+    seed: int,
+    resamples: int = RESAMPLES,
+) -> tuple[float, float, float]:
+    """Interval and mean of 100 * sum(difference) / sum(optimum).
+
+    Moving blocks over start times: jobs that overlap depend on each other, so blocks of
+    `block_slots` slots, longer than a job, are drawn with replacement from each time line until it
+    is as long as it was. Everything that began in a block comes with it, of all series of the line.
+
+    Parameters
+    ----------
+    difference, optimum
+        Of every job, in one unit, shape (jobs,).
+    block_slots
+        Length of a block.
+
+    Returns
+    -------
+    tuple
+        Lower end, mean, upper end of the central 95 % interval, in points.
+    """
+    rng = np.random.Generator(np.random.PCG64(seed))
+    parts = np.zeros(resamples)
+    wholes = np.zeros(resamples)
+    for line in lines:
+        starts, place = np.unique(line.start, return_inverse=True)
+        part = np.bincount(place, weights=difference[line.jobs], minlength=starts.size)
+        whole = np.bincount(place, weights=optimum[line.jobs], minlength=starts.size)
+        step = int(np.diff(starts).min()) if starts.size > 1 else 1
+        block = min(starts.size, max(1, -(-block_slots // step)))
+        drawn = -(-starts.size // block)
+        first = rng.integers(0, starts.size - block + 1, size=(resamples, drawn))
+        taken = (first[:, :, None] + np.arange(block)).reshape(resamples, -1)[:, : starts.size]
+        parts += part[taken].sum(axis=1)
+        wholes += whole[taken].sum(axis=1)
+    mean = percent(difference, optimum)
+    points = 100.0 * parts / np.where(wholes > 0.0, wholes, np.nan)
+    tail = 100.0 * (1.0 - CONFIDENCE) / 2.0
+    low, high = np.nanpercentile(points, (tail, 100.0 - tail))
+    return float(low), mean, float(high)
