@@ -305,8 +305,20 @@ def test_a_selector_starts_with_the_weights_in_its_options() -> None:
     state = SelectHandler(options, digest=digest).initial()
 
     # What the file does not know has the mean of what it does; so the favoured has twice that.
-    assert int(state.learner.weights().argmax()) == 3
-    assert state.learner.weights().sum() == pytest.approx(1.0)
+    weights = dict(zip((p.policy_id for p in POOL), state.learner.weights(), strict=True))
+    assert weights[favoured] / weights["ahanp(0.3)"] == pytest.approx(2.0, rel=0.05)
+    assert weights["msu"] < weights["ahanp(0.3)"] / 10
+    assert sum(weights.values()) == pytest.approx(1.0)
+
+
+def test_a_cold_selector_gives_half_its_weight_to_the_learned_control() -> None:
+    cold = SelectHandler(SelectorOptions(), digest=digest).initial().learner.weights()
+    papers = SelectHandler(SelectorOptions(rule="exponentiated_gradient"), digest=digest)
+
+    weights = dict(zip((p.policy_id for p in POOL), cold, strict=True))
+    assert weights["sdp"] == pytest.approx(0.5, abs=0.01)
+    assert weights["msu"] == pytest.approx(0.5 / len(POOL))
+    assert papers.initial().learner.weights() == pytest.approx(1.0 / len(POOL))
 
 
 def test_a_run_accounts_for_every_job_and_can_be_saved_for_the_next() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spotline.bench.quality.episodes import IntArray, Replays
+from spotline.domain.selection.prior import initial_weights
 from spotline.domain.selection.rules import DEFAULT_RULE, LearningRule, rule_named
 from spotline.domain.selection.saved import saved_from
 from spotline.domain.units import MICRO_USD_PER_USD
@@ -63,7 +64,7 @@ def served(
 
 def _warm(rehearsed: Replays, policy_ids: Sequence[str]) -> LearningRule:
     policies = len(policy_ids)
-    rule = rule_named(DEFAULT_RULE, policies)
+    rule = rule_named(DEFAULT_RULE, policies, prior=initial_weights(policy_ids))
     for job in np.lexsort((rehearsed.series, rehearsed.start)):
         rule.update(rehearsed.utility[job] / MICRO_USD_PER_USD, served=False)
     if not rule.rounds:

@@ -97,7 +97,8 @@ class ForecastTrust:
             _observe(known, quote, consecutive)
         for offering_id in sorted(self.offerings):
             if offering_id not in quotes:
-                self.offerings[offering_id].expected = None
+                # It left the market: nobody forecasts it, which is no fault of the forecaster's.
+                del self.offerings[offering_id]
 
     def note_forecast(self, issued: ForecastIssued) -> None:
         """Judge the forecast of the slot observed last."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from spotline.domain.selection.prior import initial_weights
 from spotline.domain.selection.rules import RULES, FloatArray, LearningRule
 
 FORMAT_VERSION = 1
@@ -18,7 +19,8 @@ WORTH_JOBS = 10
 """A warm start counts as so many jobs at most: enough to begin with, few enough to be outvoted."""
 
 EQUAL_SHARE = 0.05
-"""Share of the weights that is spread equally, so that no policy is ruled out by another market."""
+"""Share of the weights that is spread as if nothing were known: no policy is ruled out by another
+market."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +66,7 @@ class SavedWeights:
         mean = sum(self.weights.values()) / len(self.weights)
         weights = np.array([self.weights.get(name, mean) for name in policy_ids])
         prior: FloatArray = (1.0 - EQUAL_SHARE) * weights / weights.sum()
-        return prior + EQUAL_SHARE / len(prior)
+        return prior + EQUAL_SHARE * initial_weights(policy_ids)
 
     @property
     def gap_worth(self) -> float:
