@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spotline.domain.jobs.program import JobProgram
+from spotline.domain.market.law import choose_space, learn_law, run_states
 from spotline.domain.policies.ahanp import Ahanp
 from spotline.domain.policies.ahap import Ahap
 from spotline.domain.policies.compiled import (
@@ -23,6 +25,8 @@ from spotline.domain.policies.compiled import (
 from spotline.domain.policies.interface import Choice, Memory, Policy, PolicyView, WindowForecast
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, PAPER_POOL, POOL, policy_named
 from spotline.domain.policies.replay import SlotRecord, clairvoyant_optimum, replay_policy
+from spotline.domain.policies.sdp import HYBRIDS, SDP
+from spotline.domain.solvers.value_table import TableTerms, ValueTable, build_table
 
 THRESHOLDS: tuple[Policy, ...] = (
     policy_named("on_demand_only"),
@@ -83,12 +87,21 @@ def life_of(seed: int) -> tuple[JobProgram, list[SlotRecord]]:
     rng = np.random.default_rng(seed)
     program = program_of(rng)
     kind = rng.choice(["cheap", "cheap", "any", "level"])
-    counts = [0, 0, 1, 2, 3, program.max_instances, 16]
+    most = program.max_instances
+    counts = [0, 0, 1, 2, 3, most, 16]
     on_demand_price = int(rng.integers(1, 4_000_000))
+    # On-demand that is never short, short now and then, or in stock by spells.
+    stocks = [[10**6], [10**6, 10**6, 10**6, 0, 2], [0, 2, most - 1, most]][rng.integers(3)]
+    stock = int(rng.choice(stocks))
+    reserve = int(rng.choice([0, 0, 1, 3]))
+    rescue = int(rng.choice([0, 0, 1, 2, most, 16]))
     records = []
     for _ in range(max(0, program.end_slots + int(rng.integers(-1, 2)))):
         if kind == "any":
             on_demand_price = int(rng.integers(1, 4_000_000))
+            reserve = int(rng.choice([0, 1, 2]))
+        if rng.random() < 0.5:
+            stock = int(rng.choice(stocks))
         top = 4_000_000 if kind == "any" else on_demand_price
         steps = int(rng.choice([0, 2, 5, 6]))
         forecast = WindowForecast(
@@ -100,8 +113,10 @@ def life_of(seed: int) -> tuple[JobProgram, list[SlotRecord]]:
                 spot_price=on_demand_price if kind == "level" else int(rng.integers(0, top + 1)),
                 on_demand_price=on_demand_price,
                 spot_available=int(rng.choice(counts)),
-                on_demand_available=int(rng.choice([10**6, 10**6, 10**6, 0, 2])),
+                on_demand_available=stock,
                 forecast=forecast if rng.random() < 0.75 else None,
+                reserve_slots=reserve,
+                rescue_instances=rescue,
             )
         )
     return program, records
@@ -122,6 +137,9 @@ def series_of(records: Sequence[SlotRecord]) -> MarketSeries:
         spot_available=np.array([r.spot_available for r in records], dtype=np.int64),
         on_demand_available=np.array([r.on_demand_available for r in records], dtype=np.int64),
         forecast=ForecastSeries(steps=reaches, spot_price=prices, spot_available=counts),
+        run_state=np.array([r.run_state for r in records], dtype=np.int64),
+        reserve_slots=np.array([r.reserve_slots for r in records], dtype=np.int64),
+        rescue_instances=np.array([r.rescue_instances for r in records], dtype=np.int64),
     )
 
 
@@ -185,6 +203,61 @@ def test_thresholds_replay_as_defined(seed: int, fallback: Policy, firm: bool) -
 @given(seed=SEEDS, fallback=st.sampled_from(FALLBACKS), firm=st.booleans())
 def test_planners_replay_as_defined(seed: int, fallback: Policy, firm: bool) -> None:
     check(seed, PLANNERS, fallback, firm=firm)
+
+
+def table_of_life(
+    rng: np.random.Generator, program: JobProgram, records: Sequence[SlotRecord]
+) -> tuple[ValueTable, list[SlotRecord]]:
+    """A table of a law learned from the life itself, and where the life is in that law."""
+    counts = np.array([r.spot_available for r in records], dtype=np.int64)
+    shares = np.array([r.spot_price * 10**6 // r.on_demand_price for r in records], dtype=np.int64)
+    space = choose_space(
+        counts, np.minimum(shares, 2 * 10**6), most_instances=program.max_instances
+    )
+    taken = int(rng.choice([0, 0, 2]))
+    terms = TableTerms(
+        program=program,
+        law=learn_law(counts, shares, space),
+        on_demand_price=records[0].on_demand_price,
+        on_demand_available=int(rng.choice([10**6, 2])),
+        taken=taken,
+        reserve_slots=records[0].reserve_slots,
+    )
+    states = run_states(space, counts + taken)
+    states[rng.random(states.size) < 0.1] = -1
+    placed = [replace(r, run_state=int(k)) for r, k in zip(records, states, strict=True)]
+    return build_table(terms), placed
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS, firm=st.booleans())
+def test_value_to_go_replays_as_defined(seed: int, firm: bool) -> None:
+    program, records = life_of(seed)
+    rng = np.random.default_rng(seed + 1)
+    if not records:
+        return
+    table, records = table_of_life(rng, program, records)
+    policies = (SDP, *HYBRIDS, policy_named("uniform_progress"), PLANNERS[1])
+    fallback = policy_named("msu")
+
+    results = replay_pool(program, records, policies, fallback, table, spot_firm=firm)
+    many = replay_many(program, series_of(records), policies, [0], fallback, table, spot_firm=firm)
+
+    for column, (policy, result) in enumerate(zip(policies, results, strict=True)):
+        one = replay_policy(program, records, policy, fallback, table, spot_firm=firm)
+        assert result == one, policy
+        assert many.utility_micro_usd[0, column] == one.utility_micro_usd, policy
+
+
+def test_the_table_of_another_grid_is_not_compiled_into_a_replay() -> None:
+    program = paper_program()
+    records = market_of(program.end_slots, seed=8)
+    table, records = table_of_life(np.random.default_rng(8), paper_program(deadline=12), records)
+    fallback = policy_named("msu")
+
+    (result,) = replay_pool(program, records, (SDP,), fallback, table)
+
+    assert result == replay_policy(program, records, SDP, fallback, table)
 
 
 def test_the_whole_pool_replays_as_defined() -> None:

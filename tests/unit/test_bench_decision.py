@@ -19,14 +19,17 @@ def test_the_report_has_every_number(tmp_path) -> None:
 
     assert result.exit_code == 0, result.output
     report = json.loads(out.read_text(encoding="utf-8"))
-    asked = {"msu", "uniform_progress", "ahanp(0.5)", "ahap(5,1,0.5)", "sdp", "hybrid(5)"}
+    asked = {"msu", "uniform_progress", "ahanp(0.5)", "ahap(5,1,0.5)", "sdp"}
+    asked |= {"hybrid(1)", "hybrid(2)", "hybrid(5)"}
     assert set(report["policies"]) | set(report["missing"]) == asked
     for row in report["policies"].values():
         assert row["decisions"] > 0
         assert row["per_s"] > 0
         assert 0 < row["p50_us"] <= row["p99_us"]
+        assert row["p99_once_us"] > 0
     assert set(report["thresholds"]) == {"on_demand_only", "msu", "uniform_progress", "ahanp(0.5)"}
-    for row in report["thresholds"].values():
+    assert set(report["value_to_go"]) == {"sdp", "hybrid(1)", "hybrid(5)"}
+    for row in (*report["thresholds"].values(), *report["value_to_go"].values()):
         assert row["policy_slots_per_s"] > 0
         assert row["python_policy_slots_per_s"] > 0
     assert report["pool"]["policies"] == 112

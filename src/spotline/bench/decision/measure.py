@@ -6,6 +6,7 @@ import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib import metadata
 from time import perf_counter_ns
 
@@ -20,11 +21,24 @@ from spotline.domain.policies.decision import after_slot, decide_slot, slot_cost
 from spotline.domain.policies.interface import START, Outlook, Policy, PolicyView
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, PAPER_POOL, policy_named
 from spotline.domain.policies.replay import SlotRecord, clairvoyant_optimum, replay_policy
+from spotline.domain.policies.sdp import ValueToGo
 from spotline.domain.solvers.value_table import TableTerms, ValueTable, build_table
 from spotline.domain.units import PPM
 
-SINGLE = ("msu", "uniform_progress", "ahanp(0.5)", "ahap(5,1,0.5)", "sdp", "hybrid(5)")
+SINGLE = (
+    "msu",
+    "uniform_progress",
+    "ahanp(0.5)",
+    "ahap(5,1,0.5)",
+    "sdp",
+    "hybrid(1)",
+    "hybrid(2)",
+    "hybrid(5)",
+)
 THRESHOLDS = ("on_demand_only", "msu", "uniform_progress", "ahanp(0.5)")
+VALUE_TO_GO = ("sdp", "hybrid(1)", "hybrid(5)")
+# Going through a forecast solves a small program in every slot: fewer jobs tell as much.
+_JOBS_OF_HYBRIDS = 500
 
 _SLOT_S = 1800
 _HORIZON = 6
@@ -50,12 +64,16 @@ class DecisionBenchOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """Latencies of single calls after warm-up, each the median of several rounds."""
+    """Latencies of single calls after warm-up, each the median of several rounds.
+
+    `p99_once_us` is of each call timed once, with all that other processes took meanwhile.
+    """
 
     decisions: int
     per_s: float
     p50_us: float
     p99_us: float
+    p99_once_us: float
 
 
 def measure(options: DecisionBenchOptions) -> dict[str, object]:
@@ -76,7 +94,8 @@ def measure(options: DecisionBenchOptions) -> dict[str, object]:
         "options": asdict(options),
         "policies": policies,
         "missing": missing,
-        "thresholds": _thresholds(program, series, options),
+        "thresholds": _batches(THRESHOLDS, program, series, options, None),
+        "value_to_go": _batches(VALUE_TO_GO, program, series, options, table),
         "pool": _pool(program, series, options, table),
         "clairvoyant": _clairvoyant(series, options),
         "value_table": _table(program, series, options, table, table_first_ns),
@@ -210,6 +229,7 @@ def _latency(
         per_s=float(taken.size / taken.sum() * 1e9),
         p50_us=float(np.percentile(taken, 50)) / _NS_PER_US,
         p99_us=float(np.percentile(taken, 99)) / _NS_PER_US,
+        p99_once_us=float(np.percentile(rounds[0], 99)) / _NS_PER_US,
     )
 
 
@@ -258,24 +278,28 @@ def _timed_ns(work: Callable[[], object], repeats: int) -> list[int]:
     return times
 
 
-def _thresholds(
-    program: JobProgram, series: MarketSeries, options: DecisionBenchOptions
+def _batches(
+    names: Sequence[str],
+    program: JobProgram,
+    series: MarketSeries,
+    options: DecisionBenchOptions,
+    table: ValueTable | None,
 ) -> Mapping[str, object]:
-    """Policy-slots per second of every threshold policy: compiled in a batch, and slot by slot."""
+    """Policy-slots (decisions) per second: compiled in a batch, and slot by slot in Python."""
     fallback = policy_named(FALLBACK_POLICY_ID)
-    firsts = np.arange(len(series) - program.end_slots, dtype=np.int64)
+    every = np.arange(len(series) - program.end_slots, dtype=np.int64)
     jobs = _jobs(program, series, options)
     rates: dict[str, object] = {}
-    for policy in _known(THRESHOLDS)[0]:
-        pool = (policy,)
-        slots = int(replay_many(program, series, pool, firsts, fallback).decisions.sum())
-        batch_ns = _timed_ns(
-            lambda pool=pool: replay_many(program, series, pool, firsts, fallback),  # type: ignore[misc]
-            options.repeats,
-        )
+    for policy in _known(names)[0]:
+        goes_through = isinstance(policy, ValueToGo) and policy.window > 0
+        firsts = every[:_JOBS_OF_HYBRIDS] if goes_through else every
+        replay = partial(replay_many, program, series, (policy,), firsts, fallback, table)
+        slots = int(replay().decisions.sum())
+        batch_ns = _timed_ns(replay, options.repeats)
         began = perf_counter_ns()
         plain = sum(
-            len(replay_policy(program, records, policy, fallback).holdings) for records in jobs
+            len(replay_policy(program, records, policy, fallback, table).holdings)
+            for records in jobs
         )
         plain_ns = perf_counter_ns() - began
         rates[policy.policy_id] = {

@@ -60,11 +60,13 @@ class JobProgram:
         """The largest allowed count."""
         return self.allowed_counts[-1]
 
-    def slots_on_demand(self, work_quanta: int, first_overhead_s: int) -> int:
-        """Slots that `work_quanta` take on the largest count after one overhead."""
+    def slots_on_demand(
+        self, work_quanta: int, first_overhead_s: int, *, instances: int = 0
+    ) -> int:
+        """Slots that `work_quanta` take after one overhead, on the largest count or `instances`."""
         if work_quanta <= 0:
             return 0
-        rate = self.rate_quanta_per_s[self.max_instances]
+        rate = self.rate_quanta_per_s[instances or self.max_instances]
         busy_s = -(-work_quanta // rate) + first_overhead_s
         return -(-busy_s // self.slot_s)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +30,9 @@ from spotline.domain.policies.replay import (
     clairvoyant_optimum,
     replay_policy,
 )
+from spotline.domain.policies.sdp import ValueToGo
 from spotline.domain.solvers import episode
-from spotline.domain.solvers.value_table import ValueTable
+from spotline.domain.solvers.value_table import ValueTable, overheads_s
 from spotline.domain.solvers.window import value_after_deadline
 
 IntArray = npt.NDArray[np.int64]
@@ -63,6 +65,7 @@ class MarketSeries:
     """What a job alone is offered of one offering: `SlotRecord`s as arrays of shape (slots,).
 
     `run_state` is where the market was in the law of the job's value table, None without one.
+    `reserve_slots` and `rescue_instances` are 0 everywhere where they are None.
     """
 
     spot_price: IntArray
@@ -71,6 +74,8 @@ class MarketSeries:
     on_demand_available: IntArray
     forecast: ForecastSeries | None = None
     run_state: IntArray | None = None
+    reserve_slots: IntArray | None = None
+    rescue_instances: IntArray | None = None
 
     def __len__(self) -> int:
         return int(self.spot_price.shape[0])
@@ -85,6 +90,10 @@ class MarketSeries:
                 on_demand_available=int(self.on_demand_available[slot]),
                 forecast=self._forecast(slot),
                 run_state=-1 if self.run_state is None else int(self.run_state[slot]),
+                reserve_slots=0 if self.reserve_slots is None else int(self.reserve_slots[slot]),
+                rescue_instances=0
+                if self.rescue_instances is None
+                else int(self.rescue_instances[slot]),
             )
             for slot in range(first, min(first + slots, len(self)))
         )
@@ -127,7 +136,14 @@ class ClairvoyantTable:
 
 def has_kernel(policy: Policy) -> bool:
     """Whether `policy` has a compiled form."""
-    return type(policy) in (OnDemandOnly, MaximalSpotUtilisation, UniformProgress, Ahanp, Ahap)
+    return type(policy) in (
+        OnDemandOnly,
+        MaximalSpotUtilisation,
+        UniformProgress,
+        Ahanp,
+        Ahap,
+        ValueToGo,
+    )
 
 
 def replay_pool(
@@ -141,14 +157,22 @@ def replay_pool(
 ) -> tuple[JobResult, ...]:
     """Run every policy for one job over the recorded slots: `replay_policy` of each, in order."""
     records = records[: program.end_slots]
-    compiled = _compilable(program, policies, fallback) if records else []
+    compiled = _compilable(program, policies, fallback, table) if records else []
     results: list[JobResult | None] = [None] * len(policies)
     if compiled:
         batch = tuple(policies[index] for index in compiled)
         market, predicted = _market_of_records(records, _farthest(batch))
         first_slots = np.zeros(1, dtype=np.int64)
         totals, kept = _run(
-            program, market, predicted, batch, fallback, first_slots, firm=spot_firm, keep=True
+            program,
+            market,
+            predicted,
+            batch,
+            fallback,
+            first_slots,
+            table,
+            firm=spot_firm,
+            keep=True,
         )
         for row, index in enumerate(compiled):
             results[index] = _result(program, totals[0, row].tolist(), kept[0, row])
@@ -185,12 +209,12 @@ def replay_many(
             f"first slots must be >= 0 and < {len(series)}, were {starts.min()} to {starts.max()}"
         )
     outcomes = np.zeros((starts.size, len(policies), episode.TOTAL_COLUMNS), dtype=np.int64)
-    compiled = _compilable(program, policies, fallback) if starts.size else []
+    compiled = _compilable(program, policies, fallback, table) if starts.size else []
     if compiled:
         batch = tuple(policies[index] for index in compiled)
         market, predicted = _market_of_series(series, _farthest(batch))
         totals, _ = _run(
-            program, market, predicted, batch, fallback, starts, firm=spot_firm, keep=False
+            program, market, predicted, batch, fallback, starts, table, firm=spot_firm, keep=False
         )
         outcomes[:, compiled] = totals
     others = [index for index in range(len(policies)) if index not in set(compiled)]
@@ -308,15 +332,48 @@ def _worth(
     return lines, late
 
 
-def _compilable(program: JobProgram, policies: Sequence[Policy], fallback: Policy) -> list[int]:
+def _compilable(
+    program: JobProgram,
+    policies: Sequence[Policy],
+    fallback: Policy,
+    table: ValueTable | None,
+) -> list[int]:
     # A finished job is closed slot by slot, and a fallback that needs a forecast is no fallback.
     if program.work_quanta <= 0 or not has_kernel(fallback) or fallback.needs_forecast:
         return []
-    return [index for index, policy in enumerate(policies) if has_kernel(policy)]
+    # Of the fallback nobody keeps what it looked into.
+    if isinstance(fallback, ValueToGo):
+        return []
+    solved = table is None or _solves(table, program)
+    return [
+        index
+        for index, policy in enumerate(policies)
+        if has_kernel(policy) and (solved or not isinstance(policy, ValueToGo))
+    ]
+
+
+def _solves(table: ValueTable, program: JobProgram) -> bool:
+    """Whether a table is laid out for this program; money and work may differ."""
+    own = table.terms.program
+    return all(
+        getattr(own, name) == getattr(program, name)
+        for name in ("slot_s", "deadline_slots", "end_slots", "allowed_counts")
+    )
 
 
 def _farthest(policies: Sequence[Policy]) -> int:
-    return max((policy.omega for policy in policies if isinstance(policy, Ahap)), default=0)
+    return max((_sees(policy) for policy in policies), default=0)
+
+
+def _sees(policy: Policy) -> int:
+    """How many forecast slots a policy looks at."""
+    match policy:
+        case Ahap():
+            return policy.omega
+        case ValueToGo():
+            return policy.window
+        case _:
+            return 0
 
 
 def _policy_row(policy: Policy, sigmas_ppm: Sequence[int]) -> list[int]:
@@ -331,6 +388,8 @@ def _policy_row(policy: Policy, sigmas_ppm: Sequence[int]) -> list[int]:
             sigma = policy.sigma_ppm
             index = sigmas_ppm.index(sigma)
             return [episode.AHAP, sigma, index, policy.omega, policy.commitment]
+        case ValueToGo():
+            return [episode.VALUE_TO_GO, 0, 0, policy.window, 0]
         case _:
             return [episode.ON_DEMAND_ONLY, 0, 0, 0, 0]
 
@@ -344,6 +403,9 @@ def _market_of_records(records: Sequence[SlotRecord], most_steps: int) -> tuple[
         ],
         dtype=np.int64,
     ).T
+    market[episode.MARKET_RUN_STATE] = [r.run_state for r in records]
+    market[episode.MARKET_RESERVE] = [r.reserve_slots for r in records]
+    market[episode.MARKET_RESCUE] = [r.rescue_instances for r in records]
     predicted = np.zeros((2, len(records), most_steps), dtype=np.int64)
     for slot, record in enumerate(records):
         if record.forecast is None:
@@ -363,6 +425,11 @@ def _market_of_series(series: MarketSeries, most_steps: int) -> tuple[IntArray, 
     market[episode.MARKET_SPOT_AVAILABLE] = series.spot_available
     market[episode.MARKET_ON_DEMAND_AVAILABLE] = series.on_demand_available
     market[episode.MARKET_STEPS] = -1
+    market[episode.MARKET_RUN_STATE] = -1 if series.run_state is None else series.run_state
+    if series.reserve_slots is not None:
+        market[episode.MARKET_RESERVE] = series.reserve_slots
+    if series.rescue_instances is not None:
+        market[episode.MARKET_RESCUE] = series.rescue_instances
     predicted = np.zeros((2, len(series), most_steps), dtype=np.int64)
     if series.forecast is not None:
         market[episode.MARKET_STEPS] = np.minimum(series.forecast.steps, most_steps)
@@ -379,6 +446,7 @@ def _run(
     policies: Sequence[Policy],
     fallback: Policy,
     first_slots: IntArray,
+    table: ValueTable | None,
     *,
     firm: bool,
     keep: bool,
@@ -394,6 +462,11 @@ def _run(
     else:
         lines = np.zeros((1, 1, 1, episode.LINE_COLUMNS), dtype=np.int64)
         lates = np.zeros((1, 1), dtype=np.int64)
+    if table is None or not any(isinstance(policy, ValueToGo) for policy in policies):
+        market[episode.MARKET_RUN_STATE] = -1
+        value_table = _NO_TABLE
+    else:
+        value_table = _value_table(table)
     rows = np.array([_policy_row(p, sigmas) for p in policies], dtype=np.int64)
     shape = (first_slots.shape[0], len(policies))
     totals = np.zeros((*shape, episode.TOTAL_COLUMNS), dtype=np.int64)
@@ -411,11 +484,68 @@ def _run(
         rows,
         np.array(_policy_row(fallback, ()), dtype=np.int64),
         firm,
+        value_table,
         first_slots,
         totals,
         kept,
     )
     return totals, kept
+
+
+def _value_table(table: ValueTable) -> tuple[npt.NDArray[Any], ...]:
+    """A table as the kernels read it."""
+    terms = table.terms
+    own = terms.program
+    space = terms.law.space
+    scalars = np.zeros(episode.VALUE_SCALARS_LENGTH, dtype=np.int64)
+    scalars[episode.SCALAR_CELL] = table.cell_quanta
+    scalars[episode.SCALAR_SLOT_S] = own.slot_s
+    scalars[episode.SCALAR_DEADLINE] = own.deadline_slots
+    scalars[episode.SCALAR_HARD] = own.hard
+    scalars[episode.SCALAR_MOST] = own.max_instances
+    scalars[episode.SCALAR_TAKEN] = terms.taken
+    scalars[episode.SCALAR_RESERVE] = terms.reserve_slots
+    lists = (own.allowed_counts, own.rate_quanta_per_s, overheads_s(own))
+    allowed, rates, overheads = (np.array(one, dtype=np.int64) for one in lists)
+    values, centres, levels, ages = (
+        np.array(one, dtype=np.int64)
+        for one in (
+            own.value_micro_usd,
+            space.price_centres_ppm,
+            space.level_starts,
+            space.age_starts,
+        )
+    )
+    sets = table.sets
+    return (
+        table.after,
+        scalars,
+        allowed,
+        rates,
+        overheads,
+        table.nearest,
+        table.pending_s,
+        values,
+        sets.spot,
+        sets.on_demand,
+        sets.cover_start,
+        sets.covers,
+        centres,
+        levels,
+        ages,
+    )
+
+
+# What the kernels are given where there is no table; they never look into it.
+_NO_TABLE: tuple[npt.NDArray[Any], ...] = (
+    np.zeros((1, 1, 1, 1, 1, 1), dtype=np.float32),
+    np.zeros(episode.VALUE_SCALARS_LENGTH, dtype=np.int64),
+    np.zeros(1, dtype=np.int64),
+    np.zeros(1, dtype=np.int64),
+    np.zeros(5, dtype=np.int64),
+    np.zeros((1, 1), dtype=np.int64),
+    *(np.zeros(1, dtype=np.int64) for _ in range(9)),
+)
 
 
 @lru_cache(maxsize=65_536)

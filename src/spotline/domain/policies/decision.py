@@ -45,10 +45,15 @@ def decide_slot(policy: Policy, view: PolicyView, memory: Memory) -> SlotDecisio
     finishing = _cheapest_finish(view, holding)
     if finishing is not None:
         holding = finishing
-    elif (program.hard or policy.nets_soft_deadlines) and not is_safe(view, holding):
+    elif _is_netted(view, policy) and not is_safe(view, holding):
         holding = _safest(view)
         reason = DecisionReason.SAFETY_NET
     return _within_budget(view, holding, choice.memory, reason)
+
+
+def _is_netted(view: PolicyView, policy: Policy) -> bool:
+    """Whether the safety net guards the deadline: without a table nobody knows what late costs."""
+    return view.program.hard or policy.nets_soft_deadlines or view.outlook is None
 
 
 def fit(view: PolicyView, wish: Holding) -> Holding:
@@ -91,10 +96,16 @@ def after_slot(view: PolicyView, holding: Holding) -> JobProgress:
     )
 
 
+def on_demand_to_hold(available: int, held: Holding, *, reserve_slots: int) -> int:
+    """How much on-demand may be held: where stock can run out, what is held stays nevertheless."""
+    return max(available, held.on_demand) if reserve_slots else available
+
+
 def is_safe(view: PolicyView, holding: Holding) -> bool:
     """Whether on-demand alone can still meet the deadline after this slot.
 
     Spot that is not firm counts as lost at once: no progress, and the overhead of an interruption.
+    Until the rescue is held, its launch may have to wait for `reserve_slots`.
     """
     return _is_safe_after(view, holding, after_slot(view, holding))
 
@@ -111,16 +122,40 @@ def _is_safe_after(view: PolicyView, holding: Holding, after: JobProgress) -> bo
     if after.progress_quanta >= program.work_quanta:
         return True
     left = program.work_quanta - after.progress_quanta
-    return program.slots_on_demand(left, _rescue_overhead_s(program, after)) <= slots_left
+    needed = _rescue_slots(view, left, after)
+    return needed + (view.reserve_slots if _waits(view, after.holding) else 0) <= slots_left
 
 
-def _rescue_overhead_s(program: JobProgram, after: JobProgress) -> int:
+def _rescue_instances(view: PolicyView) -> int:
+    """What the safety net falls back on: the largest count that on-demand can be had for."""
+    program = view.program
+    if not view.rescue_instances:
+        return program.max_instances
+    return largest_allowed(program, view.rescue_instances) or program.max_instances
+
+
+def _waits(view: PolicyView, held: Holding) -> bool:
+    """Whether the rescue must be launched, and its launch may have to wait."""
+    return view.reserve_slots > 0 and held.on_demand < _rescue_instances(view)
+
+
+def _rescue_slots(view: PolicyView, left_quanta: int, after: JobProgress) -> int:
+    """Slots of on-demand that the work left takes, moving there included."""
+    first_s = _rescue_overhead_s(view, after)
+    instances = _rescue_instances(view)
+    return view.program.slots_on_demand(left_quanta, first_s, instances=instances)
+
+
+def _rescue_overhead_s(view: PolicyView, after: JobProgress) -> int:
     """What moving to on-demand costs next slot at worst: spot held now may be taken by then."""
+    program = view.program
     held = after.holding
-    rescue = Holding(on_demand=program.max_instances)
-    change_s = overhead_s(program, held, rescue)
+    change_s = overhead_s(program, held, Holding(on_demand=_rescue_instances(view)))
     if held.spot:
         change_s = max(change_s, program.interrupted_s)
+    if _waits(view, held):
+        # While a launch waits, whatever is held comes and goes.
+        change_s = max(program.launch_s, program.grow_s, program.shrink_s, program.interrupted_s)
     return max(after.pending_overhead_s, change_s)
 
 
@@ -157,7 +192,8 @@ def _cheapest_finish(view: PolicyView, chosen: Holding) -> Holding | None:
 def _safest(view: PolicyView) -> Holding:
     """The cheapest way through this slot that keeps the deadline safe, else the fastest."""
     program = view.program
-    full_slot = cost_micro_usd(view.on_demand_price, program.max_instances, program.slot_s)
+    instances = _rescue_instances(view)
+    full_slot = cost_micro_usd(view.on_demand_price, instances, program.slot_s)
     best: Holding | None = None
     best_cost = 0
     fastest, most = IDLE, -1
@@ -168,8 +204,7 @@ def _safest(view: PolicyView) -> Holding:
             fastest, most = holding, after.progress_quanta
         if _is_safe_after(view, holding, after):
             left = program.work_quanta - after.progress_quanta
-            first_s = _rescue_overhead_s(program, after)
-            later = program.slots_on_demand(left, first_s) * full_slot
+            later = _rescue_slots(view, left, after) * full_slot
             cost = slot_cost_micro_usd(view, holding) + later
             if best is None or cost < best_cost:
                 best, best_cost = holding, cost

@@ -50,6 +50,10 @@ class PolicyView:
     shorter than the slot when a decision is made inside it. `spot_firm` says that spot taken now
     stays for the slot; otherwise the safety net credits it with nothing. `outlook` is None until
     the job's value table is ready.
+
+    `reserve_slots` is for how many slots a launch of on-demand may stay out of stock (0: there is
+    always some); a stock-out hits launches, never what is held. `rescue_instances` is the count
+    that on-demand is ever in stock for, 0 for the job's largest.
     """
 
     program: JobProgram
@@ -65,6 +69,8 @@ class PolicyView:
     spent_micro_usd: int = 0
     spot_firm: bool = True
     outlook: Outlook | None = None
+    reserve_slots: int = 0
+    rescue_instances: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

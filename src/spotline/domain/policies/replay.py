@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from spotline.domain.events import DecisionReason
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress
-from spotline.domain.policies.decision import after_slot, decide_slot, slot_cost_micro_usd
+from spotline.domain.policies.decision import (
+    after_slot,
+    decide_slot,
+    on_demand_to_hold,
+    slot_cost_micro_usd,
+)
 from spotline.domain.policies.interface import START, Outlook, Policy, PolicyView, WindowForecast
 from spotline.domain.solvers.configurations import all_configurations
 from spotline.domain.solvers.value_table import ValueTable
 from spotline.domain.solvers.window import Rounding, WindowMarket, solve_window
+
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +31,8 @@ class SlotRecord:
 
     `forecast` is None where none was there or none was trusted; policies that need one are then
     replaced by the fallback, as in the services. `run_state` is where the market was in the law of
-    the job's value table, -1 where there is none.
+    the job's value table, -1 where there is none. For `reserve_slots` and `rescue_instances` see
+    `PolicyView`.
     """
 
     spot_price: int
@@ -32,6 +41,8 @@ class SlotRecord:
     on_demand_available: int
     forecast: WindowForecast | None
     run_state: int = -1
+    reserve_slots: int = 0
+    rescue_instances: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +88,16 @@ def replay_policy(
             spot_price=record.spot_price,
             on_demand_price=record.on_demand_price,
             spot_available=record.spot_available,
-            on_demand_available=record.on_demand_available,
+            on_demand_available=on_demand_to_hold(
+                record.on_demand_available, state.holding, reserve_slots=record.reserve_slots
+            ),
             forecast=record.forecast,
             slot_left_s=program.slot_s,
             spent_micro_usd=cost,
             spot_firm=spot_firm,
             outlook=_outlook(table, record),
+            reserve_slots=record.reserve_slots,
+            rescue_instances=record.rescue_instances,
         )
         if policy.needs_forecast and record.forecast is None:
             # The plans of a policy that was not asked are stale: it starts them anew.
@@ -129,8 +144,9 @@ def _result(
 class Clairvoyant:
     """The best any schedule could have earned, with the schedule.
 
-    Where the exact grid would be too fine, `result` is a schedule that can be had and
-    `upper_utility_micro_usd` a bound that none exceeds; otherwise they are equal.
+    Where the exact grid would be too fine, or on-demand stays held beyond its stock, `result` is a
+    schedule that can be had and `upper_utility_micro_usd` a bound that none exceeds; otherwise
+    they are equal.
     """
 
     result: JobResult
@@ -139,13 +155,42 @@ class Clairvoyant:
 
 
 def clairvoyant_optimum(program: JobProgram, records: Sequence[SlotRecord]) -> Clairvoyant:
-    """Solve the job's whole life on the realised market."""
+    """Solve the job's whole life on the realised market.
+
+    Where on-demand may be out of stock (`reserve_slots`), an instance once held can be kept.
+    """
     records = records[: program.end_slots]
+    stock = np.array([r.on_demand_available for r in records], dtype=np.int64)
+    if any(record.reserve_slots for record in records):
+        # No more is ever held than was once in stock.
+        most = np.minimum(np.maximum.accumulate(stock), program.max_instances)
+        if np.any(most > stock):
+            bound = _solve_life(program, records, most)
+            if _can_be_kept(bound.result.holdings, stock):
+                return bound
+            best = _solve_life(program, records, stock)
+            return replace(best, upper_utility_micro_usd=bound.upper_utility_micro_usd, exact=False)
+    return _solve_life(program, records, stock)
+
+
+def _can_be_kept(holdings: Sequence[Holding], stock: IntArray) -> bool:
+    """Whether no on-demand is launched beyond its stock."""
+    before = 0
+    for holding, available in zip(holdings, stock.tolist(), strict=False):
+        if holding.on_demand > max(before, available):
+            return False
+        before = holding.on_demand
+    return True
+
+
+def _solve_life(
+    program: JobProgram, records: Sequence[SlotRecord], on_demand_available: IntArray
+) -> Clairvoyant:
     market = WindowMarket(
         spot_price=np.array([r.spot_price for r in records], dtype=np.int64),
         on_demand_price=np.array([r.on_demand_price for r in records], dtype=np.int64),
         spot_available=np.array([r.spot_available for r in records], dtype=np.int64),
-        on_demand_available=np.array([r.on_demand_available for r in records], dtype=np.int64),
+        on_demand_available=on_demand_available,
     )
     most_spot = int(market.spot_available.max(initial=0))
     configs = all_configurations(program, most_spot=most_spot)

@@ -17,7 +17,7 @@ class ValueToGo:
 
     With a window of w > 0 the next w slots are those of the forecast, and the table speaks from
     there on ("AHAP with a learned value-to-go"); w = 0 trusts the market's law alone. Until the
-    job's table is ready all useful spot is held.
+    job's table is ready all useful spot is held, and the safety net guards every deadline.
 
     Notes
     -----
@@ -38,7 +38,7 @@ class ValueToGo:
 
     @property
     def nets_soft_deadlines(self) -> bool:
-        """Never: what being late costs is in the table."""
+        """Not by itself: what being late costs is in the table, as soon as there is one."""
         return False
 
     def choose(self, view: PolicyView, memory: Memory) -> Choice:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from spotline.domain.solvers.value_table import choose, through
 from spotline.domain.solvers.window import best_schedule
 
 JOB_SLOT_S = 0
@@ -46,18 +47,22 @@ MARKET_SPOT_AVAILABLE = 2
 MARKET_ON_DEMAND_AVAILABLE = 3
 MARKET_PRICE_INDEX = 4  # which of the distinct on-demand prices
 MARKET_STEPS = 5  # forecast steps, -1 where no forecast was there or trusted
-MARKET_ROWS = 6
+MARKET_RUN_STATE = 6  # in the law of the value table, -1 where there is none
+MARKET_RESERVE = 7  # slots for which on-demand may stay out of stock
+MARKET_RESCUE = 8  # the count on-demand is ever in stock for, 0 for the job's largest
+MARKET_ROWS = 9
 
 ON_DEMAND_ONLY = 0
 MSU = 1
 UNIFORM_PROGRESS = 2
 AHANP = 3
 AHAP = 4
+VALUE_TO_GO = 5
 
 POLICY_KIND = 0
 POLICY_SIGMA = 1
 POLICY_SIGMA_INDEX = 2
-POLICY_OMEGA = 3
+POLICY_OMEGA = 3  # how many forecast slots it sees
 POLICY_COMMITMENT = 4
 POLICY_COLUMNS = 5
 
@@ -72,6 +77,32 @@ TOTAL_VALUE = 2
 TOTAL_FINISHED = 3
 TOTAL_SLOTS = 4
 TOTAL_COLUMNS = 5
+
+# A value table is a tuple of arrays.
+VALUE_AFTER = 0
+VALUE_SCALARS = 1
+VALUE_ALLOWED = 2
+VALUE_RATES = 3
+VALUE_OVERHEADS = 4
+VALUE_NEAREST = 5
+VALUE_PENDING = 6
+VALUE_VALUES = 7
+VALUE_SPOT = 8
+VALUE_ON_DEMAND = 9
+VALUE_COVER_START = 10
+VALUE_COVERS = 11
+VALUE_CENTRES = 12
+VALUE_LEVELS = 13
+VALUE_AGES = 14
+
+SCALAR_CELL = 0
+SCALAR_SLOT_S = 1
+SCALAR_DEADLINE = 2
+SCALAR_HARD = 3
+SCALAR_MOST = 4
+SCALAR_TAKEN = 5
+SCALAR_RESERVE = 6
+VALUE_SCALARS_LENGTH = 7
 
 LINE_TARGET = 0
 LINE_AT_TARGET = 1
@@ -145,11 +176,17 @@ def _advance(  # type: ignore[no-untyped-def]  # compiled: numba infers the type
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _rescue_s(job, most, spot, on_demand, pending_s):  # type: ignore[no-untyped-def]  # compiled
-    """What moving from this to on-demand costs next slot at worst."""
-    change_s = _overhead_s(job, spot, on_demand, 0, most, False)
-    if spot:
-        change_s = max(change_s, job[JOB_INTERRUPTED_S])
+def _rescue_s(job, rescue, reserve, spot, on_demand, pending_s):  # type: ignore[no-untyped-def]  # compiled
+    """What moving from this to `rescue` on-demand costs next slot at worst."""
+    if reserve > 0 and on_demand < rescue:
+        change_s = max(
+            max(job[JOB_LAUNCH_S], job[JOB_GROW_S]),
+            max(job[JOB_SHRINK_S], job[JOB_INTERRUPTED_S]),
+        )
+    else:
+        change_s = _overhead_s(job, spot, on_demand, 0, rescue, False)
+        if spot:
+            change_s = max(change_s, job[JOB_INTERRUPTED_S])
     return max(pending_s, change_s)
 
 
@@ -163,16 +200,30 @@ def _slots_on_demand(job, rate, left, first_s):  # type: ignore[no-untyped-def] 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def _is_safe(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
-    job, rate, cap_s, most, slots_left, progress, after, after_pending_s, spot, on_demand, firm
+    job,
+    rate,
+    cap_s,
+    rescue,
+    reserve,
+    slots_left,
+    progress,
+    after,
+    after_pending_s,
+    spot,
+    on_demand,
+    firm,
 ):
-    """Whether the largest count on demand (its rate and cap) can still meet the deadline."""
+    """Whether `rescue` on-demand (its rate and cap) can still meet the deadline."""
     if spot and not firm:
         after = progress
         after_pending_s = job[JOB_INTERRUPTED_S]
     left = job[JOB_WORK] - after
     if left <= 0:
         return True
-    spare_s = slots_left * job[JOB_SLOT_S] - _rescue_s(job, most, spot, on_demand, after_pending_s)
+    if reserve > 0 and on_demand < rescue:
+        slots_left -= reserve
+    spare_s = slots_left * job[JOB_SLOT_S]
+    spare_s -= _rescue_s(job, rescue, reserve, spot, on_demand, after_pending_s)
     spare_s = min(spare_s, cap_s)
     return spare_s > 0 and left <= rate * spare_s
 
@@ -203,12 +254,14 @@ def _settle(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
     pending_s,
     spent,
     firm,
+    rescue,
+    reserve,
+    netted,
     spot,
     on_demand,
 ):
     """From a wish to a holding: feasibility, last slot, safety net, budget."""
     slot_s = job[JOB_SLOT_S]
-    most = by_count.shape[1] - 1
     broken = held_spot > spot_available
     slots_left = job[JOB_DEADLINE] - elapsed - 1
     spot, on_demand = _fit(by_count, spot_available, on_demand_available, spot, on_demand)
@@ -218,9 +271,19 @@ def _settle(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
     reason = REASON_POLICY
     finishes = after >= job[JOB_WORK]
     if (not finishes) or (spot and not firm):
-        rate, cap_s = by_count[COUNT_RATE, most], by_count[COUNT_CAP_S, most]
         safe = _is_safe(
-            job, rate, cap_s, most, slots_left, progress, after, after_s, spot, on_demand, firm
+            job,
+            by_count[COUNT_RATE, rescue],
+            by_count[COUNT_CAP_S, rescue],
+            rescue,
+            reserve,
+            slots_left,
+            progress,
+            after,
+            after_s,
+            spot,
+            on_demand,
+            firm,
         )
     else:
         safe = True
@@ -240,7 +303,7 @@ def _settle(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
             spot,
             on_demand,
         )
-    elif not safe:
+    elif netted and not safe:
         spot, on_demand = _safest(
             job,
             by_count,
@@ -255,6 +318,8 @@ def _settle(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
             held_on_demand,
             pending_s,
             firm,
+            rescue,
+            reserve,
         )
         reason = REASON_SAFETY_NET
     if job[JOB_BUDGET]:
@@ -362,15 +427,18 @@ def _safest(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
     held_on_demand,
     pending_s,
     firm,
+    rescue,
+    reserve,
 ):
     slot_s = job[JOB_SLOT_S]
     work = job[JOB_WORK]
-    most = by_count.shape[1] - 1
     broken = held_spot > spot_available
-    rate, cap_s = by_count[COUNT_RATE, most], by_count[COUNT_CAP_S, most]
-    full_slot = _cost(on_demand_price, most, slot_s)
+    rate, cap_s = by_count[COUNT_RATE, rescue], by_count[COUNT_CAP_S, rescue]
+    full_slot = _cost(on_demand_price, rescue, slot_s)
     cheaper = min(spot_price, on_demand_price)
+    # Fewer spot can be safer where a launch of on-demand may have to wait.
     step = _spot_is_cheaper(job, spot_price, on_demand_price)
+    step = step and reserve == 0 and rescue == by_count.shape[1] - 1
     reachable = rate * min(max(0, slots_left * slot_s), cap_s)
     best_spot, best_on_demand = 0, 0
     best = -1
@@ -394,9 +462,20 @@ def _safest(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
                     job, by_count, progress, held_spot, held_on_demand, pending_s, s, n - s, broken
                 )
                 if _is_safe(
-                    job, rate, cap_s, most, slots_left, progress, after, after_s, s, n - s, firm
+                    job,
+                    rate,
+                    cap_s,
+                    rescue,
+                    reserve,
+                    slots_left,
+                    progress,
+                    after,
+                    after_s,
+                    s,
+                    n - s,
+                    firm,
                 ):
-                    first_s = _rescue_s(job, most, s, n - s, after_s)
+                    first_s = _rescue_s(job, rescue, reserve, s, n - s, after_s)
                     paid += _slots_on_demand(job, rate, work - after, first_s) * full_slot
                     if best < 0 or paid < best:
                         best = paid
@@ -813,6 +892,91 @@ def _plan_window(  # type: ignore[no-untyped-def]  # compiled: numba infers the 
         plan[k, 1] = on_demand[chosen[k]]
 
 
+# --- value-to-go ------------------------------------------------------------------------------
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _bucket(starts, number):  # type: ignore[no-untyped-def]  # compiled
+    """The last bucket that begins at or below `number`; -1 where none does."""
+    bucket = -1
+    for i in range(starts.shape[0]):
+        if starts[i] > number:
+            break
+        bucket = i
+    return bucket
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _price_place(centres_ppm, price_ppm):  # type: ignore[no-untyped-def]  # compiled
+    """Where a price lies between the centres: the lower one, and the share of the next."""
+    last = centres_ppm.shape[0] - 1
+    if price_ppm <= centres_ppm[0]:
+        return 0, 0.0
+    if price_ppm >= centres_ppm[last]:
+        return last, 0.0
+    low = _bucket(centres_ppm, price_ppm)
+    return low, (price_ppm - centres_ppm[low]) / (centres_ppm[low + 1] - centres_ppm[low])
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _run_after(table, run_state, available):  # type: ignore[no-untyped-def]  # compiled
+    """The run state in the last of the forecast slots, if they come true."""
+    starts, ages = table[VALUE_LEVELS], table[VALUE_AGES]
+    level = run_state // ages.shape[0]
+    lasted = ages[run_state % ages.shape[0]]
+    for h in range(available.shape[0]):
+        after = _bucket(starts, available[h] + table[VALUE_SCALARS][SCALAR_TAKEN])
+        lasted = lasted + 1 if after == level else 1
+        level = after
+    return level * ages.shape[0] + _bucket(ages, lasted)
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _through(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
+    table,
+    elapsed,
+    run_state,
+    forecast_price,
+    forecast_available,
+    on_demand_price,
+    on_demand_available,
+):
+    """What is to come after this slot, by the forecast slots and the table after them."""
+    scalars = table[VALUE_SCALARS]
+    slots = forecast_price.shape[0]
+    last = _run_after(table, run_state, forecast_available)
+    low, share = _price_place(
+        table[VALUE_CENTRES], forecast_price[slots - 1] * _PPM // on_demand_price
+    )
+    return through(
+        table[VALUE_AFTER][elapsed + slots, last],
+        low,
+        share,
+        forecast_price,
+        forecast_available,
+        table[VALUE_SPOT],
+        table[VALUE_ON_DEMAND],
+        table[VALUE_COVER_START],
+        table[VALUE_COVERS],
+        on_demand_price,
+        on_demand_available,
+        table[VALUE_RATES],
+        table[VALUE_OVERHEADS],
+        table[VALUE_PENDING],
+        table[VALUE_VALUES],
+        scalars[SCALAR_SLOT_S],
+        scalars[SCALAR_DEADLINE],
+        elapsed,
+        scalars[SCALAR_HARD] > 0,
+        scalars[SCALAR_MOST],
+        scalars[SCALAR_CELL],
+        scalars[SCALAR_RESERVE],
+    )
+
+
+# --- the mean of plans ------------------------------------------------------------------------
+
+
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def _mean(by_count, counts, plans, total, spot):  # type: ignore[no-untyped-def]  # compiled
     """The mean of several holdings, rounded half up to an allowed count, spot first."""
@@ -854,6 +1018,7 @@ def replay_lives(  # type: ignore[no-untyped-def]  # noqa: ANN201  # compiled
     policies,
     fallback,
     firm,
+    value_table,
     first_slots,
     totals,
     kept,
@@ -871,6 +1036,8 @@ def replay_lives(  # type: ignore[no-untyped-def]  # noqa: ANN201  # compiled
         Rows of POLICY_COLUMNS; the fallback needs no forecast.
     firm
         Whether spot taken stays for the slot.
+    value_table
+        Arrays `VALUE_*` of the table that MARKET_RUN_STATE belongs to.
     totals
         Written: shape (first slots, policies, TOTAL_COLUMNS).
     kept
@@ -894,8 +1061,16 @@ def replay_lives(  # type: ignore[no-untyped-def]  # noqa: ANN201  # compiled
     slot_s = job[JOB_SLOT_S]
     work = job[JOB_WORK]
     most = by_count.shape[1] - 1
-    rescue_rate = by_count[COUNT_RATE, most]
-    rescue_cap_s = by_count[COUNT_CAP_S, most]
+    # Taken apart once: passing all of a table on costs as much as a decision.
+    values_after = value_table[VALUE_AFTER]
+    value_cell = value_table[VALUE_SCALARS][SCALAR_CELL]
+    value_counts = value_table[VALUE_ALLOWED]
+    value_rates = value_table[VALUE_RATES]
+    value_overheads = value_table[VALUE_OVERHEADS]
+    value_pending = value_table[VALUE_PENDING]
+    nearest = value_table[VALUE_NEAREST]
+    finish_values = value_table[VALUE_VALUES]
+    centres_ppm = value_table[VALUE_CENTRES]
     series = market.shape[1]
     steps = predicted.shape[2]
     planners = 0
@@ -943,6 +1118,13 @@ def replay_lives(  # type: ignore[no-untyped-def]  # noqa: ANN201  # compiled
                 spot_available = market[MARKET_SPOT_AVAILABLE, t]
                 on_demand_available = market[MARKET_ON_DEMAND_AVAILABLE, t]
                 broken = held_spot > spot_available
+                reserve = market[MARKET_RESERVE, t]
+                rescue = by_count[COUNT_LARGEST, min(most, market[MARKET_RESCUE, t])]
+                if rescue == 0:
+                    rescue = most
+                if reserve > 0:
+                    # A stock-out hits launches, never what is held.
+                    on_demand_available = max(on_demand_available, held_on_demand)
                 played = kind
                 played_sigma = sigma
                 asked = kind != AHAP or market[MARKET_STEPS, t] >= 0
@@ -989,7 +1171,52 @@ def replay_lives(  # type: ignore[no-untyped-def]  # noqa: ANN201  # compiled
                             )
                             reason = REASON_BUDGET
                 else:
-                    if played == MSU:
+                    run_state = market[MARKET_RUN_STATE, t] if played == VALUE_TO_GO else -1
+                    if run_state >= 0:
+                        window = min(policies[p, POLICY_OMEGA], market[MARKET_STEPS, t])
+                        window = max(0, min(window, job[JOB_DEADLINE] - elapsed - 1))
+                        for h in range(window):
+                            prices[h] = predicted[0, t, h]
+                            available[h] = predicted[1, t, h]
+                        low, share = 0, 0.0
+                        if window > 0:
+                            to_come = _through(
+                                value_table,
+                                elapsed,
+                                run_state,
+                                prices[:window],
+                                available[:window],
+                                on_demand_price,
+                                on_demand_available,
+                            )
+                        else:
+                            low, share = _price_place(
+                                centres_ppm, spot_price * _PPM // on_demand_price
+                            )
+                            to_come = values_after[elapsed, run_state]
+                        spot, on_demand = choose(
+                            to_come,
+                            low,
+                            share,
+                            value_counts,
+                            value_rates,
+                            value_overheads,
+                            nearest,
+                            value_pending,
+                            value_cell,
+                            finish_values[elapsed + 1],
+                            held_spot,
+                            held_on_demand,
+                            broken,
+                            pending_s,
+                            work - progress,
+                            spot_price,
+                            on_demand_price,
+                            spot_available,
+                            on_demand_available,
+                            slot_s,
+                        )
+                    elif played == MSU or played == VALUE_TO_GO:  # noqa: SIM109  # compares two integers
                         spot = by_count[COUNT_LARGEST, min(most, spot_available)]
                         on_demand = 0
                     elif played == ON_DEMAND_ONLY:
@@ -1155,19 +1382,22 @@ def replay_lives(  # type: ignore[no-untyped-def]  # noqa: ANN201  # compiled
                     reason = REASON_POLICY
                     # Most slots need nothing more: neither finish, net nor budget.
                     usual = after < work and not job[JOB_BUDGET]
-                    usual = usual and _is_safe(
-                        job,
-                        rescue_rate,
-                        rescue_cap_s,
-                        most,
-                        job[JOB_DEADLINE] - elapsed - 1,
-                        progress,
-                        after,
-                        after_s,
-                        spot,
-                        on_demand,
-                        firm,
-                    )
+                    netted = job[JOB_HARD] != 0 or played != VALUE_TO_GO or run_state < 0
+                    if usual and netted:
+                        usual = _is_safe(
+                            job,
+                            by_count[COUNT_RATE, rescue],
+                            by_count[COUNT_CAP_S, rescue],
+                            rescue,
+                            reserve,
+                            job[JOB_DEADLINE] - elapsed - 1,
+                            progress,
+                            after,
+                            after_s,
+                            spot,
+                            on_demand,
+                            firm,
+                        )
                     if not usual:
                         spot, on_demand, reason = _settle(
                             job,
@@ -1184,6 +1414,9 @@ def replay_lives(  # type: ignore[no-untyped-def]  # noqa: ANN201  # compiled
                             pending_s,
                             spent,
                             firm,
+                            rescue,
+                            reserve,
+                            netted,
                             spot,
                             on_demand,
                         )

@@ -18,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from spotline.domain.jobs.program import Holding, JobProgram
+from spotline.domain.jobs.progress import JobProgress, advance
 from spotline.domain.market.law import MarketLaw
 from spotline.domain.solvers.configurations import Configurations, configurations
 from spotline.domain.solvers.window import value_after_deadline
-from spotline.domain.units import PPM
+from spotline.domain.units import PPM, cost_micro_usd
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -41,7 +42,7 @@ class TableTerms:
 
     `on_demand_price` is micro-USD per instance-hour, `on_demand_available` what may be counted
     on. `taken` instances of spot are held by jobs that are served earlier and are expected to
-    stay so.
+    stay so. A launch of on-demand may have to wait for `reserve_slots`.
     """
 
     program: JobProgram
@@ -49,6 +50,7 @@ class TableTerms:
     on_demand_price: int
     on_demand_available: int
     taken: int = 0
+    reserve_slots: int = 0
 
 
 def table_id(terms: TableTerms) -> str:
@@ -118,7 +120,7 @@ def build_table(terms: TableTerms) -> ValueTable:
         law.run_matrix(),
         law.price_matrix(),
         np.array(program.rate_quanta_per_s, dtype=np.int64),
-        _overheads(program),
+        overheads_s(program),
         pending,
         np.array(program.value_micro_usd, dtype=np.int64),
         late,
@@ -129,6 +131,7 @@ def build_table(terms: TableTerms) -> ValueTable:
         program.max_instances,
         cell,
         cells,
+        terms.reserve_slots,
     )
     return ValueTable(
         terms=terms,
@@ -140,7 +143,7 @@ def build_table(terms: TableTerms) -> ValueTable:
     )
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=48)
 def table_of(terms: TableTerms) -> ValueTable:
     """Return the table of `terms`, built where it is not at hand."""
     return build_table(terms)
@@ -170,7 +173,7 @@ def look_ahead(
     """
     program = table.terms.program
     low, share = _price_place(table.terms.law.space.price_centres_ppm, price_ppm)
-    spot, on_demand = _choose(
+    spot, on_demand = choose(
         table.after[elapsed_slots, run_state],
         low,
         share,
@@ -220,7 +223,7 @@ def look_through(
     program = table.terms.program
     slots = len(forecast_spot_price)
     low, share = _price_place(table.terms.law.space.price_centres_ppm, price_ppm_after)
-    after = _through(
+    after = through(
         table.after[elapsed_slots + slots, run_state_after],
         low,
         share,
@@ -242,8 +245,9 @@ def look_through(
         program.hard,
         program.max_instances,
         table.cell_quanta,
+        table.terms.reserve_slots,
     )
-    spot, on_demand = _choose(
+    spot, on_demand = choose(
         after,
         0,
         0.0,
@@ -268,6 +272,74 @@ def look_through(
     return Holding(spot=int(spot), on_demand=int(on_demand))
 
 
+def best_value(
+    table: ValueTable,
+    *,
+    elapsed_slots: int,
+    run_state: int,
+    price_ppm: int,
+    held: Holding,
+    interrupted: bool,
+    pending_overhead_s: int,
+    work_left_quanta: int,
+    spot_price: int,
+    on_demand_price: int,
+    spot_available: int,
+    on_demand_available: int,
+    slot_left_s: int,
+) -> float:
+    """What the rest of a job's life is worth if `look_ahead` decides this slot, micro-USD.
+
+    The slot is counted exactly, all after it by the table. Overhead longer than any that the table
+    knows, as a migration's may be, is taken for as much more work.
+    """
+    program = table.terms.program
+    choice = look_ahead(
+        table,
+        elapsed_slots=elapsed_slots,
+        run_state=run_state,
+        price_ppm=price_ppm,
+        held=held,
+        interrupted=interrupted,
+        pending_overhead_s=pending_overhead_s,
+        work_left_quanta=work_left_quanta,
+        spot_price=spot_price,
+        on_demand_price=on_demand_price,
+        spot_available=spot_available,
+        on_demand_available=on_demand_available,
+        slot_left_s=slot_left_s,
+    )
+    before = JobProgress(holding=held, pending_overhead_s=pending_overhead_s)
+    broken = interrupted or held.spot > spot_available
+    after = advance(program, before, choice, held_s=slot_left_s, interrupted=broken)
+    left = work_left_quanta - after.progress_quanta
+    cost = cost_micro_usd(spot_price, choice.spot, slot_left_s) + cost_micro_usd(
+        on_demand_price, choice.on_demand, slot_left_s
+    )
+    if left <= 0:
+        return float(program.value_micro_usd[elapsed_slots + 1] - cost)
+    levels = table.pending_s
+    level = min(int(np.searchsorted(levels, after.pending_overhead_s)), len(levels) - 1)
+    excess_s = max(0, after.pending_overhead_s - int(levels[level]))
+    left = min(left + program.rate_quanta_per_s[choice.instances] * excess_s, program.work_quanta)
+    chosen = int(table.nearest[choice.spot, choice.on_demand])
+    low, share = _price_place(table.terms.law.space.price_centres_ppm, price_ppm)
+    cells = table.after[elapsed_slots, run_state, :, chosen, level, :]
+    value = _between_cells(cells[low], left, table.cell_quanta)
+    if share > 0.0:
+        dearer = _between_cells(cells[low + 1], left, table.cell_quanta)
+        value = (1.0 - share) * value + share * dearer
+    return value - cost
+
+
+def _between_cells(cells: TableArray, left: int, cell: int) -> float:
+    """Table entry at `left` > 0 quanta of work."""
+    j = (left - 1) // cell
+    part = (left - j * cell) / cell
+    value = float(cells[j])
+    return part * value + (1.0 - part) * float(cells[j - 1]) if j else value
+
+
 # --- laying out -------------------------------------------------------------------------------
 
 
@@ -288,10 +360,10 @@ def _values(program: JobProgram) -> IntArray:
 
 @lru_cache(maxsize=256)
 def _overheads_of(program: JobProgram) -> IntArray:
-    return _overheads(program)
+    return overheads_s(program)
 
 
-def _overheads(program: JobProgram) -> IntArray:
+def overheads_s(program: JobProgram) -> IntArray:
     """Seconds of each class of change: keep, shrink, grow, launch, interrupted."""
     return np.array(
         [0, program.shrink_s, program.grow_s, program.launch_s, program.interrupted_s],
@@ -419,6 +491,7 @@ def _stage(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
     next_level,
     same_kind,
     rescue_s,
+    waits,
     pending_s,
     finish,
     slot_s,
@@ -457,7 +530,7 @@ def _stage(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
                         worth[kind, c] = after[0, 0, j]
                         if hard:
                             needed = -(-left // rescue_rate) + rescue_s[0, 0]
-                            if -(-needed // slot_s) > slots_left:
+                            if -(-needed // slot_s) + waits[0] > slots_left:
                                 worth[kind, c] = never
                     elif gain[kind, level, c] >= left:
                         worth[kind, c] = finish - cost[c]
@@ -476,7 +549,7 @@ def _stage(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
                         if hard and c != forced:
                             rest = left - gain[kind, level, c]
                             needed = -(-rest // rescue_rate) + rescue_s[c, to]
-                            if -(-needed // slot_s) > slots_left:
+                            if -(-needed // slot_s) + waits[c] > slots_left:
                                 worth[kind, c] = never
             grow = never
             launch = never
@@ -499,8 +572,11 @@ def _stage(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
 
 
 @numba.njit(cache=True, nogil=True)
-def _gains(spot, on_demand, rates, overheads, pending_s, slot_s, most, cell):  # type: ignore[no-untyped-def]  # compiled: numba infers the types
-    """Per class of change, pending level and set: quanta gained, in cells, and what follows."""
+def _gains(spot, on_demand, rates, overheads, pending_s, slot_s, rescue, cell, reserve):  # type: ignore[no-untyped-def]  # compiled: numba infers the types
+    """Per class of change, pending level and set: quanta gained, in cells, and what follows.
+
+    The last two are the seconds lost, and the slots to wait, on the way to `rescue` on-demand.
+    """
     sets = spot.shape[0]
     levels = pending_s.shape[0]
     gain = np.zeros((5, levels, sets), dtype=np.int64)
@@ -509,6 +585,7 @@ def _gains(spot, on_demand, rates, overheads, pending_s, slot_s, most, cell):  #
     next_level = np.zeros((5, levels), dtype=np.int64)
     same_kind = np.zeros((5, levels), dtype=np.int64)
     rescue_s = np.zeros((sets, levels), dtype=np.int64)
+    waits = np.zeros(sets, dtype=np.int64)
     for level in range(levels):
         for kind in range(5):
             lost_s = max(overheads[kind], pending_s[level])
@@ -523,9 +600,13 @@ def _gains(spot, on_demand, rates, overheads, pending_s, slot_s, most, cell):  #
                 whole[kind, level, c] = gain[kind, level, c] // cell
                 part[kind, level, c] = (gain[kind, level, c] % cell) / cell
         for c in range(sets):
-            kind = _kind(spot[c], on_demand[c], 0, most, spot[c] > 0)
+            kind = _kind(spot[c], on_demand[c], 0, rescue, spot[c] > 0)
             rescue_s[c, level] = max(pending_s[level], overheads[kind])
-    return gain, whole, part, next_level, same_kind, rescue_s
+            if reserve > 0 and on_demand[c] < rescue:
+                waits[c] = reserve
+                # While a launch waits, whatever is held comes and goes.
+                rescue_s[c, level] = max(pending_s[level], overheads.max())
+    return gain, whole, part, next_level, same_kind, rescue_s, waits
 
 
 @numba.njit(cache=True, nogil=True)
@@ -562,16 +643,19 @@ def _solve(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
     most,
     cell,
     cells,
+    reserve,
 ):
     """Backward induction; returns `ValueTable.after`."""
     runs = counts.shape[0]
     levels_of_price = prices.shape[0]
     sets = spot.shape[0]
     levels = pending_s.shape[0]
-    gain, whole, part, next_level, same_kind, rescue_s = _gains(
-        spot, on_demand, rates, overheads, pending_s, slot_s, most, cell
-    )
     forced = _forced(spot, on_demand, on_demand_available)
+    # Where there is never enough for the largest count, the net falls back on what there is.
+    rescue = on_demand[forced] if forced else most
+    gain, whole, part, next_level, same_kind, rescue_s, waits = _gains(
+        spot, on_demand, rates, overheads, pending_s, slot_s, rescue, cell, reserve
+    )
     slots = max(1, deadline_slots)
     after = np.zeros((slots, runs, levels_of_price, sets, levels, cells), dtype=np.float32)
     full = rates[most] * slot_s
@@ -602,13 +686,14 @@ def _solve(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
                     next_level,
                     same_kind,
                     rescue_s,
+                    waits,
                     pending_s,
                     finish,
                     slot_s,
                     slots - t - 1,
                     hard,
                     forced,
-                    rates[most],
+                    rates[rescue],
                     cell,
                 )
         for r in range(runs):
@@ -627,11 +712,21 @@ def _solve(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
     return after
 
 
-@numba.njit(cache=True, nogil=True)
-def _at(after, low, share, c, level, left, cell):  # type: ignore[no-untyped-def]  # compiled: numba infers the types
-    """Table entry between two prices and two cells; `left` > 0."""
-    j = (left - 1) // cell  # the cell that `left` fills at least in part
-    part = (left - j * cell) / cell
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _cell_of(left, cell, per_quantum):  # type: ignore[no-untyped-def]  # compiled: numba infers the types
+    """The cell that `left` > 0 fills at least in part, and the part; `per_quantum` is 1 / cell."""
+    # Divided as floats, which is faster, and mended.
+    j = np.int64(np.float64(left - 1) * per_quantum)
+    if j * cell >= left:
+        j -= 1
+    elif (j + 1) * cell < left:
+        j += 1
+    return j, (left - j * cell) / cell
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _at(after, low, share, c, level, j, part):  # type: ignore[no-untyped-def]  # compiled: numba infers the types
+    """Table entry between two prices and two cells."""
     v = after[low, c, level, j] + 0.0
     if j > 0:
         v = part * v + (1.0 - part) * after[low, c, level, j - 1]
@@ -643,8 +738,8 @@ def _at(after, low, share, c, level, left, cell):  # type: ignore[no-untyped-def
     return v
 
 
-@numba.njit(cache=True, nogil=True)
-def _choose(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def choose(  # type: ignore[no-untyped-def]  # noqa: ANN201  # compiled: numba infers the types
     after,
     low,
     share,
@@ -666,14 +761,39 @@ def _choose(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
     on_demand_available,
     slot_left_s,
 ):
-    """One look ahead over every candidate; returns (spot, on-demand)."""
-    best = _at(after, low, share, 0, 0, left, cell)
+    """One look ahead over every candidate; returns (spot, on-demand).
+
+    `after` is `ValueTable.after` at a slot and run state; prices lie between `low` and the next
+    by `share`. For what is considered, and for ties, see `look_ahead`.
+    """
+    per_quantum = 1.0 / cell
+    j, part = _cell_of(left, cell, per_quantum)
+    best = _at(after, low, share, 0, 0, j, part)
     best_spot = 0
     best_on_demand = 0
-    held = held_spot + held_on_demand
+    # What each class of change costs in time, once for all candidates.
+    launched = held_spot + held_on_demand == 0
     broken = interrupted or held_spot > spot_available
+    keep, shrink, grow = 0, 1, 2
+    if launched:
+        keep, shrink, grow = 3, 3, 3
+    elif broken:
+        keep, shrink, grow = 4, 4, 4
+    keep_s = max(overheads[keep], pending_now_s)
+    shrink_s = max(overheads[shrink], pending_now_s)
+    grow_s = max(overheads[grow], pending_now_s)
+    keep_to = _level(pending_s, max(0, keep_s - slot_left_s))
+    shrink_to = _level(pending_s, max(0, shrink_s - slot_left_s))
+    grow_to = _level(pending_s, max(0, grow_s - slot_left_s))
+    keep_s = max(0, slot_left_s - keep_s)
+    shrink_s = max(0, slot_left_s - shrink_s)
+    grow_s = max(0, slot_left_s - grow_s)
+    spot_cost = spot_price * slot_left_s
+    on_demand_cost = on_demand_price * slot_left_s
     for index in range(allowed.shape[0]):
         count = allowed[index]
+        rate = rates[count]
+        known_s = -1  # splits of one count mostly differ in cost alone
         most_spot = min(count, spot_available)
         for option in range(3):
             if option == 0:
@@ -689,16 +809,23 @@ def _choose(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
             rest = count - spot
             if rest > on_demand_available:
                 continue
-            kind = _kind(held_spot, held_on_demand, spot, rest, broken)
-            lost_s = max(overheads[kind], pending_now_s)
-            gained = rates[count] * max(0, slot_left_s - lost_s)
-            cost = _cost(spot_price, spot, slot_left_s) + _cost(on_demand_price, rest, slot_left_s)
+            keeps = False
+            if spot == held_spot and rest == held_on_demand:
+                productive_s, to = keep_s, keep_to
+                keeps = keep == 0
+            elif spot <= held_spot and rest <= held_on_demand:
+                productive_s, to = shrink_s, shrink_to
+            else:
+                productive_s, to = grow_s, grow_to
+            gained = rate * productive_s
+            cost = (spot_cost * spot + 1800) // 3600 + (on_demand_cost * rest + 1800) // 3600
             if gained >= left:
                 v = float(finish - cost)
             else:
-                to = _level(pending_s, max(0, lost_s - slot_left_s))
-                v = _at(after, low, share, nearest[spot, rest], to, left - gained, cell) - cost
-            keeps = kind == 0 and held > 0
+                if productive_s != known_s:
+                    j, part = _cell_of(left - gained, cell, per_quantum)
+                    known_s = productive_s
+                v = _at(after, low, share, nearest[spot, rest], to, j, part) - cost
             if v > best or (v == best and (keeps or count >= best_spot + best_on_demand)):
                 best = v
                 best_spot = spot
@@ -707,7 +834,7 @@ def _choose(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
 
 
 @numba.njit(cache=True, nogil=True)
-def _through(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
+def through(  # type: ignore[no-untyped-def]  # noqa: ANN201  # compiled: numba infers the types
     after,
     low,
     share,
@@ -729,15 +856,18 @@ def _through(  # type: ignore[no-untyped-def]  # compiled: numba infers the type
     hard,
     most,
     cell,
+    reserve,
 ):
     """Go back over the forecast slots from the table; returns (1, sets, levels, cells)."""
     sets = spot.shape[0]
     levels = pending_s.shape[0]
     cells = after.shape[3]
-    gain, whole, part, next_level, same_kind, rescue_s = _gains(
-        spot, on_demand, rates, overheads, pending_s, slot_s, most, cell
-    )
     forced = _forced(spot, on_demand, on_demand_available)
+    # Where there is never enough for the largest count, the net falls back on what there is.
+    rescue = on_demand[forced] if forced else most
+    gain, whole, part, next_level, same_kind, rescue_s, waits = _gains(
+        spot, on_demand, rates, overheads, pending_s, slot_s, rescue, cell, reserve
+    )
     slots = spot_price.shape[0]
     later = np.empty((1, sets, levels, cells), dtype=np.float32)
     later[0] = after[low]
@@ -763,13 +893,14 @@ def _through(  # type: ignore[no-untyped-def]  # compiled: numba infers the type
             next_level,
             same_kind,
             rescue_s,
+            waits,
             pending_s,
             values[t + 1],
             slot_s,
             deadline_slots - t - 1,
             hard,
             forced,
-            rates[most],
+            rates[rescue],
             cell,
         )
         later[0] = now
