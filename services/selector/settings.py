@@ -15,8 +15,8 @@ class SelectorSettings(ServiceSettings):
 
     After `forecast_timeout_s` without a forecast a slot is decided without one, after
     `allocate_timeout_s` without an answer the selector decides by itself. `decay`, `horizon_jobs`,
-    the utility bounds and `warm_start` (the JSON text that saved weights are) are as in
-    `SelectorOptions`.
+    the utility bounds, `warm_start` (the JSON text that saved weights are), `moves` and the prices
+    of egress are as in `SelectorOptions`.
     """
 
     allocator_address: str = "127.0.0.1:7070"
@@ -30,6 +30,9 @@ class SelectorSettings(ServiceSettings):
     utility_floor_usd: float = Field(default=0.0, allow_inf_nan=False)
     utility_ceiling_usd: float = Field(default=0.0, allow_inf_nan=False)
     warm_start: str = ""
+    moves: bool = True
+    egress_usd_per_gb: float = Field(default=0.02, ge=0, allow_inf_nan=False)
+    zone_egress_usd_per_gb: float = Field(default=0.01, ge=0, allow_inf_nan=False)
 
     def selector(self) -> SelectorOptions:
         """How the selector decides."""
@@ -43,4 +46,7 @@ class SelectorSettings(ServiceSettings):
             utility_floor_usd=self.utility_floor_usd,
             utility_ceiling_usd=self.utility_ceiling_usd,
             warm_start=self.warm_start,
+            moves=self.moves,
+            egress_usd_per_gb=self.egress_usd_per_gb,
+            zone_egress_usd_per_gb=self.zone_egress_usd_per_gb,
         )

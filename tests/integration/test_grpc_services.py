@@ -26,8 +26,8 @@ from spotline.application.requests import (
     JobTask,
     MarketSlot,
     PlanRequest,
-    QuotaLimit,
     ProgressReport,
+    QuotaLimit,
     Submission,
 )
 from spotline.application.spec import Call

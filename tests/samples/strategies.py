@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from spotline.application.requests import (
     AllocateRequest,
+    Alternative,
     ComparisonRequest,
     JobQuery,
     PlanRequest,
     ProgressReport,
 )
-from spotline.domain.events import CountProbability, ForecastStep, Lot
+from spotline.domain.events import CountProbability, ForecastStep, Lot, Move
 from spotline.domain.jobs.job import (
     WORK_UNITS,
     Checkpoint,
@@ -118,6 +119,10 @@ def _constrained():
         CountProbability: count_probability,
         ForecastStep: step,
         Lot: build(Lot, spot=NATURAL, on_demand=NATURAL),
+        Move: build(Move, overhead_s=NATURAL, cost_micro_usd=NATURAL),
+        Alternative: st.deferred(
+            lambda: build(Alternative, migrate_s=NATURAL, move_cost_micro_usd=NATURAL)
+        ),
         Count: count,
         Quote: st.deferred(
             lambda: build(Quote, spot_price_micro_usd=POSITIVE, on_demand_price_micro_usd=POSITIVE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spotline.application.ingest import IngestHandler, IngestOptions
+from spotline.application.requests import AllocateRequest
 from spotline.application.select import SelectHandler
 from spotline.application.selector_state import SelectorOptions, SelectorState, SlotPhase
 from spotline.application.spec import Context, Outcome
@@ -172,3 +173,19 @@ def test_on_demand_that_vanishes_in_mid_slot_is_charged_as_on_demand() -> None:
         (0, Holding(on_demand=4)),
         (600, Holding(on_demand=3)),
     ]
+
+
+def test_a_refusal_of_on_demand_shows_an_outage_that_the_next_decision_allows_for() -> None:
+    driver, slot = refusing_driver(SelectorOptions(rehearsals=0))
+    outcome = driver.feed(ForecastOverdue(slot=slot, waited_ms=1))
+    first = outcome.calls[0].request
+
+    again = refuse(driver, slot, outcome).calls[0].request
+
+    assert isinstance(first, AllocateRequest)
+    assert isinstance(again, AllocateRequest)
+    run = next(iter(driver.state.runs.values()))
+    assert first.tasks[0].on_demand_reserve_slots == 0
+    assert again.tasks[0].on_demand_reserve_slots == 1
+    assert driver.state.stock[run.offering_id][-1] == 0
+    assert driver.state.on_demand_stock(run.job, run.offering_id) == (1, 0)

@@ -6,22 +6,33 @@ selector falls back to it when nobody answers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from spotline.application.requests import AllocateAnswer, AllocateRequest, JobTask
+from spotline.application.requests import AllocateAnswer, AllocateRequest, Alternative, JobTask
 from spotline.application.value_tables import outlook_of
-from spotline.domain.events import DecisionReason, ForecastIssued, JobAnswer, Lot, SlotQuote
+from spotline.domain.events import DecisionReason, ForecastIssued, JobAnswer, Lot, Move, SlotQuote
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import Holding, JobProgram, compile_program
 from spotline.domain.jobs.progress import JobProgress
 from spotline.domain.market.offering import UNKNOWN_COUNT, Count, Provenance, Quote
 from spotline.domain.policies.contention import ResidualCapacity
-from spotline.domain.policies.decision import decide_slot
-from spotline.domain.policies.interface import START, PolicyView, WindowForecast
+from spotline.domain.policies.decision import (
+    decide_slot,
+    is_safe,
+    on_demand_to_hold,
+    slot_cost_micro_usd,
+)
+from spotline.domain.policies.interface import START, Outlook, PolicyView, WindowForecast
 from spotline.domain.policies.prediction import UNCOUNTED, window_forecast
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
+from spotline.domain.solvers.value_table import best_value
+from spotline.domain.units import PPM, cost_micro_usd
+
+# A job moves for more than this share of what a slot of its largest count costs on demand: below
+# it, two tables differ by how they interpolate, and a job would go to and fro between equals.
+MOVE_MARGIN_PPM = 50_000
 
 
 def allocate(request: AllocateRequest) -> AllocateAnswer:
@@ -38,20 +49,153 @@ def allocate(request: AllocateRequest) -> AllocateAnswer:
     for task in request.tasks:
         if task.offering_id not in quotes:
             raise ValueError(f"tasks.offering_id must have a quote, {task.offering_id!r} has none")
-        answer = _answer(request, task, quotes[task.offering_id], residual)
-        residual.take(answer.lots)
+        answer = _placed(request, task, quotes, residual)
+        # What is held on demand stays even where the stock has run out.
+        residual.take_what_is_left(answer.lots)
         answers.append(answer)
     return AllocateAnswer(answers=tuple(answers))
 
 
-def _answer(
-    request: AllocateRequest, task: JobTask, quote: Quote, residual: ResidualCapacity
+def _placed(
+    request: AllocateRequest,
+    task: JobTask,
+    quotes: Mapping[str, Quote],
+    residual: ResidualCapacity,
 ) -> JobAnswer:
+    """Decide where a task's job runs by its value tables, then how much it holds by its policy.
+
+    It moves where the best it can do there is worth more than the best at home by over
+    `MOVE_MARGIN_PPM`, the policy makes use of it, and a deadline that is safe at home stays safe.
+    """
+    home = task_view(request, task, quotes[task.offering_id], residual)
+    stays = _answer(request, task, home)
+    moved = _worth_moving(request, task, home, quotes, residual)
+    if moved is None:
+        return stays
+    there = task_view(request, moved, quotes[moved.offering_id], residual)
+    goes = _answer(request, moved, there)
+    if not _is_better(home, stays, there, goes):
+        return stays
+    move = Move(
+        from_offering_id=task.offering_id,
+        overhead_s=moved.pending_overhead_s,
+        cost_micro_usd=moved.spent_micro_usd - task.spent_micro_usd,
+    )
+    return replace(goes, move=move)
+
+
+def _is_better(home: PolicyView, stays: JobAnswer, there: PolicyView, goes: JobAnswer) -> bool:
+    """Whether what the policy makes of a better place is worth going there.
+
+    Tables speak of the best that can be done: a policy that takes no spot where that is cheap
+    would only pay for the way.
+    """
+    before, after = _held(stays.lots), _held(goes.lots)
+    if not after.instances or (_saved(home, before) and not _saved(there, after)):
+        return False
+    return (
+        after.spot > 0
+        or after.instances > before.instances
+        or slot_cost_micro_usd(there, after) < slot_cost_micro_usd(home, before)
+    )
+
+
+def _worth_moving(
+    request: AllocateRequest,
+    task: JobTask,
+    home: PolicyView,
+    quotes: Mapping[str, Quote],
+    residual: ResidualCapacity,
+) -> JobTask | None:
+    """The task as it would stand at the best alternative, None where home is as good.
+
+    Raises
+    ------
+    ValueError
+        An alternative has no quote.
+    """
+    over = home.elapsed_slots >= home.program.deadline_slots
+    done = home.state.progress_quanta >= home.program.work_quanta
+    if not task.alternatives or home.outlook is None or request.offset_s or over or done:
+        return None
+    full_slot = cost_micro_usd(
+        home.on_demand_price, home.program.max_instances, home.program.slot_s
+    )
+    best = _value(home, home.outlook) + full_slot * MOVE_MARGIN_PPM / PPM
+    chosen = None
+    for one in task.alternatives:
+        if one.offering_id not in quotes:
+            raise ValueError(
+                f"tasks.alternatives.offering_id must have a quote, {one.offering_id!r} has none"
+            )
+        moved = _moved(task, one, home)
+        view = task_view(request, moved, quotes[one.offering_id], residual)
+        if view.outlook is None:
+            continue
+        value = _value(view, view.outlook) - one.move_cost_micro_usd
+        if value > best:
+            best, chosen = value, moved
+    return chosen
+
+
+def _moved(task: JobTask, alternative: Alternative, home: PolicyView) -> JobTask:
+    """A task whose job has just left its home: idle, its checkpoint on the way."""
+    overhead_s = max(alternative.migrate_s, task.pending_overhead_s)
+    if home.interrupted:
+        overhead_s = max(overhead_s, home.program.interrupted_s)
+    return replace(
+        task,
+        offering_id=alternative.offering_id,
+        instance_type=alternative.instance_type,
+        holding=Lot(offering_id=alternative.offering_id),
+        interrupted=False,
+        pending_overhead_s=overhead_s,
+        spent_micro_usd=task.spent_micro_usd + alternative.move_cost_micro_usd,
+        # The plans of a policy are for where it made them.
+        memory=START,
+        table_use=alternative.table_use,
+        alternatives=(),
+        on_demand_reserve_slots=alternative.on_demand_reserve_slots,
+        rescue_instances=alternative.rescue_instances,
+    )
+
+
+def _value(view: PolicyView, outlook: Outlook) -> float:
+    return best_value(
+        outlook.table,
+        elapsed_slots=view.elapsed_slots,
+        run_state=outlook.run_state,
+        price_ppm=view.spot_price * PPM // view.on_demand_price,
+        held=view.state.holding,
+        interrupted=view.interrupted,
+        pending_overhead_s=view.state.pending_overhead_s,
+        work_left_quanta=view.program.work_quanta - view.state.progress_quanta,
+        spot_price=view.spot_price,
+        on_demand_price=view.on_demand_price,
+        spot_available=view.spot_available,
+        on_demand_available=view.on_demand_available,
+        slot_left_s=view.slot_left_s,
+    )
+
+
+def _held(lots: Sequence[Lot]) -> Holding:
+    return Holding(spot=sum(lot.spot for lot in lots), on_demand=sum(lot.on_demand for lot in lots))
+
+
+def _saved(view: PolicyView, holding: Holding) -> bool:
+    """Whether on-demand, as much of it as there is now, still meets a hard deadline."""
+    if not view.program.hard:
+        return True
+    wanted = view.rescue_instances or view.program.max_instances
+    in_stock = view.on_demand_available >= wanted or view.reserve_slots > 0
+    return in_stock and is_safe(view, holding)
+
+
+def _answer(request: AllocateRequest, task: JobTask, view: PolicyView) -> JobAnswer:
     try:
         policy = policy_named(task.policy_id)
     except KeyError as error:
         raise ValueError(f"tasks.policy_id: {error.args[0]}") from error
-    view = task_view(request, task, quote, residual)
     reason = request.reason
     memory = task.memory
     asked = policy
@@ -86,24 +230,30 @@ def task_view(
     program = program_of(
         task.job, task.offering_id, task.instance_type, request.slot_s, task.first_slot_start_ns
     )
+    held = Holding(spot=task.holding.spot, on_demand=task.holding.on_demand)
+    reserve_slots = task.on_demand_reserve_slots
     return PolicyView(
         program=program,
         elapsed_slots=task.elapsed_slots,
         state=JobProgress(
             progress_quanta=task.progress_quanta,
-            holding=Holding(spot=task.holding.spot, on_demand=task.holding.on_demand),
+            holding=held,
             pending_overhead_s=task.pending_overhead_s,
         ),
         interrupted=task.interrupted or task.holding.spot > spot_available,
         spot_price=quote.spot_price_micro_usd,
         on_demand_price=quote.on_demand_price_micro_usd,
         spot_available=spot_available,
-        on_demand_available=residual.on_demand(task.offering_id),
+        on_demand_available=on_demand_to_hold(
+            residual.on_demand(task.offering_id), held, reserve_slots=reserve_slots
+        ),
         forecast=forecast_of(request.forecast, quote, left=spot_available),
         slot_left_s=request.slot_s - request.offset_s,
         spent_micro_usd=task.spent_micro_usd,
         spot_firm=task.spot_firm,
         outlook=outlook_of(task.table_use, program, request.laws),
+        reserve_slots=reserve_slots,
+        rescue_instances=task.rescue_instances,
     )
 
 

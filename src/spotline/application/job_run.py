@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from spotline.domain.events import JobOutcome, Lot, NamedLaw, TableSpec
+from spotline.domain.events import JobOutcome, Lot, Move, NamedLaw, TableSpec
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import IDLE, Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress, advance
@@ -33,34 +33,48 @@ class Segment:
 
 
 @dataclass(slots=True, kw_only=True)
+class JobTable:
+    """A value table that was asked for; decisions name it once it is ready."""
+
+    spec: TableSpec
+    named: NamedLaw
+    ready: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
 class JobRun:
     """Mutable state of one job; only the selector's `evolve` touches it.
 
-    `state` stands at the opening of the current slot, `held` is what the cloud last reported,
-    `target` what was last decided. `records` are what the job was offered, slot by slot. `table`
-    was asked for and is solved on `law`; decisions name it once it is ready.
+    `offering_id` is the job's home, where it runs or ran last, `first_offering_id` where it was
+    admitted. `state` stands at the opening of the current slot, `held_lots` is what the cloud last
+    reported, `target` what was last decided for the home. `tables` are by offering. `records` are
+    what the job was offered at its home of each slot; once it has moved to where it runs at other
+    rates (`mixed`) they are those of no one job. `moves` counts those that copied a checkpoint.
     """
 
     job: Job
     phase: RunPhase = RunPhase.PENDING
     offering_id: str = ""
+    first_offering_id: str = ""
     policy_id: str = ""
     program: JobProgram | None = None
     first_slot: int = -1
     first_slot_start_ns: int = 0
     state: JobProgress = field(default_factory=JobProgress)
-    held: Holding = IDLE
+    held_lots: tuple[Lot, ...] = ()
+    launched: bool = False
+    moves: int = 0
+    mixed: bool = False
     target: Holding = IDLE
     lost: int = 0
     memory: Memory = START
     spent_micro_usd: int = 0
+    transfer_cost_micro_usd: int = 0
     last_slot_cost_micro_usd: int = 0
     last_slot_lots: tuple[Lot, ...] = ()
     segments: list[Segment] = field(default_factory=list)
     records: list[SlotRecord] = field(default_factory=list)
-    table: TableSpec | None = None
-    law: NamedLaw | None = None
-    table_ready: bool = False
+    tables: dict[str, JobTable] = field(default_factory=dict)
     reported_quanta: int | None = None
     cancelled: bool = False
     outcome: JobOutcome | None = None
@@ -72,6 +86,39 @@ class JobRun:
         if self.program is None:
             raise ValueError(f"job {self.job.job_id} has not been admitted")
         return self.program
+
+    @property
+    def held(self) -> Holding:
+        """What the cloud last reported to be held at the home."""
+        return self.held_at(self.offering_id)
+
+    def held_at(self, offering_id: str) -> Holding:
+        """What the cloud last reported to be held of an offering."""
+        lots = [lot for lot in self.held_lots if lot.offering_id == offering_id]
+        return Holding(
+            spot=sum(lot.spot for lot in lots), on_demand=sum(lot.on_demand for lot in lots)
+        )
+
+    def ready_table(self, offering_id: str) -> JobTable | None:
+        """The job's value table on an offering, None where there is none yet."""
+        table = self.tables.get(offering_id)
+        return table if table is not None and table.ready else None
+
+    def move(self, offering_id: str, program: JobProgram, move: Move) -> None:
+        """Make another offering the home, as the open slot's first act.
+
+        What was held is released at once, the overhead is pending, the checkpoint's copy is paid.
+        """
+        if program != self.compiled:
+            self.mixed = True
+        self.offering_id = offering_id
+        self.program = program
+        self.state = JobProgress(
+            progress_quanta=self.state.progress_quanta, pending_overhead_s=move.overhead_s
+        )
+        self.segments = []
+        self.moves += self.launched
+        self.transfer_cost_micro_usd += move.cost_micro_usd
 
     def elapsed_slots(self, slot: int) -> int:
         """Slots of the job's life before `slot`."""
@@ -111,6 +158,8 @@ class JobRun:
         )
         steps = [(offset_s, self.lots(holding)) for offset_s, holding in held]
         cost = lots_cost_micro_usd(steps, {self.offering_id: price}, program.slot_s)
+        cost += self.transfer_cost_micro_usd
+        self.transfer_cost_micro_usd = 0
         if self.reported_quanta is not None:
             # A live job's own word replaces the formula.
             self.state = JobProgress(

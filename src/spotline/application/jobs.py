@@ -268,6 +268,7 @@ def _after(status: JobStatus, event: Event) -> JobStatus:
         case AllocationDecided():
             return replace(
                 status,
+                offering_id=event.lots[0].offering_id if event.lots else status.offering_id,
                 lots=event.lots,
                 last_slot=event.slot,
                 last_reason=event.reason,

@@ -1,4 +1,4 @@
-"""Where an arriving job is to run: the one rule of the selector and of simulation."""
+"""Where a job is to run, first and perhaps later: the one rule of the selector and of simulation."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from spotline.domain.market.offering import Offering
 
 # Slots of the past that say how much spot an offering carries.
 RECENT_SLOTS = 48
+# Offerings beside its home that a job gets value tables for: each is a table to build and to keep.
+MOST_ALTERNATIVES = 3
 
 
 def best_offering(
@@ -34,11 +36,44 @@ def best_offering(
     running
         Offering id and largest count of every job that runs already.
     """
+    ranks = _ranks(job, offerings, opened, past, running)
+    return ranks[0][2] if ranks else None
+
+
+def other_offerings(
+    job: Job,
+    home: str,
+    offerings: Mapping[str, Offering],
+    opened: SlotOpened,
+    past: Sequence[SlotOpened],
+    running: Iterable[tuple[str, int]] = (),
+    *,
+    most: int = MOST_ALTERNATIVES,
+) -> tuple[str, ...]:
+    """Return where else than at `home` a job could run, best first; parameters as above.
+
+    Only offerings on which on-demand alone can meet the deadline count. `job.topology` says how
+    far apart instances may be that are held at a time: a job holds one offering at a time, so that
+    it is kept wherever the job goes; `job.offerings` is what bounds where that is.
+    """
+    ranks = _ranks(job, offerings, opened, past, running)
+    fit = [offering_id for late, _, offering_id in ranks if not late and offering_id != home]
+    return tuple(fit[:most])
+
+
+def _ranks(
+    job: Job,
+    offerings: Mapping[str, Offering],
+    opened: SlotOpened,
+    past: Sequence[SlotOpened],
+    running: Iterable[tuple[str, int]],
+) -> list[tuple[bool, float, str]]:
+    """(Too slow for the deadline, cost per unit of work, id) of every offering, best first."""
     recent = [*past[-RECENT_SLOTS:], opened]
     taken: dict[str, int] = {}
     for offering_id, instances in running:
         taken[offering_id] = taken.get(offering_id, 0) + instances
-    best: tuple[bool, float, str] | None = None
+    ranks: list[tuple[bool, float, str]] = []
     for slot_quote in opened.quotes:
         quote = slot_quote.quote
         offering = offerings.get(quote.offering_id)
@@ -57,10 +92,8 @@ def best_offering(
             job, throughput, slot_s=opened.slot_s, first_slot_start_ns=opened.ts_event_ns
         )
         needed = program.slots_on_demand(program.work_quanta, program.launch_s)
-        rank = (needed > program.deadline_slots, per_work, quote.offering_id)
-        if best is None or rank < best:
-            best = rank
-    return None if best is None else best[2]
+        ranks.append((needed > program.deadline_slots, per_work, quote.offering_id))
+    return sorted(ranks)
 
 
 def spot_share(recent: Sequence[SlotOpened], offering_id: str, taken: int, wanted: int) -> float:

@@ -27,12 +27,38 @@ from spotline.domain.market.offering import Offering
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """An offering that a job could move to, with its value table there.
+
+    Moving takes `migrate_s` seconds without progress (more where more is pending) and
+    `move_cost_micro_usd` for copying the checkpoint.
+    """
+
+    offering_id: str
+    instance_type: str
+    table_use: TableUse
+    migrate_s: int
+    move_cost_micro_usd: int
+    on_demand_reserve_slots: int = 0
+    rescue_instances: int = 0
+
+    def __post_init__(self) -> None:
+        if self.migrate_s < 0 or self.move_cost_micro_usd < 0:
+            raise ValueError(
+                f"migrate_s and move_cost_micro_usd must be >= 0, were "
+                f"{self.migrate_s}, {self.move_cost_micro_usd}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobTask:
     """A job as it stands when a slot is decided.
 
     `first_slot_start_ns` is the origin of the job's slot grid, `elapsed_slots` its slots before
     this one. `holding` is what it holds now, after interruptions; `spot_firm` says that spot taken
-    now stays for the rest of the slot. `table_use` is None until its value table is ready.
+    now stays for the rest of the slot. `table_use` is None until its value table is ready, and
+    `alternatives` are offerings it may move to. For `on_demand_reserve_slots` (0: on-demand is
+    always there) and `rescue_instances` see `PolicyView`.
     """
 
     job: Job
@@ -49,6 +75,9 @@ class JobTask:
     memory: tuple[int, ...]
     spot_firm: bool
     table_use: TableUse | None = None
+    alternatives: tuple[Alternative, ...] = ()
+    on_demand_reserve_slots: int = 0
+    rescue_instances: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,16 +10,16 @@ One slot k runs through these phases:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from spotline.application.allocation import (
     allocate,
     capped_quotes,
 )
 from spotline.application.job_run import JobRun, RunPhase
-from spotline.application.offering_choice import best_offering
-from spotline.application.requests import AllocateRequest, JobTask
+from spotline.application.offering_choice import best_offering, other_offerings
+from spotline.application.requests import AllocateRequest, Alternative, JobTask
 from spotline.application.selector_fold import fold
 from spotline.application.selector_learning import feedback, learner_of, rehearse, table_of_run
 from spotline.application.selector_state import (
@@ -51,6 +51,7 @@ from spotline.domain.events import (
     Lot,
     MarketLawLearned,
     MarketOpened,
+    Move,
     NamedLaw,
     PolicyWeightsUpdated,
     ProvisioningCommanded,
@@ -62,7 +63,6 @@ from spotline.domain.events import (
 )
 from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.jobs.job import DeadlineKind, Job
-from spotline.domain.jobs.program import IDLE, Holding, JobProgram
 from spotline.domain.policies.interface import START, Policy
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, POOL, policy_named
 from spotline.domain.selection.rules import (
@@ -190,6 +190,9 @@ class SelectHandler:
             over = run.phase is RunPhase.CLOSED or job_id in closing
             if not over or run.fed_back or run.program is None or not run.records:
                 continue
+            if run.mixed:
+                # Its records are offers of different programs: no one replay is of them all.
+                continue
             if run.cancelled or run.elapsed_slots(state.slot) < run.compiled.deadline_slots:
                 continue
             events.append(
@@ -228,27 +231,47 @@ class SelectHandler:
                     weight_ppb=weights[index],
                 )
             )
-            table = self._table(state, run, offering_id, program)
-            if table is not None:
-                events.append(table)
+            events.extend(self._tables(state, run, offering_id, running))
             # The next arrival must see this one's demand.
             running.append(JobRun(job=run.job, offering_id=offering_id))
         return tuple(events)
 
-    def _table(
-        self, state: SelectorState, run: JobRun, offering_id: str, program: JobProgram
-    ) -> ValueTableRequested | None:
-        """Ask for an arriving job's value table, where the law of its offering is known."""
-        named = state.laws.get(offering_id)
-        if named is None or program.deadline_slots < 1:
-            return None
-        return ValueTableRequested(
-            job_id=run.job.job_id,
-            tenant=run.job.tenant,
-            slot=state.slot,
-            table=state.table_spec(named, offering_id, program),
-            named=named,
-        )
+    def _tables(
+        self, state: SelectorState, run: JobRun, home: str, running: Sequence[JobRun]
+    ) -> list[ValueTableRequested]:
+        """Ask for an arriving job's value tables, at home and elsewhere, where laws are known."""
+        wanted = [home]
+        if self._options.moves and home in state.laws:
+            wanted += other_offerings(
+                run.job,
+                home,
+                state.offerings,
+                state.current,
+                [slot for slot, _ in state.history],
+                self._taken(running),
+            )
+        events = []
+        for offering_id in wanted:
+            named = state.laws.get(offering_id)
+            program = state.program_of(run.job, offering_id)
+            if named is None or program.deadline_slots < 1:
+                continue
+            events.append(
+                ValueTableRequested(
+                    job_id=run.job.job_id,
+                    tenant=run.job.tenant,
+                    slot=state.slot,
+                    table=state.table_spec(named, offering_id, program),
+                    named=named,
+                )
+            )
+        return events
+
+    def _taken(self, running: Sequence[JobRun]) -> list[tuple[str, int]]:
+        """What jobs that run may take of each offering."""
+        if not self._options.competing:
+            return []
+        return [(run.offering_id, run.job.max_instances) for run in running]
 
     def _arrivals(self, state: SelectorState) -> list[JobRun]:
         opened = state.current
@@ -267,9 +290,7 @@ class SelectHandler:
             state.offerings,
             state.current,
             [slot for slot, _ in state.history],
-            [(run.offering_id, run.job.max_instances) for run in running]
-            if self._options.competing
-            else (),
+            self._taken(running),
         )
 
     def _cancel_pending(self, state: SelectorState, event: JobCancelled) -> tuple[Event, ...]:
@@ -292,12 +313,13 @@ class SelectHandler:
         asked = set(order)
         for run in state.running():
             if run.job.job_id not in asked:
-                residual.take_what_is_left(run.lots(run.held))
+                residual.take_what_is_left(run.held_lots)
         reason = state.forecast_reason
         if state.revision:
             lost = any(state.runs[job_id].lost for job_id in order)
             reason = DecisionReason.INTERRUPTED if lost else DecisionReason.LAUNCH_REFUSED
         trusted = state.forecast_reason is DecisionReason.POLICY
+        tasks = tuple(self._task(state, state.runs[job_id]) for job_id in order)
         return AllocateRequest(
             slot=state.slot,
             revision=state.revision,
@@ -306,12 +328,13 @@ class SelectHandler:
             quotes=capped_quotes(opened.quotes, residual),
             forecast=state.forecast if trusted else None,
             reason=reason,
-            tasks=tuple(self._task(state, state.runs[job_id]) for job_id in order),
-            laws=_laws_of([state.runs[job_id] for job_id in order]),
+            tasks=tasks,
+            laws=_laws_of(tasks, state.runs),
         )
 
     def _task(self, state: SelectorState, run: JobRun) -> JobTask:
         now = run.state_at(state.offset_s) if state.offset_s else run.state
+        reserve_slots, rescue_instances = state.on_demand_stock(run.job, run.offering_id)
         return JobTask(
             job=run.job,
             policy_id=run.policy_id,
@@ -327,11 +350,49 @@ class SelectHandler:
             ),
             interrupted=bool(state.offset_s and run.lost),
             pending_overhead_s=now.pending_overhead_s,
-            spent_micro_usd=run.spent_micro_usd,
+            spent_micro_usd=run.spent_micro_usd + run.transfer_cost_micro_usd,
             memory=run.memory,
             spot_firm=self._options.spot_firm,
-            table_use=_table_use(state, run),
+            table_use=_table_use(state, run, run.offering_id),
+            alternatives=self._alternatives(state, run),
+            on_demand_reserve_slots=reserve_slots,
+            rescue_instances=rescue_instances,
         )
+
+    def _alternatives(self, state: SelectorState, run: JobRun) -> tuple[Alternative, ...]:
+        """Where a job could go now: a slot's first moment, tables at hand."""
+        if not self._options.moves or state.offset_s:
+            return ()
+        # Nobody pays for the way to where it is not known that there is anything.
+        counted = {
+            one.quote.offering_id for one in state.current.quotes if one.quote.spot_available.known
+        }
+        found = []
+        for offering_id in run.tables:
+            use = _table_use(state, run, offering_id)
+            if use is None or offering_id == run.offering_id or offering_id not in counted:
+                continue
+            program = state.program_of(run.job, offering_id)
+            reserve_slots, rescue_instances = state.on_demand_stock(run.job, offering_id)
+            migrate_s, egress = program.launch_s, 0
+            # What a job needs before it first runs is taken to be everywhere.
+            if run.launched:
+                migrate_s = max(migrate_s, run.job.overheads.migrate_s)
+                egress = state.egress_micro_usd(
+                    run.job, run.offering_id, offering_id, self._options
+                )
+            found.append(
+                Alternative(
+                    offering_id=offering_id,
+                    instance_type=use.table.instance_type,
+                    table_use=use,
+                    migrate_s=migrate_s,
+                    move_cost_micro_usd=egress,
+                    on_demand_reserve_slots=reserve_slots,
+                    rescue_instances=rescue_instances,
+                )
+            )
+        return tuple(found)
 
     def _command(
         self, state: SelectorState, event: AllocationAnswered, ctx: Context
@@ -355,6 +416,7 @@ class SelectHandler:
                     forecast_used=state.forecast_reason is DecisionReason.POLICY
                     and policy_named(answer.policy_id).needs_forecast,
                     explanation=_explain(run, answer, state),
+                    move=answer.move,
                 )
             )
         return self._finish_slot(state, decided, ctx)
@@ -364,7 +426,8 @@ class SelectHandler:
         order = state.affected if state.revision else state.in_order()
         request = self._request(state, order)
         tasks = tuple(
-            replace(task, policy_id=FALLBACK_POLICY_ID, memory=START) for task in request.tasks
+            replace(task, policy_id=FALLBACK_POLICY_ID, memory=START, alternatives=())
+            for task in request.tasks
         )
         local = replace(
             request,
@@ -378,29 +441,29 @@ class SelectHandler:
         self, state: SelectorState, decided: list[AllocationDecided], ctx: Context
     ) -> tuple[Event, ...]:
         """Decisions, then the commands they need (releases first), then the end of the slot."""
-        targets = [(state.runs[one.job_id], holding_of(one.lots)) for one in decided]
+        changes: list[_Change] = []
+        for one in decided:
+            changes += _changes(state.runs[one.job_id], one.lots, one.move)
         if state.revision == 0:
             for job_id in sorted(state.runs):
                 run = state.runs[job_id]
-                if run.phase is RunPhase.CLOSED and run.held != IDLE:
-                    targets.append((run, IDLE))
-        changes = [(run, target) for run, target in targets if run.held != target]
+                if run.phase is RunPhase.CLOSED:
+                    changes += _changes(run, ())
         # Releases go first: what they free may be what the others launch.
-        changes.sort(key=lambda c: (_grows(c[0].held, c[1]), c[0].job.job_id))
+        changes.sort(key=lambda one: (one.grows, one.run.job.job_id, one.target.offering_id))
         commands: list[Event] = [
             ProvisioningCommanded(
-                command_id=ctx.derive_id(f"command:{run.job.job_id}"),
-                job_id=run.job.job_id,
-                tenant=run.job.tenant,
-                quota_pool=state.offerings[run.offering_id].quota_pool,
+                command_id=ctx.derive_id(one.id_part),
+                job_id=one.run.job.job_id,
+                tenant=one.run.job.tenant,
+                quota_pool=state.offerings[one.target.offering_id].quota_pool,
                 slot=state.slot,
                 revision=state.revision,
                 offset_s=state.offset_s,
-                target=Lot(
-                    offering_id=run.offering_id, spot=target.spot, on_demand=target.on_demand
-                ),
+                target=one.target,
+                transfer_cost_micro_usd=one.transfer_cost_micro_usd,
             )
-            for run, target in changes
+            for one in changes
         ]
         ended = SlotDecided(
             slot=state.slot,
@@ -411,19 +474,61 @@ class SelectHandler:
         return (*decided, *commands, ended)
 
 
-def _table_use(state: SelectorState, run: JobRun) -> TableUse | None:
-    if run.table is None or run.law is None or not run.table_ready:
+def _table_use(state: SelectorState, run: JobRun, offering_id: str) -> TableUse | None:
+    table = run.ready_table(offering_id)
+    if table is None:
         return None
-    return TableUse(table=run.table, run_state=state.run_state(run.offering_id, run.law.law.space))
+    return TableUse(table=table.spec, run_state=state.run_state(offering_id, table.named.law.space))
 
 
-def _laws_of(runs: Sequence[JobRun]) -> tuple[NamedLaw, ...]:
-    laws = {run.law.law_id: run.law for run in runs if run.law is not None and run.table_ready}
+def _laws_of(tasks: Sequence[JobTask], runs: Mapping[str, JobRun]) -> tuple[NamedLaw, ...]:
+    """The laws of all the tables that tasks name."""
+    laws: dict[str, NamedLaw] = {}
+    for task in tasks:
+        for use in (task.table_use, *(one.table_use for one in task.alternatives)):
+            if use is not None:
+                table = runs[task.job.job_id].tables[use.table.offering_id]
+                laws[table.named.law_id] = table.named
     return tuple(laws[law_id] for law_id in sorted(laws))
 
 
-def _grows(before: Holding, after: Holding) -> bool:
-    return after.spot > before.spot or after.on_demand > before.on_demand
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Change:
+    """A lot to be brought to other counts; `id_part` tells a job's commands apart."""
+
+    run: JobRun
+    target: Lot
+    grows: bool
+    id_part: str
+    transfer_cost_micro_usd: int = 0
+
+
+def _changes(run: JobRun, lots: tuple[Lot, ...], move: Move | None = None) -> list[_Change]:
+    """What must change for a job to hold `lots` and nothing else; no lots: nothing at all."""
+    job_id = run.job.job_id
+    target = lots[0] if lots else Lot(offering_id=run.offering_id)
+    changes = [
+        _Change(
+            run=run,
+            target=Lot(offering_id=lot.offering_id),
+            grows=False,
+            id_part=f"command:{job_id}:{lot.offering_id}",
+        )
+        for lot in run.held_lots
+        if lot.offering_id != target.offering_id
+    ]
+    before = run.held_at(target.offering_id)
+    if move is not None or before != holding_of(lots):
+        changes.append(
+            _Change(
+                run=run,
+                target=target,
+                grows=target.spot > before.spot or target.on_demand > before.on_demand,
+                id_part=f"command:{job_id}",
+                transfer_cost_micro_usd=move.cost_micro_usd if move is not None else 0,
+            )
+        )
+    return changes
 
 
 def _advanced(run: JobRun, slot: int) -> JobAdvanced:
@@ -488,8 +593,9 @@ def _never_started(run: JobRun, slot: int) -> JobClosed:
 def _explain(run: JobRun, answer: JobAnswer, state: SelectorState) -> str:
     """One line for people: what, why, and how much slack there is."""
     holding = holding_of(answer.lots)
+    moved = f", moved from {answer.move.from_offering_id}" if answer.move is not None else ""
     slack_s = run.slack_slots(state.slot) * run.compiled.slot_s
     return (
         f"{holding.spot} spot + {holding.on_demand} on-demand by {answer.policy_id}: "
-        f"{answer.reason.value.replace('_', ' ')}, slack {slack_s / 3600:.1f} h"
+        f"{answer.reason.value.replace('_', ' ')}, slack {slack_s / 3600:.1f} h{moved}"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spotline.application.allocation import forecast_of
-from spotline.application.job_run import JobRun, RunPhase, Segment
+from spotline.application.job_run import JobRun, JobTable, RunPhase, Segment
 from spotline.application.selector_state import (
     SelectorOptions,
     SelectorState,
@@ -39,6 +39,7 @@ from spotline.domain.events import (
 from spotline.domain.jobs.program import IDLE, Holding
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.interface import START
+from spotline.domain.policies.prediction import UNCOUNTED
 from spotline.domain.policies.replay import SlotRecord
 from spotline.domain.selection.learner import Draw, PoolFeedback
 
@@ -110,7 +111,7 @@ def _fold_job(state: SelectorState, event: Event) -> None:
             case JobClosed():
                 run.phase = RunPhase.CLOSED
                 run.outcome = event.outcome
-                if run.cancelled:
+                if run.cancelled or run.mixed:
                     # It gives no feedback.
                     state.draws.pop(event.job_id, None)
                 run.target = IDLE
@@ -120,9 +121,12 @@ def _fold_job(state: SelectorState, event: Event) -> None:
 def _fold_table(state: SelectorState, event: ValueTableRequested | ValueTableReady) -> None:
     run = state.runs[event.job_id]
     if isinstance(event, ValueTableRequested):
-        run.table, run.law, run.table_ready = event.table, event.named, False
-    elif run.table is not None and run.table.table_id == event.table_id:
-        run.table_ready = True
+        run.tables[event.table.offering_id] = JobTable(spec=event.table, named=event.named)
+        return
+    for table in run.tables.values():
+        # Equal terms, equal table: one may serve several offerings.
+        if table.spec.table_id == event.table_id:
+            table.ready = True
 
 
 def _fold_slot(state: SelectorState, event: Event) -> None:
@@ -130,7 +134,11 @@ def _fold_slot(state: SelectorState, event: Event) -> None:
         case AllocationAnswered():
             _note_answer(state, event)
         case AllocationDecided():
-            state.runs[event.job_id].target = holding_of(event.lots)
+            run = state.runs[event.job_id]
+            if event.move is not None and event.lots:
+                home = event.lots[0].offering_id
+                run.move(home, state.program_of(run.job, home), event.move)
+            run.target = holding_of(event.lots)
         case SlotDecided() if event.slot == state.slot:
             state.phase = SlotPhase.AWAITING_CAPACITY
             state.revision = event.revision
@@ -138,6 +146,8 @@ def _fold_slot(state: SelectorState, event: Event) -> None:
                 run.lost = 0
         case LaunchRefused() if event.slot == state.slot:
             state.refused[event.offering_id, event.capacity_type] = True
+            if event.capacity_type is CapacityType.ON_DEMAND and event.offering_id in state.stock:
+                state.stock[event.offering_id][-1] = 0
         case CapacityLost() if event.slot == state.slot:
             if event.job_id in state.runs:
                 state.runs[event.job_id].lost += len(event.instance_ids)
@@ -170,6 +180,10 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
             counts = state.counts.setdefault(slot_quote.quote.offering_id, [])
             counts.append(available.instances)
             del counts[: -options.history_slots]
+        on_demand = slot_quote.quote.on_demand_available
+        stock = state.stock.setdefault(slot_quote.quote.offering_id, [])
+        stock.append(on_demand.instances if on_demand.known else UNCOUNTED)
+        del stock[: -options.history_slots]
     state.slot = event.slot
     state.opened = event
     state.forecast = None
@@ -210,11 +224,13 @@ def _note_capacity(state: SelectorState, event: CapacityReported) -> None:
         return
     if state.phase is not SlotPhase.AWAITING_CAPACITY:
         return
-    reported = {holding.job_id: holding_of(holding.lots) for holding in event.holdings}
+    reported = {holding.job_id: holding.lots for holding in event.holdings}
     first_s = state.offset_s
     for job_id in sorted(state.runs):
         run = state.runs[job_id]
-        held = reported.get(job_id, IDLE)
+        run.held_lots = reported.get(job_id, ())
+        run.launched = run.launched or bool(run.held_lots)
+        held = run.held
         if run.phase is RunPhase.RUNNING:
             # What was granted was held until instances were lost inside the slot.
             granted = replace(held, spot=held.spot + run.lost)
@@ -225,7 +241,6 @@ def _note_capacity(state: SelectorState, event: CapacityReported) -> None:
             run.place(Segment(offset_s=first_s, holding=granted, interrupted=broken))
             if run.lost:
                 run.place(Segment(offset_s=event.offset_s, holding=held, interrupted=True))
-        run.held = held
     if event.settled:
         state.phase = SlotPhase.SETTLED
         return
@@ -252,9 +267,8 @@ def _note_caps(state: SelectorState) -> None:
     for offering_id, capacity_type in state.refused:
         held = 0
         for run in state.runs.values():
-            if run.offering_id == offering_id:
-                spot = capacity_type is CapacityType.SPOT
-                held += run.held.spot if spot else run.held.on_demand
+            at = run.held_at(offering_id)
+            held += at.spot if capacity_type is CapacityType.SPOT else at.on_demand
         state.caps[offering_id, capacity_type] = held
 
 
@@ -268,8 +282,11 @@ def _record_slot(state: SelectorState) -> None:
         run = state.runs[job_id]
         if run.phase is RunPhase.PENDING or run.fed_back:
             continue
+        if run.mixed and run.phase is RunPhase.CLOSED:
+            continue
         quote = quotes[run.offering_id]
         spot, on_demand = state.offered(job_id)
+        reserve_slots, rescue_instances = state.on_demand_stock(run.job, run.offering_id)
         run.records.append(
             SlotRecord(
                 spot_price=quote.spot_price_micro_usd,
@@ -278,14 +295,18 @@ def _record_slot(state: SelectorState) -> None:
                 on_demand_available=on_demand,
                 forecast=forecast_of(trusted, quote, left=spot),
                 run_state=_run_state(state, run),
+                reserve_slots=reserve_slots,
+                rescue_instances=rescue_instances,
             )
         )
 
 
 def _run_state(state: SelectorState, run: JobRun) -> int:
-    if run.law is None or not run.table_ready:
+    # Feedback looks into the table of the first home: other homes are told in its law's states.
+    table = run.ready_table(run.first_offering_id)
+    if table is None:
         return -1
-    return state.run_state(run.offering_id, run.law.law.space)
+    return state.run_state(run.offering_id, table.named.law.space)
 
 
 def _admit(state: SelectorState, event: JobAdmitted) -> None:
@@ -294,6 +315,7 @@ def _admit(state: SelectorState, event: JobAdmitted) -> None:
     run.phase = RunPhase.RUNNING
     run.policy_id = event.policy_id
     run.offering_id = event.offering_id
+    run.first_offering_id = event.offering_id
     run.first_slot = event.slot
     run.first_slot_start_ns = opened.ts_event_ns
     run.program = state.program_of(run.job, event.offering_id)

@@ -19,7 +19,8 @@ from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.replay import SlotRecord
 from spotline.domain.selection.learner import Draw, Learner, PoolFeedback
-from spotline.domain.selection.rules import rule_named, weights_ppb
+from spotline.domain.selection.prior import initial_weights
+from spotline.domain.selection.rules import AdaHedge, rule_named, weights_ppb
 from spotline.domain.selection.saved import parse_saved
 from spotline.domain.solvers.value_table import ValueTable, table_of
 from spotline.domain.units import cost_micro_usd, micro_usd_from_usd
@@ -37,7 +38,8 @@ def learner_of(options: SelectorOptions, pool: Sequence[Policy]) -> Learner:
         The options do not fit together, or the saved weights do not fit the rule or the pool.
     """
     policy_ids = [policy.policy_id for policy in pool]
-    prior = None
+    # The paper's rule starts with equal weights, as in the paper.
+    prior = initial_weights(policy_ids) if options.rule == AdaHedge.name else None
     gap = 0.0
     if options.warm_start and len(pool) > 1:
         saved = parse_saved(options.warm_start)
@@ -119,10 +121,11 @@ def _utilities_micro_usd(
 
 
 def table_of_run(run: JobRun) -> ValueTable | None:
-    """The value table a job's decisions looked into, None where it never had one."""
-    if run.table is None or run.law is None or not run.table_ready:
+    """The value table of a job's first home, None where it never had one."""
+    table = run.ready_table(run.first_offering_id)
+    if table is None:
         return None
-    return table_of(terms_of(run.table, run.compiled, run.law.law))
+    return table_of(terms_of(table.spec, run.compiled, table.named.law))
 
 
 def _bounds_micro_usd(

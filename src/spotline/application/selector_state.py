@@ -23,9 +23,11 @@ from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.market.law import StateSpace, run_states
 from spotline.domain.market.offering import CapacityType, Offering
+from spotline.domain.market.stock import launchable_count, reserve_slots
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.selection.learner import Draw, Learner
 from spotline.domain.selection.rules import DEFAULT_RULE
+from spotline.domain.units import micro_usd_from_usd
 
 
 class SlotPhase(Enum):
@@ -51,6 +53,12 @@ class SelectorOptions:
     job's own worst cost and value, and then it maximises shares of those, not dollars.
     `warm_start` is what `SavedWeights.to_json` wrote, empty to start from equal weights: the
     text, not a path, so that a log's manifest says all that a decision depends on.
+
+    With `moves` a job may leave its offering where value tables say that it pays. Copying a
+    checkpoint then costs `egress_usd_per_gb` (10^9 bytes) to another region,
+    `zone_egress_usd_per_gb` to another zone of one, nothing within a zone. The defaults are common
+    list prices between a large provider's own places; what leaves a provider may cost five times
+    as much, and other continents differ.
     """
 
     rule: str = DEFAULT_RULE
@@ -66,6 +74,9 @@ class SelectorOptions:
     most_revisions: int = 8
     spot_firm: bool = True
     competing: bool = True
+    moves: bool = True
+    egress_usd_per_gb: float = 0.02
+    zone_egress_usd_per_gb: float = 0.01
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,7 +84,8 @@ class SelectorState:
     """Everything the selector knows: a fold over the log.
 
     `draws` holds how each admitted job got its policy, until its feedback has come. `laws` and
-    `counts` are by offering: the law learned last, and the recent spot counts, this slot's last.
+    `counts` are by offering: the law learned last, and the recent spot counts, this slot's last;
+    `stock` likewise that of on-demand, where an unknown one is plenty and a refusal shows none.
     """
 
     learner: Learner
@@ -97,6 +109,7 @@ class SelectorState:
     history: list[tuple[SlotOpened, ForecastIssued | None]] = field(default_factory=list)
     laws: dict[str, NamedLaw] = field(default_factory=dict)
     counts: dict[str, list[int]] = field(default_factory=dict)
+    stock: dict[str, list[int]] = field(default_factory=dict)
 
     def running(self) -> list[JobRun]:
         """Admitted jobs that are not closed, by job id."""
@@ -161,6 +174,13 @@ class SelectorState:
         # A count that nobody tells is taken for plenty, as planners do.
         return int(run_states(space, counts)[-1]) if counts else space.run_states - 1
 
+    def on_demand_stock(self, job: Job, offering_id: str) -> tuple[int, int]:
+        """A job's `reserve_slots` and `rescue_instances` on an offering, by its recent stock."""
+        stock = self.stock.get(offering_id, [])
+        rescue = launchable_count(stock, job.allowed_counts)
+        reserve = reserve_slots(stock, rescue or job.max_instances)
+        return reserve, rescue if rescue < job.max_instances else 0
+
     def table_spec(self, named: NamedLaw, offering_id: str, program: JobProgram) -> TableSpec:
         """The value table of a job that arrives now, for what running jobs leave of an offering."""
         taken = 0
@@ -177,6 +197,17 @@ class SelectorState:
             on_demand_available=self.residual().on_demand(offering_id),
             taken=taken,
         )
+
+    def egress_micro_usd(self, job: Job, home: str, other: str, options: SelectorOptions) -> int:
+        """What copying a job's checkpoint from one offering to another costs."""
+        here, there = self.offerings[home], self.offerings[other]
+        if (here.provider, here.region) != (there.provider, there.region):
+            usd_per_gb = options.egress_usd_per_gb
+        elif here.zone != there.zone:
+            usd_per_gb = options.zone_egress_usd_per_gb
+        else:
+            return 0
+        return micro_usd_from_usd(job.checkpoint.size_gb * usd_per_gb)
 
     def program_of(self, job: Job, offering_id: str) -> JobProgram:
         """A job compiled for an offering, on its own slot grid or, if it is arriving, from now."""

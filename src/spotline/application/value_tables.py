@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from spotline.domain.events import NamedLaw, TableSpec, TableUse
 from spotline.domain.jobs.program import JobProgram
@@ -43,6 +44,8 @@ def table_spec(
     )
 
 
+# Naming a table takes longer than looking into it, and every decision names its own.
+@lru_cache(maxsize=256)
 def terms_of(spec: TableSpec, program: JobProgram, law: MarketLaw) -> TableTerms:
     """What the table named by `spec` is made of.
 

@@ -46,7 +46,8 @@ def cant_be_late(
     leave_out: Annotated[
         str,
         typer.Option(
-            metavar="region|zone|none", help="Of those, what a tested zone is not learned from (itself never)."
+            metavar="region|zone|none",
+            help="Of those, what a tested zone is not learned from (itself never).",
         ),
     ] = "none",
     zones: Annotated[

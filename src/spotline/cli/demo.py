@@ -201,7 +201,7 @@ def _report(run: DemoRun, folder: Path, console: Any, began: float) -> dict[str,
     from spotline.adapters.eventlog.reader import EventLogReader
     from spotline.replay.plots import plot_job
     from spotline.replay.report import RunReport, report_of, report_tables
-    from spotline.replay.summary import regret_line
+    from spotline.replay.summary import moves_line, regret_line
 
     report: RunReport = report_of(EventLogReader(run.log))
     picture = folder / "job.png"
@@ -211,6 +211,9 @@ def _report(run: DemoRun, folder: Path, console: Any, began: float) -> dict[str,
     if report.regret is not None:
         line = regret_line(report.regret)
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+    moved = moves_line(one.life for one in report.jobs)
+    if moved:
+        console.print(moved, markup=False, highlight=False, soft_wrap=True)
     result = {
         **report.as_json(),
         "events": run.events,

@@ -91,7 +91,7 @@ def simulate(
     from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
     from spotline.replay.simulate import SimulationOptions
     from spotline.replay.simulate import simulate as run
-    from spotline.replay.summary import SPOTLINE, regret_line
+    from spotline.replay.summary import SPOTLINE, moves_line, regret_line
     from spotline.replay.tables import policy_table
 
     with explained():
@@ -128,6 +128,9 @@ def simulate(
     regret = report.learner.regret() if report.learner else None
     if regret is not None:
         console.print(regret_line(regret), markup=False, highlight=False, soft_wrap=True)
+    moved = moves_line(report.lives.get(SPOTLINE, ()))
+    if moved:
+        console.print(f"{SPOTLINE} {moved}", markup=False, highlight=False, soft_wrap=True)
     if censored or decide_first:
         console.print("The clairvoyant is that of each job alone, told everything.")
     elif contention and len(report.policies) > 1:

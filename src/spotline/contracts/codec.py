@@ -81,7 +81,9 @@ _MESSAGES: Mapping[str, type[Message]] = {
 }
 
 # What identifies something may not be empty, except where a default says that it may.
-_IDENTITIES = frozenset({"job_id", "tenant", "offering_id", "command_id", "request_digest", "law_id", "table_id"})
+_IDENTITIES = frozenset(
+    {"job_id", "tenant", "offering_id", "command_id", "request_digest", "law_id", "table_id"}
+)
 
 
 # --- what could not be read -------------------------------------------------------------------

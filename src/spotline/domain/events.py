@@ -106,14 +106,34 @@ class ForecastScore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A job leaves an offering for the one of its lots: seconds without progress, and egress."""
+
+    from_offering_id: str
+    overhead_s: int
+    cost_micro_usd: int
+
+    def __post_init__(self) -> None:
+        if self.overhead_s < 0 or self.cost_micro_usd < 0:
+            raise ValueError(
+                f"overhead_s and cost_micro_usd of a move must be >= 0, were "
+                f"{self.overhead_s}, {self.cost_micro_usd}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobAnswer:
-    """What a policy answered for one job: what to hold now, what it remembers, and why."""
+    """What a policy answered for one job: what to hold now, what it remembers, and why.
+
+    `move` is None where the job stays on its offering.
+    """
 
     job_id: str
     policy_id: str
     lots: tuple[Lot, ...]
     memory: tuple[int, ...]
     reason: DecisionReason
+    move: Move | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,7 +329,7 @@ class CapacityReported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostAccrued:
-    """The bill of one lot over part of a slot."""
+    """The bill of one lot over part of a slot; with 0 instances, that of copying a checkpoint."""
 
     job_id: str
     tenant: str
@@ -351,7 +371,7 @@ class JobAdmitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocationDecided:
-    """What a job is to hold from `offset_s` into the slot on."""
+    """What a job is to hold from `offset_s` into the slot on, and whether it moves for that."""
 
     job_id: str
     tenant: str
@@ -363,11 +383,15 @@ class AllocationDecided:
     reason: DecisionReason
     forecast_used: bool
     explanation: str
+    move: Move | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisioningCommanded:
-    """Bring what a job holds of one offering to these counts."""
+    """Bring what a job holds of one offering to these counts.
+
+    `transfer_cost_micro_usd` is what copying its checkpoint there costs, where it moves.
+    """
 
     command_id: str
     job_id: str
@@ -377,6 +401,7 @@ class ProvisioningCommanded:
     revision: int
     offset_s: int
     target: Lot
+    transfer_cost_micro_usd: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

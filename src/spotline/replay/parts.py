@@ -35,9 +35,9 @@ from spotline.domain.policies.replay import SlotRecord
 
 @dataclass(slots=True, kw_only=True)
 class ExactCloudState:
-    """What every job holds."""
+    """What every job holds of every offering."""
 
-    held: dict[str, Lot] = field(default_factory=dict)
+    held: dict[tuple[str, str], Lot] = field(default_factory=dict)
 
 
 class ExactCloud:
@@ -60,23 +60,25 @@ class ExactCloud:
         """Carry out a command."""
         if not isinstance(event, ProvisioningCommanded):
             return
+        key = (event.job_id, event.target.offering_id)
         if event.target.spot or event.target.on_demand:
-            state.held[event.job_id] = event.target
+            state.held[key] = event.target
         else:
-            state.held.pop(event.job_id, None)
+            state.held.pop(key, None)
 
     def decide(self, state: ExactCloudState, event: Event, ctx: Context) -> Outcome:
         """Report once a revision's commands are out."""
         if not isinstance(event, SlotDecided):
             return NOTHING
+        lots: dict[str, tuple[Lot, ...]] = {}
+        for (job_id, _), lot in sorted(state.held.items()):
+            lots[job_id] = (*lots.get(job_id, ()), lot)
         report = CapacityReported(
             slot=event.slot,
             revision=event.revision,
             offset_s=event.offset_s,
             settled=True,
-            holdings=tuple(
-                JobHolding(job_id=job_id, lots=(lot,)) for job_id, lot in sorted(state.held.items())
-            ),
+            holdings=tuple(JobHolding(job_id=job_id, lots=held) for job_id, held in lots.items()),
         )
         return Outcome(events=(report,))
 

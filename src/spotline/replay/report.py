@@ -60,8 +60,9 @@ class JobReport:
     """One job: how it ended, and how it would have fared otherwise.
 
     `outcome` is None while it runs. `otherwise` holds the baselines by name, `clairvoyant` the
-    best there was; both are empty for a job that never ran or was withdrawn. `spot_offered` is the
-    spot that others left for it, slot by slot from its first.
+    best there was; both are empty for a job that never ran, was withdrawn, or moved to where it
+    runs at other rates. A job that moved otherwise is compared on the offers of its home of each
+    slot. `spot_offered` is the spot that others left for it, slot by slot from its first.
     """
 
     job: Job
@@ -333,7 +334,7 @@ def _job_report(job_id: str, watched: WatchedSelector, state: SelectorState) -> 
         program = run.program
         deadline_slot = run.first_slot + program.deadline_slots
         records = padded(program, offered)
-        if ended and records:
+        if ended and records and not run.mixed:
             fallback = policy_named(FALLBACK_POLICY_ID)
             for policy in BASELINES:
                 result = replay_policy(program, records, policy, fallback)
@@ -361,6 +362,7 @@ def _life(run: JobRun, closed: JobClosed | None) -> JobLife:
         value_micro_usd=closed.value_micro_usd if closed else 0,
         most_value_micro_usd=run.job.value_micro_usd,
         on_time=closed is not None and closed.outcome is JobOutcome.COMPLETED,
+        moves=run.moves,
     )
 
 

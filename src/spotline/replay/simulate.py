@@ -1,5 +1,9 @@
 """The closed loop without a broker: jobs on a market, under any policy, with the same accounting.
 
+Only `spotline` moves jobs between offerings; a policy asked for by its name runs where a job was
+placed. The clairvoyant of a job that moved is the better one of two: where the job was placed, and
+where it was in each slot, moving being free.
+
 By default every job runs alone: all policies meet the same jobs on the same market, and one
 job's luck is not another's loss. With contention all jobs of a policy share the market in the
 selector's order of (slack, job id), and each policy's clairvoyant gets what its jobs were left.
@@ -373,6 +377,10 @@ def _alone(
         decided[SPOTLINE] = selected.watched.decisions
         spent_s[SPOTLINE] = selected.deciding_s
         learner = selected.state.learner
+        optima = [
+            _better(one, selected.optimum(job.job_id)) if selected.moved(job.job_id) else one
+            for job, one in zip(jobs, optima, strict=True)
+        ]
     best = optimum_of(optima)
     return SimulationReport(
         jobs=len(jobs),
@@ -384,6 +392,10 @@ def _alone(
         lives={name: tuple(lives[name]) for name in names},
         learner=learner,
     )
+
+
+def _better(one: Clairvoyant, other: Clairvoyant) -> Clairvoyant:
+    return other if other.upper_utility_micro_usd > one.upper_utility_micro_usd else one
 
 
 # --- all jobs together ------------------------------------------------------------------------
@@ -401,7 +413,7 @@ def _shared(
             handler = SelectHandler(options.selector, digest=_no_digest)
         else:
             # A pool of one: nothing to choose, the same order and accounting.
-            alone = replace(options.selector, rehearsals=0)
+            alone = replace(options.selector, rehearsals=0, moves=False)
             handler = SelectHandler(alone, digest=_no_digest, pool=(policy_named(name),))
         selected = _select(course, jobs, handler, answer_in_process, options.seed)
         if name == SPOTLINE:
@@ -437,6 +449,8 @@ def _withheld(
     selector = replace(
         options.selector,
         competing=options.contention,
+        # Jobs that are not told what there is stay where they are.
+        moves=False,
         # In a market that moves in mid-slot, spot taken now may be gone before it has worked.
         spot_firm=options.information is not Information.DECIDE_FIRST,
     )
@@ -508,12 +522,24 @@ class _Selected:
                     value_micro_usd=closed.value_micro_usd,
                     most_value_micro_usd=job.value_micro_usd,
                     on_time=closed.outcome is JobOutcome.COMPLETED,
+                    moves=self.state.runs[job.job_id].moves,
                 )
             )
         return lives
 
+    def moved(self, job_id: str) -> bool:
+        run = self.state.runs[job_id]
+        return run.moves > 0 or run.offering_id != run.first_offering_id
+
     def optimum(self, job_id: str) -> Clairvoyant:
-        program = self.state.runs[job_id].compiled
+        """The best there was on what the job was offered where it was, moving being free."""
+        run = self.state.runs[job_id]
+        program = run.compiled
+        if run.mixed:
+            # A bound for a job that ran at several rates: the best of them all the time.
+            homes = [self.state.program_of(run.job, home) for home in run.tables]
+            rates = zip(*(home.rate_quanta_per_s for home in homes), strict=True)
+            program = replace(program, rate_quanta_per_s=tuple(max(at) for at in rates))
         return clairvoyant_optimum(
             program, padded(program, self.watched.offered_to(self.state, job_id))
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from spotline.domain.jobs.job import Job
@@ -21,7 +21,7 @@ class JobLife:
 
     `most_value_micro_usd` is what finishing on time would have been worth. `on_time` holds for
     soft deadlines too: finished by the deadline, not only while still worth something.
-    `policy_id` is what decided for it.
+    `policy_id` is what decided for it, `moves` how often it left an offering it had run on.
     """
 
     job_id: str
@@ -30,6 +30,7 @@ class JobLife:
     value_micro_usd: int
     most_value_micro_usd: int
     on_time: bool
+    moves: int = 0
 
     @property
     def utility_micro_usd(self) -> int:
@@ -154,6 +155,14 @@ def regret_line(regret: SelectionRegret) -> str:
         f"${usd_from_micro_usd(regret.regret_micro_usd):,.2f} ({regret.regret_ppm / 1e4:.2f} %); "
         f"expected ${usd_from_micro_usd(regret.expected_regret_micro_usd):,.2f}, {guaranteed}"
     )
+
+
+def moves_line(lives: Iterable[JobLife]) -> str:
+    """How often jobs moved, on one line, for people; empty where none did."""
+    moves = [life.moves for life in lives if life.moves]
+    if not moves:
+        return ""
+    return f"moved {sum(moves)} times between offerings, {len(moves)} jobs"
 
 
 def optimum_of(optima: Sequence[Clairvoyant]) -> int:

@@ -32,6 +32,7 @@ from spotline.contracts.errors import InvariantViolation
 from spotline.domain.events import (
     CapacityLost,
     CapacityReported,
+    CostAccrued,
     Event,
     InterruptionKind,
     InterruptionNoticed,
@@ -222,11 +223,11 @@ class CloudActuation:
             launched=tuple(done.launched),
             ended=tuple(done.ended.values()),
         )
-        charges: tuple[Charge, ...] = ()
+        charges = _transfers(request)
         if settled and request.last:
             await self._record(replace(entry, call_key=""))
             entry = LedgerEntry(call_key=key, slot=at.slot)
-            charges = bill(await self._intervals(request.prices), request.prices)
+            charges += bill(await self._intervals(request.prices), request.prices)
         answers: tuple[Event, ...] = (
             *done.refusals,
             *_notices(unannounced, at, noticed_s, lost_s - noticed_s),
@@ -373,6 +374,33 @@ class CloudActuation:
 
     async def _record(self, entry: LedgerEntry) -> None:
         await asyncio.to_thread(self._ledger.record, entry)
+
+
+def _transfers(request: ApplyRevisionRequest) -> tuple[Charge, ...]:
+    """What copying checkpoints costs where jobs move.
+
+    `start_s` tells such charges apart from those of instances, and those of one slot's revisions
+    from each other: it is negative.
+    """
+    return tuple(
+        Charge(
+            start_s=-1 - request.revision,
+            cost=CostAccrued(
+                job_id=command.job_id,
+                tenant=command.tenant,
+                offering_id=command.target.offering_id,
+                quota_pool=command.quota_pool,
+                capacity_type=CapacityType.ON_DEMAND,
+                slot=request.at.slot,
+                instances=0,
+                held_s=0,
+                price_micro_usd=0,
+                cost_micro_usd=command.transfer_cost_micro_usd,
+            ),
+        )
+        for command in request.commands
+        if command.transfer_cost_micro_usd
+    )
 
 
 def _end(instance_id: str, intent: Intent, reason: str) -> LedgerEnd:

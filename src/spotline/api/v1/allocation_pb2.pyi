@@ -142,6 +142,36 @@ class Lot(_message.Message):
 Global___Lot: _TypeAlias = Lot  # noqa: Y015
 
 @_typing.final
+class Move(_message.Message):
+    """A job leaves an offering for another."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FROM_OFFERING_ID_FIELD_NUMBER: _builtins.int
+    OVERHEAD_S_FIELD_NUMBER: _builtins.int
+    COST_MICRO_USD_FIELD_NUMBER: _builtins.int
+    from_offering_id: _builtins.str
+    """The offering it leaves."""
+    overhead_s: _builtins.int
+    """Time without progress that follows, seconds."""
+    cost_micro_usd: _builtins.int
+    """Price of copying its checkpoint, micro-USD."""
+    def __init__(
+        self,
+        *,
+        from_offering_id: _builtins.str = ...,
+        overhead_s: _builtins.int = ...,
+        cost_micro_usd: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost_micro_usd", b"cost_micro_usd", "from_offering_id", b"from_offering_id", "overhead_s", b"overhead_s"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Move: _TypeAlias = Move  # noqa: Y015
+
+@_typing.final
 class JobAnswer(_message.Message):
     """What a policy answered for one job."""
 
@@ -152,6 +182,7 @@ class JobAnswer(_message.Message):
     LOTS_FIELD_NUMBER: _builtins.int
     MEMORY_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    MOVE_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Which job."""
     policy_id: _builtins.str
@@ -166,6 +197,10 @@ class JobAnswer(_message.Message):
     def memory(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """What the policy wants to be told next time; its own units."""
 
+    @_builtins.property
+    def move(self) -> Global___Move:
+        """From where to the offering of its lots it moves; absent: it stays."""
+
     def __init__(
         self,
         *,
@@ -174,10 +209,11 @@ class JobAnswer(_message.Message):
         lots: _abc.Iterable[Global___Lot] | None = ...,
         memory: _abc.Iterable[_builtins.int] | None = ...,
         reason: Global___DecisionReason.ValueType = ...,
+        move: Global___Move | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["move", b"move"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "lots", b"lots", "memory", b"memory", "policy_id", b"policy_id", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "lots", b"lots", "memory", b"memory", "move", b"move", "policy_id", b"policy_id", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -243,6 +279,7 @@ class AllocationDecided(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     FORECAST_USED_FIELD_NUMBER: _builtins.int
     EXPLANATION_FIELD_NUMBER: _builtins.int
+    MOVE_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Which job."""
     tenant: _builtins.str
@@ -265,6 +302,10 @@ class AllocationDecided(_message.Message):
     def lots(self) -> _containers.RepeatedCompositeFieldContainer[Global___Lot]:
         """What to hold; empty: nothing."""
 
+    @_builtins.property
+    def move(self) -> Global___Move:
+        """From where to the offering of its lots it moves; absent: it stays."""
+
     def __init__(
         self,
         *,
@@ -278,10 +319,11 @@ class AllocationDecided(_message.Message):
         reason: Global___DecisionReason.ValueType = ...,
         forecast_used: _builtins.bool = ...,
         explanation: _builtins.str = ...,
+        move: Global___Move | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["move", b"move"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["explanation", b"explanation", "forecast_used", b"forecast_used", "job_id", b"job_id", "lots", b"lots", "offset_s", b"offset_s", "policy_id", b"policy_id", "reason", b"reason", "revision", b"revision", "slot", b"slot", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["explanation", b"explanation", "forecast_used", b"forecast_used", "job_id", b"job_id", "lots", b"lots", "move", b"move", "offset_s", b"offset_s", "policy_id", b"policy_id", "reason", b"reason", "revision", b"revision", "slot", b"slot", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -43,6 +43,9 @@ class JobTask(_message.Message):
     MEMORY_FIELD_NUMBER: _builtins.int
     SPOT_FIRM_FIELD_NUMBER: _builtins.int
     TABLE_USE_FIELD_NUMBER: _builtins.int
+    ALTERNATIVES_FIELD_NUMBER: _builtins.int
+    ON_DEMAND_RESERVE_SLOTS_FIELD_NUMBER: _builtins.int
+    RESCUE_INSTANCES_FIELD_NUMBER: _builtins.int
     policy_id: _builtins.str
     """The policy it drew."""
     offering_id: _builtins.str
@@ -63,6 +66,10 @@ class JobTask(_message.Message):
     """Spent so far, micro-USD."""
     spot_firm: _builtins.bool
     """Whether spot taken now stays for the rest of the slot."""
+    on_demand_reserve_slots: _builtins.int
+    """For how many slots a launch of on-demand may stay out of stock; 0: there is always some."""
+    rescue_instances: _builtins.int
+    """The count that on-demand is ever in stock for; 0: the job's largest."""
     @_builtins.property
     def job(self) -> _job_pb2.Job:
         """The job."""
@@ -78,6 +85,10 @@ class JobTask(_message.Message):
     @_builtins.property
     def table_use(self) -> _law_pb2.TableUse:
         """The value table it may look into; absent: none is ready."""
+
+    @_builtins.property
+    def alternatives(self) -> _containers.RepeatedCompositeFieldContainer[Global___Alternative]:
+        """Where else it could run, in order of preference; empty: it stays."""
 
     def __init__(
         self,
@@ -96,14 +107,65 @@ class JobTask(_message.Message):
         memory: _abc.Iterable[_builtins.int] | None = ...,
         spot_firm: _builtins.bool = ...,
         table_use: _law_pb2.TableUse | None = ...,
+        alternatives: _abc.Iterable[Global___Alternative] | None = ...,
+        on_demand_reserve_slots: _builtins.int = ...,
+        rescue_instances: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["holding", b"holding", "job", b"job", "table_use", b"table_use"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["elapsed_slots", b"elapsed_slots", "first_slot_start_ns", b"first_slot_start_ns", "holding", b"holding", "instance_type", b"instance_type", "interrupted", b"interrupted", "job", b"job", "memory", b"memory", "offering_id", b"offering_id", "pending_overhead_s", b"pending_overhead_s", "policy_id", b"policy_id", "progress_quanta", b"progress_quanta", "spent_micro_usd", b"spent_micro_usd", "spot_firm", b"spot_firm", "table_use", b"table_use"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alternatives", b"alternatives", "elapsed_slots", b"elapsed_slots", "first_slot_start_ns", b"first_slot_start_ns", "holding", b"holding", "instance_type", b"instance_type", "interrupted", b"interrupted", "job", b"job", "memory", b"memory", "offering_id", b"offering_id", "on_demand_reserve_slots", b"on_demand_reserve_slots", "pending_overhead_s", b"pending_overhead_s", "policy_id", b"policy_id", "progress_quanta", b"progress_quanta", "rescue_instances", b"rescue_instances", "spent_micro_usd", b"spent_micro_usd", "spot_firm", b"spot_firm", "table_use", b"table_use"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___JobTask: _TypeAlias = JobTask  # noqa: Y015
+
+@_typing.final
+class Alternative(_message.Message):
+    """An offering that a job could move to."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFERING_ID_FIELD_NUMBER: _builtins.int
+    INSTANCE_TYPE_FIELD_NUMBER: _builtins.int
+    TABLE_USE_FIELD_NUMBER: _builtins.int
+    MIGRATE_S_FIELD_NUMBER: _builtins.int
+    MOVE_COST_MICRO_USD_FIELD_NUMBER: _builtins.int
+    ON_DEMAND_RESERVE_SLOTS_FIELD_NUMBER: _builtins.int
+    RESCUE_INSTANCES_FIELD_NUMBER: _builtins.int
+    offering_id: _builtins.str
+    """Which offering."""
+    instance_type: _builtins.str
+    """Its true instance type."""
+    migrate_s: _builtins.int
+    """Time without progress after moving there, seconds."""
+    move_cost_micro_usd: _builtins.int
+    """Price of moving there, micro-USD."""
+    on_demand_reserve_slots: _builtins.int
+    """As in JobTask, of this offering."""
+    rescue_instances: _builtins.int
+    """As in JobTask, of this offering."""
+    @_builtins.property
+    def table_use(self) -> _law_pb2.TableUse:
+        """The job's value table there."""
+
+    def __init__(
+        self,
+        *,
+        offering_id: _builtins.str = ...,
+        instance_type: _builtins.str = ...,
+        table_use: _law_pb2.TableUse | None = ...,
+        migrate_s: _builtins.int = ...,
+        move_cost_micro_usd: _builtins.int = ...,
+        on_demand_reserve_slots: _builtins.int = ...,
+        rescue_instances: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["table_use", b"table_use"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance_type", b"instance_type", "migrate_s", b"migrate_s", "move_cost_micro_usd", b"move_cost_micro_usd", "offering_id", b"offering_id", "on_demand_reserve_slots", b"on_demand_reserve_slots", "rescue_instances", b"rescue_instances", "table_use", b"table_use"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Alternative: _TypeAlias = Alternative  # noqa: Y015
 
 @_typing.final
 class AllocateRequest(_message.Message):

@@ -26,29 +26,29 @@ from spotline.api.v1 import allocation_pb2 as spotline_dot_api_dot_v1_dot_alloca
 from spotline.api.v1 import market_pb2 as spotline_dot_api_dot_v1_dot_market__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1espotline/api/v1/capacity.proto\x12\x0fspotline.api.v1\x1a spotline/api/v1/allocation.proto\x1a\x1cspotline/api/v1/market.proto\"\xb7\x01\n\x15ProvisioningCommanded\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12\x12\n\nquota_pool\x18\x04 \x01(\t\x12\x0c\n\x04slot\x18\x05 \x01(\x03\x12\x10\n\x08revision\x18\x06 \x01(\x03\x12\x10\n\x08offset_s\x18\x07 \x01(\x03\x12$\n\x06target\x18\x08 \x01(\x0b\x32\x14.spotline.api.v1.Lot\"Q\n\x0bSlotDecided\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x10\n\x08offset_s\x18\x03 \x01(\x03\x12\x10\n\x08\x63ommands\x18\x04 \x01(\x03\"\xd0\x01\n\rLaunchRefused\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12\x13\n\x0boffering_id\x18\x04 \x01(\t\x12\x34\n\rcapacity_type\x18\x05 \x01(\x0e\x32\x1d.spotline.api.v1.CapacityType\x12\x0c\n\x04slot\x18\x06 \x01(\x03\x12\x11\n\trequested\x18\x07 \x01(\x03\x12\x0f\n\x07granted\x18\x08 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\t \x01(\t\"\xc1\x01\n\x13InterruptionNoticed\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0boffering_id\x18\x03 \x01(\t\x12\x14\n\x0cinstance_ids\x18\x04 \x03(\t\x12\x0c\n\x04slot\x18\x05 \x01(\x03\x12\x10\n\x08offset_s\x18\x06 \x01(\x03\x12\x0e\n\x06lead_s\x18\x07 \x01(\x03\x12/\n\x04kind\x18\x08 \x01(\x0e\x32!.spotline.api.v1.InterruptionKind\"y\n\x0c\x43\x61pacityLost\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0boffering_id\x18\x03 \x01(\t\x12\x14\n\x0cinstance_ids\x18\x04 \x03(\t\x12\x0c\n\x04slot\x18\x05 \x01(\x03\x12\x10\n\x08offset_s\x18\x06 \x01(\x03\"@\n\nJobHolding\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\"\n\x04lots\x18\x02 \x03(\x0b\x32\x14.spotline.api.v1.Lot\"\x84\x01\n\x10\x43\x61pacityReported\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x10\n\x08offset_s\x18\x03 \x01(\x03\x12\x0f\n\x07settled\x18\x04 \x01(\x08\x12-\n\x08holdings\x18\x05 \x03(\x0b\x32\x1b.spotline.api.v1.JobHolding\"\xee\x01\n\x0b\x43ostAccrued\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0boffering_id\x18\x03 \x01(\t\x12\x12\n\nquota_pool\x18\x04 \x01(\t\x12\x34\n\rcapacity_type\x18\x05 \x01(\x0e\x32\x1d.spotline.api.v1.CapacityType\x12\x0c\n\x04slot\x18\x06 \x01(\x03\x12\x11\n\tinstances\x18\x07 \x01(\x03\x12\x0e\n\x06held_s\x18\x08 \x01(\x03\x12\x17\n\x0fprice_micro_usd\x18\t \x01(\x03\x12\x16\n\x0e\x63ost_micro_usd\x18\n \x01(\x03*\x86\x01\n\x10InterruptionKind\x12!\n\x1dINTERRUPTION_KIND_UNSPECIFIED\x10\x00\x12(\n$INTERRUPTION_KIND_CAPACITY_RECLAIMED\x10\x01\x12%\n!INTERRUPTION_KIND_INSTANCE_FAILED\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1espotline/api/v1/capacity.proto\x12\x0fspotline.api.v1\x1a spotline/api/v1/allocation.proto\x1a\x1cspotline/api/v1/market.proto\"\xd8\x01\n\x15ProvisioningCommanded\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12\x12\n\nquota_pool\x18\x04 \x01(\t\x12\x0c\n\x04slot\x18\x05 \x01(\x03\x12\x10\n\x08revision\x18\x06 \x01(\x03\x12\x10\n\x08offset_s\x18\x07 \x01(\x03\x12$\n\x06target\x18\x08 \x01(\x0b\x32\x14.spotline.api.v1.Lot\x12\x1f\n\x17transfer_cost_micro_usd\x18\t \x01(\x03\"Q\n\x0bSlotDecided\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x10\n\x08offset_s\x18\x03 \x01(\x03\x12\x10\n\x08\x63ommands\x18\x04 \x01(\x03\"\xd0\x01\n\rLaunchRefused\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12\x13\n\x0boffering_id\x18\x04 \x01(\t\x12\x34\n\rcapacity_type\x18\x05 \x01(\x0e\x32\x1d.spotline.api.v1.CapacityType\x12\x0c\n\x04slot\x18\x06 \x01(\x03\x12\x11\n\trequested\x18\x07 \x01(\x03\x12\x0f\n\x07granted\x18\x08 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\t \x01(\t\"\xc1\x01\n\x13InterruptionNoticed\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0boffering_id\x18\x03 \x01(\t\x12\x14\n\x0cinstance_ids\x18\x04 \x03(\t\x12\x0c\n\x04slot\x18\x05 \x01(\x03\x12\x10\n\x08offset_s\x18\x06 \x01(\x03\x12\x0e\n\x06lead_s\x18\x07 \x01(\x03\x12/\n\x04kind\x18\x08 \x01(\x0e\x32!.spotline.api.v1.InterruptionKind\"y\n\x0c\x43\x61pacityLost\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0boffering_id\x18\x03 \x01(\t\x12\x14\n\x0cinstance_ids\x18\x04 \x03(\t\x12\x0c\n\x04slot\x18\x05 \x01(\x03\x12\x10\n\x08offset_s\x18\x06 \x01(\x03\"@\n\nJobHolding\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\"\n\x04lots\x18\x02 \x03(\x0b\x32\x14.spotline.api.v1.Lot\"\x84\x01\n\x10\x43\x61pacityReported\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x10\n\x08offset_s\x18\x03 \x01(\x03\x12\x0f\n\x07settled\x18\x04 \x01(\x08\x12-\n\x08holdings\x18\x05 \x03(\x0b\x32\x1b.spotline.api.v1.JobHolding\"\xee\x01\n\x0b\x43ostAccrued\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0boffering_id\x18\x03 \x01(\t\x12\x12\n\nquota_pool\x18\x04 \x01(\t\x12\x34\n\rcapacity_type\x18\x05 \x01(\x0e\x32\x1d.spotline.api.v1.CapacityType\x12\x0c\n\x04slot\x18\x06 \x01(\x03\x12\x11\n\tinstances\x18\x07 \x01(\x03\x12\x0e\n\x06held_s\x18\x08 \x01(\x03\x12\x17\n\x0fprice_micro_usd\x18\t \x01(\x03\x12\x16\n\x0e\x63ost_micro_usd\x18\n \x01(\x03*\x86\x01\n\x10InterruptionKind\x12!\n\x1dINTERRUPTION_KIND_UNSPECIFIED\x10\x00\x12(\n$INTERRUPTION_KIND_CAPACITY_RECLAIMED\x10\x01\x12%\n!INTERRUPTION_KIND_INSTANCE_FAILED\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spotline.api.v1.capacity_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_INTERRUPTIONKIND']._serialized_start=1357
-  _globals['_INTERRUPTIONKIND']._serialized_end=1491
+  _globals['_INTERRUPTIONKIND']._serialized_start=1390
+  _globals['_INTERRUPTIONKIND']._serialized_end=1524
   _globals['_PROVISIONINGCOMMANDED']._serialized_start=116
-  _globals['_PROVISIONINGCOMMANDED']._serialized_end=299
-  _globals['_SLOTDECIDED']._serialized_start=301
-  _globals['_SLOTDECIDED']._serialized_end=382
-  _globals['_LAUNCHREFUSED']._serialized_start=385
-  _globals['_LAUNCHREFUSED']._serialized_end=593
-  _globals['_INTERRUPTIONNOTICED']._serialized_start=596
-  _globals['_INTERRUPTIONNOTICED']._serialized_end=789
-  _globals['_CAPACITYLOST']._serialized_start=791
-  _globals['_CAPACITYLOST']._serialized_end=912
-  _globals['_JOBHOLDING']._serialized_start=914
-  _globals['_JOBHOLDING']._serialized_end=978
-  _globals['_CAPACITYREPORTED']._serialized_start=981
-  _globals['_CAPACITYREPORTED']._serialized_end=1113
-  _globals['_COSTACCRUED']._serialized_start=1116
-  _globals['_COSTACCRUED']._serialized_end=1354
+  _globals['_PROVISIONINGCOMMANDED']._serialized_end=332
+  _globals['_SLOTDECIDED']._serialized_start=334
+  _globals['_SLOTDECIDED']._serialized_end=415
+  _globals['_LAUNCHREFUSED']._serialized_start=418
+  _globals['_LAUNCHREFUSED']._serialized_end=626
+  _globals['_INTERRUPTIONNOTICED']._serialized_start=629
+  _globals['_INTERRUPTIONNOTICED']._serialized_end=822
+  _globals['_CAPACITYLOST']._serialized_start=824
+  _globals['_CAPACITYLOST']._serialized_end=945
+  _globals['_JOBHOLDING']._serialized_start=947
+  _globals['_JOBHOLDING']._serialized_end=1011
+  _globals['_CAPACITYREPORTED']._serialized_start=1014
+  _globals['_CAPACITYREPORTED']._serialized_end=1146
+  _globals['_COSTACCRUED']._serialized_start=1149
+  _globals['_COSTACCRUED']._serialized_end=1387
 # @@protoc_insertion_point(module_scope)

@@ -61,6 +61,7 @@ class ProvisioningCommanded(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     OFFSET_S_FIELD_NUMBER: _builtins.int
     TARGET_FIELD_NUMBER: _builtins.int
+    TRANSFER_COST_MICRO_USD_FIELD_NUMBER: _builtins.int
     command_id: _builtins.str
     """Unique; equal commands of a redelivery have equal ids."""
     job_id: _builtins.str
@@ -75,6 +76,8 @@ class ProvisioningCommanded(_message.Message):
     """Counts the decisions within the slot, from 0."""
     offset_s: _builtins.int
     """From this moment of the slot on, seconds after its opening."""
+    transfer_cost_micro_usd: _builtins.int
+    """Price of copying the job's checkpoint there, micro-USD; 0 unless it moves."""
     @_builtins.property
     def target(self) -> _allocation_pb2.Lot:
         """The counts to hold."""
@@ -90,10 +93,11 @@ class ProvisioningCommanded(_message.Message):
         revision: _builtins.int = ...,
         offset_s: _builtins.int = ...,
         target: _allocation_pb2.Lot | None = ...,
+        transfer_cost_micro_usd: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["target", b"target"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "job_id", b"job_id", "offset_s", b"offset_s", "quota_pool", b"quota_pool", "revision", b"revision", "slot", b"slot", "target", b"target", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "job_id", b"job_id", "offset_s", b"offset_s", "quota_pool", b"quota_pool", "revision", b"revision", "slot", b"slot", "target", b"target", "tenant", b"tenant", "transfer_cost_micro_usd", b"transfer_cost_micro_usd"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -380,7 +384,7 @@ class CostAccrued(_message.Message):
     slot: _builtins.int
     """Slot number."""
     instances: _builtins.int
-    """Instances held."""
+    """Instances held; 0: this is the price of copying a checkpoint to the offering."""
     held_s: _builtins.int
     """For how long, seconds."""
     price_micro_usd: _builtins.int

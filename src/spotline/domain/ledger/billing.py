@@ -61,7 +61,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """A bill and where in its slot it begins."""
+    """A bill and where in its slot it begins; below 0 for what is no instance's."""
 
     start_s: int
     cost: CostAccrued
