@@ -146,9 +146,26 @@ def test_every_policy_is_considered_on_every_offering_and_one_is_chosen() -> Non
 
     considered = {(option.policy_id, option.offering_id) for option in answer.options}
     assert considered == {(p, o) for p in DEFAULT_POLICY_IDS for o in (EAST, WEST)}
-    assert [option.chosen for option in answer.options] == [True] + [False] * 11
+    others = 2 * len(DEFAULT_POLICY_IDS) - 1
+    assert [option.chosen for option in answer.options] == [True] + [False] * others
     assert all(option.why for option in answer.options)
     assert answer.feasible
+
+
+def test_a_market_that_was_watched_is_planned_on_by_its_law() -> None:
+    # East went up and down every ten slots: whoever knows that waits for the next up.
+    history = tuple(slot_opened(k, spot=4 if k // 10 % 2 else 0) for k in range(100))
+    unwatched = replace(market(), history=())
+    watched = replace(unwatched, history=history)
+
+    def expected(view) -> dict[str, int]:
+        options = plan(PlanRequest(job=job(), policy_ids=("msu", "sdp")), view).options
+        return {o.policy_id: o.expected_utility_micro_usd for o in options if o.offering_id == EAST}
+
+    without, with_law = expected(unwatched), expected(watched)
+
+    assert without["sdp"] == without["msu"]  # without a law it holds all useful spot, netted
+    assert with_law["sdp"] != with_law["msu"]
 
 
 def test_the_chosen_option_has_the_highest_expected_utility() -> None:

@@ -20,9 +20,11 @@ from spotline.application.requests import (
     PolicyComparison,
 )
 from spotline.application.scenarios import ScenarioSpec, sample_records
-from spotline.domain.events import ForecastIssued, Lot, OfferingForecast, SlotQuote
+from spotline.domain.events import ForecastIssued, Lot, OfferingForecast, SlotOpened, SlotQuote
+from spotline.domain.forecasting.law_book import FIRST_AFTER_SLOTS, LawBook
 from spotline.domain.jobs.job import DeadlineKind, Job
 from spotline.domain.jobs.program import JobProgram
+from spotline.domain.market.law import MarketLaw, run_states
 from spotline.domain.market.offering import Offering
 from spotline.domain.policies.compiled import replay_pool
 from spotline.domain.policies.contention import ResidualCapacity
@@ -33,6 +35,7 @@ from spotline.domain.policies.replay import (
     SlotRecord,
     clairvoyant_optimum,
 )
+from spotline.domain.solvers.value_table import TableTerms, table_of
 from spotline.domain.units import NS_PER_S, PPM, usd_from_micro_usd
 
 DEFAULT_POLICY_IDS = (
@@ -42,6 +45,7 @@ DEFAULT_POLICY_IDS = (
     "ahanp(0.5)",
     "ahap(3,1,0.5)",
     "ahap(5,1,0.5)",
+    "sdp",
 )
 
 SCENARIOS = 32
@@ -177,7 +181,7 @@ def _estimates(
     waits = first_slot - market.next_slot
     slots = max(1, program.end_slots)
     paths = max(_FEWEST_SCENARIOS, min(SCENARIOS, _SLOTS_PER_OPTION // slots))
-    futures = sample_records(
+    sampled = sample_records(
         ScenarioSpec(
             quote=slot_quote.quote,
             forecast=_steps_of(market.forecast, offering.offering_id),
@@ -188,12 +192,56 @@ def _estimates(
             seed=f"{job.job_id}\x1f{offering.offering_id}\x1f{market.next_slot}",
         )
     )
+    futures = [records[waits:] for records in sampled]
+    law = _law_of(market.history, offering.offering_id)
+    table = None
+    if law is not None and program.deadline_slots > 0:
+        table = table_of(
+            TableTerms(
+                program=program,
+                law=law,
+                on_demand_price=slot_quote.quote.on_demand_price_micro_usd,
+                on_demand_available=sampled[0][0].on_demand_available,
+            )
+        )
+        known = _counts_of(market.history, offering.offering_id)
+        futures = [_with_run_states(known, records, law)[waits:] for records in sampled]
     fallback = policy_named(FALLBACK_POLICY_ID)
-    lives = [replay_pool(program, records[waits:], policies, fallback) for records in futures]
+    lives = [replay_pool(program, records, policies, fallback, table) for records in futures]
     return [
         _estimate(program, policy, offering.offering_id, results, first_slot, first_ns)
         for policy, results in zip(policies, zip(*lives, strict=True), strict=True)
     ]
+
+
+def _law_of(history: Sequence[SlotOpened], offering_id: str) -> MarketLaw | None:
+    """The law that the recent slots show, None where they are too few or tell no counts."""
+    book = LawBook()
+    for opened in history:
+        book.observe(opened)
+    if len(book.counts.get(offering_id, ())) < FIRST_AFTER_SLOTS:
+        return None
+    return book.learn()[offering_id]
+
+
+def _counts_of(history: Sequence[SlotOpened], offering_id: str) -> list[int]:
+    return [
+        one.quote.spot_available.instances
+        for opened in history
+        for one in opened.quotes
+        if one.quote.offering_id == offering_id and one.quote.spot_available.known
+    ]
+
+
+def _with_run_states(
+    known: Sequence[int], records: Sequence[SlotRecord], law: MarketLaw
+) -> tuple[SlotRecord, ...]:
+    """A future that goes on from the past, with where it is in the law."""
+    counts = [*known, *(record.spot_available for record in records)]
+    states = run_states(law.space, counts)[len(known) :].tolist()
+    return tuple(
+        replace(record, run_state=state) for record, state in zip(records, states, strict=True)
+    )
 
 
 def _steps_of(issued: ForecastIssued | None, offering_id: str) -> OfferingForecast | None:
