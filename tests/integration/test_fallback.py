@@ -32,7 +32,8 @@ from tests.fakes.composed import composed
 START_NS = 1_767_571_200_000_000_000
 SLOT_S = 1800
 MARKET = generate("mixed", seed=5, slots=64, slot_s=SLOT_S, start_ns=START_NS)
-PREDICTION_FREE = ("msu", "on_demand_only", "uniform_progress", "ahanp")
+# Value-to-go falls back on the law alone.
+PREDICTION_FREE = ("msu", "on_demand_only", "uniform_progress", "ahanp", "sdp", "hybrid")
 
 
 def long_job(index: int) -> Job:
@@ -93,7 +94,7 @@ class NoisyForecaster(ForecastHandler):
         outcome = super().decide(state, event, ctx)
         if not outcome.events:
             return outcome
-        (issued,) = outcome.events
+        issued, *laws = outcome.events
         assert isinstance(issued, ForecastIssued)
         if issued.slot not in self._noisy:
             return outcome
@@ -107,7 +108,7 @@ class NoisyForecaster(ForecastHandler):
             )
             for forecast in issued.forecasts
         )
-        return Outcome(events=(replace(issued, forecasts=forecasts),))
+        return Outcome(events=(replace(issued, forecasts=forecasts), *laws))
 
 
 def _noise(seed: str) -> ForecastStep:

@@ -65,6 +65,7 @@ from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.jobs.job import DeadlineKind, Job
 from spotline.domain.policies.interface import START, Policy
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, POOL, policy_named
+from spotline.domain.policies.sdp import ValueToGo
 from spotline.domain.selection.rules import (
     drawn_index,
     weights_ppb,
@@ -414,7 +415,7 @@ class SelectHandler:
                     lots=answer.lots,
                     reason=answer.reason,
                     forecast_used=state.forecast_reason is DecisionReason.POLICY
-                    and policy_named(answer.policy_id).needs_forecast,
+                    and _looks_at_forecasts(policy_named(answer.policy_id)),
                     explanation=_explain(run, answer, state),
                     move=answer.move,
                 )
@@ -472,6 +473,10 @@ class SelectHandler:
             commands=len(commands),
         )
         return (*decided, *commands, ended)
+
+
+def _looks_at_forecasts(policy: Policy) -> bool:
+    return policy.needs_forecast or (isinstance(policy, ValueToGo) and policy.window > 0)
 
 
 def _table_use(state: SelectorState, run: JobRun, offering_id: str) -> TableUse | None:
