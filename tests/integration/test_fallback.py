@@ -94,7 +94,7 @@ class NoisyForecaster(ForecastHandler):
         outcome = super().decide(state, event, ctx)
         if not outcome.events:
             return outcome
-        issued, *laws = outcome.events
+        *laws, issued = outcome.events
         assert isinstance(issued, ForecastIssued)
         if issued.slot not in self._noisy:
             return outcome
@@ -108,7 +108,7 @@ class NoisyForecaster(ForecastHandler):
             )
             for forecast in issued.forecasts
         )
-        return Outcome(events=(replace(issued, forecasts=forecasts), *laws))
+        return Outcome(events=(*laws, replace(issued, forecasts=forecasts)))
 
 
 def _noise(seed: str) -> ForecastStep:

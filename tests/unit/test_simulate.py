@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.adapters.market.parquet import write_market
 from spotline.application.select import SelectHandler
+from spotline.application.selector_learning import table_of_run
 from spotline.application.selector_state import SelectorOptions
 from spotline.cli import simulate as simulate_command
 from spotline.contracts.build import event_of
@@ -119,7 +120,8 @@ def test_a_competing_job_fares_as_its_policy_does_on_what_it_was_left():
     for job in jobs:
         run, closed = state.runs[job.job_id], watched.closed[job.job_id]
         offered = padded(run.compiled, watched.offered_to(state, job.job_id))
-        result = replay_policy(run.compiled, offered, policy_named(run.policy_id), fallback)
+        policy, table = policy_named(run.policy_id), table_of_run(run)
+        result = replay_policy(run.compiled, offered, policy, fallback, table)
         assert result.cost_micro_usd == closed.cost_micro_usd
         assert result.value_micro_usd == closed.value_micro_usd
 

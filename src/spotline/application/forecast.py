@@ -81,7 +81,8 @@ class ForecastHandler:
                     forecasts=state.forecaster.forecast(self._horizon_slots),
                     scores=state.forecaster.scores(),
                 )
-                return Outcome(events=(issued, *_laws(state)))
+                # Laws first: whoever has waited for the forecast of a slot knows them too.
+                return Outcome(events=(*_laws(state), issued))
             case _:
                 return NOTHING
 

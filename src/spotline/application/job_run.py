@@ -34,11 +34,10 @@ class Segment:
 
 @dataclass(slots=True, kw_only=True)
 class JobTable:
-    """A value table that was asked for; decisions name it once it is ready."""
+    """A value table that was asked for when the job was admitted."""
 
     spec: TableSpec
     named: NamedLaw
-    ready: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,10 +98,9 @@ class JobRun:
             spot=sum(lot.spot for lot in lots), on_demand=sum(lot.on_demand for lot in lots)
         )
 
-    def ready_table(self, offering_id: str) -> JobTable | None:
-        """The job's value table on an offering, None where there is none yet."""
-        table = self.tables.get(offering_id)
-        return table if table is not None and table.ready else None
+    def table_in(self, slot: int, offering_id: str) -> JobTable | None:
+        """The value table that decisions of a slot name, None in the first: it is being built."""
+        return self.tables.get(offering_id) if slot > self.first_slot else None
 
     def move(self, offering_id: str, program: JobProgram, move: Move) -> None:
         """Make another offering the home, as the open slot's first act.

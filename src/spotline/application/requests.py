@@ -56,7 +56,7 @@ class JobTask:
 
     `first_slot_start_ns` is the origin of the job's slot grid, `elapsed_slots` its slots before
     this one. `holding` is what it holds now, after interruptions; `spot_firm` says that spot taken
-    now stays for the rest of the slot. `table_use` is None until its value table is ready, and
+    now stays for the rest of the slot. `table_use` is None in its first slot, and
     `alternatives` are offerings it may move to. For `on_demand_reserve_slots` (0: on-demand is
     always there) and `rescue_instances` see `PolicyView`.
     """

@@ -58,7 +58,6 @@ from spotline.domain.events import (
     SlotDecided,
     SlotOpened,
     TableUse,
-    ValueTableReady,
     ValueTableRequested,
 )
 from spotline.domain.forecasting.trust import ForecastTrust
@@ -86,7 +85,6 @@ SPEC = Spec(
         CapacityLost,
         CapacityReported,
         MarketLawLearned,
-        ValueTableReady,
     ),
     produces=(
         ForecastOverdue,
@@ -480,7 +478,7 @@ def _looks_at_forecasts(policy: Policy) -> bool:
 
 
 def _table_use(state: SelectorState, run: JobRun, offering_id: str) -> TableUse | None:
-    table = run.ready_table(offering_id)
+    table = run.table_in(state.slot, offering_id)
     if table is None:
         return None
     return TableUse(table=table.spec, run_state=state.run_state(offering_id, table.named.law.space))

@@ -33,7 +33,6 @@ from spotline.domain.events import (
     PolicyWeightsUpdated,
     SlotDecided,
     SlotOpened,
-    ValueTableReady,
     ValueTableRequested,
 )
 from spotline.domain.jobs.program import IDLE, Holding
@@ -63,7 +62,6 @@ def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
             | JobAdmitted()
             | JobClosed()
             | ValueTableRequested()
-            | ValueTableReady()
         ):
             _fold_job(state, event)
         case _:
@@ -96,8 +94,9 @@ def _fold_job(state: SelectorState, event: Event) -> None:
         state.runs.setdefault(event.job.job_id, JobRun(job=event.job))
     elif isinstance(event, JobAdmitted):
         _admit(state, event)
-    elif isinstance(event, (ValueTableRequested, ValueTableReady)):
-        _fold_table(state, event)
+    elif isinstance(event, ValueTableRequested):
+        tables = state.runs[event.job_id].tables
+        tables[event.table.offering_id] = JobTable(spec=event.table, named=event.named)
     elif isinstance(event, (JobCancelled, JobProgressReported, JobClosed)):
         # A platform may speak of a job that was never submitted here.
         run = state.runs.get(event.job_id)
@@ -116,17 +115,6 @@ def _fold_job(state: SelectorState, event: Event) -> None:
                     state.draws.pop(event.job_id, None)
                 run.target = IDLE
                 run.memory = START
-
-
-def _fold_table(state: SelectorState, event: ValueTableRequested | ValueTableReady) -> None:
-    run = state.runs[event.job_id]
-    if isinstance(event, ValueTableRequested):
-        run.tables[event.table.offering_id] = JobTable(spec=event.table, named=event.named)
-        return
-    for table in run.tables.values():
-        # Equal terms, equal table: one may serve several offerings.
-        if table.spec.table_id == event.table_id:
-            table.ready = True
 
 
 def _fold_slot(state: SelectorState, event: Event) -> None:
@@ -303,7 +291,7 @@ def _record_slot(state: SelectorState) -> None:
 
 def _run_state(state: SelectorState, run: JobRun) -> int:
     # Feedback looks into the table of the first home: other homes are told in its law's states.
-    table = run.ready_table(run.first_offering_id)
+    table = run.table_in(state.slot, run.first_offering_id)
     if table is None:
         return -1
     return state.run_state(run.offering_id, table.named.law.space)

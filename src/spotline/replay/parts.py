@@ -118,7 +118,7 @@ class KnownForecasts:
         """Say what was said in the slot that opened, if anything was."""
         if isinstance(event, SlotOpened) and event.slot in self._issued:
             said = self._issued[event.slot]
-            return Outcome(events=(said.forecast, *said.laws))
+            return Outcome(events=(*said.laws, said.forecast))
         return NOTHING
 
     def due(self, state: None) -> Sequence[Timer]:
