@@ -10,6 +10,7 @@ import pytest
 from spotline.adapters.eventlog.manifest import environment
 from spotline.application.allocation import allocate, program_of
 from spotline.application.job_run import RunPhase
+from spotline.application.ports import ActuatorMode
 from spotline.application.requests import AllocateRequest, Alternative, JobTask
 from spotline.application.select import SelectHandler
 from spotline.application.selector_state import SelectorOptions, SelectorState
@@ -427,6 +428,20 @@ async def test_the_ledger_holds_what_a_move_cost(tmp_path) -> None:
     assert again == answers
     total = moved.cost_micro_usd + sum(one.cost_micro_usd for one in bills)
     assert rig.ledger.spend_by_job() == {"j": total}
+    rig.close()
+
+
+async def test_a_move_that_is_only_observed_costs_nothing(tmp_path) -> None:
+    rig = Rig(tmp_path, mode=ActuatorMode.OBSERVE)
+    await rig.feed(opened(0))
+    rig.call(replace(command("j", lot(spot=2), 0), transfer_cost_micro_usd=140_000))
+
+    answers = await rig.actuation.perform(
+        rig.call(SlotDecided(slot=0, revision=0, offset_s=0, commands=1))
+    )
+
+    assert not any(isinstance(one, CostAccrued) for one in answers)
+    assert rig.ledger.spend_by_job() == {}
     rig.close()
 
 

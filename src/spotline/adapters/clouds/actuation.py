@@ -223,7 +223,8 @@ class CloudActuation:
             launched=tuple(done.launched),
             ended=tuple(done.ended.values()),
         )
-        charges = _transfers(request)
+        # Who may not launch copies nothing either.
+        charges = () if self._forbidden else _transfers(request)
         if settled and request.last:
             await self._record(replace(entry, call_key=""))
             entry = LedgerEntry(call_key=key, slot=at.slot)
