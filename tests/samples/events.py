@@ -140,6 +140,7 @@ TABLE = TableSpec(
     on_demand_price_micro_usd=3_060_000,
     on_demand_available=64,
     taken=4,
+    on_demand_reserve_slots=3,
 )
 
 SAMPLES = (

@@ -20,10 +20,12 @@ from spotline.domain.events import (
     LaunchRefused,
     Lot,
     MarketOpened,
+    NamedLaw,
     SlotDecided,
 )
 from spotline.domain.jobs.program import Holding
 from spotline.domain.market.generate import generate
+from spotline.domain.market.law import choose_space, law_id_of, learn_law
 from spotline.domain.market.offering import CapacityType
 from spotline.replay.jobs import generated_jobs
 
@@ -189,3 +191,20 @@ def test_a_refusal_of_on_demand_shows_an_outage_that_the_next_decision_allows_fo
     assert again.tasks[0].on_demand_reserve_slots == 1
     assert driver.state.stock[run.offering_id][-1] == 0
     assert driver.state.on_demand_stock(run.job, run.offering_id) == (1, 0)
+
+
+def test_a_value_table_knows_how_long_on_demand_has_been_out() -> None:
+    driver, _ = refusing_driver(SelectorOptions(rehearsals=0))
+    state = driver.state
+    run = next(iter(state.runs.values()))
+    counts, prices = [0, 16] * 10, [300_000] * 20
+    law = learn_law(counts, prices, choose_space(counts, prices, most_instances=16))
+    named = NamedLaw(law_id=law_id_of(law), law=law)
+    always = state.table_spec(named, run.offering_id, run.compiled)
+
+    state.stock[run.offering_id] = [99] * 20 + [0] * 4 + [99] * 20
+    sometimes = state.table_spec(named, run.offering_id, run.compiled)
+
+    assert always.on_demand_reserve_slots == 0
+    assert sometimes.on_demand_reserve_slots == 4
+    assert always.table_id != sometimes.table_id

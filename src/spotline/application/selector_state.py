@@ -176,10 +176,13 @@ class SelectorState:
 
     def on_demand_stock(self, job: Job, offering_id: str) -> tuple[int, int]:
         """A job's `reserve_slots` and `rescue_instances` on an offering, by its recent stock."""
+        return self._stock_of(job.allowed_counts, offering_id)
+
+    def _stock_of(self, allowed_counts: tuple[int, ...], offering_id: str) -> tuple[int, int]:
         stock = self.stock.get(offering_id, [])
-        rescue = launchable_count(stock, job.allowed_counts)
-        reserve = reserve_slots(stock, rescue or job.max_instances)
-        return reserve, rescue if rescue < job.max_instances else 0
+        rescue = launchable_count(stock, allowed_counts)
+        reserve = reserve_slots(stock, rescue or allowed_counts[-1])
+        return reserve, rescue if rescue < allowed_counts[-1] else 0
 
     def table_spec(self, named: NamedLaw, offering_id: str, program: JobProgram) -> TableSpec:
         """The value table of a job that arrives now, for what running jobs leave of an offering."""
@@ -196,6 +199,7 @@ class SelectorState:
             on_demand_price_micro_usd=quotes[offering_id].on_demand_price_micro_usd,
             on_demand_available=self.residual().on_demand(offering_id),
             taken=taken,
+            on_demand_reserve_slots=self._stock_of(program.allowed_counts, offering_id)[0],
         )
 
     def egress_micro_usd(self, job: Job, home: str, other: str, options: SelectorOptions) -> int:

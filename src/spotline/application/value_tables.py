@@ -22,6 +22,7 @@ def table_spec(
     on_demand_price_micro_usd: int,
     on_demand_available: int,
     taken: int,
+    on_demand_reserve_slots: int = 0,
 ) -> TableSpec:
     """Name the table of a job on an offering."""
     terms = TableTerms(
@@ -30,6 +31,7 @@ def table_spec(
         on_demand_price=on_demand_price_micro_usd,
         on_demand_available=on_demand_available,
         taken=taken,
+        reserve_slots=on_demand_reserve_slots,
     )
     return TableSpec(
         table_id=table_id(terms),
@@ -41,6 +43,7 @@ def table_spec(
         on_demand_price_micro_usd=on_demand_price_micro_usd,
         on_demand_available=on_demand_available,
         taken=taken,
+        on_demand_reserve_slots=on_demand_reserve_slots,
     )
 
 
@@ -60,6 +63,7 @@ def terms_of(spec: TableSpec, program: JobProgram, law: MarketLaw) -> TableTerms
         on_demand_price=spec.on_demand_price_micro_usd,
         on_demand_available=spec.on_demand_available,
         taken=spec.taken,
+        reserve_slots=spec.on_demand_reserve_slots,
     )
     named = table_id(terms)
     if named != spec.table_id:

@@ -485,7 +485,8 @@ class TableSpec:
     """What the value table of one job on one offering is made of, beside the job.
 
     `table_id` is the SHA-256 of all that it depends on. `taken` spot instances are expected to
-    stay with jobs that are served earlier.
+    stay with jobs that are served earlier; a launch of on-demand may have to wait for
+    `on_demand_reserve_slots`.
     """
 
     table_id: str
@@ -497,6 +498,7 @@ class TableSpec:
     on_demand_price_micro_usd: int
     on_demand_available: int
     taken: int
+    on_demand_reserve_slots: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -171,6 +171,7 @@ class TableSpec(_message.Message):
     ON_DEMAND_PRICE_MICRO_USD_FIELD_NUMBER: _builtins.int
     ON_DEMAND_AVAILABLE_FIELD_NUMBER: _builtins.int
     TAKEN_FIELD_NUMBER: _builtins.int
+    ON_DEMAND_RESERVE_SLOTS_FIELD_NUMBER: _builtins.int
     table_id: _builtins.str
     """SHA-256 of everything the table depends on, hexadecimal."""
     law_id: _builtins.str
@@ -189,6 +190,8 @@ class TableSpec(_message.Message):
     """On-demand instances that may be counted on."""
     taken: _builtins.int
     """Spot instances that jobs served earlier are expected to hold on to."""
+    on_demand_reserve_slots: _builtins.int
+    """Slots for which a launch of on-demand may have to wait."""
     def __init__(
         self,
         *,
@@ -201,10 +204,11 @@ class TableSpec(_message.Message):
         on_demand_price_micro_usd: _builtins.int = ...,
         on_demand_available: _builtins.int = ...,
         taken: _builtins.int = ...,
+        on_demand_reserve_slots: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_slot_start_ns", b"first_slot_start_ns", "instance_type", b"instance_type", "law_id", b"law_id", "offering_id", b"offering_id", "on_demand_available", b"on_demand_available", "on_demand_price_micro_usd", b"on_demand_price_micro_usd", "slot_s", b"slot_s", "table_id", b"table_id", "taken", b"taken"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_slot_start_ns", b"first_slot_start_ns", "instance_type", b"instance_type", "law_id", b"law_id", "offering_id", b"offering_id", "on_demand_available", b"on_demand_available", "on_demand_price_micro_usd", b"on_demand_price_micro_usd", "on_demand_reserve_slots", b"on_demand_reserve_slots", "slot_s", b"slot_s", "table_id", b"table_id", "taken", b"taken"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
