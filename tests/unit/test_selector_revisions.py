@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from spotline.application.ingest import IngestHandler, IngestOptions
+from spotline.application.job_run import JobTable, RunPhase
 from spotline.application.requests import AllocateRequest
 from spotline.application.select import SelectHandler
 from spotline.application.selector_state import SelectorOptions, SelectorState, SlotPhase
@@ -15,6 +18,7 @@ from spotline.domain.events import (
     CapacityReported,
     Event,
     ForecastOverdue,
+    JobCancelled,
     JobHolding,
     JobSubmitted,
     LaunchRefused,
@@ -22,11 +26,13 @@ from spotline.domain.events import (
     MarketOpened,
     NamedLaw,
     SlotDecided,
+    ValueTableRequested,
 )
 from spotline.domain.jobs.program import Holding
 from spotline.domain.market.generate import generate
 from spotline.domain.market.law import choose_space, law_id_of, learn_law
 from spotline.domain.market.offering import CapacityType
+from spotline.domain.solvers.value_table import MOST_TABLES
 from spotline.replay.jobs import generated_jobs
 
 MARKET = generate("mixed", seed=2, slots=40, slot_s=1800, start_ns=1_767_571_200_000_000_000)
@@ -208,3 +214,60 @@ def test_a_value_table_knows_how_long_on_demand_has_been_out() -> None:
     assert always.on_demand_reserve_slots == 0
     assert sometimes.on_demand_reserve_slots == 4
     assert always.table_id != sometimes.table_id
+
+
+def test_a_job_cancelled_before_it_started_leaves_the_selector_running() -> None:
+    driver, slot = refusing_driver(SelectorOptions(rehearsals=0))
+    later = replace(
+        generated_jobs(MARKET, 2, 5)[1],
+        job_id="later",
+        start_ns=1_767_571_200_000_000_000 + 30 * 1800 * 10**9,
+    )
+    driver.feed(JobSubmitted(job=later, ts_event_ns=0))
+    driver.feed(JobCancelled(job_id="later", tenant=later.tenant))
+    clock = IngestHandler(MARKET, IngestOptions())
+
+    for number in (slot + 1, slot + 2):
+        driver.feed(clock.slot_events(number)[-1])
+
+    assert driver.state.runs["later"].phase is RunPhase.CLOSED
+    assert driver.state.runs["later"].records == []
+
+
+def test_tables_are_asked_for_while_there_is_room() -> None:
+    driver, slot = refusing_driver(SelectorOptions(rehearsals=0))
+    first = next(iter(driver.state.runs.values()))
+    counts, prices = [0, 16] * 10, [300_000] * 20
+    law = learn_law(counts, prices, choose_space(counts, prices, most_instances=16))
+    named = NamedLaw(law_id=law_id_of(law), law=law)
+    for offering in MARKET.offerings:
+        driver.state.laws[offering.offering_id] = named
+    clock = IngestHandler(MARKET, IngestOptions())
+
+    def asked(number: int, name: str, taken: int) -> int:
+        """Tables asked for when a job arrives while running ones have `taken`."""
+        spec = driver.state.table_spec(named, first.offering_id, first.compiled)
+        first.tables = {str(k): JobTable(spec=spec, named=named) for k in range(taken)}
+        arrival = replace(first.job, job_id=name)
+        driver.feed(JobSubmitted(job=arrival, ts_event_ns=0))
+        outcome = driver.feed(clock.slot_events(number)[-1])
+        return sum(isinstance(event, ValueTableRequested) for event in outcome.events)
+
+    assert asked(slot + 1, "a", 0) > 1
+    assert asked(slot + 2, "b", MOST_TABLES // 2) == 1
+    assert asked(slot + 3, "c", MOST_TABLES) == 0
+
+
+def test_a_job_that_is_over_and_teaches_nothing_keeps_nothing() -> None:
+    driver, slot = refusing_driver(SelectorOptions(rehearsals=0))
+    run = next(iter(driver.state.runs.values()))
+    clock = IngestHandler(MARKET, IngestOptions())
+    driver.feed(clock.slot_events(slot + 1)[-1])
+    assert run.records
+
+    driver.feed(JobCancelled(job_id=run.job.job_id, tenant=run.job.tenant))
+    driver.feed(clock.slot_events(slot + 2)[-1])
+    driver.feed(clock.slot_events(slot + 3)[-1])
+
+    assert run.phase is RunPhase.CLOSED
+    assert (run.records, run.tables, driver.state.draws) == ([], {}, {})

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.adapters.market.parquet import write_market
 from spotline.application.select import SelectHandler
-from spotline.application.selector_learning import table_of_run
 from spotline.application.selector_state import SelectorOptions
+from spotline.application.value_tables import terms_of
 from spotline.cli import simulate as simulate_command
 from spotline.contracts.build import event_of
 from spotline.contracts.errors import ContractError
@@ -30,6 +30,7 @@ from spotline.domain.jobs.job import DeadlineKind
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.replay import replay_policy
+from spotline.domain.solvers.value_table import table_of
 from spotline.domain.units import NS_PER_S
 from spotline.replay.handlers import handlers_of
 from spotline.replay.jobs import generated_jobs
@@ -120,7 +121,8 @@ def test_a_competing_job_fares_as_its_policy_does_on_what_it_was_left():
     for job in jobs:
         run, closed = state.runs[job.job_id], watched.closed[job.job_id]
         offered = padded(run.compiled, watched.offered_to(state, job.job_id))
-        policy, table = policy_named(run.policy_id), table_of_run(run)
+        policy, known = policy_named(run.policy_id), watched.tables[job.job_id]
+        table = known and table_of(terms_of(known.spec, run.compiled, known.named.law))
         result = replay_policy(run.compiled, offered, policy, fallback, table)
         assert result.cost_micro_usd == closed.cost_micro_usd
         assert result.value_micro_usd == closed.value_micro_usd

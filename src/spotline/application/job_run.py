@@ -87,6 +87,16 @@ class JobRun:
         return self.program
 
     @property
+    def teaches(self) -> bool:
+        """Whether what it is offered is still to be kept, for feedback that will come.
+
+        A job that never started, was cancelled or ran at several rates gives none when it is over.
+        """
+        if self.program is None or self.fed_back:
+            return False
+        return self.phase is not RunPhase.CLOSED or not (self.cancelled or self.mixed)
+
+    @property
     def held(self) -> Holding:
         """What the cloud last reported to be held at the home."""
         return self.held_at(self.offering_id)
@@ -97,6 +107,11 @@ class JobRun:
         return Holding(
             spot=sum(lot.spot for lot in lots), on_demand=sum(lot.on_demand for lot in lots)
         )
+
+    def forget_offers(self) -> None:
+        """Let go of what only feedback needed: it has come, or none will."""
+        self.records = []
+        self.tables = {}
 
     def table_in(self, slot: int, offering_id: str) -> JobTable | None:
         """The value table that decisions of a slot name, None in the first: it is being built."""

@@ -69,6 +69,7 @@ from spotline.domain.selection.rules import (
     drawn_index,
     weights_ppb,
 )
+from spotline.domain.solvers.value_table import MOST_TABLES
 
 SPEC = Spec(
     service="selector",
@@ -187,12 +188,10 @@ class SelectHandler:
         for job_id in sorted(state.runs):
             run = state.runs[job_id]
             over = run.phase is RunPhase.CLOSED or job_id in closing
-            if not over or run.fed_back or run.program is None or not run.records:
+            # A job that moved to other rates (`mixed`) has offers that no one replay is of.
+            if not over or not run.teaches or run.mixed or run.cancelled or not run.records:
                 continue
-            if run.mixed:
-                # Its records are offers of different programs: no one replay is of them all.
-                continue
-            if run.cancelled or run.elapsed_slots(state.slot) < run.compiled.deadline_slots:
+            if run.elapsed_slots(state.slot) < run.compiled.deadline_slots:
                 continue
             events.append(
                 feedback(
@@ -208,6 +207,7 @@ class SelectHandler:
             )
         running = [run for run in state.running() if run.job.job_id not in closing]
         opened = state.current
+        room = MOST_TABLES - sum(len(run.tables) for run in running)
         for run in self._arrivals(state):
             if run.job.deadline.expires_ns <= opened.ts_event_ns:
                 events.append(_never_started(run, state.slot))
@@ -230,7 +230,11 @@ class SelectHandler:
                     weight_ppb=weights[index],
                 )
             )
-            events.extend(self._tables(state, run, offering_id, running))
+            asked = self._tables(state, run, offering_id, running)
+            # While room is short, a home is worth more than places to move to.
+            asked = asked[: len(asked) if 2 * room > MOST_TABLES else min(1, max(0, room))]
+            room -= len(asked)
+            events.extend(asked)
             # The next arrival must see this one's demand.
             running.append(JobRun(job=run.job, offering_id=offering_id))
         return tuple(events)
@@ -238,7 +242,7 @@ class SelectHandler:
     def _tables(
         self, state: SelectorState, run: JobRun, home: str, running: Sequence[JobRun]
     ) -> list[ValueTableRequested]:
-        """Ask for an arriving job's value tables, at home and elsewhere, where laws are known."""
+        """An arriving job's value tables, at home first, wherever laws are known."""
         wanted = [home]
         if self._options.moves and home in state.laws:
             wanted += other_offerings(
@@ -421,16 +425,19 @@ class SelectHandler:
         return self._finish_slot(state, decided, ctx)
 
     def _fallback_answers(self, state: SelectorState) -> Sequence[JobAnswer]:
-        """Nobody answers: decide here, with the prediction-free policy."""
+        """Nobody answers: decide here, with the policy that needs neither forecast nor table."""
         order = state.affected if state.revision else state.in_order()
         request = self._request(state, order)
         tasks = tuple(
-            replace(task, policy_id=FALLBACK_POLICY_ID, memory=START, alternatives=())
+            replace(
+                task, policy_id=FALLBACK_POLICY_ID, memory=START, table_use=None, alternatives=()
+            )
             for task in request.tasks
         )
         local = replace(
             request,
             tasks=tasks,
+            laws=(),
             forecast=None,
             reason=DecisionReason.ALLOCATOR_UNAVAILABLE,
         )

@@ -110,9 +110,9 @@ def _fold_job(state: SelectorState, event: Event) -> None:
             case JobClosed():
                 run.phase = RunPhase.CLOSED
                 run.outcome = event.outcome
-                if run.cancelled or run.mixed:
-                    # It gives no feedback.
+                if not run.teaches:
                     state.draws.pop(event.job_id, None)
+                    run.forget_offers()
                 run.target = IDLE
                 run.memory = START
 
@@ -268,9 +268,7 @@ def _record_slot(state: SelectorState) -> None:
     quotes = {sq.quote.offering_id: sq.quote for sq in state.opened.quotes}
     for job_id in sorted(state.runs):
         run = state.runs[job_id]
-        if run.phase is RunPhase.PENDING or run.fed_back:
-            continue
-        if run.mixed and run.phase is RunPhase.CLOSED:
+        if not run.teaches:
             continue
         quote = quotes[run.offering_id]
         spot, on_demand = state.offered(job_id)
@@ -323,7 +321,7 @@ def _learn(state: SelectorState, event: PolicyWeightsUpdated) -> None:
     if not rehearsed:
         run = state.runs[event.job_id]
         run.fed_back = True
-        run.records = []
+        run.forget_offers()
 
 
 def _start_allocating(state: SelectorState, event: Event) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from spotline.application.allocation import allocate
+from spotline.application.job_run import JobTable
 from spotline.application.requests import AllocateRequest
 from spotline.application.select import SelectHandler
 from spotline.application.selector_state import SelectorState
@@ -167,13 +168,15 @@ def _answered(call: Call, answers: tuple[JobAnswer, ...]) -> AllocationAnswered:
 class WatchedSelector:
     """A selector that also keeps what its state forgets: what jobs were offered, how they ended.
 
-    `offered` holds the records of every job whose feedback has been given, `closed` how jobs
+    `offered` holds the records of every job whose feedback has been given, `tables` the value table
+    of its first home, `closed` how jobs
     ended, `decisions` how often an allocation was decided.
     """
 
     def __init__(self, handler: SelectHandler) -> None:
         self.spec = handler.spec
         self.offered: dict[str, tuple[SlotRecord, ...]] = {}
+        self.tables: dict[str, JobTable | None] = {}
         self.closed: dict[str, JobClosed] = {}
         self.decisions = 0
         self._handler = handler
@@ -186,7 +189,9 @@ class WatchedSelector:
         """Note, then apply."""
         if isinstance(event, PolicyWeightsUpdated):
             if event.rehearsed_slot < 0:
-                self.offered[event.job_id] = tuple(state.runs[event.job_id].records)
+                run = state.runs[event.job_id]
+                self.offered[event.job_id] = tuple(run.records)
+                self.tables[event.job_id] = run.tables.get(run.first_offering_id)
         elif isinstance(event, JobClosed):
             self.closed[event.job_id] = event
         elif isinstance(event, AllocationDecided):

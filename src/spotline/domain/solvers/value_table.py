@@ -32,6 +32,11 @@ TableArray = npt.NDArray[np.float32]
 MOST_ENTRIES = 4_000_000
 MOST_CELLS = 240
 LEAST_CELLS = 40
+# Running jobs keep so many tables at a time: 5 MB each is usual, 16 MB the most. Were there more
+# than are kept, every slot would build them all again.
+MOST_TABLES = 96
+# Beside those, for feedback, rehearsals and plans.
+_SPARE_TABLES = 16
 _MOST_COUNTS = 12
 _LEAST_COUNTS = 3
 
@@ -143,7 +148,7 @@ def build_table(terms: TableTerms) -> ValueTable:
     )
 
 
-@lru_cache(maxsize=48)
+@lru_cache(maxsize=MOST_TABLES + _SPARE_TABLES)
 def table_of(terms: TableTerms) -> ValueTable:
     """Return the table of `terms`, built where it is not at hand."""
     return build_table(terms)
