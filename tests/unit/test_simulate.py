@@ -121,7 +121,10 @@ def test_a_competing_job_fares_as_its_policy_does_on_what_it_was_left():
     for job in jobs:
         run, closed = state.runs[job.job_id], watched.closed[job.job_id]
         offered = padded(run.compiled, watched.offered_to(state, job.job_id))
-        policy, known = policy_named(run.policy_id), watched.tables[job.job_id]
+        policy, known = (
+            policy_named(run.policy_id),
+            watched.tables[job.job_id].get(run.first_offering_id),
+        )
         table = known and table_of(terms_of(known.spec, run.compiled, known.named.law))
         result = replay_policy(run.compiled, offered, policy, fallback, table)
         assert result.cost_micro_usd == closed.cost_micro_usd

@@ -168,15 +168,15 @@ def _answered(call: Call, answers: tuple[JobAnswer, ...]) -> AllocationAnswered:
 class WatchedSelector:
     """A selector that also keeps what its state forgets: what jobs were offered, how they ended.
 
-    `offered` holds the records of every job whose feedback has been given, `tables` the value table
-    of its first home, `closed` how jobs
-    ended, `decisions` how often an allocation was decided.
+    `offered` holds the records and `tables` the value tables, by offering, of every job that has
+    ended (with those of the slots until its feedback, if it gives any), `closed` how jobs ended,
+    `decisions` how often an allocation was decided.
     """
 
     def __init__(self, handler: SelectHandler) -> None:
         self.spec = handler.spec
         self.offered: dict[str, tuple[SlotRecord, ...]] = {}
-        self.tables: dict[str, JobTable | None] = {}
+        self.tables: dict[str, dict[str, JobTable]] = {}
         self.closed: dict[str, JobClosed] = {}
         self.decisions = 0
         self._handler = handler
@@ -189,14 +189,18 @@ class WatchedSelector:
         """Note, then apply."""
         if isinstance(event, PolicyWeightsUpdated):
             if event.rehearsed_slot < 0:
-                run = state.runs[event.job_id]
-                self.offered[event.job_id] = tuple(run.records)
-                self.tables[event.job_id] = run.tables.get(run.first_offering_id)
+                self._note(state, event.job_id)
         elif isinstance(event, JobClosed):
             self.closed[event.job_id] = event
+            self._note(state, event.job_id)
         elif isinstance(event, AllocationDecided):
             self.decisions += 1
         self._handler.evolve(state, event)
+
+    def _note(self, state: SelectorState, job_id: str) -> None:
+        run = state.runs[job_id]
+        self.offered[job_id] = tuple(run.records)
+        self.tables[job_id] = dict(run.tables)
 
     def decide(self, state: SelectorState, event: Event, ctx: Context) -> Outcome:
         """Whatever the selector decides."""
@@ -208,4 +212,6 @@ class WatchedSelector:
 
     def offered_to(self, state: SelectorState, job_id: str) -> tuple[SlotRecord, ...]:
         """What a job was offered, slot by slot from its first; so far, if it still runs."""
-        return self.offered.get(job_id) or tuple(state.runs[job_id].records)
+        run = state.runs[job_id]
+        # Until its feedback, the selector goes on noting what a job that has ended was offered.
+        return tuple(run.records) or self.offered.get(job_id, ())

@@ -537,7 +537,7 @@ class _Selected:
         program = run.compiled
         if run.mixed:
             # A bound for a job that ran at several rates: the best of them all the time.
-            homes = [self.state.program_of(run.job, home) for home in run.tables]
+            homes = [self.state.program_of(run.job, home) for home in self.watched.tables[job_id]]
             rates = zip(*(home.rate_quanta_per_s for home in homes), strict=True)
             program = replace(program, rate_quanta_per_s=tuple(max(at) for at in rates))
         return clairvoyant_optimum(
