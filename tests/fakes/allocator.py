@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from spotline.application.jobs import JobsHandler, JobsState, job_id_for
+from spotline.application.admission import job_id_for
+from spotline.application.jobs import JobsHandler, JobsState
 from spotline.contracts.build import envelope_for
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.errors import ProviderUnavailable

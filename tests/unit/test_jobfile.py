@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from spotline.application.jobs import job_id_for
+from spotline.application.admission import job_id_for
 from spotline.cli.jobfile import JobFileError, parse_job_file, read_job_file
 from spotline.domain.jobs.job import DeadlineKind, Throughput, Topology
 from spotline.domain.units import ns_from_datetime

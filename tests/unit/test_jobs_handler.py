@@ -8,16 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spotline.application.admission import Accepted, Refused, job_id_for
 from spotline.application.allocation import program_of
-from spotline.application.jobs import (
-    HISTORY_SLOTS,
-    Accepted,
-    JobsHandler,
-    JobsState,
-    Refused,
-    check_submission,
-    job_id_for,
-)
+from spotline.application.jobs import JobsHandler, JobsState, check_submission
+from spotline.application.market_view import HISTORY_SLOTS
 from spotline.application.requests import JobState
 from spotline.application.spec import NOTHING, Context
 from spotline.application.value_tables import table_spec

@@ -19,8 +19,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from spotline.application.admission import check_job
 from spotline.application.allocation import forecast_of, program_of
-from spotline.application.jobs import MarketView, check_job
+from spotline.application.market_view import MarketView
 from spotline.application.requests import (
     JointPlan,
     JointSchedule,

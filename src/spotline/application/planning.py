@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from spotline.application.admission import check_job
 from spotline.application.allocation import forecast_of, program_of
-from spotline.application.jobs import MarketView, check_job
 from spotline.application.joint_planning import plan_together
+from spotline.application.market_view import MarketView
 from spotline.application.requests import (
     ComparisonAnswer,
     ComparisonRequest,

@@ -28,7 +28,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from spotline.application.jobs import MOST_INSTANCES, job_id_for
+from spotline.application.admission import MOST_INSTANCES, job_id_for
 from spotline.contracts.errors import ConfigError
 from spotline.domain.jobs.job import (
     WORK_UNITS,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spotline.application.jobs import job_id_for
+from spotline.application.admission import job_id_for
 from spotline.domain.jobs.job import (
     Checkpoint,
     Deadline,

@@ -14,9 +14,9 @@ from spotline.adapters.grpc.errors import RpcRefused, ServerContext, answers, in
 from spotline.adapters.grpc.jobs import name_job
 from spotline.api.v1 import allocator_service_pb2 as pb
 from spotline.api.v1 import allocator_service_pb2_grpc
+from spotline.application.admission import job_id_for
 from spotline.application.allocation import allocate
 from spotline.application.job_ports import JobsHost
-from spotline.application.jobs import job_id_for
 from spotline.application.planning import compare, market_of_request, plan
 from spotline.application.requests import (
     AllocateAnswer,

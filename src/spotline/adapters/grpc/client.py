@@ -23,7 +23,7 @@ from spotline.api.v1 import (
     job_service_pb2,
     job_service_pb2_grpc,
 )
-from spotline.application.jobs import job_id_for
+from spotline.application.admission import job_id_for
 from spotline.application.requests import (
     AllocateAnswer,
     AllocateRequest,

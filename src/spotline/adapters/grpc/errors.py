@@ -11,7 +11,7 @@ import grpc
 from opentelemetry import context as otel_context
 from opentelemetry import propagate
 
-from spotline.application.jobs import Refused
+from spotline.application.admission import Refused
 from spotline.contracts.errors import ContractError, ProviderUnavailable, SpotlineError
 from spotline.domain.units import utc_iso
 

@@ -12,8 +12,9 @@ import grpc
 from spotline.adapters.grpc.errors import RpcRefused, ServerContext, answers, refusal_of, refuse
 from spotline.api.v1 import allocator_service_pb2, job_service_pb2_grpc
 from spotline.api.v1 import job_service_pb2 as pb
+from spotline.application.admission import Refused, job_id_for
 from spotline.application.job_ports import JobsHost
-from spotline.application.jobs import Refused, check_submission, job_id_for
+from spotline.application.jobs import check_submission
 from spotline.application.requests import (
     JobPage,
     JobQuery,
