@@ -10,6 +10,13 @@ from pathlib import Path
 
 from spotline.contracts.codec import encode, json_of
 from spotline.contracts.subjects import KINDS, subject_of
+from spotline.domain.configuration.configuration import (
+    Configuration,
+    MeasuredRun,
+    Method,
+    MethodOption,
+    RunOutcome,
+)
 from spotline.domain.events import (
     AllocationAnswered,
     AllocationDecided,
@@ -44,10 +51,12 @@ from spotline.domain.events import (
     PolicyWeightsUpdated,
     ProvisioningCommanded,
     QuoteObserved,
+    RunMeasured,
     SlotDecided,
     SlotOpened,
     SlotQuote,
     TableSpec,
+    ThroughputReestimated,
     ValueTableReady,
     ValueTableRequested,
 )
@@ -118,6 +127,20 @@ JOB = Job(
     budget_micro_usd=12_000_000_000,
 )
 WHOSE = {"job_id": JOB.job_id, "tenant": JOB.tenant}
+
+CONFIGURATION = Configuration(
+    model_name="granite-3.1-8b",
+    method=Method.LORA,
+    gpu_model="a100-80gb",
+    gpus=8,
+    nodes=1,
+    tokens_per_sample=4096,
+    batch_size=32,
+    precision="bfloat16",
+    expert_parallel=1,
+    model_parameters=8_170_000_000,
+    options=(MethodOption(name="fast_kernels", value="true"),),
+)
 
 LAW = NamedLaw(
     law_id="5f" * 32,
@@ -321,6 +344,25 @@ SAMPLES = (
         slot=25,
         table_id=TABLE.table_id,
         size_bytes=11_520_000,
+    ),
+    RunMeasured(
+        run=MeasuredRun(
+            configuration=CONFIGURATION,
+            stack="sfttrainer",
+            outcome=RunOutcome.SUCCEEDED,
+            tokens_per_s=20_966.5,
+            peak_memory_gb=61.25,
+            runtime_s=805.5,
+        ),
+        job_id=JOB.job_id,
+    ),
+    ThroughputReestimated(
+        **WHOSE,
+        throughputs=(Throughput(offering="p4d.24xlarge", alpha=3.75, beta=-0.125),),
+        reports=20,
+        factor_ppm=500_000,
+        half_width_ppm=40_000,
+        explanation="20 reports, half as fast as predicted",
     ),
 )
 

@@ -11,6 +11,7 @@ from typing import Union, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
+from spotline.application.configuring import CompletionRequest
 from spotline.application.requests import (
     AllocateRequest,
     Alternative,
@@ -18,8 +19,19 @@ from spotline.application.requests import (
     JobQuery,
     PlanRequest,
     ProgressReport,
+    Submission,
 )
+from spotline.domain.configuration.configuration import (
+    PRECISIONS,
+    Configuration,
+    MeasuredRun,
+    MethodOption,
+    Prediction,
+    RunOutcome,
+)
+from spotline.domain.configuration.provenance import JobConfiguration, ParameterOrigin
 from spotline.domain.events import CountProbability, ForecastStep, Lot, Move
+from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import (
     WORK_UNITS,
     Checkpoint,
@@ -146,8 +158,84 @@ def _constrained():
             )
         ),
         MarketLaw: st.sampled_from(_LAWS),
-        ProgressReport: build(ProgressReport, done=NOT_NEGATIVE),
+        ProgressReport: build(ProgressReport, done=NOT_NEGATIVE, ts_event_ns=NATURAL, **_RATED),
+        Submission: st.deferred(
+            lambda: (
+                build(Submission, draft=st.none(), job=values(Job))
+                | build(Submission, job=st.none(), draft=values(JobDraft))
+            )
+        ),
+        CompletionRequest: st.deferred(lambda: build(CompletionRequest, most_options=NATURAL)),
+        MethodOption: build(MethodOption, name=NAME),
+        Throughput: build(Throughput, table=st.lists(NOT_NEGATIVE, max_size=3).map(tuple)),
+        Configuration: st.deferred(
+            lambda: build(
+                Configuration,
+                precision=st.sampled_from(PRECISIONS),
+                options=_OPTIONS,
+                model_parameters=NATURAL,
+                **dict.fromkeys(("model_name", "gpu_model"), NAME),
+                **dict.fromkeys(
+                    ("gpus", "nodes", "tokens_per_sample", "batch_size", "expert_parallel"),
+                    POSITIVE,
+                ),
+            )
+        ),
+        MeasuredRun: st.deferred(
+            lambda: (
+                build(MeasuredRun, outcome=st.just(RunOutcome.SUCCEEDED), **_MEASURED)
+                | build(MeasuredRun, **{**_MEASURED, "tokens_per_s": st.just(0.0)})
+            )
+        ),
+        Prediction: build(
+            Prediction,
+            low_tokens_per_s=st.floats(1e-3, 1),
+            tokens_per_s=st.floats(1, 1e3),
+            high_tokens_per_s=st.floats(1e3, 1e6),
+            success_probability=st.floats(0, 1),
+        ),
+        ParameterOrigin: build(
+            ParameterOrigin, parameter=NAME, low=st.floats(-1e9, 0), high=st.floats(0, 1e9)
+        ),
+        JobDraft: st.deferred(
+            lambda: build(
+                JobDraft,
+                tokens=st.floats(min_value=0, exclude_min=True, allow_infinity=False),
+                deadline=values(Job).map(lambda job: job.deadline),
+                precision=st.sampled_from(("", *PRECISIONS)),
+                options=_OPTIONS,
+                allowed_counts=st.sets(st.integers(1, 6)).map(sorted).map(tuple),
+                throughputs=values(Job).map(lambda job: job.throughputs),
+                checkpoint=st.none() | values(Job).map(lambda job: job.checkpoint),
+                overheads=st.none() | values(Job).map(lambda job: job.overheads),
+                **dict.fromkeys(("client_request_id", "model_name"), NAME),
+                **dict.fromkeys(
+                    (
+                        "model_parameters",
+                        "value_micro_usd",
+                        "gpus",
+                        "tokens_per_sample",
+                        "batch_size",
+                        "expert_parallel",
+                        "budget_micro_usd",
+                    ),
+                    NATURAL,
+                ),
+            )
+        ),
     }
+
+
+_RATED = {"rate_per_hour": st.floats(1e-3, 1e9), "instances": POSITIVE}
+_MEASURED = {
+    "stack": NAME,
+    **dict.fromkeys(("tokens_per_s", "peak_memory_gb", "runtime_s"), NOT_NEGATIVE),
+}
+_OPTIONS = (
+    st.dictionaries(NAME, TEXT, max_size=2)
+    .map(lambda named: sorted(named.items()))
+    .map(lambda pairs: tuple(MethodOption(name=name, value=value) for name, value in pairs))
+)
 
 
 @st.composite
@@ -197,4 +285,5 @@ def _jobs(draw):
         ),
         offerings=tuple(draw(st.lists(TEXT, max_size=2))),
         budget_micro_usd=draw(NATURAL),
+        configuration=draw(st.none() | values(JobConfiguration)),
     )

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spotline.api.v1 import allocator_service_pb2, job_service_pb2, market_pb2
-from spotline.application import requests
+from spotline.application import configuring, requests
 from spotline.application.requests import AllocateAnswer, AllocateRequest, JobQuery, JobStatus
 from spotline.contracts.build import (
     dead_letter_for,
@@ -48,8 +48,9 @@ from tests.samples.strategies import values
 KIND_OF_SAMPLE = [pytest.param(event, id=KINDS[type(event)]) for event in SAMPLES]
 RPC_VALUES = [
     value
-    for value in vars(requests).values()
-    if isinstance(value, type) and is_dataclass(value) and value.__module__ == requests.__name__
+    for module in (requests, configuring)
+    for value in vars(module).values()
+    if isinstance(value, type) and is_dataclass(value) and value.__module__ == module.__name__
 ]
 relaxed = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

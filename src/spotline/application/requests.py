@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
+from spotline.application.configuring import Completion
+from spotline.domain.configuration.provenance import JobConfiguration
 from spotline.domain.events import (
     DecisionReason,
     ForecastIssued,
@@ -20,6 +22,7 @@ from spotline.domain.events import (
     SlotQuote,
     TableUse,
 )
+from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.offering import Offering
 
@@ -127,7 +130,7 @@ class QuotaLimit:
 class PlanRequest:
     """Plan one job, or several (`jobs`) at once on what they share.
 
-    Without `quotes` the latest slot the allocator has seen is used. The limits at the end are for
+    A `draft` in the place of a job is completed first. Without `quotes` the latest slot the allocator has seen is used. The limits at the end are for
     several jobs: `budget_micro_usd_per_hour` (0: none) holds for all of them together in every
     slot, `egress_micro_usd_per_gb` is what copying a checkpoint to another region costs.
     """
@@ -144,6 +147,7 @@ class PlanRequest:
     quotas: tuple[QuotaLimit, ...] = ()
     budget_micro_usd_per_hour: int = 0
     egress_micro_usd_per_gb: int = 0
+    draft: JobDraft | None = None
 
     def __post_init__(self) -> None:
         if self.quotes and self.slot_s < 1:
@@ -211,7 +215,8 @@ class JointPlan:
 class PlanAnswer:
     """What was considered, best first; `earliest_feasible_deadline_ns` is 0 where unknown.
 
-    Several jobs have no options but a `joint` plan, None where there is none.
+    Several jobs have no options but a `joint` plan, None where there is none. `completion` says
+    how a draft was completed.
     """
 
     message_name: ClassVar[str] = "PlanResponse"
@@ -221,6 +226,7 @@ class PlanAnswer:
     earliest_feasible_deadline_ns: int
     options: tuple[PlanOption, ...]
     joint: JointPlan | None = None
+    completion: Completion | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,21 +329,30 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A job handed over."""
+    """A job handed over, or a draft of one that is to be completed first."""
 
     message_name: ClassVar[str] = "SubmitRequest"
 
-    job: Job
+    job: Job | None = None
+    draft: JobDraft | None = None
+
+    def __post_init__(self) -> None:
+        if (self.job is None) == (self.draft is None):
+            raise ValueError("exactly one of job and draft must be given")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmissionReceipt:
-    """The job was recorded, now or by an earlier, equal request."""
+    """The job was recorded, now or by an earlier, equal request.
+
+    `configuration` says how a draft was completed.
+    """
 
     message_name: ClassVar[str] = "SubmitResponse"
 
     job_id: str
     already_submitted: bool
+    configuration: JobConfiguration | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,17 +383,26 @@ class JobPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressReport:
-    """Work a job has done so far, in its own unit."""
+    """Work a job has done so far, in its own unit; see `JobProgressReported`."""
 
     message_name: ClassVar[str] = "ReportProgressRequest"
 
     job_id: str
     tenant: str
     done: float
+    ts_event_ns: int = 0
+    rate_per_hour: float = 0.0
+    instances: int = 0
 
     def __post_init__(self) -> None:
-        if self.done < 0:
-            raise ValueError(f"done must be >= 0, was {self.done}")
+        for name in ("done", "ts_event_ns", "rate_per_hour", "instances"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be >= 0, was {getattr(self, name)}")
+        if (self.rate_per_hour > 0) != (self.instances > 0):
+            raise ValueError(
+                "rate_per_hour and instances must be given together, were "
+                f"{self.rate_per_hour:g} and {self.instances}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,8 @@ ROUTES: Mapping[type[Event], Route] = MappingProxyType(
         events.MarketLawLearned: Route(kind="law.learned", fields=("offering_id",)),
         events.ValueTableRequested: Route(kind="table.requested", fields=_BY_JOB),
         events.ValueTableReady: Route(kind="table.ready", fields=_BY_JOB),
+        events.RunMeasured: Route(kind="knowledge.measured"),
+        events.ThroughputReestimated: Route(kind="knowledge.throughput", fields=_BY_JOB),
     }
 )
 

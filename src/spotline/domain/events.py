@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from spotline.domain.jobs.job import Job
+from spotline.domain.configuration.configuration import MeasuredRun
+from spotline.domain.jobs.job import Job, Throughput
 from spotline.domain.market.law import MarketLaw
 from spotline.domain.market.offering import CapacityType, Offering, Quote
 from spotline.domain.selection.regret import SelectionRegret
@@ -252,11 +253,18 @@ class JobCancelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProgressReported:
-    """A platform says how much work a job has done, in the job's own unit."""
+    """A platform says how much work a job has done, in the job's own unit.
+
+    It had done that at `ts_event_ns` (0: not said). `rate_per_hour` (0: not measured) is its work
+    per hour of late on `instances`, overheads apart.
+    """
 
     job_id: str
     tenant: str
     done: float
+    ts_event_ns: int = 0
+    rate_per_hour: float = 0.0
+    instances: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -531,6 +539,31 @@ class TableUse:
     run_state: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunMeasured:
+    """A run was measured: by a platform, or on `job_id`, a job of ours."""
+
+    run: MeasuredRun
+    job_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThroughputReestimated:
+    """Reports showed another rate than was believed; `throughputs` replace the job's from now on.
+
+    `factor_ppm` is the measured rate over the one the job was submitted with, its 90 % interval
+    `half_width_ppm` parts per million of it to either side.
+    """
+
+    job_id: str
+    tenant: str
+    throughputs: tuple[Throughput, ...]
+    reports: int
+    factor_ppm: int
+    half_width_ppm: int
+    explanation: str = ""
+
+
 Event = (
     MarketOpened
     | QuoteObserved
@@ -556,4 +589,6 @@ Event = (
     | MarketLawLearned
     | ValueTableRequested
     | ValueTableReady
+    | RunMeasured
+    | ThroughputReestimated
 )

@@ -164,6 +164,12 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         """Check, record, and answer when the read model shows it."""
         name_job(request)
         job = from_message(Submission, request).job
+        if job is None:
+            raise RpcRefused(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                "draft cannot be completed: no configurator is configured",
+                field="draft",
+            )
         if self._host.state.market() is None:
             raise RpcRefused(
                 grpc.StatusCode.UNAVAILABLE, "no market is open yet; try again when one is"
@@ -256,7 +262,14 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
                 f"job {report.job_id} is over ({status.state.value}); nothing was recorded",
             )
         await self._host.publish_observation(
-            JobProgressReported(job_id=report.job_id, tenant=report.tenant, done=report.done),
+            JobProgressReported(
+                job_id=report.job_id,
+                tenant=report.tenant,
+                done=report.done,
+                ts_event_ns=report.ts_event_ns,
+                rate_per_hour=report.rate_per_hour,
+                instances=report.instances,
+            ),
             event_id=derive_id(report.job_id, f"progress:{report.done!r}"),
             correlation_id=report.job_id,
         )

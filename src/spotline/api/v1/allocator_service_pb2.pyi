@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from spotline.api.v1 import allocation_pb2 as _allocation_pb2
+from spotline.api.v1 import configuration_service_pb2 as _configuration_service_pb2
 from spotline.api.v1 import forecast_pb2 as _forecast_pb2
 from spotline.api.v1 import job_pb2 as _job_pb2
 from spotline.api.v1 import law_pb2 as _law_pb2
@@ -275,6 +276,7 @@ class PlanRequest(_message.Message):
     QUOTAS_FIELD_NUMBER: _builtins.int
     BUDGET_MICRO_USD_PER_HOUR_FIELD_NUMBER: _builtins.int
     EGRESS_MICRO_USD_PER_GB_FIELD_NUMBER: _builtins.int
+    DRAFT_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
     """Number of the slot the quotes belong to."""
     slot_s: _builtins.int
@@ -313,6 +315,12 @@ class PlanRequest(_message.Message):
     def quotas(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaLimit]:
         """Limits on what the jobs hold together; pools without one are not limited."""
 
+    @_builtins.property
+    def draft(self) -> _job_pb2.JobDraft:
+        """A fine-tuning job whose missing parameters are to be filled in first; absent where jobs are
+        given.
+        """
+
     def __init__(
         self,
         *,
@@ -328,10 +336,11 @@ class PlanRequest(_message.Message):
         quotas: _abc.Iterable[Global___QuotaLimit] | None = ...,
         budget_micro_usd_per_hour: _builtins.int = ...,
         egress_micro_usd_per_gb: _builtins.int = ...,
+        draft: _job_pb2.JobDraft | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["forecast", b"forecast", "job", b"job"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["draft", b"draft", "forecast", b"forecast", "job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget_micro_usd_per_hour", b"budget_micro_usd_per_hour", "egress_micro_usd_per_gb", b"egress_micro_usd_per_gb", "forecast", b"forecast", "job", b"job", "jobs", b"jobs", "offerings", b"offerings", "policy_ids", b"policy_ids", "quotas", b"quotas", "quotes", b"quotes", "slot", b"slot", "slot_s", b"slot_s", "slot_start_ns", b"slot_start_ns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget_micro_usd_per_hour", b"budget_micro_usd_per_hour", "draft", b"draft", "egress_micro_usd_per_gb", b"egress_micro_usd_per_gb", "forecast", b"forecast", "job", b"job", "jobs", b"jobs", "offerings", b"offerings", "policy_ids", b"policy_ids", "quotas", b"quotas", "quotes", b"quotes", "slot", b"slot", "slot_s", b"slot_s", "slot_start_ns", b"slot_start_ns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -562,6 +571,7 @@ class PlanResponse(_message.Message):
     EARLIEST_FEASIBLE_DEADLINE_NS_FIELD_NUMBER: _builtins.int
     OPTIONS_FIELD_NUMBER: _builtins.int
     JOINT_FIELD_NUMBER: _builtins.int
+    COMPLETION_FIELD_NUMBER: _builtins.int
     feasible: _builtins.bool
     """Whether the deadline (of every job, where several are planned) can be met at all."""
     infeasible_reason: _builtins.str
@@ -576,6 +586,10 @@ class PlanResponse(_message.Message):
     def joint(self) -> Global___JointPlan:
         """The plan of several jobs; absent where there is none."""
 
+    @_builtins.property
+    def completion(self) -> _configuration_service_pb2.CompleteResponse:
+        """How a draft was completed, and what was considered; absent where jobs were given."""
+
     def __init__(
         self,
         *,
@@ -584,10 +598,11 @@ class PlanResponse(_message.Message):
         earliest_feasible_deadline_ns: _builtins.int = ...,
         options: _abc.Iterable[Global___PlanOption] | None = ...,
         joint: Global___JointPlan | None = ...,
+        completion: _configuration_service_pb2.CompleteResponse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["joint", b"joint"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["completion", b"completion", "joint", b"joint"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["earliest_feasible_deadline_ns", b"earliest_feasible_deadline_ns", "feasible", b"feasible", "infeasible_reason", b"infeasible_reason", "joint", b"joint", "options", b"options"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["completion", b"completion", "earliest_feasible_deadline_ns", b"earliest_feasible_deadline_ns", "feasible", b"feasible", "infeasible_reason", b"infeasible_reason", "joint", b"joint", "options", b"options"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

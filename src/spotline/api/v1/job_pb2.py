@@ -22,29 +22,32 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from spotline.api.v1 import configuration_pb2 as spotline_dot_api_dot_v1_dot_configuration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19spotline/api/v1/job.proto\x12\x0fspotline.api.v1\"$\n\x04Work\x12\x0e\n\x06\x61mount\x18\x01 \x01(\x01\x12\x0c\n\x04unit\x18\x02 \x01(\t\"Z\n\x08\x44\x65\x61\x64line\x12+\n\x04kind\x18\x01 \x01(\x0e\x32\x1d.spotline.api.v1.DeadlineKind\x12\r\n\x05\x61t_ns\x18\x02 \x01(\x03\x12\x12\n\nexpires_ns\x18\x03 \x01(\x03\"J\n\nThroughput\x12\x10\n\x08offering\x18\x01 \x01(\t\x12\r\n\x05\x61lpha\x18\x02 \x01(\x01\x12\x0c\n\x04\x62\x65ta\x18\x03 \x01(\x01\x12\r\n\x05table\x18\x04 \x03(\x01\"i\n\tOverheads\x12\x10\n\x08launch_s\x18\x01 \x01(\x03\x12\x0e\n\x06grow_s\x18\x02 \x01(\x03\x12\x10\n\x08shrink_s\x18\x03 \x01(\x03\x12\x11\n\tmigrate_s\x18\x04 \x01(\x03\x12\x15\n\rinterrupted_s\x18\x05 \x01(\x03\"S\n\nCheckpoint\x12\x12\n\ninterval_s\x18\x01 \x01(\x03\x12\x0e\n\x06save_s\x18\x02 \x01(\x03\x12\x0f\n\x07size_gb\x18\x03 \x01(\x01\x12\x10\n\x08location\x18\x04 \x01(\t\"\xcf\x03\n\x03Job\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x19\n\x11\x63lient_request_id\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12#\n\x04work\x18\x05 \x01(\x0b\x32\x15.spotline.api.v1.Work\x12+\n\x08\x64\x65\x61\x64line\x18\x06 \x01(\x0b\x32\x19.spotline.api.v1.Deadline\x12\x17\n\x0fvalue_micro_usd\x18\x07 \x01(\x03\x12\x10\n\x08start_ns\x18\x08 \x01(\x03\x12\x16\n\x0e\x61llowed_counts\x18\t \x03(\x03\x12\x30\n\x0bthroughputs\x18\n \x03(\x0b\x32\x1b.spotline.api.v1.Throughput\x12+\n\x08topology\x18\x0b \x01(\x0e\x32\x19.spotline.api.v1.Topology\x12/\n\ncheckpoint\x18\x0c \x01(\x0b\x32\x1b.spotline.api.v1.Checkpoint\x12-\n\toverheads\x18\r \x01(\x0b\x32\x1a.spotline.api.v1.Overheads\x12\x11\n\tofferings\x18\x0e \x03(\t\x12\x18\n\x10\x62udget_micro_usd\x18\x0f \x01(\x03*]\n\x0c\x44\x65\x61\x64lineKind\x12\x1d\n\x19\x44\x45\x41\x44LINE_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12\x44\x45\x41\x44LINE_KIND_HARD\x10\x01\x12\x16\n\x12\x44\x45\x41\x44LINE_KIND_SOFT\x10\x02*f\n\x08Topology\x12\x18\n\x14TOPOLOGY_UNSPECIFIED\x10\x00\x12\x15\n\x11TOPOLOGY_ONE_ZONE\x10\x01\x12\x17\n\x13TOPOLOGY_ONE_REGION\x10\x02\x12\x10\n\x0cTOPOLOGY_ANY\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19spotline/api/v1/job.proto\x12\x0fspotline.api.v1\x1a#spotline/api/v1/configuration.proto\"$\n\x04Work\x12\x0e\n\x06\x61mount\x18\x01 \x01(\x01\x12\x0c\n\x04unit\x18\x02 \x01(\t\"Z\n\x08\x44\x65\x61\x64line\x12+\n\x04kind\x18\x01 \x01(\x0e\x32\x1d.spotline.api.v1.DeadlineKind\x12\r\n\x05\x61t_ns\x18\x02 \x01(\x03\x12\x12\n\nexpires_ns\x18\x03 \x01(\x03\"J\n\nThroughput\x12\x10\n\x08offering\x18\x01 \x01(\t\x12\r\n\x05\x61lpha\x18\x02 \x01(\x01\x12\x0c\n\x04\x62\x65ta\x18\x03 \x01(\x01\x12\r\n\x05table\x18\x04 \x03(\x01\"i\n\tOverheads\x12\x10\n\x08launch_s\x18\x01 \x01(\x03\x12\x0e\n\x06grow_s\x18\x02 \x01(\x03\x12\x10\n\x08shrink_s\x18\x03 \x01(\x03\x12\x11\n\tmigrate_s\x18\x04 \x01(\x03\x12\x15\n\rinterrupted_s\x18\x05 \x01(\x03\"S\n\nCheckpoint\x12\x12\n\ninterval_s\x18\x01 \x01(\x03\x12\x0e\n\x06save_s\x18\x02 \x01(\x03\x12\x0f\n\x07size_gb\x18\x03 \x01(\x01\x12\x10\n\x08location\x18\x04 \x01(\t\"\x89\x04\n\x03Job\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x19\n\x11\x63lient_request_id\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12#\n\x04work\x18\x05 \x01(\x0b\x32\x15.spotline.api.v1.Work\x12+\n\x08\x64\x65\x61\x64line\x18\x06 \x01(\x0b\x32\x19.spotline.api.v1.Deadline\x12\x17\n\x0fvalue_micro_usd\x18\x07 \x01(\x03\x12\x10\n\x08start_ns\x18\x08 \x01(\x03\x12\x16\n\x0e\x61llowed_counts\x18\t \x03(\x03\x12\x30\n\x0bthroughputs\x18\n \x03(\x0b\x32\x1b.spotline.api.v1.Throughput\x12+\n\x08topology\x18\x0b \x01(\x0e\x32\x19.spotline.api.v1.Topology\x12/\n\ncheckpoint\x18\x0c \x01(\x0b\x32\x1b.spotline.api.v1.Checkpoint\x12-\n\toverheads\x18\r \x01(\x0b\x32\x1a.spotline.api.v1.Overheads\x12\x11\n\tofferings\x18\x0e \x03(\t\x12\x18\n\x10\x62udget_micro_usd\x18\x0f \x01(\x03\x12\x38\n\rconfiguration\x18\x10 \x01(\x0b\x32!.spotline.api.v1.JobConfiguration\"\xc2\x05\n\x08JobDraft\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x19\n\x11\x63lient_request_id\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x12\n\nmodel_name\x18\x05 \x01(\t\x12\x18\n\x10model_parameters\x18\x06 \x01(\x03\x12\x0e\n\x06tokens\x18\x07 \x01(\x01\x12+\n\x08\x64\x65\x61\x64line\x18\x08 \x01(\x0b\x32\x19.spotline.api.v1.Deadline\x12\x17\n\x0fvalue_micro_usd\x18\t \x01(\x03\x12\x10\n\x08start_ns\x18\n \x01(\x03\x12\'\n\x06method\x18\x0b \x01(\x0e\x32\x17.spotline.api.v1.Method\x12\x11\n\tgpu_model\x18\x0c \x01(\t\x12\x0c\n\x04gpus\x18\r \x01(\x03\x12\x19\n\x11tokens_per_sample\x18\x0e \x01(\x03\x12\x12\n\nbatch_size\x18\x0f \x01(\x03\x12\x11\n\tprecision\x18\x10 \x01(\t\x12\x17\n\x0f\x65xpert_parallel\x18\x11 \x01(\x03\x12.\n\x07options\x18\x12 \x03(\x0b\x32\x1d.spotline.api.v1.MethodOption\x12\x16\n\x0e\x61llowed_counts\x18\x13 \x03(\x03\x12\x30\n\x0bthroughputs\x18\x14 \x03(\x0b\x32\x1b.spotline.api.v1.Throughput\x12+\n\x08topology\x18\x15 \x01(\x0e\x32\x19.spotline.api.v1.Topology\x12/\n\ncheckpoint\x18\x16 \x01(\x0b\x32\x1b.spotline.api.v1.Checkpoint\x12-\n\toverheads\x18\x17 \x01(\x0b\x32\x1a.spotline.api.v1.Overheads\x12\x11\n\tofferings\x18\x18 \x03(\t\x12\x18\n\x10\x62udget_micro_usd\x18\x19 \x01(\x03*]\n\x0c\x44\x65\x61\x64lineKind\x12\x1d\n\x19\x44\x45\x41\x44LINE_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12\x44\x45\x41\x44LINE_KIND_HARD\x10\x01\x12\x16\n\x12\x44\x45\x41\x44LINE_KIND_SOFT\x10\x02*f\n\x08Topology\x12\x18\n\x14TOPOLOGY_UNSPECIFIED\x10\x00\x12\x15\n\x11TOPOLOGY_ONE_ZONE\x10\x01\x12\x17\n\x13TOPOLOGY_ONE_REGION\x10\x02\x12\x10\n\x0cTOPOLOGY_ANY\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spotline.api.v1.job_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_DEADLINEKIND']._serialized_start=910
-  _globals['_DEADLINEKIND']._serialized_end=1003
-  _globals['_TOPOLOGY']._serialized_start=1005
-  _globals['_TOPOLOGY']._serialized_end=1107
-  _globals['_WORK']._serialized_start=46
-  _globals['_WORK']._serialized_end=82
-  _globals['_DEADLINE']._serialized_start=84
-  _globals['_DEADLINE']._serialized_end=174
-  _globals['_THROUGHPUT']._serialized_start=176
-  _globals['_THROUGHPUT']._serialized_end=250
-  _globals['_OVERHEADS']._serialized_start=252
-  _globals['_OVERHEADS']._serialized_end=357
-  _globals['_CHECKPOINT']._serialized_start=359
-  _globals['_CHECKPOINT']._serialized_end=442
-  _globals['_JOB']._serialized_start=445
-  _globals['_JOB']._serialized_end=908
+  _globals['_DEADLINEKIND']._serialized_start=1714
+  _globals['_DEADLINEKIND']._serialized_end=1807
+  _globals['_TOPOLOGY']._serialized_start=1809
+  _globals['_TOPOLOGY']._serialized_end=1911
+  _globals['_WORK']._serialized_start=83
+  _globals['_WORK']._serialized_end=119
+  _globals['_DEADLINE']._serialized_start=121
+  _globals['_DEADLINE']._serialized_end=211
+  _globals['_THROUGHPUT']._serialized_start=213
+  _globals['_THROUGHPUT']._serialized_end=287
+  _globals['_OVERHEADS']._serialized_start=289
+  _globals['_OVERHEADS']._serialized_end=394
+  _globals['_CHECKPOINT']._serialized_start=396
+  _globals['_CHECKPOINT']._serialized_end=479
+  _globals['_JOB']._serialized_start=482
+  _globals['_JOB']._serialized_end=1003
+  _globals['_JOBDRAFT']._serialized_start=1006
+  _globals['_JOBDRAFT']._serialized_end=1712
 # @@protoc_insertion_point(module_scope)

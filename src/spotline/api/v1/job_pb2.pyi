@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from spotline.api.v1 import configuration_pb2 as _configuration_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -256,6 +257,7 @@ class Job(_message.Message):
     OVERHEADS_FIELD_NUMBER: _builtins.int
     OFFERINGS_FIELD_NUMBER: _builtins.int
     BUDGET_MICRO_USD_FIELD_NUMBER: _builtins.int
+    CONFIGURATION_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Unique."""
     tenant: _builtins.str
@@ -300,6 +302,10 @@ class Job(_message.Message):
     def offerings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Offering ids or instance types it is restricted to; empty: any with a throughput."""
 
+    @_builtins.property
+    def configuration(self) -> _configuration_pb2.JobConfiguration:
+        """How it is run, where Spotline filled that in; absent: its owner stated the throughput."""
+
     def __init__(
         self,
         *,
@@ -318,11 +324,144 @@ class Job(_message.Message):
         overheads: Global___Overheads | None = ...,
         offerings: _abc.Iterable[_builtins.str] | None = ...,
         budget_micro_usd: _builtins.int = ...,
+        configuration: _configuration_pb2.JobConfiguration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "deadline", b"deadline", "overheads", b"overheads", "work", b"work"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "configuration", b"configuration", "deadline", b"deadline", "overheads", b"overheads", "work", b"work"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_counts", b"allowed_counts", "budget_micro_usd", b"budget_micro_usd", "checkpoint", b"checkpoint", "client_request_id", b"client_request_id", "deadline", b"deadline", "job_id", b"job_id", "name", b"name", "offerings", b"offerings", "overheads", b"overheads", "start_ns", b"start_ns", "tenant", b"tenant", "throughputs", b"throughputs", "topology", b"topology", "value_micro_usd", b"value_micro_usd", "work", b"work"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_counts", b"allowed_counts", "budget_micro_usd", b"budget_micro_usd", "checkpoint", b"checkpoint", "client_request_id", b"client_request_id", "configuration", b"configuration", "deadline", b"deadline", "job_id", b"job_id", "name", b"name", "offerings", b"offerings", "overheads", b"overheads", "start_ns", b"start_ns", "tenant", b"tenant", "throughputs", b"throughputs", "topology", b"topology", "value_micro_usd", b"value_micro_usd", "work", b"work"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Job: _TypeAlias = Job  # noqa: Y015
+
+@_typing.final
+class JobDraft(_message.Message):
+    """A fine-tuning job that leaves out what its owner does not know. Everything stated is kept."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    CLIENT_REQUEST_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    MODEL_NAME_FIELD_NUMBER: _builtins.int
+    MODEL_PARAMETERS_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    DEADLINE_FIELD_NUMBER: _builtins.int
+    VALUE_MICRO_USD_FIELD_NUMBER: _builtins.int
+    START_NS_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
+    GPU_MODEL_FIELD_NUMBER: _builtins.int
+    GPUS_FIELD_NUMBER: _builtins.int
+    TOKENS_PER_SAMPLE_FIELD_NUMBER: _builtins.int
+    BATCH_SIZE_FIELD_NUMBER: _builtins.int
+    PRECISION_FIELD_NUMBER: _builtins.int
+    EXPERT_PARALLEL_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    ALLOWED_COUNTS_FIELD_NUMBER: _builtins.int
+    THROUGHPUTS_FIELD_NUMBER: _builtins.int
+    TOPOLOGY_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_FIELD_NUMBER: _builtins.int
+    OVERHEADS_FIELD_NUMBER: _builtins.int
+    OFFERINGS_FIELD_NUMBER: _builtins.int
+    BUDGET_MICRO_USD_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """Empty, or the id that follows from tenant and client request id."""
+    tenant: _builtins.str
+    """Whose it is."""
+    client_request_id: _builtins.str
+    """The owner's own id of the request; submitting it again is the same job."""
+    name: _builtins.str
+    """For people; may be empty."""
+    model_name: _builtins.str
+    """The model to tune."""
+    model_parameters: _builtins.int
+    """Its size; 0: as known by its name."""
+    tokens: _builtins.float
+    """Tokens to train on, over all epochs."""
+    value_micro_usd: _builtins.int
+    """What finishing on time is worth, micro-USD."""
+    start_ns: _builtins.int
+    """It may run from here on, ns since the epoch."""
+    method: _configuration_pb2.Method.ValueType
+    """How it is tuned; unspecified: not stated."""
+    gpu_model: _builtins.str
+    """GPU to use; empty: not stated."""
+    gpus: _builtins.int
+    """GPUs over all instances; 0: not stated."""
+    tokens_per_sample: _builtins.int
+    """Sequence length, tokens; 0: not stated."""
+    batch_size: _builtins.int
+    """Samples per optimiser step, over all GPUs; 0: not stated."""
+    precision: _builtins.str
+    """Precision; empty: not stated."""
+    expert_parallel: _builtins.int
+    """GPUs that the experts of a layer are spread over; 0: not stated."""
+    topology: Global___Topology.ValueType
+    """How far apart its instances may be; unspecified: one zone."""
+    budget_micro_usd: _builtins.int
+    """Bound on what may be spent, micro-USD; 0: none."""
+    @_builtins.property
+    def deadline(self) -> Global___Deadline:
+        """By when."""
+
+    @_builtins.property
+    def options(self) -> _containers.RepeatedCompositeFieldContainer[_configuration_pb2.MethodOption]:
+        """Stated settings of the training software, ascending by name."""
+
+    @_builtins.property
+    def allowed_counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Instance counts it may run on; empty: not stated."""
+
+    @_builtins.property
+    def throughputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Throughput]:
+        """Stated throughputs, tokens per hour; where none is stated, it is predicted."""
+
+    @_builtins.property
+    def checkpoint(self) -> Global___Checkpoint:
+        """How it saves its state; absent: not stated."""
+
+    @_builtins.property
+    def overheads(self) -> Global___Overheads:
+        """What changes cost it; absent: not stated."""
+
+    @_builtins.property
+    def offerings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Offering ids or instance types it is restricted to; empty: any."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        tenant: _builtins.str = ...,
+        client_request_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        model_name: _builtins.str = ...,
+        model_parameters: _builtins.int = ...,
+        tokens: _builtins.float = ...,
+        deadline: Global___Deadline | None = ...,
+        value_micro_usd: _builtins.int = ...,
+        start_ns: _builtins.int = ...,
+        method: _configuration_pb2.Method.ValueType = ...,
+        gpu_model: _builtins.str = ...,
+        gpus: _builtins.int = ...,
+        tokens_per_sample: _builtins.int = ...,
+        batch_size: _builtins.int = ...,
+        precision: _builtins.str = ...,
+        expert_parallel: _builtins.int = ...,
+        options: _abc.Iterable[_configuration_pb2.MethodOption] | None = ...,
+        allowed_counts: _abc.Iterable[_builtins.int] | None = ...,
+        throughputs: _abc.Iterable[Global___Throughput] | None = ...,
+        topology: Global___Topology.ValueType = ...,
+        checkpoint: Global___Checkpoint | None = ...,
+        overheads: Global___Overheads | None = ...,
+        offerings: _abc.Iterable[_builtins.str] | None = ...,
+        budget_micro_usd: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "deadline", b"deadline", "overheads", b"overheads"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_counts", b"allowed_counts", "batch_size", b"batch_size", "budget_micro_usd", b"budget_micro_usd", "checkpoint", b"checkpoint", "client_request_id", b"client_request_id", "deadline", b"deadline", "expert_parallel", b"expert_parallel", "gpu_model", b"gpu_model", "gpus", b"gpus", "job_id", b"job_id", "method", b"method", "model_name", b"model_name", "model_parameters", b"model_parameters", "name", b"name", "offerings", b"offerings", "options", b"options", "overheads", b"overheads", "precision", b"precision", "start_ns", b"start_ns", "tenant", b"tenant", "throughputs", b"throughputs", "tokens", b"tokens", "tokens_per_sample", b"tokens_per_sample", "topology", b"topology", "value_micro_usd", b"value_micro_usd"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobDraft: _TypeAlias = JobDraft  # noqa: Y015

@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from spotline.api.v1 import allocation_pb2 as _allocation_pb2
+from spotline.api.v1 import configuration_pb2 as _configuration_pb2
 from spotline.api.v1 import job_pb2 as _job_pb2
 import builtins as _builtins
 import sys
@@ -150,18 +151,24 @@ class SubmitRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_FIELD_NUMBER: _builtins.int
+    DRAFT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def job(self) -> _job_pb2.Job:
-        """The job."""
+        """The job; absent where a draft is given."""
+
+    @_builtins.property
+    def draft(self) -> _job_pb2.JobDraft:
+        """A fine-tuning job whose missing parameters are to be filled in; absent where a job is given."""
 
     def __init__(
         self,
         *,
         job: _job_pb2.Job | None = ...,
+        draft: _job_pb2.JobDraft | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["draft", b"draft", "job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draft", b"draft", "job", b"job"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -175,19 +182,25 @@ class SubmitResponse(_message.Message):
 
     JOB_ID_FIELD_NUMBER: _builtins.int
     ALREADY_SUBMITTED_FIELD_NUMBER: _builtins.int
+    CONFIGURATION_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Its id."""
     already_submitted: _builtins.bool
     """Whether the same request had been submitted before."""
+    @_builtins.property
+    def configuration(self) -> _configuration_pb2.JobConfiguration:
+        """How a draft was completed; absent where a job was given."""
+
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
         already_submitted: _builtins.bool = ...,
+        configuration: _configuration_pb2.JobConfiguration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["configuration", b"configuration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_submitted", b"already_submitted", "job_id", b"job_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_submitted", b"already_submitted", "configuration", b"configuration", "job_id", b"job_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -354,22 +367,34 @@ class ReportProgressRequest(_message.Message):
     JOB_ID_FIELD_NUMBER: _builtins.int
     TENANT_FIELD_NUMBER: _builtins.int
     DONE_FIELD_NUMBER: _builtins.int
+    TS_EVENT_NS_FIELD_NUMBER: _builtins.int
+    RATE_PER_HOUR_FIELD_NUMBER: _builtins.int
+    INSTANCES_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Which."""
     tenant: _builtins.str
     """Whose it is."""
     done: _builtins.float
     """Work done so far, in the job's own unit."""
+    ts_event_ns: _builtins.int
+    """When it had done that, ns since the epoch, in market time; 0: not said."""
+    rate_per_hour: _builtins.float
+    """Work per hour while it ran on `instances` of late, overheads apart; 0: not measured."""
+    instances: _builtins.int
+    """Instances it ran on when `rate_per_hour` was measured; 0: not said."""
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
         tenant: _builtins.str = ...,
         done: _builtins.float = ...,
+        ts_event_ns: _builtins.int = ...,
+        rate_per_hour: _builtins.float = ...,
+        instances: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "job_id", b"job_id", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "instances", b"instances", "job_id", b"job_id", "rate_per_hour", b"rate_per_hour", "tenant", b"tenant", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

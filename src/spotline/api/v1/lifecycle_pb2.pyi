@@ -120,22 +120,34 @@ class JobProgressReported(_message.Message):
     JOB_ID_FIELD_NUMBER: _builtins.int
     TENANT_FIELD_NUMBER: _builtins.int
     DONE_FIELD_NUMBER: _builtins.int
+    TS_EVENT_NS_FIELD_NUMBER: _builtins.int
+    RATE_PER_HOUR_FIELD_NUMBER: _builtins.int
+    INSTANCES_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Which job."""
     tenant: _builtins.str
     """Whose it is."""
     done: _builtins.float
     """Work done so far, in the job's own unit."""
+    ts_event_ns: _builtins.int
+    """When it had done that, ns since the epoch, in market time; 0: not said."""
+    rate_per_hour: _builtins.float
+    """Work per hour while it ran on `instances` of late, overheads apart; 0: not measured."""
+    instances: _builtins.int
+    """Instances it ran on when `rate_per_hour` was measured; 0: not said."""
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
         tenant: _builtins.str = ...,
         done: _builtins.float = ...,
+        ts_event_ns: _builtins.int = ...,
+        rate_per_hour: _builtins.float = ...,
+        instances: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "job_id", b"job_id", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "instances", b"instances", "job_id", b"job_id", "rate_per_hour", b"rate_per_hour", "tenant", b"tenant", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

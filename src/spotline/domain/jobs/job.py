@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
+from spotline.domain.configuration.provenance import JobConfiguration
 from spotline.domain.units import NS_PER_S
 
 
@@ -157,7 +158,7 @@ class Job:
     `allowed_counts` are the instance counts it can run on, ascending (gangs, batch divisibility).
     `offerings` restricts it to these offering ids or instance types; empty means any that has a
     throughput. `value_micro_usd` is what finishing on time is worth; `budget_micro_usd` (0: none)
-    bounds what may be spent.
+    bounds what may be spent. `configuration` says how it is run where Spotline filled that in.
     """
 
     job_id: str
@@ -175,6 +176,7 @@ class Job:
     overheads: Overheads
     offerings: tuple[str, ...] = ()
     budget_micro_usd: int = 0
+    configuration: JobConfiguration | None = None
 
     def __post_init__(self) -> None:
         for name in ("job_id", "tenant", "client_request_id"):

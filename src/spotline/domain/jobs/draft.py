@@ -1,0 +1,72 @@
+"""A fine-tuning job whose owner leaves out what he does not know."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from spotline.domain.configuration.configuration import PRECISIONS, Method, MethodOption
+from spotline.domain.jobs.job import Checkpoint, Deadline, Overheads, Throughput, Topology
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDraft:
+    """What is stated of a job: at least a model, `tokens` to train on, a deadline and a value.
+
+    Empty, 0 or None is "not stated", to be filled in; what is stated is never overridden. `gpus`
+    and `batch_size` are over all instances. Stated `throughputs` are tokens per hour.
+    """
+
+    job_id: str = ""
+    tenant: str
+    client_request_id: str
+    name: str = ""
+    model_name: str
+    model_parameters: int = 0
+    tokens: float
+    deadline: Deadline
+    value_micro_usd: int
+    start_ns: int = 0
+    method: Method | None = None
+    gpu_model: str = ""
+    gpus: int = 0
+    tokens_per_sample: int = 0
+    batch_size: int = 0
+    precision: str = ""
+    expert_parallel: int = 0
+    options: tuple[MethodOption, ...] = ()
+    allowed_counts: tuple[int, ...] = ()
+    throughputs: tuple[Throughput, ...] = ()
+    topology: Topology | None = None
+    checkpoint: Checkpoint | None = None
+    overheads: Overheads | None = None
+    offerings: tuple[str, ...] = ()
+    budget_micro_usd: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("tenant", "client_request_id", "model_name"):
+            if not getattr(self, name):
+                raise ValueError(f"{name} of a draft must not be empty")
+        if not (math.isfinite(self.tokens) and self.tokens > 0):
+            raise ValueError(f"tokens must be finite and > 0, was {self.tokens}")
+        for name in (
+            "model_parameters",
+            "value_micro_usd",
+            "gpus",
+            "tokens_per_sample",
+            "batch_size",
+            "expert_parallel",
+            "budget_micro_usd",
+        ):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be >= 0, was {getattr(self, name)}")
+        if self.precision and self.precision not in PRECISIONS:
+            raise ValueError(
+                f"precision must be one of {', '.join(PRECISIONS)}, was {self.precision!r}"
+            )
+        names = [option.name for option in self.options]
+        if names != sorted(set(names)):
+            raise ValueError(f"options must ascend by name without repeats, were {names}")
+        counts = self.allowed_counts
+        if counts and (counts[0] < 1 or list(counts) != sorted(set(counts))):
+            raise ValueError(f"allowed_counts must ascend from >= 1 without repeats, were {counts}")
