@@ -13,7 +13,7 @@ from functools import lru_cache
 from spotline.application.requests import AllocateAnswer, AllocateRequest, Alternative, JobTask
 from spotline.application.value_tables import outlook_of
 from spotline.domain.events import DecisionReason, ForecastIssued, JobAnswer, Lot, Move, SlotQuote
-from spotline.domain.jobs.job import Job
+from spotline.domain.jobs.job import Job, Throughput
 from spotline.domain.jobs.program import Holding, JobProgram, compile_program
 from spotline.domain.jobs.progress import JobProgress
 from spotline.domain.market.offering import UNKNOWN_COUNT, Count, Provenance, Quote
@@ -280,6 +280,19 @@ def forecast_of(
                 counted=available.known,
             )
     return None
+
+
+def at_rates(job: Job, throughputs: tuple[Throughput, ...]) -> Job:
+    """The job at other rates; as it is where these are not rates of the same throughputs.
+
+    What was recorded must be accepted: rates that no job can have change nothing.
+    """
+    if [one.offering for one in throughputs] != [one.offering for one in job.throughputs]:
+        return job
+    try:
+        return replace(job, throughputs=throughputs)
+    except ValueError:
+        return job
 
 
 @lru_cache(maxsize=1024)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -34,10 +35,15 @@ class Segment:
 
 @dataclass(slots=True, kw_only=True)
 class JobTable:
-    """A value table that was asked for when the job was admitted."""
+    """A value table that was asked for in `slot`: when the job was admitted, or got other rates.
+
+    A `stale` one is of rates that are no longer believed, until the new one is asked for.
+    """
 
     spec: TableSpec
     named: NamedLaw
+    slot: int = -1
+    stale: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,8 +120,28 @@ class JobRun:
         self.tables = {}
 
     def table_in(self, slot: int, offering_id: str) -> JobTable | None:
-        """The value table that decisions of a slot name, None in the first: it is being built."""
-        return self.tables.get(offering_id) if slot > self.first_slot else None
+        """The value table that decisions of a slot name, None while it is being built.
+
+        That is the slot in which it was asked for: the job's first, or that of new rates.
+        """
+        table = self.tables.get(offering_id)
+        if table is None or table.stale:
+            return None
+        return table if slot > max(self.first_slot, table.slot) else None
+
+    def take_rates(self, job: Job, program: JobProgram | None, rerated: Iterable[str]) -> None:
+        """Go on with the job at other rates; tables of `rerated` offerings are of the old ones.
+
+        Work done stays as it is: it is counted in quanta of the work, which is the same.
+        """
+        self.job = job
+        for offering_id in rerated:
+            if offering_id in self.tables:
+                self.tables[offering_id].stale = True
+        if program is not None and program != self.program:
+            self.program = program
+            # Plans that a policy remembers were made at the old rates.
+            self.memory = START
 
     def move(self, offering_id: str, program: JobProgram, move: Move) -> None:
         """Make another offering the home, as the open slot's first act.

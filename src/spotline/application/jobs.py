@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from spotline.application.admission import Accepted, Refused, check_job, job_id_for
-from spotline.application.allocation import program_of
+from spotline.application.allocation import at_rates, program_of
 from spotline.application.market_view import MarketFold, MarketView
 from spotline.application.requests import JobState, JobStatus
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
@@ -28,6 +28,7 @@ from spotline.domain.events import (
     JobSubmitted,
     MarketOpened,
     SlotOpened,
+    ThroughputReestimated,
     ValueTableReady,
     ValueTableRequested,
 )
@@ -48,6 +49,7 @@ SPEC = Spec(
         JobAdvanced,
         JobClosed,
         JobProgressReported,
+        ThroughputReestimated,
         ValueTableRequested,
     ),
     produces=(JobSubmitted, JobCancelled, JobProgressReported, ValueTableReady),
@@ -59,10 +61,15 @@ SPEC = Spec(
 
 @dataclass(slots=True, kw_only=True)
 class JobsState:
-    """All jobs by id, and the recent market. `applied` counts the events folded in."""
+    """All jobs by id, and the recent market. `applied` counts the events folded in.
+
+    A status shows the rates that are believed now; `stated` keeps jobs whose rates were replaced
+    as they were submitted.
+    """
 
     recent: MarketFold = field(default_factory=MarketFold)
     statuses: dict[str, JobStatus] = field(default_factory=dict)
+    stated: dict[str, Job] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
     applied: int = 0
 
@@ -70,6 +77,11 @@ class JobsState:
     def now_ns(self) -> int:
         """Market time: when the latest slot opened, before that when the first one will."""
         return self.recent.now_ns
+
+    def submitted(self, job_id: str) -> Job | None:
+        """A job as its platform submitted it, None where there is none."""
+        status = self.statuses.get(job_id)
+        return None if status is None else self.stated.get(job_id, status.job)
 
     def market(self) -> MarketView | None:
         """The market as it stands, None before it opened."""
@@ -140,11 +152,14 @@ class JobsHandler:
                 | AllocationDecided()
                 | JobAdvanced()
                 | JobClosed()
+                | ThroughputReestimated()
             ):
                 status = state.statuses.get(event.job_id)
                 if status is not None:
                     if isinstance(event, JobCancelled):
                         state.cancelled.add(event.job_id)
+                    elif isinstance(event, ThroughputReestimated):
+                        state.stated.setdefault(event.job_id, status.job)
                     state.statuses[event.job_id] = _after(status, event)
             case _:
                 pass
@@ -179,6 +194,8 @@ def _after(status: JobStatus, event: Event) -> JobStatus:
             # The greatest report counts, and never more than all of the work.
             done_ppm = min(PPM, int(event.done * PPM / status.job.work.amount))
             return replace(status, progress_ppm=max(status.progress_ppm, done_ppm))
+        case ThroughputReestimated() if not status.state.over:
+            return replace(status, job=at_rates(status.job, event.throughputs))
         case JobClosed():
             return replace(
                 status,
@@ -211,9 +228,9 @@ def check_submission(state: JobsState, job: Job) -> Accepted | Refused:
             message=f"must be empty or {expected_id} (from tenant and client_request_id), "
             f"was {job.job_id}",
         )
-    known = state.statuses.get(job.job_id)
+    known = state.submitted(job.job_id)
     if known is not None:
-        return _repeated(known.job, job)
+        return _repeated(known, job)
     market = state.market()
     if market is None:
         raise ValueError("no market is open yet")

@@ -29,6 +29,7 @@ from spotline.application.selector_state import (
     holding_of,
 )
 from spotline.application.spec import NOTHING, Call, Context, Outcome, Spec, Timer
+from spotline.application.value_tables import same_table_of
 from spotline.domain.events import (
     AllocationAnswered,
     AllocationDecided,
@@ -58,6 +59,7 @@ from spotline.domain.events import (
     SlotDecided,
     SlotOpened,
     TableUse,
+    ThroughputReestimated,
     ValueTableRequested,
 )
 from spotline.domain.forecasting.trust import ForecastTrust
@@ -86,6 +88,7 @@ SPEC = Spec(
         CapacityLost,
         CapacityReported,
         MarketLawLearned,
+        ThroughputReestimated,
     ),
     produces=(
         ForecastOverdue,
@@ -160,6 +163,8 @@ class SelectHandler:
                 return self._ask(state, list(state.affected), ctx)
             case AllocationAnswered() if event is state.trigger:
                 return Outcome(events=self._command(state, event, ctx))
+            case ThroughputReestimated():
+                return Outcome(events=_tables_anew(state, event))
             case _:
                 return NOTHING
 
@@ -489,6 +494,32 @@ def _table_use(state: SelectorState, run: JobRun, offering_id: str) -> TableUse 
     if table is None:
         return None
     return TableUse(table=table.spec, run_state=state.run_state(offering_id, table.named.law.space))
+
+
+def _tables_anew(state: SelectorState, event: ThroughputReestimated) -> tuple[Event, ...]:
+    """Ask again for the tables that a job's new rates made stale; as many as it had.
+
+    Only the job's program differs: on the same law, what the job was offered so far is told in
+    the states that feedback will look up.
+    """
+    run = state.runs.get(event.job_id)
+    if run is None or run.phase is not RunPhase.RUNNING:
+        return ()
+    asked = []
+    for offering_id, table in run.tables.items():
+        if not table.stale:
+            continue
+        program = state.program_of(run.job, offering_id)
+        asked.append(
+            ValueTableRequested(
+                job_id=run.job.job_id,
+                tenant=run.job.tenant,
+                slot=state.slot,
+                table=same_table_of(table.spec, program, table.named.law),
+                named=table.named,
+            )
+        )
+    return tuple(asked)
 
 
 def _laws_of(tasks: Sequence[JobTask], runs: Mapping[str, JobRun]) -> tuple[NamedLaw, ...]:

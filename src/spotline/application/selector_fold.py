@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spotline.application.allocation import forecast_of
+from spotline.application.allocation import at_rates, forecast_of
 from spotline.application.job_run import JobRun, JobTable, RunPhase, Segment
 from spotline.application.selector_state import (
     SelectorOptions,
@@ -33,6 +33,7 @@ from spotline.domain.events import (
     PolicyWeightsUpdated,
     SlotDecided,
     SlotOpened,
+    ThroughputReestimated,
     ValueTableRequested,
 )
 from spotline.domain.jobs.program import IDLE, Holding
@@ -62,6 +63,7 @@ def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
             | JobAdmitted()
             | JobClosed()
             | ValueTableRequested()
+            | ThroughputReestimated()
         ):
             _fold_job(state, event)
         case _:
@@ -96,8 +98,10 @@ def _fold_job(state: SelectorState, event: Event) -> None:
         _admit(state, event)
     elif isinstance(event, ValueTableRequested):
         tables = state.runs[event.job_id].tables
-        tables[event.table.offering_id] = JobTable(spec=event.table, named=event.named)
-    elif isinstance(event, (JobCancelled, JobProgressReported, JobClosed)):
+        tables[event.table.offering_id] = JobTable(
+            spec=event.table, named=event.named, slot=event.slot
+        )
+    elif isinstance(event, (JobCancelled, JobProgressReported, JobClosed, ThroughputReestimated)):
         # A platform may speak of a job that was never submitted here.
         run = state.runs.get(event.job_id)
         if run is None:
@@ -107,6 +111,8 @@ def _fold_job(state: SelectorState, event: Event) -> None:
                 run.cancelled = True
             case JobProgressReported():
                 run.note_progress(event.done)
+            case ThroughputReestimated():
+                _take_rates(state, run, event)
             case JobClosed():
                 run.phase = RunPhase.CLOSED
                 run.outcome = event.outcome
@@ -115,6 +121,24 @@ def _fold_job(state: SelectorState, event: Event) -> None:
                     run.forget_offers()
                 run.target = IDLE
                 run.memory = START
+
+
+def _take_rates(state: SelectorState, run: JobRun, event: ThroughputReestimated) -> None:
+    """Believe other rates of a job from now on; one that is over keeps those it ran at."""
+    if run.phase is RunPhase.CLOSED:
+        return
+    before, after = run.job, at_rates(run.job, event.throughputs)
+    rerated = []
+    for offering_id in run.tables:
+        instance_type = state.offerings[offering_id].instance_type
+        if before.throughput_on(offering_id, instance_type) != after.throughput_on(
+            offering_id, instance_type
+        ):
+            rerated.append(offering_id)
+    program = None
+    if run.phase is RunPhase.RUNNING:
+        program = state.program_of(after, run.offering_id)
+    run.take_rates(after, program, rerated)
 
 
 def _fold_slot(state: SelectorState, event: Event) -> None:

@@ -123,7 +123,7 @@ def _utilities_micro_usd(
 def table_of_run(run: JobRun) -> ValueTable | None:
     """The value table of a job's first home, None where it never had one."""
     table = run.tables.get(run.first_offering_id)
-    if table is None:
+    if table is None or table.stale:
         return None
     return table_of(terms_of(table.spec, run.compiled, table.named.law))
 

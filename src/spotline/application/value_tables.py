@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 
 from spotline.domain.events import NamedLaw, TableSpec, TableUse
@@ -45,6 +46,19 @@ def table_spec(
         taken=taken,
         on_demand_reserve_slots=on_demand_reserve_slots,
     )
+
+
+def same_table_of(spec: TableSpec, program: JobProgram, law: MarketLaw) -> TableSpec:
+    """Name the table that differs from the one named by `spec` in the job's program alone."""
+    terms = TableTerms(
+        program=program,
+        law=law,
+        on_demand_price=spec.on_demand_price_micro_usd,
+        on_demand_available=spec.on_demand_available,
+        taken=spec.taken,
+        reserve_slots=spec.on_demand_reserve_slots,
+    )
+    return replace(spec, table_id=table_id(terms))
 
 
 # Naming a table takes longer than looking into it, and every decision names its own.
