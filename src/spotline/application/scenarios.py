@@ -62,17 +62,23 @@ class RegimeChain:
     stay: float
 
 
+def sample_paths(spec: ScenarioSpec) -> tuple[IntArray, IntArray]:
+    """Sample futures as spot counts and prices (micro-USD), both shape (paths, slots)."""
+    counts, prices, _ = _sample(spec)
+    return counts, prices
+
+
+def on_demand_in(spec: ScenarioSpec) -> int:
+    """On-demand instances in every slot of every future; plenty where nobody tells."""
+    on_demand = spec.quote.on_demand_available
+    return on_demand.instances if on_demand.known else UNCOUNTED
+
+
 def sample_records(spec: ScenarioSpec) -> tuple[tuple[SlotRecord, ...], ...]:
     """Sample futures as what a job would be offered, slot by slot. Equal specs, equal futures."""
-    digest = hashlib.sha256(spec.seed.encode()).digest()
-    rng = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "big")))
-    past = _past_counts(spec)
-    chain = fit_chain(past, spec.most_spot, _distribution_at_end(spec))
-    counts = _sample_counts(spec, chain, rng)
-    prices = _sample_prices(spec, rng)
+    counts, prices, chain = _sample(spec)
     forecasts = _conditional_forecasts(spec, chain)
-    on_demand = spec.quote.on_demand_available
-    on_demand_left = on_demand.instances if on_demand.known else UNCOUNTED
+    on_demand_left = on_demand_in(spec)
     return tuple(
         tuple(
             SlotRecord(
@@ -88,6 +94,14 @@ def sample_records(spec: ScenarioSpec) -> tuple[tuple[SlotRecord, ...], ...]:
         )
         for path in range(spec.paths)
     )
+
+
+def _sample(spec: ScenarioSpec) -> tuple[IntArray, IntArray, RegimeChain]:
+    digest = hashlib.sha256(spec.seed.encode()).digest()
+    rng = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "big")))
+    chain = fit_chain(_past_counts(spec), spec.most_spot, _distribution_at_end(spec))
+    counts = _sample_counts(spec, chain, rng)
+    return counts, _sample_prices(spec, rng), chain
 
 
 def fit_chain(past: Sequence[int], most: int, long_run: FloatArray | None) -> RegimeChain:

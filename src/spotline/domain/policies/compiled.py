@@ -295,21 +295,43 @@ def _layout(program: JobProgram) -> _Layout:
         by_count[episode.COUNT_RATE, count] = rate
         by_count[episode.COUNT_CAP_S, count] = program.work_quanta // rate + 2 if rate else 0
         by_count[episode.COUNT_LARGEST, count:] = count
-    slots = max(program.end_slots, program.deadline_slots) + 1
-    by_slot = np.zeros((episode.SLOT_ROWS, slots), dtype=np.int64)
-    by_slot[episode.SLOT_VALUE, : program.end_slots + 1] = program.value_micro_usd
-    deadline = program.deadline_slots
-    # Exact in Python: work times seconds can exceed 64 bits.
-    for slot in range(deadline + 1 if deadline else 0):
-        by_slot[episode.SLOT_LINE, slot] = program.work_quanta * slot // deadline
-        for row, change_s in (
-            (episode.SLOT_AHEAD_SHRINK, program.shrink_s),
-            (episode.SLOT_AHEAD_GROW, program.grow_s),
-        ):
-            passed_s = slot * program.slot_s + 2 * change_s
-            by_slot[row, slot] = program.work_quanta * passed_s // (deadline * program.slot_s)
+    by_slot = _by_slot(
+        program.slot_s,
+        program.work_quanta,
+        program.deadline_slots,
+        program.end_slots,
+        program.shrink_s,
+        program.grow_s,
+        program.value_micro_usd,
+    )
     counts = np.array(program.allowed_counts, dtype=np.int64)
     return _Layout(job=job, by_count=by_count, counts=counts, by_slot=by_slot)
+
+
+@lru_cache(maxsize=1024)
+def _by_slot(
+    slot_s: int,
+    work_quanta: int,
+    deadline: int,
+    end_slots: int,
+    shrink_s: int,
+    grow_s: int,
+    value_micro_usd: tuple[int, ...],
+) -> IntArray:
+    """The rows of a layout that counts and rates say nothing of, shape (rows, slots)."""
+    slots = max(end_slots, deadline) + 1
+    by_slot = np.zeros((episode.SLOT_ROWS, slots), dtype=np.int64)
+    by_slot[episode.SLOT_VALUE, : end_slots + 1] = value_micro_usd
+    # Exact in Python: work times seconds can exceed 64 bits.
+    for slot in range(deadline + 1 if deadline else 0):
+        by_slot[episode.SLOT_LINE, slot] = work_quanta * slot // deadline
+        for row, change_s in (
+            (episode.SLOT_AHEAD_SHRINK, shrink_s),
+            (episode.SLOT_AHEAD_GROW, grow_s),
+        ):
+            passed_s = slot * slot_s + 2 * change_s
+            by_slot[row, slot] = work_quanta * passed_s // (deadline * slot_s)
+    return by_slot
 
 
 @lru_cache(maxsize=4096)
