@@ -18,6 +18,7 @@ async def serve(settings: AllocatorSettings, bus: BusAddress, hooks: PartHooks) 
     await serve_allocator(
         bus,
         address=settings.allocator_address,
+        configurator_address=settings.configurator_address,
         hooks=hooks,
         listening=lambda address: _log.info("listening", address=address),
     )

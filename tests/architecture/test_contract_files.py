@@ -8,7 +8,14 @@ import sys
 
 import pytest
 
-SERVICES = ("market_ingest", "forecaster", "allocator", "selector", "cloud_actuator")
+SERVICES = (
+    "market_ingest",
+    "forecaster",
+    "allocator",
+    "configurator",
+    "selector",
+    "cloud_actuator",
+)
 
 
 def test_generated_code_is_what_the_protos_give(repository):

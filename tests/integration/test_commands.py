@@ -105,7 +105,10 @@ def test_an_altered_decision_is_found_and_named(
 async def test_up_refuses_a_store_in_use_and_ends_on_ctrl_c(tmp_path: Path) -> None:
     market = generate("mixed", seed=11, slots=30, slot_s=1800, start_ns=START_NS)
     write_market(market, tmp_path / "market.parquet")
-    words = ("up", "--market", "market.parquet", "--store", "store", "--address", "127.0.0.1:0")
+    words = (
+        *("up", "--market", "market.parquet", "--store", "store"),
+        *("--address", "127.0.0.1:0", "--configurator-address", "127.0.0.1:0"),
+    )
     first = await asyncio.create_subprocess_exec(
         *SPOTLINE,
         *words,

@@ -349,6 +349,23 @@ async def test_progress_is_recorded_and_checked() -> None:
     assert [event.done for event in recorded] == [2.0]
 
 
+async def test_a_rate_measured_anew_at_the_same_progress_is_another_report() -> None:
+    host = opened_host()
+    one = job()
+    report = ProgressReport(
+        job_id=one.job_id, tenant=one.tenant, done=2.0, rate_per_hour=1.5, instances=2
+    )
+
+    async with client_of(host) as client:
+        await client.submit(one)
+        await client.report(report)
+        await client.report(replace(report, rate_per_hour=1.25))
+        await client.report(report)
+
+    recorded = [e for _, e in host.stored.values() if isinstance(e, JobProgressReported)]
+    assert [event.rate_per_hour for event in recorded] == [1.5, 1.25]
+
+
 async def test_a_watch_shows_every_change_until_the_job_is_over() -> None:
     host = opened_host()
     one = job()

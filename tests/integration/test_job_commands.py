@@ -16,6 +16,7 @@ from spotline.cli import jobs as commands
 from spotline.cli.jobfile import parse_job_file
 from spotline.domain.events import JobClosed, JobOutcome
 from tests.fakes.allocator import FakeJobsHost, opened_host
+from tests.fakes.configurator import FakeConfigurator
 
 pytestmark = pytest.mark.integration
 
@@ -42,15 +43,34 @@ def job_file(tmp_path):
     return str(path)
 
 
+DRAFT = """
+tenant: research
+request_id: d1
+model: granite-3.1-8b
+tokens: 1.0e7
+deadline: {hard: 2026-03-01T06:00:00Z}
+value_usd: 400
+"""
+
+
+@pytest.fixture
+def draft_file(tmp_path):
+    path = tmp_path / "draft.yaml"
+    path.write_text(DRAFT)
+    return str(path)
+
+
 @asynccontextmanager
-async def spotline(host: FakeJobsHost):
+async def spotline(
+    host: FakeJobsHost, configurator: FakeConfigurator | None = None, columns: int = 200
+):
     feed = JobFeed()
     host.listeners.append(feed.on_applied)
-    server = RpcServer(host, feed, address="127.0.0.1:0")
+    server = RpcServer(host, feed, address="127.0.0.1:0", configurator=configurator)
     address = await server.start()
 
     async def run(*arguments: str):
-        environment = {"SPOTLINE_ALLOCATOR_ADDRESS": address, "COLUMNS": "200"}
+        environment = {"SPOTLINE_ALLOCATOR_ADDRESS": address, "COLUMNS": str(columns)}
         return await asyncio.to_thread(CliRunner().invoke, APP, list(arguments), env=environment)
 
     try:
@@ -202,3 +222,83 @@ def test_nobody_there_says_what_to_do(job_file) -> None:
     assert result.exit_code == 2
     assert "the allocator at 127.0.0.1:1 cannot be reached" in result.stderr
     assert "start one with `spotline up`" in result.stderr
+
+
+# --- drafts -----------------------------------------------------------------------------------
+
+
+def row_of(output: str, name: str) -> str:
+    """The table's row that begins with a name, its cells parted by single spaces."""
+    (found,) = [line for line in output.splitlines() if line.split()[:1] == [name]]
+    return " ".join(found.split())
+
+
+async def test_a_plan_of_a_draft_shows_what_was_considered_and_who_says_what(draft_file) -> None:
+    async with spotline(opened_host(), FakeConfigurator()) as run:
+        shown = await run("plan", draft_file, "--policy", "msu")
+        as_json = await run("plan", draft_file, "--policy", "msu", "--json")
+
+    assert shown.exit_code == 0, shown.stderr
+    assert "1 of 3 configurations, by expected cost" in shown.stdout
+    # The policy that was chosen is marked alike; the configuration comes first.
+    chosen = next(line for line in shown.stdout.splitlines() if line.startswith(">"))
+    assert " ".join(chosen.split()) == (
+        "> p4d.24xlarge 1..4 32 a100-80gb 32 2,222 1,111 - 4,444 99 % 12.00 100 % "
+        "least expected cost"
+    )
+    assert row_of(shown.stdout, "model_name") == "model_name granite-3.1-8b user"
+    assert row_of(shown.stdout, "batch_size") == "batch_size 32 default"
+    rate = row_of(shown.stdout, "throughput.p4d.24xlarge")
+    assert rate.endswith(
+        "8e+06 tokens/h on 4 4e+06 - 1.6e+07 predicted by combined no measured runs"
+    )
+    assert "> msu" in " ".join(shown.stdout.split())
+    answer = json.loads(as_json.stdout)
+    assert answer["completion"]["options"][0]["chosen"] is True
+    assert answer["completion"]["job"]["configuration"]["origins"][0]["kind"] == "user"
+    assert answer["options"][0]["policy_id"] == "msu"
+
+
+async def test_a_narrow_terminal_has_the_reasons_below_the_tables(draft_file) -> None:
+    async with spotline(opened_host(), FakeConfigurator(), columns=80) as run:
+        shown = await run("plan", draft_file, "--policy", "msu")
+
+    lines = shown.stdout.splitlines()
+    assert "> 1..4 x p4d.24xlarge, batch 32: least expected cost" in lines
+    assert "throughput.p4d.24xlarge: no measured runs" in lines
+
+
+async def test_submit_and_status_show_the_configuration_of_a_draft(draft_file) -> None:
+    async with spotline(opened_host(), FakeConfigurator()) as run:
+        submitted = await run("submit", draft_file)
+        again = await run("submit", draft_file, "--json")
+        job_id = json.loads(again.stdout)["job_id"]
+        shown = await run("status", job_id)
+        as_json = await run("status", job_id, "--json")
+
+    assert submitted.exit_code == 0, submitted.stderr
+    assert submitted.stdout.startswith(f"{job_id}  submitted\n")
+    assert row_of(submitted.stdout, "gpu_model") == "gpu_model a100-80gb default"
+    assert "on the software stack sfttrainer" in submitted.stdout
+    assert json.loads(again.stdout)["already_submitted"] is True
+    assert json.loads(again.stdout)["configuration"]["stack"] == "sfttrainer"
+    assert "8e+06 tokens per hour on 4 x p4d.24xlarge, as believed now" in shown.stdout
+    assert row_of(shown.stdout, "model_name") == "model_name granite-3.1-8b user"
+    assert json.loads(as_json.stdout)["job"]["configuration"]["success_ppm"] == 990_000
+
+
+async def test_a_draft_without_a_configurator_says_what_to_do(draft_file) -> None:
+    async with spotline(opened_host()) as run:
+        refused = await run("submit", draft_file)
+
+    assert refused.exit_code == 1
+    assert "this allocator has no configurator; start one" in refused.stderr
+
+
+async def test_a_draft_is_not_planned_with_others(draft_file, job_file) -> None:
+    async with spotline(opened_host(), FakeConfigurator()) as run:
+        together = await run("plan", draft_file, job_file)
+        limited = await run("plan", draft_file, "--budget", "5")
+
+    assert (together.exit_code, limited.exit_code) == (2, 2)
+    assert "is planned alone" in together.stderr

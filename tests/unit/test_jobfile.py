@@ -9,8 +9,11 @@ import pytest
 import yaml
 
 from spotline.application.admission import job_id_for
-from spotline.cli.jobfile import JobFileError, parse_job_file, read_job_file
-from spotline.domain.jobs.job import DeadlineKind, Throughput, Topology
+from spotline.cli.jobfile import JobFileError, parse_job_file, parse_whole_job, read_job_file
+from spotline.cli.jobfile_fields import DraftFile, FineTuningPart, JobFile
+from spotline.domain.configuration.configuration import Method, MethodOption
+from spotline.domain.jobs.draft import JobDraft
+from spotline.domain.jobs.job import Checkpoint, DeadlineKind, Job, Throughput, Topology
 from spotline.domain.units import ns_from_datetime
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -22,6 +25,14 @@ deadline: {hard: 2026-03-02T18:00:00+02:00}
 value_usd: 400
 instances: {min: 1, max: 4}
 throughput: {"*": {alpha_per_hour: 8}}
+"""
+
+LEAST_DRAFT = """
+tenant: research
+model: granite-3.1-8b
+tokens: 2.0e8
+deadline: {hard: 2026-03-02T18:00:00+02:00}
+value_usd: 400
 """
 
 
@@ -63,15 +74,21 @@ def test_the_documented_example_is_complete_and_valid() -> None:
     assert job.budget_micro_usd == 1_800_000_000
 
 
-def test_the_documentation_names_every_field_and_its_example_is_valid() -> None:
+def test_the_documentation_names_every_field_and_its_examples_are_valid() -> None:
     text = (DOCS / "job-file.md").read_text()
-    snippet = text.split("```yaml")[1].split("```")[0]
-    example = yaml.safe_load((DOCS / "examples" / "job.yaml").read_text())
+    snippets = [part.split("```")[0] for part in text.split("```yaml")[1:]]
+    examples = [
+        yaml.safe_load((DOCS / "examples" / name).read_text())
+        for name in ("job.yaml", "draft.yaml")
+    ]
 
-    parse_job_file(snippet)
+    read = [parse_job_file(snippet) for snippet in snippets]
 
-    for field in example:
+    assert {type(one) for one in read} == {Job, JobDraft}
+    for field in {**JobFile.model_fields, **DraftFile.model_fields, **examples[0], **examples[1]}:
         assert f"`{field}" in text
+    for field in FineTuningPart.model_fields:
+        assert f"`fine_tuning.{field}`" in text or f"`.{field}`" in text
 
 
 def test_equal_files_are_the_same_request_and_others_are_not() -> None:
@@ -199,3 +216,155 @@ def test_a_missing_file_is_said(tmp_path) -> None:
 def test_the_message_shows_where_to_look() -> None:
     with pytest.raises(JobFileError, match=r"docs/job-file\.md shows one"):
         parse_job_file("")
+
+
+# --- drafts -----------------------------------------------------------------------------------
+
+
+def test_the_least_draft_states_nothing_that_is_not_written() -> None:
+    draft = parse_job_file(LEAST_DRAFT)
+
+    assert isinstance(draft, JobDraft)
+    assert (draft.model_name, draft.tokens) == ("granite-3.1-8b", 2.0e8)
+    assert draft.deadline.at_ns == ns_from_datetime(datetime(2026, 3, 2, 16, tzinfo=UTC))
+    assert draft.value_micro_usd == 400_000_000
+    assert draft.job_id == job_id_for("research", draft.client_request_id)
+    unstated = ("method", "gpu_model", "gpus", "tokens_per_sample", "batch_size", "precision")
+    unstated += ("options", "allowed_counts", "throughputs", "topology", "checkpoint", "overheads")
+    assert not any(getattr(draft, name) for name in unstated)
+
+
+def test_what_a_draft_states_is_read() -> None:
+    text = LEAST_DRAFT.replace("granite-3.1-8b", "{name: ours, parameters_billion: 8.2}") + (
+        "fine_tuning:\n"
+        "  {method: gptq-lora, gpu: A100-80GB, gpus: 16, tokens_per_sample: 4096, batch_size: 64,\n"
+        "   precision: float16, expert_parallel: 2, options: {fast_moe: 4, fast_kernels: true}}\n"
+        "instances: {allowed: [2]}\n"
+        "throughput: {p4d.24xlarge: {table_per_hour: [1, 2.0e+7]}}\n"
+        "topology: any\n"
+        "checkpoint: {interval_s: 60}\n"
+        "budget_usd: 9\n"
+    )
+
+    draft = parse_job_file(text)
+
+    assert isinstance(draft, JobDraft)
+    assert (draft.model_name, draft.model_parameters) == ("ours", 8_200_000_000)
+    assert (draft.method, draft.gpu_model, draft.gpus) == (Method.GPTQ_LORA, "A100-80GB", 16)
+    assert (draft.tokens_per_sample, draft.batch_size) == (4096, 64)
+    assert (draft.precision, draft.expert_parallel) == ("float16", 2)
+    assert draft.options == (
+        MethodOption(name="fast_kernels", value="true"),
+        MethodOption(name="fast_moe", value="4"),
+    )
+    assert draft.allowed_counts == (2,)
+    assert draft.throughputs == (Throughput(offering="p4d.24xlarge", table=(1.0, 2e7)),)
+    assert draft.topology is Topology.ANY
+    assert draft.checkpoint == Checkpoint(interval_s=60, save_s=120)
+    assert draft.overheads is None
+    assert draft.budget_micro_usd == 9_000_000
+
+
+def test_the_documented_draft_is_valid() -> None:
+    draft = read_job_file(DOCS / "examples" / "draft.yaml")
+
+    assert isinstance(draft, JobDraft)
+    assert draft.name == "granite-8b-support-chat"
+    assert draft.tokens == 3e8
+
+
+def test_equal_drafts_are_the_same_request_and_others_are_not() -> None:
+    first = parse_job_file(LEAST_DRAFT)
+
+    assert parse_job_file(LEAST_DRAFT + "# a comment\n") == first
+    assert parse_job_file(LEAST_DRAFT + "topology: one_zone\n").job_id != first.job_id
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "field", "said"),
+    [
+        ("granite-3.1-8b", "8", "model", "a model's name, or a mapping of name and"),
+        ("granite-3.1-8b", "''", "model.name", "text that is not empty"),
+        ("granite-3.1-8b", "{parameters_billion: 8}", "model.name", "found nothing"),
+        ("granite-3.1-8b", "{name: x, parameters: 8}", "model.parameters", "parameters_billion?"),
+        ("2.0e8", "0", "tokens", "a number > 0, found 0"),
+        ("2.0e8", "many", "tokens", "a number, found 'many'"),
+        ("tokens: 2.0e8", "name: x", "tokens", "expected this field, found nothing"),
+        ("model: granite-3.1-8b", "name: x", "model", "expected this field, found nothing"),
+        ("model:", "modle:", "modle", "did you mean model?"),
+        ("value_usd: 400", "value_usd: 4\nwork: 3", "work", "tokens in the place of work"),
+        (
+            "value_usd: 400",
+            "value_usd: 4\nfine_tuning: {methd: lora}",
+            "fine_tuning.methd",
+            "did you mean method?",
+        ),
+        (
+            "value_usd: 400",
+            "value_usd: 4\nfine_tuning: {method: prompt}",
+            "fine_tuning.method",
+            "full, lora, qlora, gptq-lora or adapter",
+        ),
+        (
+            "value_usd: 400",
+            "value_usd: 4\nfine_tuning: {batch_size: 0}",
+            "fine_tuning.batch_size",
+            "a number >= 1, found 0",
+        ),
+        (
+            "value_usd: 400",
+            "value_usd: 4\nfine_tuning: {options: {x: [1]}}",
+            "fine_tuning.options.x",
+            "text, a number, true or false",
+        ),
+        (
+            "value_usd: 400",
+            "value_usd: 4\ninstances: {allowed: [4]}\nthroughput: {x: {table_per_hour: [1]}}",
+            "throughput.x.table_per_hour",
+            "one rate for each of 1..4 instances",
+        ),
+        (
+            "value_usd: 400",
+            "value_usd: 4\nstart_at: 2027-01-01T00:00:00Z",
+            "start_at",
+            "a time before the deadline",
+        ),
+    ],
+)
+def test_a_mistake_in_a_draft_is_answered_with_field_and_expectation(
+    written, instead, field, said
+) -> None:
+    assert written in LEAST_DRAFT
+
+    found = problems(LEAST_DRAFT.replace(written, instead))
+
+    assert field in found
+    assert said in found[field]
+
+
+def test_a_file_with_neither_a_model_nor_a_throughput_says_so_once() -> None:
+    text = LEAST_DRAFT.replace("model: granite-3.1-8b\n", "").replace("tokens: 2.0e8\n", "")
+
+    found = problems(text.replace("value_usd: 400", "value_usd: -1"))
+
+    assert set(found) == {"(file)", "value_usd"}
+    assert "either model and tokens" in found["(file)"]
+    assert "or work, instances and throughput, found neither" in found["(file)"]
+
+
+def test_a_missing_throughput_says_that_it_can_be_filled_in() -> None:
+    text = LEAST.replace('throughput: {"*": {alpha_per_hour: 8}}\n', "")
+
+    found = problems(text)
+
+    assert set(found) == {"throughput"}
+    assert "or model and tokens, to have what is missing filled in" in found["throughput"]
+
+
+def test_tokens_beside_a_stated_job_are_refused() -> None:
+    assert "no tokens without a model" in problems(LEAST + "tokens: 5\n")["tokens"]
+
+
+def test_where_nobody_completes_drafts_one_is_refused() -> None:
+    with pytest.raises(JobFileError, match="no configurator is asked, found a draft"):
+        parse_whole_job(LEAST_DRAFT, where="jobs.yaml [0]")

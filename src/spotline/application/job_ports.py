@@ -1,9 +1,10 @@
-"""What serving jobs needs from the allocator's host, as a small protocol."""
+"""What serving jobs needs: the allocator's host, and somebody who completes drafts."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from spotline.application.configuring import Completion, CompletionRequest
 from spotline.application.jobs import JobsState
 from spotline.domain.events import Event
 
@@ -26,5 +27,19 @@ class JobsHost(Protocol):
         ------
         ProviderUnavailable
             The bus did not take it in time.
+        """
+        ...
+
+
+class ConfiguratorPort(Protocol):
+    """Makes whole jobs of drafts; the configurator's client is one."""
+
+    async def complete(self, request: CompletionRequest, *, timeout_s: float = ...) -> Completion:
+        """Complete a draft within `timeout_s`.
+
+        Raises
+        ------
+        SpotlineError
+            It is refused, or nobody answers in time; says which.
         """
         ...

@@ -22,7 +22,8 @@ class Spec:
     """What a service consumes, produces, and is called.
 
     `decides` are the produced events that `decide` returns, and that verification recomputes; the
-    rest of `produces` are observations the service's shell makes (timers, RPC, a cloud).
+    rest of `produces` are observations the service's shell makes (timers, RPC, a cloud). A type
+    that is decided and also consumed may be both: as an observation it has no cause.
     """
 
     service: str

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from spotline.adapters.eventlog.manifest import Manifest, environment
 from spotline.adapters.eventlog.writer import record
 from spotline.adapters.grpc.client import JobClient
 from spotline.adapters.ledger.sqlite import SqlLedger
+from spotline.application.selector_state import SelectorState
 from spotline.application.spec import Timer
 from spotline.bootstrap.parts import open_stream
+from spotline.bootstrap.platform import Ear, TrainingPlatform, TrueRates
 from spotline.bootstrap.system import (
     LEDGER_OWNER,
     RunningSystem,
@@ -31,31 +33,41 @@ from spotline.domain.events import (
     PolicyWeightsUpdated,
     SlotOpened,
 )
+from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoRun:
-    """What a finished run left: its log, the stream's last seq, and what the ledger says."""
+    """What a finished run left: its log, the stream's last seq, and what the ledger says.
+
+    `true_rates` says by job id how fast what were drafts really ran, `refused` by name why drafts
+    were not taken.
+    """
 
     log: Path
     events: int
     ledger_micro_usd: int
     decided_micro_usd: int
+    true_rates: Mapping[str, TrueRates]
+    refused: Mapping[str, str]
 
 
 @dataclass(slots=True)
 class Progress:
-    """A run as its watcher sees it, kept up to date from what the selector applies."""
+    """A run as its watcher sees it, kept up to date from what the selector applies.
+
+    `teaching` are the jobs whose feedback the run waits for.
+    """
 
     jobs: int
     slots: int
+    teaching: set[str] = field(default_factory=set)
     slot: int = -1
     ts_event_ns: int = 0
     opened: SlotOpened | None = None
     admitted: int = 0
     closed: int = 0
-    fed_back: int = 0
     spent_micro_usd: int = 0
     spot: int = 0
     on_demand: int = 0
@@ -78,7 +90,8 @@ class Progress:
                 self.closed += 1
             case PolicyWeightsUpdated():
                 self.rounds = event.round
-                self.fed_back += event.rehearsed_slot < 0
+                if event.rehearsed_slot < 0:
+                    self.teaching.discard(event.job_id)
             case CapacityReported():
                 lots = [lot for holding in event.holdings for lot in holding.lots]
                 self.spot = sum(lot.spot for lot in lots)
@@ -86,7 +99,7 @@ class Progress:
                 self.settled = event.settled
             case _:
                 return
-        over = self.closed >= self.jobs and self.fed_back >= self.jobs
+        over = self.closed >= self.jobs and not self.teaching
         if self.settled and (over or self.slot == self.slots - 1):
             self.finished.set()
         if self.told is not None:
@@ -95,7 +108,7 @@ class Progress:
 
 async def run_demo(
     options: SystemOptions,
-    jobs: Sequence[Job],
+    jobs: Sequence[Job | JobDraft],
     log: Path,
     *,
     run_id: str,
@@ -106,17 +119,28 @@ async def run_demo(
     """Run `jobs` on the market through broker, gRPC and simulated cloud; record it into `log`.
 
     A slot opens only after the jobs that start with it were submitted, so equal arguments give
-    equal decisions.
+    equal decisions. Drafts are completed by the configurator; a training platform runs them at
+    rates of their own, drawn with `seeds["platform"]`, and reports their progress.
 
     Raises
     ------
     ConfigError
         The store or the log's directory is in use, or the broker cannot be used.
     """
-    progress = Progress(jobs=len(jobs), slots=options.market.slots, told=told)
-    arrivals = _Arrivals(jobs, options)
+    # A job that is not run at the rates it was submitted with may teach nothing.
+    teaching = {job.job_id for job in jobs if isinstance(job, Job)}
+    progress = Progress(jobs=len(jobs), slots=options.market.slots, teaching=teaching, told=told)
+    arrivals = _Arrivals(jobs, options, progress)
+    selector, configurator = Ear(), Ear()
+
+    def hear(event: Event, envelope: Envelope, seq: int) -> None:
+        selector.hear(event, envelope, seq)
+        progress.hear(event, envelope, seq)
+
     async with running_system(
-        options, gate=arrivals.gate, listeners={"selector": progress.hear}
+        options,
+        gate=arrivals.gate,
+        listeners={"selector": hear, "configurator": configurator.hear},
     ) as system:
         manifest = Manifest(
             run_id=run_id,
@@ -135,7 +159,15 @@ async def run_demo(
             recording = tasks.create_task(
                 record(stream, log, manifest, stop_at=stop_at), name="record"
             )
-            arrivals.open(client)
+            platform = TrainingPlatform(
+                client,
+                lambda: cast("SelectorState", system.probes.hosts["selector"].state),
+                selector=selector,
+                configurator=configurator,
+                slot_starts_ns=arrivals.starts_ns,
+                seed=seeds.get("platform", 0),
+            )
+            arrivals.open(client, platform)
             await progress.finished.wait()
             arrivals.close()
             stop_at.set_result(await stream.last_seq())
@@ -147,6 +179,8 @@ async def run_demo(
         events=events,
         ledger_micro_usd=ledger_micro_usd,
         decided_micro_usd=progress.spent_micro_usd,
+        true_rates=platform.rates,
+        refused=platform.refused,
     )
 
 
@@ -159,17 +193,22 @@ def _ledger_total(system: RunningSystem) -> int:
 
 
 class _Arrivals:
-    """Submits the jobs that start with a slot before it opens."""
+    """Submits the jobs that start with a slot before it opens, and lets the platform report."""
 
-    def __init__(self, jobs: Sequence[Job], options: SystemOptions) -> None:
+    def __init__(
+        self, jobs: Sequence[Job | JobDraft], options: SystemOptions, progress: Progress
+    ) -> None:
+        self._progress = progress
+        self.starts_ns: list[int] = options.market.slot_starts_ns().tolist()
         self._jobs = sorted(jobs, key=lambda job: (job.start_ns, job.job_id))
-        self._starts_ns = options.market.slot_starts_ns()
-        self._client: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._opened: asyncio.Future[tuple[JobClient, TrainingPlatform]] = (
+            asyncio.get_running_loop().create_future()
+        )
         self._closed = False
 
-    def open(self, client: JobClient) -> None:
+    def open(self, client: JobClient, platform: TrainingPlatform) -> None:
         """Let slots open."""
-        self._client.set_result(client)
+        self._opened.set_result((client, platform))
 
     def close(self) -> None:
         """Let no further slot open."""
@@ -177,10 +216,16 @@ class _Arrivals:
 
     async def gate(self, timer: Timer) -> None:
         """Wait until the slot of `timer` may open."""
-        client: JobClient = await self._client
+        client, platform = await self._opened
         if self._closed:
             await asyncio.get_running_loop().create_future()
         slot = int(timer.timer_id.removeprefix("slot:"))
-        while self._jobs and self._jobs[0].start_ns <= self._starts_ns[slot]:
-            await client.submit(self._jobs[0])
+        await platform.report(slot)
+        while self._jobs and self._jobs[0].start_ns <= self.starts_ns[slot]:
+            job = self._jobs[0]
+            if isinstance(job, JobDraft):
+                taken = await platform.submit(job, slot)
+                self._progress.jobs -= not taken
+            else:
+                await client.submit(job)
             self._jobs.pop(0)

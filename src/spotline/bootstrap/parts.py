@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.adapters.nats.connection import NatsConnection
@@ -18,6 +18,7 @@ from spotline.application.ports import ActuatorMode
 from spotline.application.select import SelectHandler
 from spotline.application.selector_state import SelectorOptions
 from spotline.contracts.codec import digest
+from spotline.domain.configuration.configuration import MeasuredRun
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market
 from spotline.runtime.health import Health, serve_health
@@ -159,31 +160,117 @@ async def serve_allocator(
     *,
     address: str,
     hooks: PartHooks,
+    configurator_address: str = "",
     listening: Callable[[str], None] | None = None,
 ) -> None:
-    """Answer gRPC at `address` and keep the job board; `listening` is told the bound address."""
+    """Answer gRPC at `address` and keep the job board; `listening` is told the bound address.
+
+    Drafts are completed by the configurator at `configurator_address`; empty refuses them.
+    """
+    from spotline.adapters.grpc.configurator_client import ConfiguratorClient
     from spotline.adapters.grpc.jobs import JobFeed
     from spotline.adapters.grpc.server import RpcServer
     from spotline.application.jobs import JobsHandler
 
-    async with open_stream(bus, name="allocator") as (connection, stream):
+    async with AsyncExitStack() as stack:
+        connection, stream = await stack.enter_async_context(open_stream(bus, name="allocator"))
+        configurator = None
+        if configurator_address:
+            configurator = await stack.enter_async_context(ConfiguratorClient(configurator_address))
         feed = JobFeed()
         host = ServiceHost(
             JobsHandler(), stream, on_applied=_both(feed.on_applied, hooks.on_applied)
         )
         hooks.note("allocator", host, connection)
-        server = RpcServer(host, feed, address=address)
+        server = RpcServer(host, feed, address=address, configurator=configurator)
         async with asyncio.TaskGroup() as tasks:
-            follow = tasks.create_task(host.run(), name="follow")
-            try:
-                # Nothing is answered from a job board that is not up to date.
-                await host.live()
-                bound = await server.start()
-                if listening is not None:
-                    listening(bound)
-                await asyncio.wait((follow,))
-            finally:
-                await server.stop()
+            await _answer_while_following(tasks, host, server, listening)
+
+
+async def serve_configurator(
+    bus: BusAddress,
+    *,
+    address: str,
+    knowledge: Path | None,
+    stack: str,
+    hooks: PartHooks,
+    listening: Callable[[str], None] | None = None,
+) -> None:
+    """Answer questions on configurations at `address`; `listening` is told the bound address.
+
+    It knows the measured runs of the file `knowledge` and those in the log, and assumes the
+    software stack `stack` (empty: `live`, or the one with most runs).
+
+    Raises
+    ------
+    ConfigError
+        The address is taken.
+    ContractError
+        The file is absent or no knowledge base.
+    """
+    from spotline.adapters.grpc.configurator import RunFeed, SharedKnowledge
+    from spotline.adapters.grpc.configurator_server import ConfiguratorServer
+    from spotline.application.configure import ConfigureHandler
+    from spotline.application.knowledge import KnowledgeBase
+
+    runs = await asyncio.to_thread(_runs_of, knowledge)
+    async with open_stream(bus, name="configurator") as (connection, stream):
+        feed = RunFeed()
+        host = ServiceHost(
+            ConfigureHandler(), stream, on_applied=_both(feed.on_applied, hooks.on_applied)
+        )
+        hooks.note("configurator", host, connection)
+        shared = SharedKnowledge(KnowledgeBase(runs, stack=stack), host, feed)
+        server = ConfiguratorServer(host, shared, address=address)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                learning = tasks.create_task(shared.keep_learning(), name="learn")
+                try:
+                    await _answer_while_following(
+                        tasks, host, server, listening, prepare=shared.start
+                    )
+                finally:
+                    learning.cancel()
+        finally:
+            shared.close()
+
+
+def _runs_of(knowledge: Path | None) -> Sequence[MeasuredRun]:
+    if knowledge is None:
+        return ()
+    # Reading a table takes libraries that nobody else here needs.
+    from spotline.adapters.knowledge.store import read_knowledge
+
+    return read_knowledge(knowledge)
+
+
+class _Server(Protocol):
+    async def start(self) -> str: ...
+
+    async def stop(self) -> None: ...
+
+
+async def _answer_while_following(
+    tasks: asyncio.TaskGroup,
+    host: AnyHost,
+    server: _Server,
+    listening: Callable[[str], None] | None,
+    *,
+    prepare: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Run `host`, and `server` from when it has recovered and `prepare` is done."""
+    follow = tasks.create_task(host.run(), name="follow")
+    try:
+        # Nothing is answered from a state that is not up to date.
+        await host.live()
+        if prepare is not None:
+            await prepare()
+        bound = await server.start()
+        if listening is not None:
+            listening(bound)
+        await asyncio.wait((follow,))
+    finally:
+        await server.stop()
 
 
 def _both(first: Listener, second: Listener | None) -> Listener:

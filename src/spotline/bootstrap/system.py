@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from spotline.bootstrap.parts import (
     PartHooks,
     serve_allocator,
     serve_cloud_actuator,
+    serve_configurator,
     serve_forecaster,
     serve_market_ingest,
     serve_selector,
@@ -38,7 +41,11 @@ LEDGER_OWNER = "default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemOptions:
-    """Everything that shapes a run; `nats_url` empty starts a broker in `store`."""
+    """Everything that shapes a run; `nats_url` empty starts a broker in `store`.
+
+    `knowledge` is a file of measured runs, `knowledge_stack` the software stack to assume of jobs
+    that do not state how fast they are.
+    """
 
     market: Market
     store: Path
@@ -46,6 +53,9 @@ class SystemOptions:
     partition: int = 0
     allocator_address: str = FREE_ADDRESS
     allocate_timeout_s: float = 10.0
+    configurator_address: str = FREE_ADDRESS
+    knowledge: Path | None = None
+    knowledge_stack: str = ""
     forecaster: str = DEFAULT_FORECASTER
     horizon_slots: int = 6
     ingest: IngestOptions = field(default_factory=IngestOptions)
@@ -60,17 +70,26 @@ class SystemOptions:
             "forecaster": {"forecaster": self.forecaster, "horizon_slots": self.horizon_slots},
             "selector": asdict(self.selector),
             "allocator": {"allocate_timeout_s": self.allocate_timeout_s},
+            "configurator": {
+                "knowledge_sha256": _sha256(self.knowledge),
+                "stack": self.knowledge_stack,
+            },
             "cloud_actuator": {"cloud": "simulated", **asdict(self.simulated)},
         }
 
 
+def _sha256(file: Path | None) -> str:
+    return "" if file is None else hashlib.sha256(file.read_bytes()).hexdigest()
+
+
 @dataclass(slots=True, kw_only=True)
 class RunningSystem:
-    """A run in progress: where its broker and gRPC server are, and how its services fare."""
+    """A run in progress: where its broker and gRPC servers are, and how its services fare."""
 
     bus: BusAddress
     ledger_url: str
     allocator_address: str = ""
+    configurator_address: str = ""
     probes: HealthProbes = field(default_factory=HealthProbes)
 
 
@@ -107,22 +126,38 @@ async def running_system(
                 gate=gate,
             )
 
-        listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         running: list[asyncio.Task[None]] = []
         # Leaving the block ends the services; called before the group waits for them.
         stack.callback(lambda: [task.cancel() for task in running])
-        allocator = tasks.create_task(
-            serve_allocator(
-                bus,
-                address=options.allocator_address,
-                hooks=hooks("allocator"),
-                listening=listening.set_result,
+
+        async def listening(service: str, serve: Callable[..., Awaitable[None]]) -> str:
+            """Start a service that answers gRPC, and wait for its address."""
+            bound: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+            async def served() -> None:
+                await serve(bus, hooks=hooks(service), listening=bound.set_result)
+
+            running.append(tasks.create_task(served(), name=service))
+            return await bound
+
+        system.configurator_address = await listening(
+            "configurator",
+            partial(
+                serve_configurator,
+                address=options.configurator_address,
+                knowledge=options.knowledge,
+                stack=options.knowledge_stack,
             ),
-            name="allocator",
         )
-        running.append(allocator)
-        system.allocator_address = await listening
+        system.allocator_address = await listening(
+            "allocator",
+            partial(
+                serve_allocator,
+                address=options.allocator_address,
+                configurator_address=system.configurator_address,
+            ),
+        )
         parts = ActuatorParts(
             cloud="simulated",
             mode=ActuatorMode.LIVE,

@@ -13,7 +13,9 @@ import typer
 
 if TYPE_CHECKING:
     from spotline.bootstrap.demo import DemoRun, Progress
+    from spotline.bootstrap.platform import TrueRates
     from spotline.domain.market.market import Market
+    from spotline.replay.report import JobReport
 
 # 2026-01-05, a Monday: generated markets need a date, not today's.
 _START_NS = 1_767_571_200_000_000_000
@@ -31,7 +33,13 @@ def demo(
     market: Annotated[
         Path | None, typer.Option(help="Market file to replay; a generated one by default.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Jobs to submit.")] = 60,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Jobs to submit; one of several states only model, tokens, deadline and value.",
+        ),
+    ] = 60,
     out: Annotated[
         Path | None, typer.Option(help="Folder for log, picture and stores; new each run.")
     ] = None,
@@ -68,7 +76,7 @@ def demo(
     from spotline.cli.failures import explained
     from spotline.cli.weights_file import read_weights
     from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
-    from spotline.replay.jobs import generated_jobs
+    from spotline.replay.jobs import generated_draft, generated_jobs
     from spotline.runtime.log import configure_logging
 
     console = Console(stderr=json_out == "-")
@@ -80,7 +88,12 @@ def demo(
     with explained():
         traded = _market(market, seed=seed, slot_s=slot)
         traded = traded.between(0, min(slots, traded.slots))
-        todo = generated_jobs(traded, jobs, seed)
+        # The last of several states only model, tokens, deadline and value, where a GPU is known.
+        draft = generated_draft(traded, seed) if jobs > 1 else None
+        todo = (
+            *generated_jobs(traded, jobs - (draft is not None), seed),
+            *([draft] if draft else ()),
+        )
         options = SystemOptions(
             market=traded,
             store=folder / "store",
@@ -100,7 +113,7 @@ def demo(
                     folder / "log",
                     run_id=run_id,
                     started_ns=started_ns,
-                    seeds={"market": seed, "jobs": seed},
+                    seeds={"market": seed, "jobs": seed, "platform": seed},
                     told=told,
                 )
             )
@@ -200,7 +213,12 @@ def _line(progress: Progress) -> str:
 def _report(run: DemoRun, folder: Path, console: Any, began: float) -> dict[str, Any]:
     from spotline.adapters.eventlog.reader import EventLogReader
     from spotline.replay.plots import plot_job
-    from spotline.replay.report import RunReport, report_of, report_tables
+    from spotline.replay.report import (
+        RunReport,
+        configured_as_json,
+        report_of,
+        report_tables,
+    )
     from spotline.replay.summary import moves_line, regret_line
 
     report: RunReport = report_of(EventLogReader(run.log))
@@ -214,8 +232,23 @@ def _report(run: DemoRun, folder: Path, console: Any, began: float) -> dict[str,
     moved = moves_line(one.life for one in report.jobs)
     if moved:
         console.print(moved, markup=False, highlight=False, soft_wrap=True)
+    configured = configured_as_json(report)
+    for row in configured:
+        truth = run.true_rates.get(str(row["job_id"]))
+        row["true_factor_of_predicted"] = truth.factor if truth else None
+    for job in report.jobs:
+        if job.job.configuration is not None:
+            _show_configured(job, run.true_rates.get(job.job.job_id), console)
+    for name, reason in sorted(run.refused.items()):
+        console.print(
+            f"{name} could not be completed: {reason}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
     result = {
         **report.as_json(),
+        "configured": configured,
         "events": run.events,
         "wall_s": round(time.monotonic() - began, 1),
         "log": str(run.log),
@@ -229,3 +262,53 @@ def _report(run: DemoRun, folder: Path, console: Any, began: float) -> dict[str,
         highlight=False,
     )
     return result
+
+
+def _show_configured(one: JobReport, truth: TrueRates | None, console: Any) -> None:
+    """What was filled in of a job, how fast it proved to be, and how it ended."""
+    from spotline.cli.jobs_view import print_configuration
+    from spotline.domain.units import utc_iso
+
+    job = one.job
+    if job.configuration is None:
+        return
+    console.print(
+        f"\n[bold]{job.name}[/] stated its model, {job.work.amount:g} tokens, a deadline and a "
+        "value; the rest was filled in:",
+        highlight=False,
+    )
+    print_configuration(job.configuration, console)
+    ended = one.outcome.value.replace("_", " ") if one.outcome else "running"
+    for line in (
+        *_rate_lines(one, truth),
+        f"{ended} ({job.deadline.kind.value} deadline {utc_iso(job.deadline.at_ns)}), "
+        f"cost {one.life.cost_micro_usd / 1e6:,.2f} USD of {job.value_micro_usd / 1e6:,.2f} value"
+        + ("" if one.compared else "; not in the comparison: its own reports say how fast it ran"),
+    ):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _rate_lines(one: JobReport, truth: TrueRates | None) -> list[str]:
+    """How fast a job was believed to be, how fast its reports showed it to be, and how fast it was."""
+    job, count = one.job, one.job.max_instances
+    last = one.reestimates[-1] if one.reestimates else None
+    index = 0
+    if last is not None:
+        changed = [a != b for a, b in zip(job.throughputs, last.throughputs, strict=True)]
+        index = changed.index(True) if any(changed) else 0
+    stated = job.throughputs[index]
+    on = f"tokens/h on {count} x {stated.offering}"
+    lines = [f"planned on {stated.rate_per_hour(count):.4g} {on}"]
+    if truth is not None:
+        lines[0] += (
+            f"; it really ran at {truth.throughputs[index].rate_per_hour(count):.4g}, "
+            f"{truth.factor:.2f} of what was predicted"
+        )
+    if last is not None:
+        found = last.throughputs[index].rate_per_hour(count)
+        times = "once" if len(one.reestimates) == 1 else f"{len(one.reestimates)} times"
+        lines.append(
+            f"re-estimated {times}, last after {last.reports} of {one.reports} reports: "
+            f"{found:.4g} {on}, {last.factor_ppm / 1e6:.2f} +- {last.half_width_ppm / 1e6:.2f} of what was planned on"
+        )
+    return lines

@@ -1,4 +1,4 @@
-"""A job as people write it (docs/job-file.md), read into the job as Spotline decides it.
+"""A job as people write it (docs/job-file.md), read into the job or draft that Spotline knows.
 
 Every mistake is reported with the field's dotted path, what was expected and what was found; all
 mistakes of a file at once.
@@ -9,43 +9,35 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any
 
 import yaml
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_validator,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ValidationError
 
-from spotline.application.admission import MOST_INSTANCES, job_id_for
-from spotline.contracts.errors import ConfigError
-from spotline.domain.jobs.job import (
-    WORK_UNITS,
-    Checkpoint,
-    Deadline,
-    DeadlineKind,
-    Job,
-    Overheads,
-    Throughput,
-    Topology,
-    Work,
+from spotline.application.admission import job_id_for
+from spotline.cli.jobfile_fields import (
+    CheckpointPart,
+    DeadlinePart,
+    DraftFile,
+    FineTuningPart,
+    InstancesPart,
+    JobFile,
+    ModelPart,
+    OverheadPart,
+    ThroughputPart,
+    WorkPart,
+    throughput_of,
 )
-from spotline.domain.units import micro_usd_from_usd, ns_from_datetime
+from spotline.contracts.errors import ConfigError
+from spotline.domain.configuration.configuration import Method, MethodOption
+from spotline.domain.jobs.draft import JobDraft
+from spotline.domain.jobs.job import Checkpoint, Job, Overheads, Throughput, Topology, Work
+from spotline.domain.units import micro_usd_from_usd
 
 DOCUMENTATION = "docs/job-file.md"
-
-_A_TIME = "a time with its UTC offset, such as 2026-03-01T18:00:00Z or 2026-03-01T18:00:00+02:00"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,217 +61,6 @@ class JobFileError(ConfigError):
         self.problems = tuple(problems)
         lines = "\n".join(f"  {problem}" for problem in self.problems)
         super().__init__(f"{path} is no usable job file ({DOCUMENTATION} shows one):\n{lines}")
-
-
-# --- fields -----------------------------------------------------------------------------------
-
-
-def _expected(what: str) -> PydanticCustomError:
-    # Braces would be taken for placeholders.
-    return PydanticCustomError("expected", "{what}", {"what": what})
-
-
-def _no_bool(value: Any) -> Any:
-    # YAML's yes and on are true, which Python counts as 1.
-    if isinstance(value, bool):
-        raise _expected("a number")
-    return value
-
-
-def _finite(value: float) -> float:
-    if not math.isfinite(value):
-        raise _expected("a finite number")
-    return value
-
-
-def _time_ns(value: Any) -> int:
-    if not isinstance(value, str):
-        raise _expected(_A_TIME)
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        raise _expected(_A_TIME) from None
-    if moment.utcoffset() is None:
-        raise _expected(_A_TIME)
-    return ns_from_datetime(moment)
-
-
-Number = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_finite)]
-Positive = Annotated[Number, Field(gt=0)]
-NotNegative = Annotated[Number, Field(ge=0)]
-Seconds = Annotated[int, BeforeValidator(_no_bool), Field(ge=0)]
-Instances = Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=MOST_INSTANCES)]
-TimeNs = Annotated[int, BeforeValidator(_time_ns)]
-Name = Annotated[str, Field(min_length=1)]
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class WorkPart(_Part):
-    """How much there is to do."""
-
-    amount: Positive
-    unit: str
-
-    @model_validator(mode="after")
-    def _known_unit(self) -> Self:
-        if self.unit not in WORK_UNITS:
-            near = difflib.get_close_matches(self.unit, WORK_UNITS, n=1, cutoff=0.5)
-            hint = f" (did you mean {near[0]}?)" if near else ""
-            raise _At("unit", f"one of {', '.join(WORK_UNITS)}{hint}", self.unit)
-        return self
-
-
-class DeadlinePart(_Part):
-    """By when: `hard`, or `soft` with the time after which the result is worthless."""
-
-    hard: TimeNs | None = None
-    soft: TimeNs | None = None
-    worthless_after: TimeNs | None = None
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> Self:
-        if (self.hard is None) == (self.soft is None):
-            raise _expected("either hard, or soft with worthless_after")
-        if (self.soft is None) != (self.worthless_after is None):
-            raise _expected("worthless_after with soft, and only with soft")
-        if self.soft is not None and (self.worthless_after or 0) <= self.soft:
-            raise _At("worthless_after", "a time after deadline.soft", "one that is not")
-        return self
-
-    def to_domain(self) -> Deadline:
-        """The deadline; one of the two kinds is certain here."""
-        if self.hard is not None:
-            return Deadline(kind=DeadlineKind.HARD, at_ns=self.hard, expires_ns=self.hard)
-        return Deadline(
-            kind=DeadlineKind.SOFT, at_ns=self.soft or 0, expires_ns=self.worthless_after or 0
-        )
-
-
-class InstancesPart(_Part):
-    """On how many instances it can run: every count from `min` to `max`, or those `allowed`."""
-
-    min: Instances | None = None
-    max: Instances | None = None
-    allowed: tuple[Instances, ...] | None = Field(default=None, min_length=1)
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        bounds = self.min is not None or self.max is not None
-        if bounds == (self.allowed is not None):
-            raise _expected("either min and max, or allowed")
-        if bounds and (self.min is None or self.max is None):
-            raise _expected("both min and max")
-        if self.min is not None and self.max is not None and self.min > self.max:
-            raise _At("min", f"a count <= instances.max ({self.max})", str(self.min))
-        return self
-
-    def counts(self) -> tuple[int, ...]:
-        """The allowed counts, ascending."""
-        if self.allowed is not None:
-            return tuple(sorted(set(self.allowed)))
-        return tuple(range(self.min or 1, (self.max or 1) + 1))
-
-
-class ThroughputPart(_Part):
-    """Work units per hour on n instances: alpha * n + beta, or the n-th entry of the table."""
-
-    alpha_per_hour: Number | None = None
-    beta_per_hour: Number = 0.0
-    table_per_hour: tuple[NotNegative, ...] | None = Field(default=None, min_length=1)
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if (self.alpha_per_hour is None) == (self.table_per_hour is None):
-            raise _expected("either alpha_per_hour (and beta_per_hour), or table_per_hour")
-        if self.table_per_hour is not None and "beta_per_hour" in self.model_fields_set:
-            raise _At("beta_per_hour", "no beta_per_hour beside table_per_hour", "both")
-        return self
-
-
-class CheckpointPart(_Part):
-    """How it saves its state."""
-
-    interval_s: Seconds = 1800
-    save_s: Seconds = 120
-    size_gb: NotNegative = 0.0
-    location: str = ""
-
-
-class OverheadPart(_Part):
-    """Seconds without progress after each kind of change of what it holds."""
-
-    launch: Seconds
-    grow: Seconds
-    shrink: Seconds
-    migrate: Seconds
-    interrupted: Seconds
-
-    @model_validator(mode="after")
-    def _larger_changes_cost_more(self) -> Self:
-        if self.shrink > self.grow:
-            raise _At("shrink", f"seconds <= overhead_s.grow ({self.grow})", str(self.shrink))
-        if self.grow > self.migrate:
-            raise _At("grow", f"seconds <= overhead_s.migrate ({self.migrate})", str(self.grow))
-        return self
-
-
-_DEFAULT_OVERHEAD = OverheadPart(launch=180, grow=180, shrink=90, migrate=300, interrupted=180)
-
-
-class JobFile(_Part):
-    """A whole job file."""
-
-    name: str = ""
-    tenant: Name
-    request_id: Name | None = None
-    work: WorkPart
-    deadline: DeadlinePart
-    value_usd: NotNegative
-    instances: InstancesPart
-    throughput: dict[Name, ThroughputPart] = Field(min_length=1)
-    offerings: tuple[Name, ...] = ()
-    topology: Literal["one_zone", "one_region", "any"] = "one_zone"
-    checkpoint: CheckpointPart = CheckpointPart()
-    overhead_s: OverheadPart = _DEFAULT_OVERHEAD
-    budget_usd: Positive | None = None
-    start_at: TimeNs | None = None
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        counts = self.instances.counts()
-        for where, part in self.throughput.items():
-            table = part.table_per_hour
-            if table is not None and len(table) < counts[-1]:
-                raise _At(
-                    f"throughput.{where}.table_per_hour",
-                    f"one rate for each of 1..{counts[-1]} instances",
-                    f"{len(table)} rates",
-                )
-            throughput = _throughput(where, part)
-            for count in counts:
-                rate = throughput.rate_per_hour(count)
-                if rate <= 0:
-                    raise _At(
-                        f"throughput.{where}",
-                        f"more than 0 work units per hour on {count} instances",
-                        f"{rate:g}",
-                    )
-        deadline_ns = self.deadline.hard or self.deadline.soft or 0
-        if self.start_at is not None and self.start_at >= deadline_ns:
-            raise _At("start_at", "a time before the deadline", "one that is not")
-        return self
-
-
-class _At(PydanticCustomError):
-    """A mistake of one field that only shows beside others."""
-
-    def __new__(cls, field: str, what: str, found: str) -> _At:
-        return super().__new__(
-            cls, "expected_at", "{what}", {"what": what, "field": field, "found": found}
-        )
 
 
 # --- reading ----------------------------------------------------------------------------------
@@ -306,8 +87,8 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def read_job_file(path: Path) -> Job:
-    """Read a job file.
+def read_job_file(path: Path) -> Job | JobDraft:
+    """Read a job file; one that names a model and not how fast it runs is a draft.
 
     Raises
     ------
@@ -322,8 +103,8 @@ def read_job_file(path: Path) -> Job:
     return parse_job_file(text, where=str(path))
 
 
-def parse_job_file(text: str, *, where: str = "the job file") -> Job:
-    """Read a job from the text of a job file; `JobFileError` as `read_job_file`."""
+def parse_job_file(text: str, *, where: str = "the job file") -> Job | JobDraft:
+    """Read a job or draft from the text of a job file; `JobFileError` as `read_job_file`."""
     try:
         content = yaml.load(text, Loader=_Loader)  # noqa: S506 - derived from SafeLoader
     except yaml.YAMLError as error:
@@ -333,20 +114,50 @@ def parse_job_file(text: str, *, where: str = "the job file") -> Job:
         found = "nothing" if content is None else type(content).__name__
         problem = Problem(field="(file)", expected="a mapping of fields", found=found)
         raise JobFileError(where, [problem])
+    as_draft = _is_draft(content)
     try:
-        parsed = JobFile.model_validate(content)
-        return job_of(parsed)
+        if as_draft:
+            return draft_of(DraftFile.model_validate(content))
+        return job_of(JobFile.model_validate(content))
     except ValidationError as error:
-        raise JobFileError(where, [_problem(one) for one in error.errors()]) from error
+        file = DraftFile if as_draft else JobFile
+        problems = [_problem(one, file) for one in error.errors()]
+        raise JobFileError(where, _with_neither(content, problems)) from error
     except ValueError as error:
         problem = Problem(field="(file)", expected="a consistent job", found=str(error))
         raise JobFileError(where, [problem]) from error
 
 
+def read_whole_job(path: Path) -> Job:
+    """Read a job file where nobody completes drafts; `JobFileError` also for a draft."""
+    return _whole(read_job_file(path), str(path))
+
+
+def parse_whole_job(text: str, *, where: str) -> Job:
+    """Read a job from the text of a job file; `JobFileError` as `read_whole_job`."""
+    return _whole(parse_job_file(text, where=where), where)
+
+
+def _whole(found: Job | JobDraft, where: str) -> Job:
+    if isinstance(found, Job):
+        return found
+    problem = Problem(
+        field="throughput",
+        expected=f"{_A_RATE} in the place of {_A_MODEL}, as no configurator is asked",
+        found="a draft",
+    )
+    raise JobFileError(where, [problem])
+
+
+def _is_draft(content: Mapping[Any, Any]) -> bool:
+    return "model" in content or (
+        "work" not in content and bool({"tokens", "fine_tuning"} & content.keys())
+    )
+
+
 def job_of(file: JobFile) -> Job:
     """The job that a file describes; without a request id, equal files are the same request."""
     request_id = file.request_id or _content_id(file)
-    overhead = file.overhead_s
     return Job(
         job_id=job_id_for(file.tenant, request_id),
         tenant=file.tenant,
@@ -357,43 +168,83 @@ def job_of(file: JobFile) -> Job:
         value_micro_usd=micro_usd_from_usd(file.value_usd),
         start_ns=file.start_at or 0,
         allowed_counts=file.instances.counts(),
-        throughputs=tuple(
-            _throughput(where, part) for where, part in sorted(file.throughput.items())
-        ),
+        throughputs=_throughputs(file.throughput),
         topology=Topology(file.topology),
-        checkpoint=Checkpoint(
-            interval_s=file.checkpoint.interval_s,
-            save_s=file.checkpoint.save_s,
-            size_gb=file.checkpoint.size_gb,
-            location=file.checkpoint.location,
-        ),
-        overheads=Overheads(
-            launch_s=overhead.launch,
-            grow_s=overhead.grow,
-            shrink_s=overhead.shrink,
-            migrate_s=overhead.migrate,
-            interrupted_s=overhead.interrupted,
-        ),
+        checkpoint=_checkpoint(file.checkpoint),
+        overheads=_overheads(file.overhead_s),
         offerings=file.offerings,
         budget_micro_usd=0 if file.budget_usd is None else micro_usd_from_usd(file.budget_usd),
     )
 
 
-def _throughput(where: str, part: ThroughputPart) -> Throughput:
-    return Throughput(
-        offering=where,
-        alpha=part.alpha_per_hour or 0.0,
-        beta=part.beta_per_hour,
-        table=part.table_per_hour or (),
+def draft_of(file: DraftFile) -> JobDraft:
+    """The draft that a file describes; without a request id, equal files are the same request."""
+    request_id = file.request_id or _content_id(file)
+    tuning = file.fine_tuning
+    return JobDraft(
+        job_id=job_id_for(file.tenant, request_id),
+        tenant=file.tenant,
+        client_request_id=request_id,
+        name=file.name,
+        model_name=file.model.name,
+        model_parameters=round((file.model.parameters_billion or 0.0) * 1e9),
+        tokens=file.tokens,
+        deadline=file.deadline.to_domain(),
+        value_micro_usd=micro_usd_from_usd(file.value_usd),
+        start_ns=file.start_at or 0,
+        method=None if tuning.method is None else Method(tuning.method),
+        gpu_model=tuning.gpu or "",
+        gpus=tuning.gpus or 0,
+        tokens_per_sample=tuning.tokens_per_sample or 0,
+        batch_size=tuning.batch_size or 0,
+        precision=tuning.precision or "",
+        expert_parallel=tuning.expert_parallel or 0,
+        options=tuple(
+            MethodOption(name=name, value=value) for name, value in sorted(tuning.options.items())
+        ),
+        allowed_counts=() if file.instances is None else file.instances.counts(),
+        throughputs=_throughputs(file.throughput),
+        topology=None if file.topology is None else Topology(file.topology),
+        checkpoint=None if file.checkpoint is None else _checkpoint(file.checkpoint),
+        overheads=None if file.overhead_s is None else _overheads(file.overhead_s),
+        offerings=file.offerings,
+        budget_micro_usd=0 if file.budget_usd is None else micro_usd_from_usd(file.budget_usd),
     )
 
 
-def _content_id(file: JobFile) -> str:
+def _throughputs(stated: Mapping[str, ThroughputPart]) -> tuple[Throughput, ...]:
+    return tuple(throughput_of(where, part) for where, part in sorted(stated.items()))
+
+
+def _checkpoint(part: CheckpointPart) -> Checkpoint:
+    return Checkpoint(
+        interval_s=part.interval_s,
+        save_s=part.save_s,
+        size_gb=part.size_gb,
+        location=part.location,
+    )
+
+
+def _overheads(part: OverheadPart) -> Overheads:
+    return Overheads(
+        launch_s=part.launch,
+        grow_s=part.grow,
+        shrink_s=part.shrink,
+        migrate_s=part.migrate,
+        interrupted_s=part.interrupted,
+    )
+
+
+def _content_id(file: JobFile | DraftFile) -> str:
     content = json.dumps(file.model_dump(mode="json"), sort_keys=True)
     return "file-" + hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 # --- mistakes ---------------------------------------------------------------------------------
+
+_A_MODEL = "model and tokens"
+_STATED = ("work", "instances", "throughput")
+_A_RATE = "work, instances and throughput"
 
 _EXPECTED: Mapping[str, str] = {
     "missing": "this field",
@@ -412,7 +263,20 @@ _EXPECTED: Mapping[str, str] = {
 }
 
 
-def _problem(error: Any) -> Problem:
+def _with_neither(content: Mapping[Any, Any], problems: list[Problem]) -> list[Problem]:
+    """Say once that the file is neither a job nor a draft, instead of all that this makes miss."""
+    if _is_draft(content) or {"instances", "throughput"} & content.keys():
+        return problems
+    neither = Problem(
+        field="(file)",
+        expected=f"either {_A_MODEL}, to have the rest filled in, or {_A_RATE}",
+        found="neither",
+    )
+    missing = {name for name in _STATED if name not in content}
+    return [neither, *(one for one in problems if one.field not in missing)]
+
+
+def _problem(error: Any, file: type[BaseModel]) -> Problem:
     """Turn one of pydantic's errors into ours."""
     kind, context = error["type"], error.get("ctx", {})
     path = [str(part) for part in error["loc"] if part != "[key]"]
@@ -427,9 +291,11 @@ def _problem(error: Any) -> Problem:
             expected = context["what"]
             found = "" if isinstance(error["input"], Mapping) else found
         case "extra_forbidden":
-            return Problem(field=".".join(path), expected=_known_fields(path), found="")
+            return Problem(field=".".join(path), expected=_known_fields(path, file), found="")
         case "missing":
             expected, found = _EXPECTED[kind], "nothing"
+            if file is JobFile and path[0] in _STATED and len(path) == 1:
+                expected = f"this field (or {_A_MODEL}, to have what is missing filled in)"
         case "greater_than":
             expected = f"a number > {context['gt']:g}"
         case "greater_than_equal":
@@ -455,14 +321,23 @@ _PARTS: Mapping[str, type[BaseModel]] = {
     "throughput": ThroughputPart,
     "checkpoint": CheckpointPart,
     "overhead_s": OverheadPart,
+    "model": ModelPart,
+    "fine_tuning": FineTuningPart,
 }
 
 
-def _known_fields(path: list[str]) -> str:
+def _known_fields(path: list[str], file: type[BaseModel]) -> str:
     """What is known where an unknown field stands, and what was probably meant."""
-    model = JobFile if len(path) == 1 else _PARTS.get(path[0], JobFile)
-    known = list(model.model_fields)
+    if file is DraftFile and path == ["work"]:
+        return "tokens in the place of work, as a model is named"
     unknown = path[-1]
+    if len(path) == 1:
+        if file is JobFile and unknown in DraftFile.model_fields:
+            return f"no {unknown} without a model"
+        # A misspelt model makes a draft look like a job.
+        known = list({**file.model_fields, **DraftFile.model_fields})
+    else:
+        known = list(_PARTS.get(path[0], file).model_fields)
     near = difflib.get_close_matches(unknown, known, n=1, cutoff=0.5)
     if not near:
         near = [name for name in known if name.startswith(unknown) or unknown.startswith(name)]

@@ -11,19 +11,28 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+from spotline.cli.jobs_view import (
+    console,
+    plain,
+    print_completion,
+    print_configuration,
+    print_joint_plan,
+    print_json,
+    print_plan,
+    print_status,
+    status_table,
+    update_line,
+)
 
+if TYPE_CHECKING:
     from spotline.adapters.grpc.errors import RpcFailed
     from spotline.application.requests import (
         JobStatus,
-        JobUpdate,
-        JointPlan,
         PlanAnswer,
-        PlanStep,
         QuotaLimit,
+        SubmissionReceipt,
     )
+    from spotline.domain.jobs.draft import JobDraft
     from spotline.domain.jobs.job import Job
 
 EXIT_REFUSED = 1
@@ -67,23 +76,31 @@ def register(app: typer.Typer) -> None:
 def submit(
     file: JobFileArgument, address: Address = _DEFAULT_ADDRESS, as_json: AsJson = False
 ) -> None:
-    """Hand a job over. Submitting the same request again changes nothing."""
+    """Hand a job over. Submitting the same request again changes nothing.
+
+    What a file that names a model leaves out is filled in, and shown with who says so.
+    """
     from spotline.adapters.grpc.client import JobClient
 
     job = _read(file, as_json=as_json)
 
-    async def run() -> tuple[str, bool]:
+    async def run() -> SubmissionReceipt:
         async with JobClient(address) as client:
-            receipt = await client.submit(job)
-            return receipt.job_id, receipt.already_submitted
+            return await client.submit(job)
 
-    job_id, already = _run(run(), as_json=as_json)
+    receipt = _run(run(), as_json=as_json)
     if as_json:
-        _print_json({"job_id": job_id, "already_submitted": already})
+        said = {"job_id": receipt.job_id, "already_submitted": receipt.already_submitted}
+        if receipt.configuration is not None:
+            said["configuration"] = plain(receipt.configuration)
+        print_json(said)
         return
-    state = "was submitted before; nothing changed" if already else "submitted"
-    typer.echo(f"{job_id}  {state}")
-    typer.echo(f"follow it with: spotline watch {job_id}", err=True)
+    again = receipt.already_submitted
+    state = "was submitted before; nothing changed" if again else "submitted"
+    typer.echo(f"{receipt.job_id}  {state}")
+    if receipt.configuration is not None:
+        print_configuration(receipt.configuration)
+    typer.echo(f"follow it with: spotline watch {receipt.job_id}", err=True)
 
 
 def status(
@@ -117,12 +134,12 @@ def status(
 
     found = _run(run(), as_json=as_json)
     if as_json:
-        plain = [_plain(one) for one in found]
-        _print_json(plain[0] if job is not None else plain)
+        every = [plain(one) for one in found]
+        print_json(every[0] if job is not None else every)
     elif job is not None:
-        _print_status(found[0])
+        print_status(found[0])
     elif found:
-        _console().print(_status_table(found))
+        console().print(status_table(found))
     else:
         typer.echo("no jobs; hand one over with: spotline submit job.yaml")
 
@@ -141,9 +158,9 @@ def watch(job: JobArgument, address: Address = _DEFAULT_ADDRESS, as_json: AsJson
             async for update in client.watch(await _job_id(client, job)):
                 state = update.status.state
                 if as_json:
-                    _print_json(_plain(update), indent=None)
+                    print_json(plain(update), indent=None)
                 else:
-                    typer.echo(_update_line(update))
+                    typer.echo(update_line(update))
         return state
 
     state = _run(run(), as_json=as_json)
@@ -162,7 +179,7 @@ def cancel(job: JobArgument, address: Address = _DEFAULT_ADDRESS, as_json: AsJso
 
     job_id, already = _run(run(), as_json=as_json)
     if as_json:
-        _print_json({"job_id": job_id, "already_closed": already})
+        print_json({"job_id": job_id, "already_closed": already})
     else:
         typer.echo(f"{job_id}  {'was over already; nothing changed' if already else 'cancelled'}")
 
@@ -195,18 +212,30 @@ def plan(
 ) -> None:
     """Show what could be done with a job, with cost and probability. Nothing is bought.
 
+    What a file that names a model leaves out is filled in first, and shown with who says so.
     Several jobs, or limits on what is held and spent, are planned together over the slots that are
     forecast. Exits 1 if a deadline cannot be met.
     """
     from spotline.adapters.grpc.client import JobClient
     from spotline.application.requests import PlanRequest
+    from spotline.domain.jobs.draft import JobDraft
+    from spotline.domain.jobs.job import Job
     from spotline.domain.units import micro_usd_from_usd
 
-    jobs = tuple(_read(file, as_json=as_json) for file in files)
+    read = tuple(_read(file, as_json=as_json) for file in files)
     for name, usd in (("--budget", budget), ("--egress", egress)):
         if not 0 <= usd < _MOST_USD:
             _fail(EXIT_BAD_INPUT, f"{name} must be >= 0, was {usd:g}", as_json=as_json)
-    if len(jobs) > 1 or quota or budget:
+    jobs = tuple(one for one in read if isinstance(one, Job))
+    drafts = tuple(one for one in read if isinstance(one, JobDraft))
+    together = len(read) > 1 or bool(quota) or bool(budget)
+    if together and drafts:
+        _fail(
+            EXIT_BAD_INPUT,
+            "what leaves out its throughput is planned alone, without --quota and --budget",
+            as_json=as_json,
+        )
+    if together:
         request = PlanRequest(
             jobs=jobs,
             policy_ids=tuple(policy or ()),
@@ -215,7 +244,11 @@ def plan(
             egress_micro_usd_per_gb=micro_usd_from_usd(egress),
         )
     else:
-        request = PlanRequest(job=jobs[0], policy_ids=tuple(policy or ()))
+        request = PlanRequest(
+            job=jobs[0] if jobs else None,
+            draft=drafts[0] if drafts else None,
+            policy_ids=tuple(policy or ()),
+        )
 
     async def run() -> PlanAnswer:
         async with JobClient(address) as client:
@@ -223,11 +256,13 @@ def plan(
 
     answer = _run(run(), as_json=as_json)
     if as_json:
-        _print_json(_plain(answer))
+        print_json(plain(answer))
     elif answer.joint is not None:
-        _print_joint_plan(jobs, answer.joint)
+        print_joint_plan(jobs, answer.joint)
     else:
-        _print_plan(answer, steps=steps)
+        if answer.completion is not None:
+            print_completion(answer.completion)
+        print_plan(answer, steps=steps)
     if not answer.feasible:
         raise typer.Exit(EXIT_REFUSED)
 
@@ -235,13 +270,13 @@ def plan(
 # --- input and failure ------------------------------------------------------------------------
 
 
-def _read(file: Path, *, as_json: bool) -> Job:
+def _read(file: Path, *, as_json: bool) -> Job | JobDraft:
     from spotline.cli.jobfile import JobFileError, read_job_file
 
     try:
         return read_job_file(file)
     except JobFileError as error:
-        problems = [_plain(problem) for problem in error.problems]
+        problems = [plain(problem) for problem in error.problems]
         _fail(EXIT_BAD_INPUT, str(error), as_json=as_json, problems=problems)
 
 
@@ -303,207 +338,7 @@ def _fail_rpc(error: RpcFailed, *, as_json: bool) -> NoReturn:
 
 def _fail(exit_code: int, message: str, *, as_json: bool, **details: Any) -> NoReturn:
     if as_json:
-        _print_json({"error": message, **{key: value for key, value in details.items() if value}})
+        print_json({"error": message, **{key: value for key, value in details.items() if value}})
     else:
         typer.secho(message, err=True, fg="red")
     raise typer.Exit(exit_code)
-
-
-# --- output -----------------------------------------------------------------------------------
-
-
-def _plain(value: Any) -> Any:
-    """A domain value as JSON has it: dataclasses as objects, enums as their values."""
-    from dataclasses import fields, is_dataclass
-    from enum import Enum
-
-    if isinstance(value, Enum):
-        return value.value
-    if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
-    if isinstance(value, tuple | list):
-        return [_plain(one) for one in value]
-    return value
-
-
-def _print_json(value: Any, *, indent: int | None = 2) -> None:
-    import json
-
-    typer.echo(json.dumps(value, indent=indent))
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console()
-
-
-def _usd(micro_usd: int) -> str:
-    return f"{micro_usd / 1e6:,.2f}"
-
-
-def _lots(status: JobStatus) -> str:
-    parts = []
-    for lot in status.lots:
-        if lot.spot:
-            parts.append(f"{lot.spot} spot")
-        if lot.on_demand:
-            parts.append(f"{lot.on_demand} on-demand")
-    return " + ".join(parts) or "-"
-
-
-def _status_table(found: tuple[JobStatus, ...]) -> Table:
-    from rich.table import Table
-
-    from spotline.domain.units import utc_iso
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("job", "tenant", "name", "state", "policy"):
-        table.add_column(name, overflow="fold")
-    for name in ("done", "cost USD"):
-        table.add_column(name, justify="right")
-    table.add_column("holds")
-    table.add_column("deadline")
-    for one in found:
-        table.add_row(
-            one.job.job_id[:12],
-            one.job.tenant,
-            one.job.name,
-            one.state.value,
-            one.policy_id or "-",
-            f"{one.progress_ppm / 10_000:.0f} %",
-            _usd(one.cost_micro_usd),
-            _lots(one),
-            f"{utc_iso(one.job.deadline.at_ns)} {one.job.deadline.kind.value}",
-        )
-    return table
-
-
-def _print_status(one: JobStatus) -> None:
-    from rich.table import Table
-
-    from spotline.domain.units import utc_iso
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    rows = (
-        ("job", one.job.job_id),
-        ("name", one.job.name or "-"),
-        ("tenant", one.job.tenant),
-        ("state", one.state.value),
-        ("work", f"{one.job.work.amount:g} {one.job.work.unit}"),
-        ("done", f"{one.progress_ppm / 10_000:.1f} %"),
-        ("deadline", f"{utc_iso(one.job.deadline.at_ns)} ({one.job.deadline.kind.value})"),
-        ("value", f"{_usd(one.job.value_micro_usd)} USD"),
-        ("cost so far", f"{_usd(one.cost_micro_usd)} USD"),
-        ("policy", one.policy_id or "-"),
-        ("offering", one.offering_id or "-"),
-        ("holds", _lots(one)),
-        ("why", one.last_explanation or "-"),
-    )
-    for name, value in rows:
-        table.add_row(name, value)
-    _console().print(table)
-
-
-def _update_line(update: JobUpdate) -> str:
-    one = update.status
-    what = update.change or "now"
-    why = f"  {one.last_explanation}" if update.change == "decision" else ""
-    return (
-        f"slot {one.last_slot:>4}  {what:<13} {one.state.value:<15} "
-        f"{one.progress_ppm / 10_000:5.1f} %  {_usd(one.cost_micro_usd):>10} USD  {_lots(one)}{why}"
-    )
-
-
-def _print_plan(answer: PlanAnswer, *, steps: bool) -> None:
-    from rich.table import Table
-
-    from spotline.domain.units import utc_iso
-
-    if not answer.feasible:
-        typer.secho(answer.infeasible_reason, err=True, fg="red")
-        if answer.earliest_feasible_deadline_ns:
-            earliest = utc_iso(answer.earliest_feasible_deadline_ns)
-            typer.echo(f"ask for {earliest} or later", err=True)
-        return
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
-    table.add_column("")
-    table.add_column("policy", no_wrap=True)
-    table.add_column("offering", no_wrap=True)
-    for name in ("USD", "p10 - p90", "on time", "utility"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for option in answer.options:
-        table.add_row(
-            ">" if option.chosen else "",
-            option.policy_id,
-            option.offering_id,
-            _usd(option.expected_cost_micro_usd),
-            f"{option.cost_p10_micro_usd / 1e6:,.0f} - {option.cost_p90_micro_usd / 1e6:,.0f}",
-            f"{option.on_time_probability_ppm / 10_000:.0f} %",
-            f"{option.expected_utility_micro_usd / 1e6:,.0f}",
-            style="bold green" if option.chosen else None,
-        )
-    _console().print(table)
-    for option in answer.options:
-        if option.chosen:
-            typer.echo(f"> {option.policy_id} on {option.offering_id}: {option.why}")
-    if steps:
-        chosen = Table(box=None, header_style="bold", pad_edge=False)
-        for name in ("slot", "opens", "spot", "on-demand"):
-            chosen.add_column(name, justify="right")
-        for step in answer.options[0].steps:
-            chosen.add_row(
-                str(step.slot),
-                utc_iso(step.slot_start_ns),
-                str(step.lot.spot),
-                str(step.lot.on_demand),
-            )
-        _console().print(chosen)
-    typer.echo("nothing was bought; hand it over with: spotline submit", err=True)
-
-
-def _print_joint_plan(jobs: tuple[Job, ...], joint: JointPlan) -> None:
-    from rich.table import Table
-
-    names = [
-        job.name or schedule.job_id[:12]
-        for job, schedule in zip(jobs, joint.schedules, strict=True)
-    ]
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
-    table.add_column("job")
-    for name in ("done in slot", "done", "cost USD", "of it egress", "value", "end value"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name, one in zip(names, joint.schedules, strict=True):
-        table.add_row(
-            name,
-            str(one.finished_slot) if one.finished_slot >= 0 else "later",
-            f"{one.progress_ppm / 10_000:.0f} %",
-            _usd(one.cost_micro_usd),
-            _usd(one.egress_micro_usd),
-            _usd(one.value_micro_usd),
-            _usd(one.end_value_micro_usd),
-        )
-    _console().print(table)
-    by_slot = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
-    by_slot.add_column("slot", justify="right")
-    for name in names:
-        by_slot.add_column(name, overflow="fold")
-    held = [{step.slot: step for step in one.steps} for one in joint.schedules]
-    for slot in range(joint.first_slot, joint.first_slot + joint.slots):
-        by_slot.add_row(str(slot), *(_step(steps.get(slot)) for steps in held))
-    _console().print(by_slot)
-    utility = _usd(joint.utility_micro_usd)
-    if joint.proven:
-        typer.echo(f"utility {utility} USD; no plan of these slots has more")
-    else:
-        upper = _usd(joint.upper_utility_micro_usd)
-        typer.echo(f"utility {utility} USD; no plan of these slots has more than {upper} USD")
-    typer.echo("nothing was bought; hand them over with: spotline submit", err=True)
-
-
-def _step(step: PlanStep | None) -> str:
-    if step is None:
-        return "-"
-    counts = ((step.lot.spot, "spot"), (step.lot.on_demand, "on-demand"))
-    held = " + ".join(f"{count} {kind}" for count, kind in counts if count)
-    return f"{held} on {step.lot.offering_id}"

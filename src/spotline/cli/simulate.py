@@ -229,21 +229,21 @@ def read_jobs(path: Path) -> tuple[Job, ...]:
     """
     import yaml
 
-    from spotline.cli.jobfile import parse_job_file, read_job_file
+    from spotline.cli.jobfile import parse_whole_job, read_whole_job
 
     try:
         text = path.read_text(encoding="utf-8")
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
         # It says what is wrong.
-        return (read_job_file(path),)
+        return (read_whole_job(path),)
     if not isinstance(node, yaml.SequenceNode):
-        return (read_job_file(path),)
+        return (read_whole_job(path),)
     found: dict[str, Job] = {}
     for index, one in enumerate(node.value):
         # Each entry as a file of its own, with its scalars as they were written.
         _keep_times_as_text(one)
-        job = parse_job_file(yaml.serialize(one), where=f"{path} [{index}]")
+        job = parse_whole_job(yaml.serialize(one), where=f"{path} [{index}]")
         if job.job_id in found:
             raise ContractError(
                 f"{path} [{index}]",

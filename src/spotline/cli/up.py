@@ -19,8 +19,26 @@ def up(
         Path, typer.Option(help="Folder of broker, ledger and log; continued if it exists.")
     ] = Path("spotline-store"),
     address: Annotated[
-        str, typer.Option(help="Where gRPC listens.", envvar="SPOTLINE_ALLOCATOR_ADDRESS")
+        str,
+        typer.Option(
+            help="Where the allocator's gRPC listens.", envvar="SPOTLINE_ALLOCATOR_ADDRESS"
+        ),
     ] = "127.0.0.1:7070",
+    configurator_address: Annotated[
+        str,
+        typer.Option(
+            help="Where the configurator's gRPC listens.",
+            envvar="SPOTLINE_CONFIGURATOR_ADDRESS",
+        ),
+    ] = "127.0.0.1:7071",
+    knowledge: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Measured runs, from `spotline knowledge import`."),
+    ] = None,
+    knowledge_stack: Annotated[
+        str,
+        typer.Option(help="Software stack to assume; by default `live`, or that of most runs."),
+    ] = "",
     nats_url: Annotated[
         str, typer.Option(envvar="SPOTLINE_NATS_URL", help="An external NATS; embedded by default.")
     ] = "",
@@ -75,6 +93,9 @@ def up(
             store=store,
             nats_url=nats_url,
             allocator_address=address,
+            configurator_address=configurator_address,
+            knowledge=knowledge,
+            knowledge_stack=knowledge_stack,
             selector=SelectorOptions(warm_start=read_weights(warm_start)),
             ingest=IngestOptions(slot_interval_s=interval_s, barrier=not wall_clock),
         )
@@ -84,6 +105,6 @@ def up(
             typer.echo(json.dumps(addresses))
         else:
             for name, address in addresses.items():
-                typer.echo(f"{name:<7} {address}", err=True)
+                typer.echo(f"{name:<12} {address}", err=True)
 
     raise typer.Exit(run_to_exit_code(run_up(options, health_port=health_port, told=told)))

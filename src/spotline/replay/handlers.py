@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from spotline.application.configure import ConfigureHandler
 from spotline.application.forecast import DEFAULT_HORIZON_SLOTS, ForecastHandler
 from spotline.application.jobs import JobsHandler
 from spotline.application.select import SelectHandler
@@ -42,7 +43,7 @@ def selector_options(settings: Mapping[str, Any]) -> SelectorOptions:
 
 
 def handlers_of(settings: Mapping[str, Any]) -> tuple[Handler[Any], ...]:
-    """Forecaster, selector and allocator as they were recorded; all others only observe.
+    """The deciding services as they were recorded; all others only observe.
 
     Raises
     ------
@@ -58,7 +59,7 @@ def handlers_of(settings: Mapping[str, Any]) -> tuple[Handler[Any], ...]:
     except (TypeError, ValueError) as error:
         raise ContractError("manifest settings.forecaster", str(error)) from error
     selector = SelectHandler(selector_options(settings), digest=digest)
-    return (forecaster, selector, JobsHandler())
+    return (forecaster, selector, JobsHandler(), ConfigureHandler())
 
 
 def _of(settings: Mapping[str, Any], service: str) -> Mapping[str, Any]:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from spotline.application.admission import job_id_for
+from spotline.domain.configuration.gpus import GpuFacts, UnknownGpu, gpu_facts
+from spotline.domain.configuration.models import model_facts
+from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import (
     Checkpoint,
     Deadline,
@@ -34,6 +37,15 @@ _TIGHTNESS = (0.40, 0.78)
 _VALUE_OF_ON_DEMAND = (1.3, 2.0)
 _SOFT_SHARE = 0.5
 _CENT_MICRO_USD = 10_000
+
+# Models that fit a GPU of so many GB when LoRA-tuned, largest first.
+_DRAFT_MODELS = (("granite-3.1-8b", 40.0), ("granite-3.1-2b", 0.0))
+_DRAFT_SLOTS = 96
+_DRAFT_INSTANCES = 4
+_DRAFT_TIGHTNESS = 0.35
+_DRAFT_STREAM = 4
+# Share of a data sheet's arithmetic that fine-tuning usually reaches.
+_USUAL_EFFICIENCY = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +106,69 @@ def generated_jobs(market: Market, n: int, seed: int) -> tuple[Job, ...]:
         _job(market, first, shape, f"generated-{seed}-{number:04d}", _TENANTS[number % 3])
         for number, (first, _, shape) in enumerate(drawn)
     )
+
+
+def generated_draft(market: Market, seed: int) -> JobDraft | None:
+    """Draw a fine-tuning job that states only model, tokens, deadline and value; None for no GPU.
+
+    Its deadline is hard, `_DRAFT_SLOTS` slots after a start in the second quarter of what is left
+    after the warm-up. A few instances would do the work in a third of it, if the GPUs reached
+    the usual share of their data sheet; its value is twice what that costs on demand.
+
+    Parameters
+    ----------
+    market
+        As for `generated_jobs`; the model is chosen to fit the smallest of its known GPUs.
+    seed
+        Seed of numpy's PCG64, >= 0; the drawings are not those of `generated_jobs`.
+    """
+    gpus = _known_gpus(market)
+    if not gpus:
+        return None
+    rng = np.random.Generator(np.random.PCG64([seed, _DRAFT_STREAM]))
+    model_name = next(
+        name for name, least_gb in _DRAFT_MODELS if least_gb <= min(one.memory_gb for one in gpus)
+    )
+    warm_up = min(_DAY_S // market.slot_s, market.slots // 4)
+    slots = min(_DRAFT_SLOTS, (market.slots - 1 - warm_up) * 2 // 3)
+    latest = max(warm_up + 1, (warm_up + market.slots - slots) // 2)
+    first = int(rng.integers(warm_up, latest))
+    start_ns = int(market.slot_starts_ns()[first])
+    end_ns = start_ns + slots * market.slot_s * NS_PER_S
+    slowest = min(
+        facts.dense_tflops * offering.gpus_per_instance
+        for offering in market.offerings
+        if (facts := _facts(offering.gpu_model)) is not None
+    )
+    parameters = model_facts(model_name).active_parameters
+    tokens_per_hour = slowest * 1e12 * _USUAL_EFFICIENCY / (6 * parameters) * S_PER_HOUR
+    hours = slots * market.slot_s / S_PER_HOUR * _DRAFT_TIGHTNESS
+    instance_hours = _DRAFT_INSTANCES * hours
+    on_demand = int(market.on_demand_price_micro_usd[first].max()) * instance_hours
+    request_id = f"draft-{seed}"
+    return JobDraft(
+        job_id=job_id_for(_TENANTS[0], request_id),
+        tenant=_TENANTS[0],
+        client_request_id=request_id,
+        name=f"tune {model_name}",
+        model_name=model_name,
+        tokens=float(f"{tokens_per_hour * instance_hours:.2g}"),
+        deadline=Deadline(kind=DeadlineKind.HARD, at_ns=end_ns, expires_ns=end_ns),
+        value_micro_usd=round(2 * on_demand / _CENT_MICRO_USD) * _CENT_MICRO_USD,
+        start_ns=start_ns,
+    )
+
+
+def _known_gpus(market: Market) -> list[GpuFacts]:
+    found = [_facts(offering.gpu_model) for offering in market.offerings]
+    return [one for one in found if one is not None]
+
+
+def _facts(gpu_model: str) -> GpuFacts | None:
+    try:
+        return gpu_facts(gpu_model)
+    except UnknownGpu:
+        return None
 
 
 def _largest_gang(market: Market) -> int:

@@ -6,6 +6,7 @@ left by the others. Nothing is decided anew.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -23,8 +24,11 @@ from spotline.domain.events import (
     JobAdvanced,
     JobClosed,
     JobOutcome,
+    JobProgressReported,
+    JobSubmitted,
     PolicyWeightsUpdated,
     SlotOpened,
+    ThroughputReestimated,
 )
 from spotline.domain.jobs.job import DeadlineKind, Job
 from spotline.domain.policies.baselines import BASELINES
@@ -61,8 +65,10 @@ class JobReport:
 
     `outcome` is None while it runs. `otherwise` holds the baselines by name, `clairvoyant` the
     best there was; both are empty for a job that never ran, was withdrawn, or moved to where it
-    runs at other rates. A job that moved otherwise is compared on the offers of its home of each
-    slot. `spot_offered` is the spot that others left for it, slot by slot from its first.
+    runs at other rates, and for one whose platform reported its progress: its true rates are known
+    to nobody, so no other policy can be replayed on them. A job that moved otherwise is compared on
+    the offers of its home of each slot. `spot_offered` is the spot that others left for it, slot by
+    slot from its first. `job` is as it was submitted, `reestimates` are what its `reports` showed.
     """
 
     job: Job
@@ -75,6 +81,8 @@ class JobReport:
     otherwise: Mapping[str, JobLife] = field(default_factory=dict)
     clairvoyant: Clairvoyant | None = None
     spot_offered: tuple[int, ...] = ()
+    reestimates: tuple[ThroughputReestimated, ...] = ()
+    reports: int = 0
 
     @property
     def compared(self) -> bool:
@@ -207,7 +215,7 @@ def report_run(entries: Iterable[StoredEntry], options: SelectorOptions) -> RunR
     if not state.runs:
         raise ContractError("log", "no job was ever submitted in it")
     runs = sorted(state.runs.values(), key=lambda run: (run.job.start_ns, run.job.job_id))
-    jobs = tuple(_job_report(run.job.job_id, watched, state) for run in runs)
+    jobs = tuple(_job_report(run.job.job_id, watched, state, course) for run in runs)
     policies, clairvoyant = _summaries(jobs)
     return RunReport(
         jobs=jobs,
@@ -220,6 +228,41 @@ def report_run(entries: Iterable[StoredEntry], options: SelectorOptions) -> RunR
         decisions={job_id: tuple(one) for job_id, one in course.decisions.items()},
         learner=state.learner,
     )
+
+
+def configured_as_json(report: RunReport) -> list[dict[str, object]]:
+    """One row per job that was completed from a draft: what was filled in, and how it went."""
+    rows: list[dict[str, object]] = []
+    for one in report.jobs:
+        configuration = one.job.configuration
+        if configuration is None:
+            continue
+        last = one.reestimates[-1] if one.reestimates else None
+        rows.append(
+            {
+                "job_id": one.job.job_id,
+                "name": one.job.name,
+                "outcome": one.outcome.value if one.outcome else "running",
+                "on_time": one.life.on_time,
+                "cost_usd": usd_from_micro_usd(one.life.cost_micro_usd),
+                "value_usd": usd_from_micro_usd(one.life.value_micro_usd),
+                "parameters": {
+                    origin.parameter: {
+                        "value": origin.value,
+                        "said_by": origin.said_by,
+                        "low": origin.low,
+                        "high": origin.high,
+                    }
+                    for origin in configuration.origins
+                },
+                "reestimates": len(one.reestimates),
+                "reports": one.reports,
+                "reports_until_last_reestimate": last.reports if last else 0,
+                "factor_of_submitted": last.factor_ppm / 1e6 if last else None,
+                "half_width": last.half_width_ppm / 1e6 if last else None,
+            }
+        )
+    return rows
 
 
 def learned_in(log: EventLogReader) -> Learner:
@@ -286,12 +329,21 @@ class _Course:
     slots: list[SlotOpened] = field(default_factory=list)
     advances: dict[str, list[JobAdvanced]] = field(default_factory=dict)
     decisions: dict[str, list[AllocationDecided]] = field(default_factory=dict)
+    submitted: dict[str, Job] = field(default_factory=dict)
+    reestimates: dict[str, list[ThroughputReestimated]] = field(default_factory=dict)
+    reports: Counter[str] = field(default_factory=Counter)
     weights: PolicyWeightsUpdated | None = None
 
     def note(self, event: Event) -> None:
         match event:
             case SlotOpened():
                 self.slots.append(event)
+            case JobSubmitted():
+                self.submitted.setdefault(event.job.job_id, event.job)
+            case ThroughputReestimated():
+                self.reestimates.setdefault(event.job_id, []).append(event)
+            case JobProgressReported():
+                self.reports[event.job_id] += 1
             case JobAdvanced():
                 self.advances.setdefault(event.job_id, []).append(event)
             case AllocationDecided():
@@ -322,7 +374,9 @@ def _fold(events: list[RecordedEvent], watched: WatchedSelector, state: Selector
     return course
 
 
-def _job_report(job_id: str, watched: WatchedSelector, state: SelectorState) -> JobReport:
+def _job_report(
+    job_id: str, watched: WatchedSelector, state: SelectorState, course: _Course
+) -> JobReport:
     run = state.runs[job_id]
     closed = watched.closed.get(job_id)
     ended = closed is not None and closed.outcome is not JobOutcome.CANCELLED
@@ -334,14 +388,14 @@ def _job_report(job_id: str, watched: WatchedSelector, state: SelectorState) -> 
         program = run.program
         deadline_slot = run.first_slot + program.deadline_slots
         records = padded(program, offered)
-        if ended and records and not run.mixed:
+        if ended and records and not run.mixed and run.reported_quanta is None:
             fallback = policy_named(FALLBACK_POLICY_ID)
             for policy in BASELINES:
                 result = replay_policy(program, records, policy, fallback)
                 otherwise[policy.policy_id] = life_of(run.job, policy.policy_id, result)
             clairvoyant = clairvoyant_optimum(program, records)
     return JobReport(
-        job=run.job,
+        job=course.submitted.get(job_id, run.job),
         policy_id=run.policy_id,
         offering_id=run.offering_id,
         first_slot=run.first_slot,
@@ -351,6 +405,8 @@ def _job_report(job_id: str, watched: WatchedSelector, state: SelectorState) -> 
         otherwise=otherwise,
         clairvoyant=clairvoyant,
         spot_offered=tuple(record.spot_available for record in offered),
+        reestimates=tuple(course.reestimates.get(job_id, ())),
+        reports=course.reports[job_id],
     )
 
 

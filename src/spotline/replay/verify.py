@@ -216,7 +216,7 @@ class _Replay:
             self._skip(entry, envelope, error)
             return
         for hosted in self._hosted:
-            if envelope.source == hosted.spec.service and type(event) in hosted.spec.decides:
+            if envelope.source == hosted.spec.service and _decided(hosted.spec, event, envelope):
                 self._meet(hosted, entry, envelope, event)
             elif type(event) in hosted.spec.consumes and not hosted.failed:
                 self._handle(hosted, entry, envelope, self._recomputed(hosted, entry, event))
@@ -432,6 +432,13 @@ class _Replay:
             complete=not self.full,
             decisions_sha256=digest.hexdigest(),
         )
+
+
+def _decided(spec: Spec, event: Event, envelope: Envelope) -> bool:
+    """Whether this is a decision: what a shell observed has no cause, and its handler takes it in."""
+    if type(event) not in spec.decides:
+        return False
+    return bool(envelope.causation_id) or type(event) not in spec.consumes
 
 
 # --- what differs, in words -------------------------------------------------------------------

@@ -10,21 +10,26 @@ from typing import TypeVar, cast
 
 import grpc
 
+from spotline.adapters.grpc.completing import completed
 from spotline.adapters.grpc.errors import RpcRefused, ServerContext, answers, invalid
 from spotline.adapters.grpc.jobs import name_job
 from spotline.api.v1 import allocator_service_pb2 as pb
 from spotline.api.v1 import allocator_service_pb2_grpc
 from spotline.application.admission import job_id_for
 from spotline.application.allocation import allocate
-from spotline.application.job_ports import JobsHost
+from spotline.application.configuring import Completion
+from spotline.application.job_ports import ConfiguratorPort, JobsHost
 from spotline.application.planning import compare, market_of_request, plan
 from spotline.application.requests import (
     AllocateAnswer,
     AllocateRequest,
     ComparisonRequest,
+    PlanAnswer,
     PlanRequest,
 )
 from spotline.contracts.codec import digest, from_message, to_message
+from spotline.domain.jobs.draft import JobDraft
+from spotline.domain.units import utc_iso
 
 AnswerT = TypeVar("AnswerT")
 
@@ -38,8 +43,9 @@ class AllocatorServicer(allocator_service_pb2_grpc.AllocatorServiceServicer):
     Decisions have a thread to themselves, so that no plan delays a slot.
     """
 
-    def __init__(self, host: JobsHost) -> None:
+    def __init__(self, host: JobsHost, configurator: ConfiguratorPort | None = None) -> None:
         self._host = host
+        self._configurator = configurator
         self._deciding = ThreadPoolExecutor(1, thread_name_prefix="spotline-allocate")
         self._planning = ThreadPoolExecutor(_PLANNING_THREADS, thread_name_prefix="spotline-plan")
 
@@ -75,9 +81,44 @@ class AllocatorServicer(allocator_service_pb2_grpc.AllocatorServiceServicer):
             raise RpcRefused(
                 grpc.StatusCode.UNAVAILABLE, "no slot has opened yet; try again when one has"
             )
-        found = market
-        answer = await self._run(self._planning, lambda: plan(asked, found))
-        return cast("pb.PlanResponse", to_message(answer))
+        completion = None
+        if asked.draft is not None:
+            found = await self._completed(asked, asked.draft)
+            if isinstance(found, PlanAnswer):
+                return cast("pb.PlanResponse", to_message(found))
+            completion = found
+            asked = replace(asked, draft=None, job=completion.job)
+        answer = await self._run(self._planning, lambda: plan(asked, market))
+        return cast("pb.PlanResponse", to_message(replace(answer, completion=completion)))
+
+    async def _completed(self, asked: PlanRequest, draft: JobDraft) -> Completion | PlanAnswer:
+        """The completion of a draft, or the answer that its deadline cannot be met."""
+        if asked.job is not None or asked.jobs:
+            raise RpcRefused(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                "draft must be planned alone; submit it, or state its instances and throughput, "
+                "to plan it with others",
+                field="draft",
+            )
+        if asked.quotes:
+            raise RpcRefused(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                "quotes must not be given with a draft: it is completed on the live market",
+                field="quotes",
+            )
+        try:
+            return await completed(self._configurator, draft)
+        except RpcRefused as error:
+            earliest_ns = error.earliest_feasible_deadline_ns
+            if not earliest_ns:
+                raise
+            hint = f"; ask for {utc_iso(earliest_ns)} or later"
+            return PlanAnswer(
+                feasible=False,
+                infeasible_reason=str(error).removesuffix(hint),
+                earliest_feasible_deadline_ns=earliest_ns,
+                options=(),
+            )
 
     @answers
     async def ComparePolicies(

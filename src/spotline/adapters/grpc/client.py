@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from types import TracebackType
-from typing import Self, cast
+from typing import TypeVar, cast
 
 import grpc
 
+from spotline.adapters.grpc.calling import RpcClient, open_channel
 from spotline.adapters.grpc.errors import (
-    MESSAGE_BYTES,
     RpcFailed,
     failing_as_rpc,
     failure_of,
@@ -43,30 +42,20 @@ from spotline.application.spec import Call
 from spotline.contracts.codec import from_message, to_message
 from spotline.contracts.errors import ContractError, InvariantViolation
 from spotline.domain.events import AllocationAnswered, CallOutcome, Event
+from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Job
+
+JobT = TypeVar("JobT", Job, JobDraft)
 
 DEFAULT_ADDRESS = "127.0.0.1:7070"
 
 _CALL_TIMEOUT_S = 20.0
+# Longer than the allocator waits for the configurator.
+_COMPLETE_TIMEOUT_S = 60.0
 _PLAN_TIMEOUT_S = 300.0
 _PAUSE_S = 0.05
 # How long a watch waits for an allocator that is being started again.
 _REWATCH_TIMEOUT_S = 30.0
-
-
-def open_channel(address: str) -> grpc.aio.Channel:
-    """A channel that finds an allocator again soon after it was restarted."""
-    return grpc.aio.insecure_channel(
-        address,
-        options=(
-            ("grpc.max_receive_message_length", MESSAGE_BYTES),
-            ("grpc.max_send_message_length", MESSAGE_BYTES),
-            ("grpc.initial_reconnect_backoff_ms", 50),
-            ("grpc.min_reconnect_backoff_ms", 50),
-            ("grpc.max_reconnect_backoff_ms", 500),
-            ("grpc.enable_http_proxy", 0),
-        ),
-    )
 
 
 class AllocateCallPort:
@@ -146,36 +135,29 @@ class AllocateCallPort:
         return outcome, f"no answer within {self._timeout_s:g} s: {detail}", None
 
 
-class JobClient:
-    """Jobs and plans over gRPC, as domain values. Every method may raise `RpcFailed`.
+class JobClient(RpcClient):
+    """Jobs and plans over gRPC, as domain values. Every method may raise `RpcFailed`."""
 
-    Use it as an asynchronous context manager.
-    """
+    service = "allocator"
 
     def __init__(self, address: str = DEFAULT_ADDRESS) -> None:
-        self.address = address
-        self._channel = open_channel(address)
+        super().__init__(address)
         self._jobs = job_service_pb2_grpc.JobServiceStub(self._channel)
         self._allocator = allocator_service_pb2_grpc.AllocatorServiceStub(self._channel)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._channel.close(None)
-
     @failing_as_rpc
-    async def submit(self, job: Job) -> SubmissionReceipt:
-        """Hand a job over; its id follows from tenant and client request id, whatever it says."""
-        message = to_message(Submission(job=with_own_id(job)))
+    async def submit(self, job: Job | JobDraft) -> SubmissionReceipt:
+        """Hand a job over, or a draft of one to be completed.
+
+        Its id follows from tenant and client request id, whatever it says.
+        """
+        if isinstance(job, JobDraft):
+            submission, timeout_s = Submission(draft=with_own_id(job)), _COMPLETE_TIMEOUT_S
+        else:
+            submission, timeout_s = Submission(job=with_own_id(job)), _CALL_TIMEOUT_S
         response = await self._jobs.Submit(
-            cast("job_service_pb2.SubmitRequest", message),
-            timeout=_CALL_TIMEOUT_S,
+            cast("job_service_pb2.SubmitRequest", to_message(submission)),
+            timeout=timeout_s,
             metadata=trace_metadata(),
         )
         return from_message(SubmissionReceipt, response)
@@ -256,10 +238,11 @@ class JobClient:
 
     @failing_as_rpc
     async def plan(self, request: PlanRequest) -> PlanAnswer:
-        """What several policies would do with a job, or a plan of several; nothing is bought."""
+        """What several policies would do with a job or draft, or a plan of several; buys nothing."""
         one = None if request.job is None else with_own_id(request.job)
+        draft = None if request.draft is None else with_own_id(request.draft)
         several = tuple(with_own_id(job) for job in request.jobs)
-        message = to_message(replace(request, job=one, jobs=several))
+        message = to_message(replace(request, job=one, draft=draft, jobs=several))
         response = await self._allocator.Plan(
             cast("allocator_service_pb2.PlanRequest", message), timeout=_PLAN_TIMEOUT_S
         )
@@ -275,7 +258,7 @@ class JobClient:
         return from_message(ComparisonAnswer, response)
 
 
-def with_own_id(job: Job) -> Job:
+def with_own_id(job: JobT) -> JobT:
     """The job under the id that follows from its tenant and client request id."""
     return replace(job, job_id=job_id_for(job.tenant, job.client_request_id))
 

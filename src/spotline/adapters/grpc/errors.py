@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar
+from typing import Any, ClassVar, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar
 
 import grpc
 from opentelemetry import context as otel_context
@@ -164,8 +164,10 @@ class RpcFailed(SpotlineError):
         return self.code == grpc.StatusCode.INVALID_ARGUMENT.name
 
 
-def failure_of(error: grpc.aio.AioRpcError, address: str) -> RpcFailed:
-    """Read what a failed call says."""
+def failure_of(
+    error: grpc.aio.AioRpcError, address: str, *, service: str = "allocator"
+) -> RpcFailed:
+    """Read what a failed call to a service says."""
     metadata: Any = error.trailing_metadata() or ()
     trailing = {str(key): str(value) for key, value in metadata}
     code = error.code()
@@ -178,7 +180,7 @@ def failure_of(error: grpc.aio.AioRpcError, address: str) -> RpcFailed:
     if unreachable:
         late = code is grpc.StatusCode.DEADLINE_EXCEEDED
         what = "did not answer in time" if late else "cannot be reached"
-        details = f"the allocator at {address} {what} ({details})"
+        details = f"the {service} at {address} {what} ({details})"
     return RpcFailed(
         code.name,
         details,
@@ -190,6 +192,7 @@ def failure_of(error: grpc.aio.AioRpcError, address: str) -> RpcFailed:
 
 class _Addressed(Protocol):
     address: str
+    service: ClassVar[str]
 
 
 ClientT = TypeVar("ClientT", bound=_Addressed)
@@ -204,7 +207,7 @@ def failing_as_rpc(
         try:
             return await method(client, *args, **kwargs)
         except grpc.aio.AioRpcError as error:
-            raise failure_of(error, client.address) from error
+            raise failure_of(error, client.address, service=client.service) from error
 
     functools.update_wrapper(called, method)
     return called

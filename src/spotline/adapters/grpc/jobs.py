@@ -9,11 +9,13 @@ from typing import cast
 
 import grpc
 
+from spotline.adapters.grpc.completing import completed
 from spotline.adapters.grpc.errors import RpcRefused, ServerContext, answers, refusal_of, refuse
-from spotline.api.v1 import allocator_service_pb2, job_service_pb2_grpc
+from spotline.api.v1 import allocator_service_pb2, job_pb2, job_service_pb2_grpc
 from spotline.api.v1 import job_service_pb2 as pb
-from spotline.application.admission import Refused, job_id_for
-from spotline.application.job_ports import JobsHost
+from spotline.application.admission import Accepted, Refused, job_id_for
+from spotline.application.drafts import check_draft
+from spotline.application.job_ports import ConfiguratorPort, JobsHost
 from spotline.application.jobs import check_submission
 from spotline.application.requests import (
     JobPage,
@@ -27,6 +29,7 @@ from spotline.application.requests import (
 from spotline.application.spec import derive_id
 from spotline.contracts.codec import from_message, to_message
 from spotline.contracts.envelope import Envelope
+from spotline.contracts.errors import InvariantViolation
 from spotline.contracts.subjects import KINDS
 from spotline.domain.events import (
     Event,
@@ -35,6 +38,7 @@ from spotline.domain.events import (
     JobProgressReported,
     JobSubmitted,
 )
+from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Job
 
 _DEFAULT_PAGE = 100
@@ -140,8 +144,15 @@ class Watch:
 
 def name_job(request: pb.SubmitRequest | allocator_service_pb2.PlanRequest) -> None:
     """Fill in the id of the request's job where it is empty: a platform need not know the rule."""
-    if request.HasField("job") and not request.job.job_id and request.job.client_request_id:
-        request.job.job_id = job_id_for(request.job.tenant, request.job.client_request_id)
+    if request.HasField("job"):
+        _name(request.job)
+    if request.HasField("draft"):
+        _name(request.draft)
+
+
+def _name(one: job_pb2.Job | job_pb2.JobDraft) -> None:
+    if not one.job_id and one.client_request_id:
+        one.job_id = job_id_for(one.tenant, one.client_request_id)
 
 
 def _job_id_of(event: Event) -> str:
@@ -151,9 +162,12 @@ def _job_id_of(event: Event) -> str:
 class JobServicer(job_service_pb2_grpc.JobServiceServicer):
     """Serves `JobService` from the host's read model."""
 
-    def __init__(self, host: JobsHost, feed: JobFeed) -> None:
+    def __init__(
+        self, host: JobsHost, feed: JobFeed, configurator: ConfiguratorPort | None = None
+    ) -> None:
         self._host = host
         self._feed = feed
+        self._configurator = configurator
 
     def end_watches(self) -> None:
         """End every watch, for they would not end by themselves."""
@@ -163,25 +177,43 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
     async def Submit(self, request: pb.SubmitRequest, context: ServerContext) -> pb.SubmitResponse:
         """Check, record, and answer when the read model shows it."""
         name_job(request)
-        job = from_message(Submission, request).job
-        if job is None:
-            raise RpcRefused(
-                grpc.StatusCode.FAILED_PRECONDITION,
-                "draft cannot be completed: no configurator is configured",
-                field="draft",
-            )
+        asked = from_message(Submission, request)
         if self._host.state.market() is None:
             raise RpcRefused(
                 grpc.StatusCode.UNAVAILABLE, "no market is open yet; try again when one is"
             )
-        checked = check_submission(self._host.state, job)
-        if isinstance(checked, Refused):
-            raise refusal_of(checked)
+        if asked.draft is not None:
+            return await self._submit_draft(asked.draft)
+        if asked.job is None:
+            raise InvariantViolation("a submission holds neither a job nor a draft")
+        checked = _taken(check_submission(self._host.state, asked.job))
         if not checked.already_submitted:
-            await self._record(job)
-        return _receipt(checked.job_id, already_submitted=checked.already_submitted)
+            await self._record(asked.job)
+            # Two different jobs may have raced for one request id: the log's first is the job.
+            _taken(check_submission(self._host.state, asked.job))
+        return self._receipt(checked)
+
+    async def _submit_draft(self, draft: JobDraft) -> pb.SubmitResponse:
+        known = check_draft(self._host.state, draft)
+        if known is not None:
+            return self._receipt(_taken(known))
+        completion = await completed(self._configurator, draft)
+        # Somebody may have submitted it meanwhile, and been given another job for it.
+        known = check_draft(self._host.state, draft)
+        if known is not None:
+            return self._receipt(_taken(known))
+        checked = check_submission(self._host.state, completion.job)
+        if isinstance(checked, Refused):
+            # The market moved on since it was completed.
+            raise refusal_of(replace(checked, field=checked.field.replace("job.", "draft.", 1)))
+        await self._record(completion.job)
+        recorded = check_draft(self._host.state, draft)
+        if recorded is not None:
+            _taken(recorded)
+        return self._receipt(checked)
 
     async def _record(self, job: Job) -> None:
+        """Record a job, and wait until the read model shows it."""
         event = JobSubmitted(job=job, ts_event_ns=self._host.state.now_ns)
         seq = await self._host.publish_observation(
             event, event_id=derive_id(job.job_id, "submitted"), correlation_id=job.job_id
@@ -196,10 +228,15 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
                     f"recorded as entry {seq}, but not applied within {_APPLY_TIMEOUT_S:g} s; "
                     "submit it again to learn more",
                 ) from None
-        # Two different jobs may have raced for one request id: the log's first is the job.
-        raced = check_submission(self._host.state, job)
-        if isinstance(raced, Refused):
-            raise refusal_of(raced)
+
+    def _receipt(self, accepted: Accepted) -> pb.SubmitResponse:
+        job = self._host.state.submitted(accepted.job_id)
+        receipt = SubmissionReceipt(
+            job_id=accepted.job_id,
+            already_submitted=accepted.already_submitted,
+            configuration=None if job is None else job.configuration,
+        )
+        return cast("pb.SubmitResponse", to_message(receipt))
 
     @answers
     async def Get(self, request: pb.GetRequest, context: ServerContext) -> pb.GetResponse:
@@ -270,7 +307,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
                 rate_per_hour=report.rate_per_hour,
                 instances=report.instances,
             ),
-            event_id=derive_id(report.job_id, f"progress:{report.done!r}"),
+            event_id=derive_id(report.job_id, _report_kind(report)),
             correlation_id=report.job_id,
         )
         return pb.ReportProgressResponse()
@@ -300,6 +337,14 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         return replace(status, seq=self._feed.seq_of(job_id))
 
 
+def _report_kind(report: ProgressReport) -> str:
+    """What tells a report from others of its job: sent again, it is the same; told anew, not."""
+    kind = f"progress:{report.done!r}"
+    if report.ts_event_ns or report.instances:
+        kind += f":{report.ts_event_ns}:{report.rate_per_hour!r}:{report.instances}"
+    return kind
+
+
 def _unknown_job(job_id: str, of: str = "") -> RpcRefused:
     if not job_id:
         return RpcRefused(
@@ -312,9 +357,10 @@ def _unknown_job(job_id: str, of: str = "") -> RpcRefused:
     )
 
 
-def _receipt(job_id: str, *, already_submitted: bool) -> pb.SubmitResponse:
-    receipt = SubmissionReceipt(job_id=job_id, already_submitted=already_submitted)
-    return cast("pb.SubmitResponse", to_message(receipt))
+def _taken(checked: Accepted | Refused) -> Accepted:
+    if isinstance(checked, Refused):
+        raise refusal_of(checked)
+    return checked
 
 
 def _update(status: JobStatus, change: str) -> pb.WatchResponse:

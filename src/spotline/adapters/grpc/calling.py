@@ -1,0 +1,52 @@
+"""What all our gRPC clients share: their channel, and how it is closed."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import ClassVar, Self
+
+import grpc
+
+from spotline.adapters.grpc.errors import MESSAGE_BYTES
+
+
+def open_channel(address: str) -> grpc.aio.Channel:
+    """A channel that finds a service again soon after it was restarted."""
+    return grpc.aio.insecure_channel(
+        address,
+        options=(
+            ("grpc.max_receive_message_length", MESSAGE_BYTES),
+            ("grpc.max_send_message_length", MESSAGE_BYTES),
+            ("grpc.initial_reconnect_backoff_ms", 50),
+            ("grpc.min_reconnect_backoff_ms", 50),
+            ("grpc.max_reconnect_backoff_ms", 500),
+            ("grpc.enable_http_proxy", 0),
+        ),
+    )
+
+
+class RpcClient:
+    """A client of one service, to be used as an asynchronous context manager.
+
+    Attributes
+    ----------
+    service
+        Whom it calls, for people.
+    """
+
+    service: ClassVar[str]
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._channel = open_channel(address)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._channel.close(None)

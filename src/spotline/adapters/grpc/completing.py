@@ -1,0 +1,58 @@
+"""How the allocator has drafts completed, and what its own callers are told when that fails."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import grpc
+
+from spotline.adapters.grpc.errors import RpcFailed, RpcRefused
+from spotline.application.configuring import Completion, CompletionRequest
+from spotline.application.job_ports import ConfiguratorPort
+from spotline.domain.jobs.draft import JobDraft
+from spotline.domain.units import ns_from_datetime
+
+# A source that is asked for the first time learns before it answers.
+COMPLETE_TIMEOUT_S = 45.0
+
+
+async def completed(configurator: ConfiguratorPort | None, draft: JobDraft) -> Completion:
+    """Have a draft completed.
+
+    Raises
+    ------
+    RpcRefused
+        There is no configurator, it does not answer, or it refuses the draft.
+    """
+    if configurator is None:
+        raise RpcRefused(
+            grpc.StatusCode.FAILED_PRECONDITION,
+            "draft cannot be completed: this allocator has no configurator; start one and name its "
+            "address, or state the job's instances and throughput",
+            field="draft",
+        )
+    try:
+        return await configurator.complete(
+            CompletionRequest(draft=draft), timeout_s=COMPLETE_TIMEOUT_S
+        )
+    except RpcFailed as error:
+        raise _refusal(error) from error
+
+
+def _refusal(error: RpcFailed) -> RpcRefused:
+    if error.unreachable:
+        return RpcRefused(
+            grpc.StatusCode.UNAVAILABLE,
+            f"{error}; nothing was recorded, try again, or state the job's instances and "
+            "throughput",
+            field="draft",
+        )
+    earliest = error.earliest_feasible_deadline
+    return RpcRefused(
+        grpc.StatusCode[error.code],
+        str(error),
+        field=error.field,
+        earliest_feasible_deadline_ns=(
+            ns_from_datetime(datetime.fromisoformat(earliest)) if earliest else 0
+        ),
+    )

@@ -1,0 +1,279 @@
+"""ConfigurationService: completes drafts, predicts, learns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar, cast
+
+import grpc
+import structlog
+from google.protobuf.message import Message
+
+from spotline.adapters.grpc.errors import (
+    RpcRefused,
+    ServerContext,
+    answers,
+    invalid,
+    refusal_of,
+)
+from spotline.api.v1 import configuration_service_pb2 as pb
+from spotline.api.v1 import configuration_service_pb2_grpc
+from spotline.application.admission import Refused
+from spotline.application.completion import complete
+from spotline.application.configure import ConfiguratorHost
+from spotline.application.configuring import (
+    CompletionRequest,
+    LessonReceipt,
+    PredictionRequest,
+    RefusedRun,
+)
+from spotline.application.knowledge import (
+    MOST_LEARNED_RUNS,
+    FitPlan,
+    KnowledgeBase,
+    why_not_learned,
+)
+from spotline.application.spec import derive_id
+from spotline.contracts.codec import digest, from_message, to_message
+from spotline.contracts.envelope import Envelope
+from spotline.contracts.errors import ContractError
+from spotline.domain.configuration.configuration import MeasuredRun
+from spotline.domain.events import Event, RunMeasured
+
+_log = structlog.get_logger(__name__)
+
+AnswerT = TypeVar("AnswerT")
+
+_MOST_PER_CALL = 10_000
+_MOST_OPTIONS = 1_000
+# So many runs are on their way to the bus at a time.
+_STORED_TOGETHER = 64
+_APPLY_TIMEOUT_S = 30.0
+
+
+class RunFeed:
+    """Tells whoever waits that measured runs were applied."""
+
+    def __init__(self) -> None:
+        self.heard = 0
+        self._changed = asyncio.Event()
+
+    def on_applied(self, event: Event, envelope: Envelope, seq: int) -> None:
+        """Listen to the host. Never waits."""
+        if isinstance(event, RunMeasured):
+            self.heard += 1
+            self._changed.set()
+
+    async def more_than(self, heard: int) -> None:
+        """Wait until more runs than that were applied."""
+        while self.heard <= heard:
+            self._changed.clear()
+            await self._changed.wait()
+
+
+class SharedKnowledge:
+    """A knowledge base asked in one thread and taught anew in another: the loop stays responsive.
+
+    What `host` has folded is known to every question that is asked after it.
+    """
+
+    def __init__(self, base: KnowledgeBase, host: ConfiguratorHost, feed: RunFeed) -> None:
+        self._base = base
+        self._host = host
+        self._feed = feed
+        self._seen = 0
+        self._unseen: deque[MeasuredRun] = deque()
+        self._fitting = asyncio.Lock()
+        self._asking = ThreadPoolExecutor(1, thread_name_prefix="spotline-knowledge")
+        self._learning = ThreadPoolExecutor(1, thread_name_prefix="spotline-fit")
+
+    async def applied(self, runs: Sequence[MeasuredRun]) -> None:
+        """Wait until all of `runs` are known."""
+        while True:
+            heard = self._feed.heard
+            if all(run in self._host.state.runs for run in runs):
+                return
+            await self._feed.more_than(heard)
+
+    async def ask(self, work: Callable[[KnowledgeBase], AnswerT]) -> AnswerT:
+        """Do `work` with the base, which knows everything applied so far."""
+        unseen = self._host.state.runs.behind(self._seen)
+        self._seen += len(unseen)
+        # Not handed to this very question: it may be cancelled before its turn.
+        self._unseen.extend(unseen)
+
+        def asked() -> AnswerT:
+            while self._unseen:
+                self._base.observe(self._unseen.popleft())
+            return work(self._base)
+
+        return await asyncio.get_running_loop().run_in_executor(self._asking, asked)
+
+    async def start(self) -> None:
+        """Teach the default source where there is something to learn.
+
+        Without any run nothing is loaded before somebody asks: libraries take seconds.
+        """
+        if await self.ask(lambda base: bool(base.runs)):
+            await self.ready()
+
+    async def ready(self, source_ids: Sequence[str] = ("",)) -> None:
+        """Teach these sources (empty: the default) what is known, if they were never asked.
+
+        Raises
+        ------
+        ValueError
+            There is no such source.
+        """
+        await self._fit(lambda base: base.plan_first_fit(source_ids))
+
+    async def keep_learning(self) -> None:
+        """Teach the sources anew whenever enough has been added; runs until cancelled."""
+        heard = 0
+        while True:
+            await self._feed.more_than(heard)
+            heard = self._feed.heard
+            while await self._fit(KnowledgeBase.plan_refit):
+                _log.info("knowledge_refitted")
+
+    async def _fit(self, plan_of: Callable[[KnowledgeBase], FitPlan | None]) -> bool:
+        # Whoever has nothing to learn does not wait for those who do.
+        if await self.ask(plan_of) is None:
+            return False
+        # One at a time: who comes second finds the first one's sources taught.
+        async with self._fitting:
+            plan = await self.ask(plan_of)
+            if plan is None:
+                return False
+            fit = await asyncio.get_running_loop().run_in_executor(self._learning, plan.fit)
+            await self.ask(lambda base: base.adopt(fit))
+            return True
+
+    def close(self) -> None:
+        """Let go of the threads; what they are at ends on its own."""
+        self._asking.shutdown(wait=False, cancel_futures=True)
+        self._learning.shutdown(wait=False, cancel_futures=True)
+
+
+class ConfigurationServicer(configuration_service_pb2_grpc.ConfigurationServiceServicer):
+    """Serves `ConfigurationService` from the host's state and the shared knowledge."""
+
+    def __init__(self, host: ConfiguratorHost, knowledge: SharedKnowledge) -> None:
+        self._host = host
+        self._knowledge = knowledge
+
+    @answers
+    async def Complete(
+        self, request: pb.CompleteRequest, context: ServerContext
+    ) -> pb.CompleteResponse:
+        """Fill in what a draft leaves out."""
+        asked = from_message(CompletionRequest, request)
+        if asked.most_options > _MOST_OPTIONS:
+            raise _too_many("most_options", asked.most_options, _MOST_OPTIONS)
+        # Taken on the loop: a thread must not read what the host is changing.
+        market = self._host.state.market()
+        if market is None:
+            raise RpcRefused(
+                grpc.StatusCode.UNAVAILABLE, "no market is open yet; try again when one is"
+            )
+        await self._ready(asked.source_id)
+        try:
+            answer = await self._knowledge.ask(lambda base: complete(asked, market, base))
+        except ValueError as error:
+            raise invalid(error) from error
+        if isinstance(answer, Refused):
+            raise refusal_of(answer)
+        return cast("pb.CompleteResponse", to_message(answer))
+
+    @answers
+    async def Predict(
+        self, request: pb.PredictRequest, context: ServerContext
+    ) -> pb.PredictResponse:
+        """Say how configurations would run."""
+        asked = from_message(PredictionRequest, request)
+        if len(asked.configurations) > _MOST_PER_CALL:
+            raise _too_many("configurations", len(asked.configurations), _MOST_PER_CALL)
+        await self._ready(asked.source_id)
+        answer = await self._knowledge.ask(lambda base: base.answer(asked))
+        return cast("pb.PredictResponse", to_message(answer))
+
+    @answers
+    async def Learn(self, request: pb.LearnRequest, context: ServerContext) -> pb.LearnResponse:
+        """Record measured runs, and answer when they are known."""
+        if len(request.runs) > _MOST_PER_CALL:
+            raise _too_many("runs", len(request.runs), _MOST_PER_CALL)
+        taken: dict[MeasuredRun, None] = {}
+        refused: list[RefusedRun] = []
+        recorded = 0
+        room = MOST_LEARNED_RUNS - len(self._host.state.runs)
+        for index, message in enumerate(request.runs):
+            run, reason = _readable(message)
+            if run is not None and not reason and run not in taken:
+                known = run in self._host.state.runs
+                if not known and len(taken) >= room:
+                    reason = f"the log holds {MOST_LEARNED_RUNS} runs; import more from a file"
+                elif not known:
+                    taken[run] = None
+            if reason:
+                refused.append(RefusedRun(index=index, reason=reason))
+            else:
+                recorded += 1
+        await self._record(tuple(taken))
+        receipt = LessonReceipt(recorded=recorded, refused=tuple(refused))
+        return cast("pb.LearnResponse", to_message(receipt))
+
+    async def _record(self, runs: Sequence[MeasuredRun]) -> None:
+        for start in range(0, len(runs), _STORED_TOGETHER):
+            await asyncio.gather(
+                *(self._publish(run) for run in runs[start : start + _STORED_TOGETHER])
+            )
+        try:
+            async with asyncio.timeout(_APPLY_TIMEOUT_S):
+                await self._knowledge.applied(runs)
+        except TimeoutError:
+            raise RpcRefused(
+                grpc.StatusCode.UNAVAILABLE,
+                f"recorded, but not learned within {_APPLY_TIMEOUT_S:g} s; send it again to learn "
+                "more (nothing is recorded twice)",
+            ) from None
+
+    async def _publish(self, run: MeasuredRun) -> None:
+        event_id = derive_id(digest(run), "measured")
+        await self._host.publish_observation(
+            RunMeasured(run=run), event_id=event_id, correlation_id=event_id
+        )
+
+    @answers
+    async def Sources(
+        self, request: pb.SourcesRequest, context: ServerContext
+    ) -> pb.SourcesResponse:
+        """Say what every source has learned from."""
+        await self._knowledge.ready()
+        await self._knowledge.ready(await self._knowledge.ask(KnowledgeBase.own_describers))
+        known = await self._knowledge.ask(KnowledgeBase.describe)
+        return cast("pb.SourcesResponse", to_message(known))
+
+    async def _ready(self, source_id: str) -> None:
+        try:
+            await self._knowledge.ready((source_id,))
+        except ValueError as error:
+            raise invalid(error) from error
+
+
+def _readable(message: Message) -> tuple[MeasuredRun | None, str]:
+    """The run of a message, or None; and why it is not taken, empty if it is."""
+    try:
+        run = from_message(MeasuredRun, message)
+    except ContractError as error:
+        field = error.where.partition(" ")[2]
+        return None, f"{field}: {error.problem}" if field else error.problem
+    return run, why_not_learned(run)
+
+
+def _too_many(field: str, number: int, most: int) -> RpcRefused:
+    return RpcRefused(
+        grpc.StatusCode.INVALID_ARGUMENT, f"{field} must be <= {most}, was {number}", field=field
+    )

@@ -1,0 +1,44 @@
+"""The configurator's gRPC server."""
+
+from __future__ import annotations
+
+import grpc
+
+from spotline.adapters.grpc.configurator import ConfigurationServicer, SharedKnowledge
+from spotline.adapters.grpc.serving import GrpcServer
+from spotline.api.v1 import configuration_service_pb2, configuration_service_pb2_grpc
+from spotline.application.completion import warm_up
+from spotline.application.configure import ConfiguratorHost
+
+
+class ConfiguratorServer(GrpcServer):
+    """Serves the configurator's RPC from `host` and `knowledge` until stopped.
+
+    Parameters
+    ----------
+    host
+        The running configurator. Start the server when it has recovered.
+    knowledge
+        What it knows; to be closed when the server has stopped.
+    address
+        `host:port`; port 0 takes a free one, which `start` returns.
+    """
+
+    name = "configurator"
+    services = (
+        configuration_service_pb2.DESCRIPTOR.services_by_name["ConfigurationService"].full_name,
+    )
+
+    def __init__(self, host: ConfiguratorHost, knowledge: SharedKnowledge, *, address: str) -> None:
+        super().__init__(address)
+        self._servicer = ConfigurationServicer(host, knowledge)
+
+    def register(self, server: grpc.aio.Server) -> None:
+        """Add the service."""
+        configuration_service_pb2_grpc.add_ConfigurationServiceServicer_to_server(
+            self._servicer, server
+        )
+
+    def prepare(self) -> None:
+        """Compile what options are priced with."""
+        warm_up()

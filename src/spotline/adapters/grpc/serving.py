@@ -1,0 +1,96 @@
+"""What all our gRPC servers share: how they bind, health checking, reflection, and how they stop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import ClassVar
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from spotline.adapters.grpc.errors import MESSAGE_BYTES
+from spotline.contracts.errors import ConfigError
+
+
+class GrpcServer:
+    """A server of some services; subclasses say which.
+
+    Parameters
+    ----------
+    address
+        `host:port`; port 0 takes a free one, which `start` returns.
+
+    Attributes
+    ----------
+    name
+        What it is, for people.
+    services
+        Full names of what `register` adds.
+    """
+
+    name: ClassVar[str]
+    services: ClassVar[tuple[str, ...]]
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        self._server: grpc.aio.Server | None = None
+
+    def register(self, server: grpc.aio.Server) -> None:
+        """Add the services to gRPC's own server."""
+        raise NotImplementedError
+
+    def prepare(self) -> None:
+        """Get ready to answer, in a thread, before anybody can ask."""
+
+    def end_streams(self) -> None:
+        """End what would not end by itself, once no new call gets in."""
+
+    def release(self) -> None:
+        """Let go of what the services held; no call is in progress any more."""
+
+    async def start(self) -> str:
+        """Get ready, bind, and serve; returns the bound address.
+
+        Raises
+        ------
+        ConfigError
+            The address is malformed or taken.
+        """
+        await asyncio.to_thread(self.prepare)
+        server = grpc.aio.server(
+            options=(
+                ("grpc.max_receive_message_length", MESSAGE_BYTES),
+                ("grpc.max_send_message_length", MESSAGE_BYTES),
+                # Two servers on one port would each answer half of the calls.
+                ("grpc.so_reuseport", 0),
+            )
+        )
+        self.register(server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection(
+            (*self.services, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+        )
+        try:
+            port = server.add_insecure_port(self._address)
+        except RuntimeError as error:
+            raise ConfigError(
+                f"cannot listen on {self._address} ({error}); is another {self.name} running "
+                "there? Name another address, or port 0 for any free one"
+            ) from error
+        await server.start()
+        self._server = server
+        for service in ("", *self.services):
+            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        return f"{self._address.rpartition(':')[0]}:{port}"
+
+    async def stop(self, *, grace_s: float = 1.0) -> None:
+        """Refuse new calls, give those in progress `grace_s`, then end them. Safe to repeat."""
+        if self._server is None:
+            return
+        server, self._server = self._server, None
+        await self._health.enter_graceful_shutdown()
+        self.end_streams()
+        await server.stop(grace_s)
+        self.release()

@@ -1,0 +1,349 @@
+"""Jobs, plans and configurations as the commands print them."""
+
+# Imports of what is printed with are inside: tables cost more than `--help` should.
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from spotline.application.configuring import Completion, ConfigurationOption
+    from spotline.application.requests import (
+        JobStatus,
+        JobUpdate,
+        JointPlan,
+        PlanAnswer,
+        PlanStep,
+    )
+    from spotline.domain.configuration.provenance import JobConfiguration, ParameterOrigin
+    from spotline.domain.jobs.job import Job, Throughput
+
+# Columns from which on a table has room for a sentence in every row.
+_WIDE = 130
+
+
+def plain(value: Any) -> Any:
+    """A domain value as JSON has it: dataclasses as objects, enums as their values."""
+    from dataclasses import fields, is_dataclass
+    from enum import Enum
+
+    if isinstance(value, Enum):
+        return value.value
+    if is_dataclass(value) and not isinstance(value, type):
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, tuple | list):
+        return [plain(one) for one in value]
+    return value
+
+
+def print_json(value: Any, *, indent: int | None = 2) -> None:
+    """Write a value as JSON."""
+    import json
+
+    typer.echo(json.dumps(value, indent=indent))
+
+
+def console() -> Console:
+    """Where tables go."""
+    from rich.console import Console
+
+    return Console()
+
+
+def _rate(throughput: Throughput, instances: int, unit: str) -> str:
+    rate = throughput.rate_per_hour(instances)
+    return f"{rate:.4g} {unit} per hour on {instances} x {throughput.offering}"
+
+
+def _usd(micro_usd: int) -> str:
+    return f"{micro_usd / 1e6:,.2f}"
+
+
+def _lots(status: JobStatus) -> str:
+    parts = []
+    for lot in status.lots:
+        if lot.spot:
+            parts.append(f"{lot.spot} spot")
+        if lot.on_demand:
+            parts.append(f"{lot.on_demand} on-demand")
+    return " + ".join(parts) or "-"
+
+
+def status_table(found: tuple[JobStatus, ...]) -> Table:
+    """One row per job."""
+    from rich.table import Table
+
+    from spotline.domain.units import utc_iso
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("job", "tenant", "name", "state", "policy"):
+        table.add_column(name, overflow="fold")
+    for name in ("done", "cost USD"):
+        table.add_column(name, justify="right")
+    table.add_column("holds")
+    table.add_column("deadline")
+    for one in found:
+        table.add_row(
+            one.job.job_id[:12],
+            one.job.tenant,
+            one.job.name,
+            one.state.value,
+            one.policy_id or "-",
+            f"{one.progress_ppm / 10_000:.0f} %",
+            _usd(one.cost_micro_usd),
+            _lots(one),
+            f"{utc_iso(one.job.deadline.at_ns)} {one.job.deadline.kind.value}",
+        )
+    return table
+
+
+def print_status(one: JobStatus) -> None:
+    """Everything of one job."""
+    from rich.table import Table
+
+    from spotline.domain.units import utc_iso
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    rows = (
+        ("job", one.job.job_id),
+        ("name", one.job.name or "-"),
+        ("tenant", one.job.tenant),
+        ("state", one.state.value),
+        ("work", f"{one.job.work.amount:g} {one.job.work.unit}"),
+        ("done", f"{one.progress_ppm / 10_000:.1f} %"),
+        ("deadline", f"{utc_iso(one.job.deadline.at_ns)} ({one.job.deadline.kind.value})"),
+        ("value", f"{_usd(one.job.value_micro_usd)} USD"),
+        ("cost so far", f"{_usd(one.cost_micro_usd)} USD"),
+        ("policy", one.policy_id or "-"),
+        ("offering", one.offering_id or "-"),
+        ("holds", _lots(one)),
+        ("why", one.last_explanation or "-"),
+    )
+    for name, value in rows:
+        table.add_row(name, value)
+    for throughput in one.job.throughputs:
+        rate = _rate(throughput, one.job.max_instances, one.job.work.unit)
+        table.add_row("rate", f"{rate}, as believed now")
+    console().print(table)
+    if one.job.configuration is not None:
+        print_configuration(one.job.configuration)
+
+
+def update_line(update: JobUpdate) -> str:
+    """One change of a watched job."""
+    one = update.status
+    what = update.change or "now"
+    why = f"  {one.last_explanation}" if update.change == "decision" else ""
+    return (
+        f"slot {one.last_slot:>4}  {what:<13} {one.state.value:<15} "
+        f"{one.progress_ppm / 10_000:5.1f} %  {_usd(one.cost_micro_usd):>10} USD  {_lots(one)}{why}"
+    )
+
+
+def print_plan(answer: PlanAnswer, *, steps: bool) -> None:
+    """What was considered for a job, the chosen option marked."""
+    from rich.table import Table
+
+    from spotline.domain.units import utc_iso
+
+    if not answer.feasible:
+        typer.secho(answer.infeasible_reason, err=True, fg="red")
+        if answer.earliest_feasible_deadline_ns:
+            earliest = utc_iso(answer.earliest_feasible_deadline_ns)
+            typer.echo(f"ask for {earliest} or later", err=True)
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
+    table.add_column("")
+    table.add_column("policy", no_wrap=True)
+    table.add_column("offering", no_wrap=True)
+    for name in ("USD", "p10 - p90", "on time", "utility"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for option in answer.options:
+        table.add_row(
+            ">" if option.chosen else "",
+            option.policy_id,
+            option.offering_id,
+            _usd(option.expected_cost_micro_usd),
+            f"{option.cost_p10_micro_usd / 1e6:,.0f} - {option.cost_p90_micro_usd / 1e6:,.0f}",
+            f"{option.on_time_probability_ppm / 10_000:.0f} %",
+            f"{option.expected_utility_micro_usd / 1e6:,.0f}",
+            style="bold green" if option.chosen else None,
+        )
+    console().print(table)
+    for option in answer.options:
+        if option.chosen:
+            typer.echo(f"> {option.policy_id} on {option.offering_id}: {option.why}")
+    if steps:
+        chosen = Table(box=None, header_style="bold", pad_edge=False)
+        for name in ("slot", "opens", "spot", "on-demand"):
+            chosen.add_column(name, justify="right")
+        for step in answer.options[0].steps:
+            chosen.add_row(
+                str(step.slot),
+                utc_iso(step.slot_start_ns),
+                str(step.lot.spot),
+                str(step.lot.on_demand),
+            )
+        console().print(chosen)
+    typer.echo("nothing was bought; hand it over with: spotline submit", err=True)
+
+
+def print_joint_plan(jobs: tuple[Job, ...], joint: JointPlan) -> None:
+    """A plan of several jobs: what becomes of each, and what is held slot by slot."""
+    from rich.table import Table
+
+    names = [
+        job.name or schedule.job_id[:12]
+        for job, schedule in zip(jobs, joint.schedules, strict=True)
+    ]
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
+    table.add_column("job")
+    for name in ("done in slot", "done", "cost USD", "of it egress", "value", "end value"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, one in zip(names, joint.schedules, strict=True):
+        table.add_row(
+            name,
+            str(one.finished_slot) if one.finished_slot >= 0 else "later",
+            f"{one.progress_ppm / 10_000:.0f} %",
+            _usd(one.cost_micro_usd),
+            _usd(one.egress_micro_usd),
+            _usd(one.value_micro_usd),
+            _usd(one.end_value_micro_usd),
+        )
+    console().print(table)
+    by_slot = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
+    by_slot.add_column("slot", justify="right")
+    for name in names:
+        by_slot.add_column(name, overflow="fold")
+    held = [{step.slot: step for step in one.steps} for one in joint.schedules]
+    for slot in range(joint.first_slot, joint.first_slot + joint.slots):
+        by_slot.add_row(str(slot), *(_step(steps.get(slot)) for steps in held))
+    console().print(by_slot)
+    utility = _usd(joint.utility_micro_usd)
+    if joint.proven:
+        typer.echo(f"utility {utility} USD; no plan of these slots has more")
+    else:
+        upper = _usd(joint.upper_utility_micro_usd)
+        typer.echo(f"utility {utility} USD; no plan of these slots has more than {upper} USD")
+    typer.echo("nothing was bought; hand them over with: spotline submit", err=True)
+
+
+def _step(step: PlanStep | None) -> str:
+    if step is None:
+        return "-"
+    counts = ((step.lot.spot, "spot"), (step.lot.on_demand, "on-demand"))
+    held = " + ".join(f"{count} {kind}" for count, kind in counts if count)
+    return f"{held} on {step.lot.offering_id}"
+
+
+# --- configurations ---------------------------------------------------------------------------
+
+
+def print_completion(completion: Completion) -> None:
+    """The configurations that were considered, the chosen one marked, and who says what."""
+    options = completion.options
+    typer.echo(
+        f"{len(options)} of {completion.considered} configurations, "
+        "by expected cost to meet the deadline:"
+    )
+    headings = ("", "instance type", "count", "GPUs", "batch", "tokens/s", "90 %", "runs", "USD")
+    _print_with_notes(
+        console(),
+        (*headings, "on time"),
+        [_option_row(option) for option in options],
+        [(_option_name(option), option.why) for option in options],
+        marked=[option.chosen for option in options],
+        right_from=2,
+    )
+    if completion.job.configuration is not None:
+        print_configuration(completion.job.configuration)
+
+
+def _option_row(option: ConfigurationOption) -> tuple[str, ...]:
+    one = option.configuration
+    methods = "".join(f" {item.name}={item.value}" for item in one.options)
+    return (
+        ">" if option.chosen else "",
+        option.instance_type + methods,
+        counts_text(option.allowed_counts),
+        f"{one.gpus} {one.gpu_model}",
+        str(one.batch_size),
+        f"{option.tokens_per_s:,.0f}",
+        f"{option.low_tokens_per_s:,.0f} - {option.high_tokens_per_s:,.0f}",
+        f"{option.success_ppm / 10_000:.0f} %",
+        _usd(option.expected_cost_micro_usd),
+        f"{option.on_time_probability_ppm / 10_000:.0f} %",
+    )
+
+
+def _option_name(option: ConfigurationOption) -> str:
+    counts = counts_text(option.allowed_counts)
+    mark = "> " if option.chosen else ""
+    return f"{mark}{counts} x {option.instance_type}, batch {option.configuration.batch_size}"
+
+
+def print_configuration(configuration: JobConfiguration, shown: Console | None = None) -> None:
+    """Every value that was needed: its interval, and who says so."""
+    shown = shown or console()
+    origins = configuration.origins
+    _print_with_notes(
+        shown,
+        ("parameter", "value", "90 %", "said by"),
+        [(one.parameter, one.value or "-", interval_text(one), one.said_by) for one in origins],
+        [(one.parameter, one.detail) for one in origins],
+    )
+    batch = "the same batch per GPU" if configuration.weak_scaling else "the same global batch"
+    stack = f", on the software stack {configuration.stack}" if configuration.stack else ""
+    shown.print(
+        f"runs with a probability of {configuration.success_ppm / 10_000:.0f} %, "
+        f"with {batch} at every count{stack}",
+        highlight=False,
+    )
+
+
+def _print_with_notes(
+    shown: Console,
+    headings: tuple[str, ...],
+    rows: list[tuple[str, ...]],
+    notes: list[tuple[str, str]],
+    *,
+    marked: list[bool] | None = None,
+    right_from: int | None = None,
+) -> None:
+    """A table with a note on every row: beside it where there is room, else below the table."""
+    from rich.table import Table
+
+    beside = shown.width >= _WIDE
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
+    for index, name in enumerate(headings):
+        to_the_right = right_from is not None and index >= right_from
+        table.add_column(name, justify="right" if to_the_right else "left", overflow="fold")
+    if beside:
+        table.add_column("why", ratio=1)
+    for index, (row, (_, note)) in enumerate(zip(rows, notes, strict=True)):
+        style = "bold green" if marked is not None and marked[index] else None
+        table.add_row(*row, *([note] if beside else []), style=style)
+    shown.print(table)
+    if not beside:
+        for name, note in notes:
+            if note:
+                shown.print(f"{name}: {note}", markup=False, highlight=False)
+
+
+def interval_text(origin: ParameterOrigin) -> str:
+    """The interval of an origin, empty where it has none."""
+    if not (origin.low or origin.high):
+        return ""
+    return f"{origin.low:.4g} - {origin.high:.4g}"
+
+
+def counts_text(counts: tuple[int, ...]) -> str:
+    """Instance counts: `1..8` where none between is missing, else all of them."""
+    if len(counts) > 2 and counts == tuple(range(counts[0], counts[-1] + 1)):
+        return f"{counts[0]}..{counts[-1]}"
+    return ", ".join(map(str, counts))
