@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from spotline.cli import bench_cant_be_late, bench_decision, bench_forecast, bench_quality
+from spotline.cli import (
+    bench_cant_be_late,
+    bench_decision,
+    bench_forecast,
+    bench_knowledge,
+    bench_quality,
+)
 
 bench_app = typer.Typer(name="bench", help="Measure decisions.", no_args_is_help=True)
 
@@ -16,8 +22,14 @@ def register(app: typer.Typer) -> None:
 
 @bench_app.callback()
 def root() -> None:
-    """Measure decisions: their quality, their speed, and forecasts."""
+    """Measure decisions: their quality, their speed, forecasts, and configuration knowledge."""
 
 
-for module in (bench_quality, bench_cant_be_late, bench_decision, bench_forecast):
+for module in (
+    bench_quality,
+    bench_cant_be_late,
+    bench_decision,
+    bench_forecast,
+    bench_knowledge,
+):
     module.register(bench_app)
