@@ -1,0 +1,79 @@
+"""`spotline bench knowledge`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from spotline.cli.failures import explained
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(knowledge)
+
+
+def knowledge(
+    data: Annotated[
+        Path, typer.Option(envvar="SPOTLINE_DATA", help="Directory of the recorded data.")
+    ] = Path("../shared/data"),
+    out: Annotated[Path | None, typer.Option("--json", help="Write the figures as JSON.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write a Markdown report with plots here.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A few jobs and runs: does it work at all?")
+    ] = False,
+) -> None:
+    """Measure predictions, and what they are worth to the schedulers of a cluster."""
+    with explained():
+        from rich.console import Console
+
+        from spotline.bench.knowledge.cluster_report import write_report
+        from spotline.bench.knowledge.run import FULL, QUICK, run_knowledge
+
+        console = Console(highlight=False, soft_wrap=True)
+        figures = run_knowledge(
+            data,
+            extent=QUICK if quick else FULL,
+            command=" ".join(["spotline", *sys.argv[1:]]),
+            tell=lambda line: console.print(line, style="dim", markup=False),
+        )
+        if out is not None:
+            out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        if report is not None:
+            console.print(f"report: {write_report(figures, report)}", markup=False)
+        _print(console, figures)
+
+
+def _print(console: Any, figures: dict[str, Any]) -> None:
+    from spotline.replay.tables import plain_table
+
+    table = plain_table("Mean job completion time, s", "workload")
+    table.add_column("scheduler")
+    for level in ("none", "predicted", "true", "lower by, %"):
+        table.add_column(level, justify="right")
+    for name, schedulers in figures["cluster"].items():
+        for scheduler, levels in schedulers.items():
+            times = [levels[level]["mean_jct_s"] for level in ("none", "predicted", "true")]
+            table.add_row(
+                name,
+                scheduler,
+                *(f"{one:,.0f}" for one in times),
+                f"{100 * (1 - times[1] / times[0]):.0f}",
+            )
+    console.print(table)
+    if figures["meta"]["quick"]:
+        console.print("a quick run on few jobs: its figures mean nothing")
+        return
+    rows = figures["targets"]
+    console.print(f"{sum(one['met'] for one in rows)} of {len(rows)} targets met")
+    for one in rows:
+        verdict = "met" if one["met"] else "MISSED"
+        console.print(
+            f"  {verdict}: {one['what']}: {one['measured']:.2f} ({one['target']})", markup=False
+        )
