@@ -416,6 +416,35 @@ def test_more_counts_are_taken_along_where_they_cost_hardly_more() -> None:
     assert all(one.expected_cost_micro_usd > 1.03 * least for one in longer)
 
 
+class Saturating(FakeSource):
+    """More than eight GPUs add little: of sixteen, each does half of what it could."""
+
+    def _predict(self, one: Configuration):
+        said = super()._predict(one)
+        if isinstance(said, NoPrediction) or one.gpus <= 8:
+            return said
+        slower = (one.gpus / 8.0) ** -0.9
+        return replace(
+            said,
+            tokens_per_s=said.tokens_per_s * slower,
+            low_tokens_per_s=said.low_tokens_per_s * slower,
+            high_tokens_per_s=said.high_tokens_per_s * slower,
+        )
+
+
+def test_counts_on_which_an_instance_does_less_than_half_are_no_room_to_grow() -> None:
+    found = completed(
+        draft(tokens=3.0e8, hours=4.0, batch_size=128, gpu_model="a100-80gb"), source=Saturating()
+    )
+
+    chosen = found.options[0]
+    longer = [one for one in found.options if len(one.allowed_counts) > len(chosen.allowed_counts)]
+    assert chosen.allowed_counts == (2, 4, 8)
+    assert any(
+        one.expected_cost_micro_usd <= 1.03 * chosen.expected_cost_micro_usd for one in longer
+    )
+
+
 def test_a_tight_hard_deadline_gets_more_instances_than_a_loose_one() -> None:
     tight = completed(draft(hours=1.0)).job
     loose = completed(draft(hours=24.0)).job

@@ -15,6 +15,7 @@ from itertools import product
 from typing import Protocol, TypeAlias
 
 from spotline.application.admission import MOST_INSTANCES, Refused
+from spotline.application.completion_futures import most_seen
 from spotline.application.market_view import MarketView
 from spotline.domain.configuration.configuration import (
     Configuration,
@@ -272,16 +273,10 @@ def _nowhere(draft: JobDraft, market: MarketView, wanted: str) -> Refused:
 
 def _most_spot(market: MarketView) -> dict[str, int]:
     """The largest spot count seen of every offering; where nobody tells, all that is chosen."""
-    most: dict[str, int] = {}
-    for quotes in (*(opened.quotes for opened in market.history), market.quotes):
-        for slot_quote in quotes:
-            quote = slot_quote.quote
-            count = quote.spot_available
-            if count.instances > most.get(quote.offering_id, -1) and count.known:
-                most[quote.offering_id] = count.instances
+    seen = most_seen(market)
     return {
         one.offering_id: min(
-            MOST_CHOSEN_INSTANCES, most.get(one.offering_id, MOST_CHOSEN_INSTANCES)
+            MOST_CHOSEN_INSTANCES, seen.get(one.offering_id, MOST_CHOSEN_INSTANCES)
         )
         for one in market.offerings
     }

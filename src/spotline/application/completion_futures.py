@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from spotline.application.market_view import MarketView
 from spotline.application.scenarios import ScenarioSpec, on_demand_in, sample_paths
-from spotline.domain.events import OfferingForecast, SlotOpened
+from spotline.domain.events import OfferingForecast, SlotOpened, SlotQuote
 from spotline.domain.market.offering import Quote
 from spotline.domain.policies.compiled import MarketSeries
 
@@ -71,6 +72,29 @@ def futures_of(
     )
     repeats = -(-slots // length)
     return sampled if repeats == 1 else _repeated(sampled, repeats)
+
+
+def most_seen(market: MarketView) -> Mapping[str, int]:
+    """The largest spot count of every offering that has told any, now or in the recent past."""
+    most = dict(_most_seen(_Past(market.history, market.next_slot)))
+    _raise_to(most, market.quotes)
+    return most
+
+
+@lru_cache(maxsize=4)
+def _most_seen(past: _Past) -> Mapping[str, int]:
+    most: dict[str, int] = {}
+    for opened in past.history:
+        _raise_to(most, opened.quotes)
+    return most
+
+
+def _raise_to(most: dict[str, int], quotes: Sequence[SlotQuote]) -> None:
+    for slot_quote in quotes:
+        quote = slot_quote.quote
+        count = quote.spot_available
+        if count.known and count.instances > most.get(quote.offering_id, -1):
+            most[quote.offering_id] = count.instances
 
 
 class _Past:

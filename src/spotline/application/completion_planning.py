@@ -39,10 +39,13 @@ SURE_PPM = 990_000
 # More counts are worth this share of the cost: a rate that turns out lower than predicted is made
 # good by more instances, if the job may hold them.
 ROOM_PPM = 30_000
+# But a count on which an instance does less than this share of what it does at best is no room:
+# safety nets buy the largest count, and would buy it at twice the price.
+ROOM_EFFICIENCY = 0.5
 
 # Options planned for one draft, the places taking turns, as the screen only estimates. Where the
 # slots until the end are many, fewer are planned: an answer must not take longer than 20 ms.
-_MOST_PLANNED = 10
+_MOST_PLANNED = 8
 _FEWEST_PLANNED = 4
 _MOST_PER_PLACE = 3
 _SLOTS_PLANNED = 1_536
@@ -199,11 +202,13 @@ def _with_room(ranked: list[PlannedOption]) -> list[PlannedOption]:
     """Put the best curve's longest set of counts first that is hardly dearer than the best."""
     best = ranked[0]
     allowed = best.expected_cost_micro_usd * ROOM_PPM // PPM
+    each = [point.planned_tokens_per_hour / point.count for point in best.candidate.curve.points]
     chosen = max(
         (
             one
             for one in ranked
             if one.candidate.curve is best.candidate.curve
+            and (one is best or each[one.candidate.size - 1] >= ROOM_EFFICIENCY * max(each))
             and one.sure == best.sure
             and one.on_time_ppm >= best.on_time_ppm
             and one.expected_utility_micro_usd >= best.expected_utility_micro_usd - allowed

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
+from spotline.domain.configuration.scaling import (
+    LINEAR_TOLERANCE_PERCENT,
+    fit_line,
+    missed_percent,
+)
 from spotline.domain.jobs.job import Throughput
 
-# A line through H(n) replaces the table where no count is off by more.
-LINE_TOLERANCE = 0.02
 # Digits of published rates: more claim a precision that no prediction has, and rates of few digits
 # keep the exact programs of the scheduler small.
 _RATE_DIGITS = 4
@@ -30,23 +32,9 @@ def throughput_of(key: str, rates: Mapping[int, float]) -> Throughput:
 
 
 def _line(counts: Sequence[int], rates: Sequence[float]) -> tuple[float, float] | None:
-    if len(counts) == 1:
-        return rounded(rates[0] / counts[0]), 0.0
-    mean_count = math.fsum(counts) / len(counts)
-    mean_rate = math.fsum(rates) / len(rates)
-    spread = math.fsum((count - mean_count) ** 2 for count in counts)
-    alpha = rounded(
-        math.fsum(
-            (count - mean_count) * (rate - mean_rate)
-            for count, rate in zip(counts, rates, strict=True)
-        )
-        / spread
-    )
-    beta = rounded(mean_rate - alpha * mean_count)
-    off = max(
-        abs(alpha * count + beta - rate) / rate for count, rate in zip(counts, rates, strict=True)
-    )
-    return (alpha, beta) if off <= LINE_TOLERANCE else None
+    alpha, beta = map(rounded, fit_line(counts, rates))
+    fits = missed_percent(alpha, beta, counts, rates) <= LINEAR_TOLERANCE_PERCENT
+    return (alpha, beta) if fits or len(counts) == 1 else None
 
 
 def rounded(rate: float) -> float:

@@ -10,30 +10,32 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from spotline.cli.knowledge_view import (
+    described_runs,
+    file_summary,
+    prediction_json,
+    print_description,
+    print_evaluation,
+    print_import,
+    print_prediction,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import Console
-    from rich.table import Table
-
-    from spotline.adapters.knowledge.reader import ImportedFile
     from spotline.domain.configuration.configuration import (
         Configuration,
         MeasuredRun,
         NoPrediction,
-        Prediction,
     )
-    from spotline.domain.configuration.memory import MemoryBreakdown
-    from spotline.domain.configuration.rules import BrokenRule
+    from spotline.domain.configuration.interface import KnowledgeSource
+    from spotline.domain.configuration.scaling import Scaling
 
 EXIT_REFUSED = 1
 EXIT_BAD_INPUT = 2
 
-# Rows refused for one and the same reason that are listed by number; --json has all.
-_SHOWN_ROWS = 20
 _WITHOUT_HISTORY = ("analytic",)
-
-_TEXT_COLUMNS = frozenset({"file", "format", "stack", "what", "value", "source", "basis"})
+_SCALING_COUNTS = (1, 2, 4, 8, 16, 32)
 
 knowledge_app = typer.Typer(
     name="knowledge",
@@ -106,12 +108,12 @@ def import_command(
         "runs": len(runs),
         "new_runs": len(runs) - len(before),
         "digest": digest,
-        "files": [_file_summary(one) for one in imported],
+        "files": [file_summary(one) for one in imported],
     }
     if as_json:
         print(json.dumps(summary, indent=2))
     else:
-        _print_import(imported, summary, written=some)
+        print_import(imported, summary, written=some)
     if not some:
         raise typer.Exit(EXIT_BAD_INPUT)
 
@@ -122,24 +124,19 @@ def describe_command(file: _File, as_json: _Json = False) -> None:
     from spotline.adapters.knowledge.store import knowledge_digest
 
     runs = _read(file, as_json=as_json)
-    described = {
+    described: dict[str, Any] = {
         "path": str(file),
         "digest": knowledge_digest(runs),
-        **_described(runs),
+        **described_runs(runs),
         "stacks": {
-            stack: _described([run for run in runs if run.stack == stack])
+            stack: described_runs([run for run in runs if run.stack == stack])
             for stack in sorted({run.stack for run in runs})
         },
     }
     if as_json:
         print(json.dumps(described, indent=2))
         return
-    console = _console()
-    console.print(_stacks_table(described["stacks"]))
-    console.print(_spread_table(described))
-    console.print(
-        f"{file}: {described['runs']} runs, digest {described['digest'][:12]}", highlight=False
-    )
+    print_description(described)
 
 
 @knowledge_app.command("predict")
@@ -174,6 +171,12 @@ def predict_command(
     stack: Annotated[
         str, typer.Option(help="Software it would run with; default: that with most runs.")
     ] = "",
+    scaling: Annotated[
+        bool,
+        typer.Option(
+            "--scaling", help="Show H(n) on 1 to 32 instances of --gpus / --nodes GPUs each."
+        ),
+    ] = False,
     as_json: _Json = False,
 ) -> None:
     """Predict how a configuration would run: every source's answer, memory, hard rules.
@@ -203,12 +206,15 @@ def predict_command(
     # Sources learn every stack by itself: the others would only take time.
     own = [run for run in runs if run.stack == stack]
     broken = broken_rules(configuration)
-    answers = () if broken else _answers(names, own, configuration, stack)
+    sources = () if broken else _taught(names, own)
+    answers = tuple(one.predict((configuration,), stack=stack)[0] for one in sources)
+    laws = _scalings(sources, configuration, stack) if scaling else ()
     memory = gpu_memory(configuration)
     if as_json:
-        print(json.dumps(_prediction_json(configuration, broken, answers, memory), indent=2))
+        found = prediction_json(configuration, broken, answers, memory, laws)
+        print(json.dumps(found, indent=2))
     else:
-        _print_prediction(configuration, broken, answers, memory)
+        print_prediction(configuration, broken, answers, memory, laws)
     if broken:
         raise typer.Exit(EXIT_REFUSED)
 
@@ -235,7 +241,7 @@ def evaluate_command(
     if as_json:
         print(json.dumps(found, indent=2))
     else:
-        _print_evaluation(found)
+        print_evaluation(found)
 
 
 # --- input and failure ------------------------------------------------------------------------
@@ -331,18 +337,30 @@ def _stack(wanted: str, runs: Sequence[MeasuredRun], *, as_json: bool) -> str:
     return wanted or min(known, key=lambda stack: (-known[stack], stack), default="")
 
 
-def _answers(
-    names: Sequence[str], runs: Sequence[MeasuredRun], configuration: Configuration, stack: str
-) -> tuple[Prediction | NoPrediction, ...]:
+def _taught(names: Sequence[str], runs: Sequence[MeasuredRun]) -> tuple[KnowledgeSource, ...]:
     from spotline.domain.configuration.registry import make_source
 
-    answers: list[Prediction | NoPrediction] = []
-    for name in names:
-        source = make_source(name)
+    sources = tuple(make_source(name) for name in names)
+    for source in sources:
         if runs:
             source.learn(runs)
-        answers.extend(source.predict((configuration,), stack=stack))
-    return tuple(answers)
+    return sources
+
+
+def _scalings(
+    sources: Sequence[KnowledgeSource], configuration: Configuration, stack: str
+) -> tuple[Scaling | NoPrediction, ...]:
+    """H(n) by the default source, or by the only one asked: weak, then at the same batch."""
+    from spotline.domain.configuration.registry import DEFAULT_SOURCE
+    from spotline.domain.configuration.scaling import ScalingMode, scaling_of
+
+    asked = [one for one in sources if one.source_id == DEFAULT_SOURCE] or list(sources[:1])
+    each = max(1, configuration.gpus // configuration.nodes)
+    return tuple(
+        scaling_of(source, configuration, each, _SCALING_COUNTS, mode, stack)
+        for source in asked
+        for mode in ScalingMode
+    )
 
 
 def _fail(exit_code: int, message: str, *, as_json: bool) -> NoReturn:
@@ -351,272 +369,3 @@ def _fail(exit_code: int, message: str, *, as_json: bool) -> NoReturn:
     else:
         typer.secho(f"error: {message}", err=True, fg="red")
     raise typer.Exit(exit_code)
-
-
-# --- output -----------------------------------------------------------------------------------
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console()
-
-
-def _table(title: str, *columns: str) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(
-        title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
-    )
-    for column in columns:
-        left = column in _TEXT_COLUMNS
-        # Names are read whole and copied; in a narrow window the figures fold instead.
-        table.add_column(column, justify="left" if left else "right", overflow="fold", no_wrap=left)
-    return table
-
-
-def _file_summary(one: ImportedFile) -> dict[str, Any]:
-    return {
-        "file": one.file,
-        "format": one.format_name,
-        "stacks": list(one.stacks),
-        "rows": one.rows,
-        "runs": len(one.runs),
-        "duplicates": one.duplicates,
-        "unknown_columns": list(one.unknown_columns),
-        "refused": [
-            {
-                "row": row.row,
-                "field": row.field,
-                "expected": row.expected,
-                "found": row.found,
-            }
-            for row in one.refused
-        ],
-    }
-
-
-def _print_import(
-    imported: Sequence[ImportedFile], summary: dict[str, Any], *, written: bool
-) -> None:
-    console = _console()
-    table = _table("Imported", "file", "format", "rows", "runs", "repeated", "refused")
-    for one in imported:
-        table.add_row(
-            Path(one.file).name,
-            one.format_name,
-            str(one.rows),
-            str(len(one.runs)),
-            str(one.duplicates),
-            str(len(one.refused)),
-        )
-    console.print(table)
-    for one in imported:
-        name = Path(one.file).name
-        if one.unknown_columns:
-            console.print(
-                f"{name}: columns not read: {', '.join(one.unknown_columns)}",
-                highlight=False,
-                markup=False,
-            )
-        for (field, reason), rows in _refusals(one).items():
-            shown = ", ".join(str(row) for row in rows[:_SHOWN_ROWS])
-            more = f" and {len(rows) - _SHOWN_ROWS} more" if len(rows) > _SHOWN_ROWS else ""
-            console.print(
-                f"refused: {name}, row {shown}{more}: field {field}: {reason}",
-                highlight=False,
-                markup=False,
-                soft_wrap=True,
-            )
-    if written:
-        console.print(
-            f"{summary['path']}: {summary['runs']} runs, {summary['new_runs']} new, "
-            f"digest {summary['digest'][:12]}",
-            highlight=False,
-            soft_wrap=True,
-        )
-    else:
-        console.print("nothing imported; no file written", highlight=False)
-
-
-def _refusals(one: ImportedFile) -> dict[tuple[str, str], list[int]]:
-    """Rows by what is wrong with them, in order of the first."""
-    rows: dict[tuple[str, str], list[int]] = {}
-    for refused in one.refused:
-        rows.setdefault((refused.field, refused.reason), []).append(refused.row)
-    return rows
-
-
-def _described(runs: Sequence[MeasuredRun]) -> dict[str, Any]:
-    from collections import Counter
-
-    from spotline.domain.configuration.configuration import RunOutcome
-
-    outcomes = Counter(run.outcome for run in runs)
-    rates = [run.tokens_per_s for run in runs if run.ran]
-    of = [run.configuration for run in runs]
-    return {
-        "runs": len(runs),
-        "outcomes": {outcome.value: outcomes[outcome] for outcome in RunOutcome},
-        "models": dict(sorted(Counter(one.model_name for one in of).items())),
-        "methods": dict(sorted(Counter(one.method.value for one in of).items())),
-        "gpu_models": dict(sorted(Counter(one.gpu_model for one in of).items())),
-        "ranges": {
-            name: [min(values), max(values)]
-            for name, values in (
-                ("gpus", [one.gpus for one in of]),
-                ("nodes", [one.nodes for one in of]),
-                ("tokens_per_sample", [one.tokens_per_sample for one in of]),
-                ("batch_size", [one.batch_size for one in of]),
-                ("tokens_per_s", rates),
-                ("peak_memory_gb", [run.peak_memory_gb for run in runs if run.peak_memory_gb]),
-            )
-            if values
-        },
-    }
-
-
-def _range(described: dict[str, Any], name: str) -> str:
-    found = described["ranges"].get(name)
-    return "-" if found is None else f"{found[0]:,.0f}..{found[1]:,.0f}"
-
-
-def _stacks_table(stacks: dict[str, Any]) -> Table:
-    table = _table(
-        "Stacks",
-        "stack",
-        "runs",
-        "ran",
-        "out of\nmemory",
-        "rejected",
-        "failed",
-        "models",
-        "GPUs",
-        "batch",
-        "tokens per\nsample",
-        "tokens/s",
-    )
-    for stack, one in stacks.items():
-        outcomes = one["outcomes"]
-        table.add_row(
-            stack,
-            str(one["runs"]),
-            str(outcomes["succeeded"]),
-            str(outcomes["out_of_memory"]),
-            str(outcomes["rejected"]),
-            str(outcomes["failed"]),
-            str(len(one["models"])),
-            _range(one, "gpus"),
-            _range(one, "batch_size"),
-            _range(one, "tokens_per_sample"),
-            _range(one, "tokens_per_s"),
-        )
-    return table
-
-
-def _spread_table(described: dict[str, Any]) -> Table:
-    table = _table("Runs by", "what", "value", "runs")
-    for title, key in (("model", "models"), ("GPU", "gpu_models"), ("method", "methods")):
-        for index, (value, count) in enumerate(described[key].items()):
-            table.add_row(title if index == 0 else "", value, str(count))
-    return table
-
-
-def _prediction_json(
-    configuration: Configuration,
-    broken: Sequence[BrokenRule],
-    answers: Sequence[Prediction | NoPrediction],
-    memory: MemoryBreakdown,
-) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from spotline.domain.configuration.registry import DEFAULT_SOURCE
-
-    described = asdict(configuration)
-    described["method"] = configuration.method.value
-    described["options"] = {one.name: one.value for one in configuration.options}
-    return {
-        "configuration": described,
-        "broken_rules": [asdict(rule) for rule in broken],
-        "default_source": DEFAULT_SOURCE,
-        "predictions": [asdict(answer) for answer in answers],
-        "memory": {
-            **{name: round(value, 3) for name, value in asdict(memory).items()},
-            "total_gb": round(memory.total_gb, 3),
-            "fits": memory.fits,
-        },
-    }
-
-
-def _print_prediction(
-    configuration: Configuration,
-    broken: Sequence[BrokenRule],
-    answers: Sequence[Prediction | NoPrediction],
-    memory: MemoryBreakdown,
-) -> None:
-    from spotline.domain.configuration.configuration import NoPrediction
-    from spotline.domain.configuration.registry import DEFAULT_SOURCE
-
-    console = _console()
-    console.print(
-        f"{configuration.model_name} {configuration.method.value} on {configuration.gpus}x "
-        f"{configuration.gpu_model} in {configuration.nodes} node(s), "
-        f"{configuration.batch_size} x {configuration.tokens_per_sample} tokens a step",
-        highlight=False,
-    )
-    for rule in broken:
-        typer.secho(f"refused: {rule.message} ({rule.rule})", err=True, fg="red")
-    if answers:
-        table = _table("Predictions", "source", "tokens/s", "90 % interval", "runs well", "basis")
-        for answer in answers:
-            mark = " *" if answer.source_id == DEFAULT_SOURCE else ""
-            if isinstance(answer, NoPrediction):
-                table.add_row(answer.source_id + mark, "-", "-", "-", answer.reason)
-                continue
-            table.add_row(
-                answer.source_id + mark,
-                f"{answer.tokens_per_s:,.0f}",
-                f"{answer.low_tokens_per_s:,.0f}..{answer.high_tokens_per_s:,.0f}",
-                f"{answer.success_probability:.0%}",
-                answer.basis,
-            )
-        console.print(table)
-    verdict = "fits" if memory.fits else "does not fit: expect it to run out of memory"
-    console.print(
-        f"memory: {memory.total_gb:.1f} of {memory.available_gb:.1f} GB on the fullest GPU, "
-        f"{verdict} (weights {memory.weights_gb:.1f}, optimiser {memory.optimiser_gb:.1f}, "
-        f"gradients {memory.gradients_gb:.1f} or logits {memory.logits_gb:.1f}, activations "
-        f"{memory.activations_gb:.1f}, overhead {memory.overhead_gb:.1f})",
-        highlight=False,
-        soft_wrap=True,
-    )
-
-
-def _print_evaluation(found: dict[str, Any]) -> None:
-    console = _console()
-    for line in _lines(found):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-def _lines(value: Any, path: tuple[str, ...] = ()) -> list[str]:
-    """One line for every object that holds plain values, named by its path."""
-    if not isinstance(value, dict):
-        return [f"{' / '.join(path)}: {_shown(value)}"]
-    plain = {name: one for name, one in value.items() if not isinstance(one, dict)}
-    lines = []
-    if plain:
-        shown = ", ".join(f"{name} {_shown(one)}" for name, one in plain.items())
-        lines.append(f"{' / '.join(path) or 'all'}: {shown}")
-    for name, one in value.items():
-        if isinstance(one, dict):
-            lines.extend(_lines(one, (*path, name)))
-    return lines
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, list):
-        return " ".join(_shown(one) for one in value)
-    return str(value)

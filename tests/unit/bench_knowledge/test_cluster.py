@@ -304,7 +304,17 @@ def _figures(none_s: float, predicted_s: float, true_s: float) -> dict[str, Any]
             "brier": 0.03,
             "real": {},
         },
-        "interval_coverage": {"random": 0.9},
+        "interval_coverage": 0.9,
+        "interval_coverage_by_split": {"random": 0.9},
+        "complete_ms": {
+            "calls": 500.0,
+            "runs": 2000.0,
+            "p50": 12.0,
+            "p99": 19.0,
+            "max": 40.0,
+            "new_slot": 50.0,
+            "options_considered": 12.0,
+        },
         "cluster": {"fine_tuning": {"fifo": levels, "sia": levels}},
         "cluster_notes": {"fine_tuning": "a few jobs"},
         "sia_round": {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import grpc
 
 from spotline.adapters.grpc.configurator import ConfigurationServicer, SharedKnowledge
@@ -42,3 +44,7 @@ class ConfiguratorServer(GrpcServer):
     def prepare(self) -> None:
         """Compile what options are priced with."""
         warm_up()
+        # What the sources have learned lives as long as the server: looking through it again and
+        # again for garbage would hold up one answer in a hundred.
+        gc.collect()
+        gc.freeze()

@@ -41,6 +41,8 @@ def report_text(figures: Figures) -> str:
         "",
         *_round(figures["sia_round"]),
         "",
+        *_completing(figures["complete_ms"]),
+        "",
         *_meta(figures["meta"]),
     ]
     return "\n".join(lines) + "\n"
@@ -82,7 +84,7 @@ def _predictions(figures: Figures) -> list[str]:
         lines.append(f"| {shown} | {_number(row['mdape_percent'])} | {_number(other)} |")
     coverage = ", ".join(
         f"{name.replace('_', ' ')} {100 * value:.1f} %"
-        for name, value in figures["interval_coverage"].items()
+        for name, value in figures["interval_coverage_by_split"].items()
         if value is not None
     )
     lines += [
@@ -154,6 +156,17 @@ def _round(row: Mapping[str, float]) -> list[str]:
         f"types: median {row['p50_ms']:.0f} ms, p99 {row['p99_ms']:.0f} ms, longest "
         f"{row['max_ms']:.0f} ms; {100 * row['optimal_share']:.0f} % proven optimal, largest gap "
         f"{100 * row['largest_gap']:.3f} %.",
+    ]
+
+
+def _completing(row: Mapping[str, float]) -> list[str]:
+    return [
+        "## Completing a draft",
+        "",
+        f"{row['calls']:.0f} drafts over gRPC, one after the other, the default source having "
+        f"learned {row['runs']:.0f} generated runs: median {row['p50']:.1f} ms, p99 "
+        f"{row['p99']:.1f} ms, longest {row['max']:.0f} ms; the first after a slot opened "
+        f"{row['new_slot']:.0f} ms. {row['options_considered']:.0f} options considered (median).",
     ]
 
 

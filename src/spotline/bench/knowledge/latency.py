@@ -99,7 +99,7 @@ def measure_complete(
     -------
     dict
         `p50`, `p99` and `max` of the calls in ms, `new_slot` (median of the first calls after a
-        slot opened, ms), `calls`, `completed` (the others were refused), and
+        slot opened, ms), `calls`, `runs`, `completed` (the others were refused), and
         `options_considered` (median).
 
     Raises
@@ -142,6 +142,7 @@ async def _measure(
     considered = [options for _, options in timed if options]
     return {
         "calls": float(calls),
+        "runs": float(runs),
         "completed": float(len(considered)),
         "p50": float(np.percentile(took, 50)),
         "p99": float(np.percentile(took, 99)),

@@ -40,6 +40,17 @@ def one_thread() -> AbstractContextManager[Any]:
     return limit
 
 
+def unchecked() -> AbstractContextManager[Any]:
+    """Let scikit-learn trust numbers of ours: looking at them takes longer than predicting."""
+    # Where only the analytic model is asked, the library is not loaded.
+    from sklearn import config_context
+
+    trusting: AbstractContextManager[Any] = config_context(
+        assume_finite=True, skip_parameter_validation=True
+    )
+    return trusting
+
+
 class Encoder:
     """Numbers as they are, then a column of 0 and 1 for every repeated value of a category.
 

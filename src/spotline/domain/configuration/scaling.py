@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import pairwise
 
 import numpy as np
 
 from spotline.domain.configuration.configuration import Configuration, NoPrediction, Prediction
 from spotline.domain.configuration.interface import KnowledgeSource
+from spotline.domain.units import S_PER_HOUR
 
-S_PER_HOUR = 3_600
-# A line that misses a predicted rate by more than this is replaced by the table: twice the noise
-# between two runs of one configuration, and far below what a plan could notice.
-LINEAR_TOLERANCE_PERCENT = 5.0
+# A line that misses a predicted rate by more than this is replaced by the table: the noise between
+# two runs of one configuration, and far below what a plan could notice.
+LINEAR_TOLERANCE_PERCENT = 2.0
 # Counts that are likelier to fail than to run have no rate.
 FEWEST_CHANCES = 0.5
 
@@ -196,11 +198,11 @@ def fit_scaling(
     mode: ScalingMode, rates: tuple[CountRate, ...], skipped: tuple[SkippedCount, ...] = ()
 ) -> Scaling:
     """Fit the line and build the table from rates, ascending by instances; at least one."""
-    counts = np.array([rate.instances for rate in rates], dtype=np.float64)
-    values = np.array([rate.tokens_per_hour for rate in rates], dtype=np.float64)
-    alpha, beta = _line(counts, values)
-    missed = 100.0 * float(np.max(np.abs(alpha * counts + beta - values) / values))
-    increasing = bool(np.all(np.diff(values) > 0))
+    counts = [rate.instances for rate in rates]
+    values = [rate.tokens_per_hour for rate in rates]
+    alpha, beta = fit_line(counts, values)
+    missed = missed_percent(alpha, beta, counts, values)
+    increasing = all(before < after for before, after in pairwise(values))
     linear = missed <= LINEAR_TOLERANCE_PERCENT and alpha > 0 and alpha + beta >= 0 and increasing
     return Scaling(
         mode=mode,
@@ -214,12 +216,25 @@ def fit_scaling(
     )
 
 
-def _line(counts: np.ndarray, values: np.ndarray) -> tuple[float, float]:
+def fit_line(counts: Sequence[int], rates: Sequence[float]) -> tuple[float, float]:
+    """Least-squares alpha and beta of rate = alpha * count + beta; beta is 0 with one count."""
     if len(counts) == 1:
-        return float(values[0] / counts[0]), 0.0
-    gaps = counts - counts.mean()
-    alpha = float((gaps @ (values - values.mean())) / (gaps @ gaps))
-    return alpha, float(values.mean() - alpha * counts.mean())
+        return rates[0] / counts[0], 0.0
+    mean_count = math.fsum(counts) / len(counts)
+    mean_rate = math.fsum(rates) / len(rates)
+    alpha = math.fsum(
+        (count - mean_count) * (rate - mean_rate) for count, rate in zip(counts, rates, strict=True)
+    ) / math.fsum((count - mean_count) ** 2 for count in counts)
+    return alpha, mean_rate - alpha * mean_count
+
+
+def missed_percent(
+    alpha: float, beta: float, counts: Sequence[int], rates: Sequence[float]
+) -> float:
+    """Largest miss of a line, in percent of the rate."""
+    return 100.0 * max(
+        abs(alpha * count + beta - rate) / rate for count, rate in zip(counts, rates, strict=True)
+    )
 
 
 def _table(rates: tuple[CountRate, ...], skipped: tuple[SkippedCount, ...]) -> tuple[float, ...]:

@@ -455,7 +455,8 @@ class StackedSource:
     def _basis(self, stack: StackState, one: Configuration) -> str:
         measured = stack.measured.get(one)
         if measured is not None:
-            return f"measured {measured[1]} times"
+            times = measured[1]
+            return f"measured {times} times" if times > 1 else "measured once"
         if not stack.runs:
             return "no measured runs: data sheets and usual efficiencies only"
         model = features_of(one).categories[0][1]

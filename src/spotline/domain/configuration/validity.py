@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from spotline.domain.configuration.configuration import Configuration, MeasuredRun
-from spotline.domain.configuration.encoding import Encoder, one_thread
+from spotline.domain.configuration.encoding import Encoder, one_thread, unchecked
 from spotline.domain.configuration.features import (
     FeatureTable,
     Floats,
@@ -270,8 +270,8 @@ def _logistic(inputs: Floats, success: Floats, mean: Floats, deviation: Floats) 
 
 def _grown(inputs: Floats, success: Floats) -> Any:
     trees = HistGradientBoostingClassifier(
-        max_iter=150,
-        learning_rate=0.07,
+        max_iter=75,
+        learning_rate=0.14,
         max_leaf_nodes=12,
         min_samples_leaf=8,
         l2_regularization=1.0,
@@ -283,6 +283,6 @@ def _grown(inputs: Floats, success: Floats) -> Any:
 
 
 def _tree_log_odds(trees: Any, inputs: Floats) -> Floats:
-    with one_thread():
+    with unchecked():
         log_odds = trees.decision_function(inputs)
     return np.asarray(np.clip(log_odds, -_MOST_LOG_ODDS, _MOST_LOG_ODDS))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
 
-from spotline.domain.configuration.encoding import Encoder, one_thread
+from spotline.domain.configuration.encoding import Encoder, one_thread, unchecked
 from spotline.domain.configuration.features import FeatureTable, Floats
 from spotline.domain.configuration.sources.analytic import SEEN_SPREAD, UNSEEN_SPREAD, AnalyticRates
 from spotline.domain.configuration.stacks import RateGuess, RateModel, StackedSource
@@ -63,7 +63,7 @@ class BoostingRates:
         """Log rates; spreads by whether runs of the model were learned."""
         if self._encoder is None or self._plain is None:
             raise ValueError("fit must come before predict")
-        with one_thread():
+        with unchecked():
             over = self._trees.predict(self._encoder.matrix(table))
         seen = np.array([model in self._models for model in table.values("model")])
         return RateGuess(

@@ -1,0 +1,349 @@
+"""What `spotline knowledge` prints and writes as JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from spotline.adapters.knowledge.reader import ImportedFile
+    from spotline.domain.configuration.configuration import (
+        Configuration,
+        MeasuredRun,
+        NoPrediction,
+        Prediction,
+    )
+    from spotline.domain.configuration.memory import MemoryBreakdown
+    from spotline.domain.configuration.rules import BrokenRule
+    from spotline.domain.configuration.scaling import Scaling
+
+# Rows refused for one and the same reason that are listed by number; --json has all.
+_SHOWN_ROWS = 20
+
+_TEXT_COLUMNS = frozenset({"file", "format", "stack", "what", "value", "source", "basis"})
+
+_FOLDED_COLUMNS = frozenset({"basis", "file", "format"})
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console()
+
+
+def _table(title: str, *columns: str) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(
+        title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
+    )
+    for column in columns:
+        left = column in _TEXT_COLUMNS
+        # Names and figures are read whole; in a narrow window sentences fold instead.
+        table.add_column(
+            column,
+            justify="left" if left else "right",
+            overflow="fold",
+            no_wrap=column not in _FOLDED_COLUMNS,
+        )
+    return table
+
+
+def file_summary(one: ImportedFile) -> dict[str, Any]:
+    """One imported table as JSON has it."""
+    return {
+        "file": one.file,
+        "format": one.format_name,
+        "stacks": list(one.stacks),
+        "rows": one.rows,
+        "runs": len(one.runs),
+        "duplicates": one.duplicates,
+        "unknown_columns": list(one.unknown_columns),
+        "refused": [
+            {
+                "row": row.row,
+                "field": row.field,
+                "expected": row.expected,
+                "found": row.found,
+            }
+            for row in one.refused
+        ],
+    }
+
+
+def print_import(
+    imported: Sequence[ImportedFile], summary: dict[str, Any], *, written: bool
+) -> None:
+    """Show what came in, and every refused row with its reason."""
+    console = _console()
+    table = _table("Imported", "file", "format", "rows", "runs", "repeated", "refused")
+    for one in imported:
+        table.add_row(
+            Path(one.file).name,
+            one.format_name,
+            str(one.rows),
+            str(len(one.runs)),
+            str(one.duplicates),
+            str(len(one.refused)),
+        )
+    console.print(table)
+    for one in imported:
+        name = Path(one.file).name
+        if one.unknown_columns:
+            console.print(
+                f"{name}: columns not read: {', '.join(one.unknown_columns)}",
+                highlight=False,
+                markup=False,
+            )
+        for (field, reason), rows in _refusals(one).items():
+            shown = ", ".join(str(row) for row in rows[:_SHOWN_ROWS])
+            more = f" and {len(rows) - _SHOWN_ROWS} more" if len(rows) > _SHOWN_ROWS else ""
+            console.print(
+                f"refused: {name}, row {shown}{more}: field {field}: {reason}",
+                highlight=False,
+                markup=False,
+                soft_wrap=True,
+            )
+    if written:
+        console.print(
+            f"{summary['path']}: {summary['runs']} runs, {summary['new_runs']} new, "
+            f"digest {summary['digest'][:12]}",
+            highlight=False,
+            soft_wrap=True,
+        )
+    else:
+        console.print("nothing imported; no file written", highlight=False)
+
+
+def _refusals(one: ImportedFile) -> dict[tuple[str, str], list[int]]:
+    """Rows by what is wrong with them, in order of the first."""
+    rows: dict[tuple[str, str], list[int]] = {}
+    for refused in one.refused:
+        rows.setdefault((refused.field, refused.reason), []).append(refused.row)
+    return rows
+
+
+def described_runs(runs: Sequence[MeasuredRun]) -> dict[str, Any]:
+    """Count runs by outcome, model, GPU and method, with the ranges of what was measured."""
+    from collections import Counter
+
+    from spotline.domain.configuration.configuration import RunOutcome
+
+    outcomes = Counter(run.outcome for run in runs)
+    rates = [run.tokens_per_s for run in runs if run.ran]
+    of = [run.configuration for run in runs]
+    return {
+        "runs": len(runs),
+        "outcomes": {outcome.value: outcomes[outcome] for outcome in RunOutcome},
+        "models": dict(sorted(Counter(one.model_name for one in of).items())),
+        "methods": dict(sorted(Counter(one.method.value for one in of).items())),
+        "gpu_models": dict(sorted(Counter(one.gpu_model for one in of).items())),
+        "ranges": {
+            name: [min(values), max(values)]
+            for name, values in (
+                ("gpus", [one.gpus for one in of]),
+                ("nodes", [one.nodes for one in of]),
+                ("tokens_per_sample", [one.tokens_per_sample for one in of]),
+                ("batch_size", [one.batch_size for one in of]),
+                ("tokens_per_s", rates),
+                ("peak_memory_gb", [run.peak_memory_gb for run in runs if run.peak_memory_gb]),
+            )
+            if values
+        },
+    }
+
+
+def _range(described: dict[str, Any], name: str) -> str:
+    found = described["ranges"].get(name)
+    return "-" if found is None else f"{found[0]:,.0f}..{found[1]:,.0f}"
+
+
+def print_description(described: dict[str, Any]) -> None:
+    """Show what a knowledge base holds."""
+    console = _console()
+    console.print(_stacks_table(described["stacks"]))
+    console.print(_spread_table(described))
+    console.print(
+        f"{described['path']}: {described['runs']} runs, digest {described['digest'][:12]}",
+        highlight=False,
+    )
+
+
+def _stacks_table(stacks: dict[str, Any]) -> Table:
+    table = _table(
+        "Stacks",
+        "stack",
+        "runs",
+        "ran",
+        "OOM",
+        "failed",
+        "models",
+        "GPUs",
+        "tokens/s",
+    )
+    for stack, one in stacks.items():
+        outcomes = one["outcomes"]
+        table.add_row(
+            stack,
+            str(one["runs"]),
+            str(outcomes["succeeded"]),
+            str(outcomes["out_of_memory"]),
+            str(outcomes["rejected"] + outcomes["failed"]),
+            str(len(one["models"])),
+            _range(one, "gpus"),
+            _range(one, "tokens_per_s"),
+        )
+    return table
+
+
+def _spread_table(described: dict[str, Any]) -> Table:
+    table = _table("Runs by", "what", "value", "runs")
+    for title, key in (("model", "models"), ("GPU", "gpu_models"), ("method", "methods")):
+        for index, (value, count) in enumerate(described[key].items()):
+            table.add_row(title if index == 0 else "", value, str(count))
+    return table
+
+
+def prediction_json(
+    configuration: Configuration,
+    broken: Sequence[BrokenRule],
+    answers: Sequence[Prediction | NoPrediction],
+    memory: MemoryBreakdown,
+    laws: Sequence[Scaling | NoPrediction],
+) -> dict[str, Any]:
+    """What is said of one configuration, as JSON has it."""
+    from dataclasses import asdict
+
+    from spotline.domain.configuration.registry import DEFAULT_SOURCE
+
+    described = asdict(configuration)
+    described["method"] = configuration.method.value
+    described["options"] = {one.name: one.value for one in configuration.options}
+    return {
+        "configuration": described,
+        "broken_rules": [asdict(rule) for rule in broken],
+        "default_source": DEFAULT_SOURCE,
+        "predictions": [asdict(answer) for answer in answers],
+        "memory": {
+            **{name: round(value, 3) for name, value in asdict(memory).items()},
+            "total_gb": round(memory.total_gb, 3),
+            "fits": memory.fits,
+        },
+        "scaling": [_law_json(one) for one in laws],
+    }
+
+
+def _law_json(law: Scaling | NoPrediction) -> dict[str, Any]:
+    from spotline.domain.configuration.configuration import NoPrediction
+
+    if isinstance(law, NoPrediction):
+        return {"source_id": law.source_id, "reason": law.reason}
+    return {
+        "mode": law.mode.value,
+        "alpha_tokens_per_hour": law.alpha,
+        "beta_tokens_per_hour": law.beta,
+        "residual_percent": law.residual_percent,
+        "linear": law.linear,
+        "table_tokens_per_hour": list(law.table),
+        "skipped": {str(one.instances): one.reason for one in law.skipped},
+    }
+
+
+def print_prediction(
+    configuration: Configuration,
+    broken: Sequence[BrokenRule],
+    answers: Sequence[Prediction | NoPrediction],
+    memory: MemoryBreakdown,
+    laws: Sequence[Scaling | NoPrediction],
+) -> None:
+    """Show what every source says of one configuration, and how it scales."""
+    from spotline.domain.configuration.configuration import NoPrediction
+    from spotline.domain.configuration.registry import DEFAULT_SOURCE
+
+    console = _console()
+    console.print(
+        f"{configuration.model_name} {configuration.method.value} on {configuration.gpus}x "
+        f"{configuration.gpu_model} in {configuration.nodes} node(s), "
+        f"{configuration.batch_size} x {configuration.tokens_per_sample} tokens a step",
+        highlight=False,
+    )
+    for rule in broken:
+        typer.secho(f"refused: {rule.message} ({rule.rule})", err=True, fg="red")
+    if answers:
+        table = _table("Predictions", "source", "tokens/s", "90 % interval", "runs well", "basis")
+        for answer in answers:
+            mark = " *" if answer.source_id == DEFAULT_SOURCE else ""
+            if isinstance(answer, NoPrediction):
+                table.add_row(answer.source_id + mark, "-", "-", "-", answer.reason)
+                continue
+            table.add_row(
+                answer.source_id + mark,
+                f"{answer.tokens_per_s:,.0f}",
+                f"{answer.low_tokens_per_s:,.0f}..{answer.high_tokens_per_s:,.0f}",
+                f"{answer.success_probability:.0%}",
+                answer.basis,
+            )
+        console.print(table)
+    for law in laws:
+        console.print(_law_line(law), highlight=False, soft_wrap=True)
+    verdict = "fits" if memory.fits else "does not fit: expect it to run out of memory"
+    console.print(
+        f"memory: {memory.total_gb:.1f} of {memory.available_gb:.1f} GB on the fullest GPU, "
+        f"{verdict} (weights {memory.weights_gb:.1f}, optimiser {memory.optimiser_gb:.1f}, "
+        f"gradients {memory.gradients_gb:.1f} or logits {memory.logits_gb:.1f}, activations "
+        f"{memory.activations_gb:.1f}, overhead {memory.overhead_gb:.1f})",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _law_line(law: Scaling | NoPrediction) -> str:
+    from spotline.domain.configuration.configuration import NoPrediction
+
+    if isinstance(law, NoPrediction):
+        return f"H(n): {law.source_id} has none: {law.reason}"
+    rates = ", ".join(f"{one.instances}: {one.tokens_per_hour:.4g}" for one in law.rates)
+    kind = "a line" if law.linear else "no line, take the table"
+    left_out = "".join(f"; not {one.instances} ({one.reason})" for one in law.skipped)
+    return (
+        f"H(n), {law.mode.value.replace('_', ' ')} batch: {law.alpha:.4g} n {law.beta:+.4g} tokens/h, "
+        f"off by {law.residual_percent:.1f} % at most ({kind}); {rates}{left_out}"
+    )
+
+
+def print_evaluation(found: dict[str, Any]) -> None:
+    """Show the figures of an evaluation, a line for every group."""
+    console = _console()
+    for line in _lines(found):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _lines(value: Any, path: tuple[str, ...] = ()) -> list[str]:
+    """One line for every object that holds plain values, named by its path."""
+    if not isinstance(value, dict):
+        return [f"{' / '.join(path)}: {_shown(value)}"]
+    plain = {name: one for name, one in value.items() if not isinstance(one, dict)}
+    lines = []
+    if plain:
+        shown = ", ".join(f"{name} {_shown(one)}" for name, one in plain.items())
+        lines.append(f"{' / '.join(path) or 'all'}: {shown}")
+    for name, one in value.items():
+        if isinstance(one, dict):
+            lines.extend(_lines(one, (*path, name)))
+    return lines
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list):
+        return " ".join(_shown(one) for one in value)
+    return str(value)
