@@ -356,7 +356,7 @@ def test_the_report_shows_what_was_missed(tmp_path: Path) -> None:
     figures = _figures(1000.0, 400.0, 395.0)
     figures["targets"] = targets(figures)
     text = report_text(figures)
-    assert "6 of 8 met" in text
+    assert "7 of 9 met" in text
     assert "| fifo | predicted | 400 | -60 % |" in text
     path = write_report(figures, tmp_path)
     assert path.read_text(encoding="utf-8") == text

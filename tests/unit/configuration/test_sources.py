@@ -197,7 +197,7 @@ def test_names_are_made_canonical():
     spelled = replace(ONE, model_name="NousResearch/Llama-2-7b-hf", gpu_model="NVIDIA A100-80GB")
 
     assert canonical_configuration(spelled) == ONE
-    assert canonical_configuration(ONE) is ONE
+    assert canonical_configuration(ONE) == ONE
 
 
 def test_reasons_say_which_field():
