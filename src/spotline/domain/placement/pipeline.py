@@ -150,7 +150,11 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoPlacement:
-    """A job cannot be placed now, and why. A value, not an error."""
+    """A job cannot be placed now, and why. A value, not an error.
+
+    `earliest_finish_s` is set when its deadline cannot be met: the soonest it could be done.
+    """
 
     job_id: str
     reason: str
+    earliest_finish_s: float | None = None
