@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from services.market_ingest.settings import MarketIngestSettings
 from spotline.adapters.market.parquet import read_market
-from spotline.bootstrap.parts import BusAddress, PartHooks, serve_market_ingest
+from spotline.bootstrap.parts import BusAddress, PartHooks, geography_of, serve_market_ingest
 from spotline.bootstrap.process import main
 from spotline.domain.market.market import Market
 
@@ -18,7 +18,13 @@ async def serve(settings: MarketIngestSettings, bus: BusAddress, hooks: PartHook
     market = read_market(settings.market)
     if settings.wall_clock:
         market = beginning_at(market, time.time_ns())
-    await serve_market_ingest(bus, market, settings.ingest(market.slot_s), hooks)
+    await serve_market_ingest(
+        bus,
+        market,
+        settings.ingest(market.slot_s),
+        hooks,
+        geography=geography_of(settings.geography_file),
+    )
 
 
 def beginning_at(market: Market, start_ns: int) -> Market:

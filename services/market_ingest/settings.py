@@ -15,11 +15,18 @@ class MarketIngestSettings(ServiceSettings):
 
     `market` is a market file (docs/market-format.md). `slots_per_s` 0 replays as fast as slots are
     decided; `wall_clock` opens a slot every slot length, and shifts the market to begin now.
+    `geography` is a file of regions and links (docs/geography-format.md; empty: none).
     """
 
     market: Path
     slots_per_s: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
     wall_clock: bool = False
+    geography: str = ""
+
+    @property
+    def geography_file(self) -> Path | None:
+        """The file of regions and links, None for none."""
+        return Path(self.geography) if self.geography else None
 
     def ingest(self, slot_s: int) -> IngestOptions:
         """How the market's clock runs."""

@@ -13,6 +13,7 @@ SERVICES = (
     "forecaster",
     "allocator",
     "configurator",
+    "placer",
     "selector",
     "cloud_actuator",
 )

@@ -49,9 +49,9 @@ VIOLATIONS = {
     ),
     "new_service_is_not_declared": Violation(
         contract="services",
-        path="services/placer/__init__.py",
+        path="services/accountant/__init__.py",
         line="",
-        evidence="services.placer",
+        evidence="services.accountant",
     ),
     "spotline_imports_a_service": Violation(
         contract="services-on-top",

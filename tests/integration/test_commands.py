@@ -108,6 +108,7 @@ async def test_up_refuses_a_store_in_use_and_ends_on_ctrl_c(tmp_path: Path) -> N
     words = (
         *("up", "--market", "market.parquet", "--store", "store"),
         *("--address", "127.0.0.1:0", "--configurator-address", "127.0.0.1:0"),
+        *("--placer-address", "127.0.0.1:0"),
     )
     first = await asyncio.create_subprocess_exec(
         *SPOTLINE,

@@ -59,6 +59,7 @@ def test_a_recorded_log_gives_the_same_decisions(log):
         "forecaster": len(places(log, ForecastIssued)) + len(places(log, MarketLawLearned)),
         "allocator": len(places(log, ValueTableReady)),
         "configurator": 0,
+        "placer": 0,
         "selector": sum(
             entry.headers["ce-source"] == "spotline/selector"
             and not isinstance(event_of(entry), AllocationAnswered)

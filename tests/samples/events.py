@@ -42,15 +42,23 @@ from spotline.domain.events import (
     JobProgressReported,
     JobSubmitted,
     LaunchRefused,
+    LinkObserved,
     Lot,
     MarketLawLearned,
     MarketOpened,
     NamedLaw,
     OfferingForecast,
+    PipelineReleased,
+    PipelineSubmitted,
+    PlacementDecided,
+    PlacementEnd,
+    PlacementEnded,
+    PlacementOutcome,
     PolicyWeight,
     PolicyWeightsUpdated,
     ProvisioningCommanded,
     QuoteObserved,
+    RegionObserved,
     RunMeasured,
     SlotDecided,
     SlotOpened,
@@ -79,6 +87,9 @@ from spotline.domain.market.offering import (
     Provenance,
     Quote,
 )
+from spotline.domain.placement.graph import Link, Region
+from spotline.domain.placement.pipeline import Placement, RegionShare
+from spotline.domain.placement.submission import Pipeline
 from spotline.domain.selection.regret import SelectionRegret
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden"
@@ -164,6 +175,23 @@ TABLE = TableSpec(
     on_demand_available=64,
     taken=4,
     on_demand_reserve_slots=3,
+)
+PIPELINE = Pipeline(
+    job_id=JOB.job_id,
+    tenant=JOB.tenant,
+    client_request_id=JOB.client_request_id,
+    model_name="gpt-13b",
+    iterations=1_000,
+    microbatches=64,
+    compute_s=5.5,
+    activation_bytes=83_886_080.0,
+    stage_overhead_s=0.01,
+    min_gpus=8,
+    max_gpus=40,
+    deadline_s=86_400.0,
+    checkpoint_gb=156.0,
+    checkpoint_interval_iterations=50,
+    restart_s=90.0,
 )
 
 SAMPLES = (
@@ -363,6 +391,60 @@ SAMPLES = (
         factor_ppm=500_000,
         half_width_ppm=40_000,
         explanation="20 reports, half as fast as predicted",
+    ),
+    RegionObserved(
+        ts_event_ns=START_NS,
+        region=Region(
+            region_id="aws:eu-west-1",
+            gpus=64,
+            energy_usd_per_kwh=0.156,
+            rent_usd_per_gpu_hour=1.25,
+            gpu_kw=0.4,
+            interruptions_per_hour=0.02,
+            gpu_model="a100-80gb",
+        ),
+        energy_ahead_usd_per_kwh=(0.21, -0.01),
+        more_follow=True,
+    ),
+    LinkObserved(
+        ts_event_ns=START_NS,
+        link=Link(
+            source="aws:eu-west-1",
+            destination="aws:us-east-1",
+            bytes_per_s=3.125e9,
+            egress_usd_per_gb=0.02,
+        ),
+    ),
+    PipelineSubmitted(pipeline=PIPELINE, ts_event_ns=START_NS + 10**9),
+    PipelineReleased(**WHOSE, ts_event_ns=START_NS + 10**12),
+    PlacementDecided(
+        **WHOSE,
+        ts_event_ns=START_NS + 10**9,
+        outcome=PlacementOutcome.MOVED,
+        method_id="spotline",
+        placement=Placement(
+            job_id=JOB.job_id,
+            path=(
+                RegionShare(region_id="aws:eu-west-1", gpus=24),
+                RegionShare(region_id="aws:us-east-1", gpus=8),
+            ),
+            reserved_bytes_per_s=1_250_000_000.0,
+            iteration_s=12.5,
+            usd_per_iteration=0.075,
+            reason="32 stages, none waits for the network",
+        ),
+        iterations_done=400,
+        starts_ns=START_NS + 91 * 10**9,
+        finish_ns=START_NS + 7_591 * 10**9,
+        expected_cost_micro_usd=45_000_000,
+        reason="aws:us-west-2 is lost",
+    ),
+    PlacementEnded(
+        **WHOSE,
+        ts_event_ns=START_NS + 7_591 * 10**9,
+        end=PlacementEnd.COMPLETED,
+        iterations_done=1_000,
+        cost_micro_usd=76_543_210,
     ),
 )
 

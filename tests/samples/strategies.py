@@ -44,6 +44,9 @@ from spotline.domain.jobs.job import (
 )
 from spotline.domain.market.law import PPB, MarketLaw, StateSpace
 from spotline.domain.market.offering import Count, Offering, Quote
+from spotline.domain.placement.graph import Link, Region
+from spotline.domain.placement.pipeline import RegionShare
+from spotline.domain.placement.submission import Pipeline
 from spotline.domain.units import PPM
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -193,6 +196,43 @@ def _constrained():
             tokens_per_s=st.floats(1, 1e3),
             high_tokens_per_s=st.floats(1e3, 1e6),
             success_probability=st.floats(0, 1),
+        ),
+        Region: build(
+            Region,
+            region_id=NAME,
+            gpus=NATURAL,
+            **dict.fromkeys(
+                ("rent_usd_per_gpu_hour", "gpu_kw", "interruptions_per_hour"), NOT_NEGATIVE
+            ),
+        ),
+        Link: build(
+            Link,
+            source=st.just("a"),
+            destination=NAME.filter(lambda name: name != "a"),
+            bytes_per_s=NOT_NEGATIVE,
+            egress_usd_per_gb=NOT_NEGATIVE,
+        ),
+        RegionShare: build(RegionShare, gpus=POSITIVE),
+        Pipeline: build(
+            Pipeline,
+            client_request_id=NAME,
+            compute_s=st.floats(1e-6, 1e6),
+            min_gpus=st.integers(1, 8),
+            max_gpus=st.integers(8, 1024),
+            **dict.fromkeys(
+                ("iterations", "microbatches", "checkpoint_interval_iterations"),
+                st.integers(1, 10**9),
+            ),
+            **dict.fromkeys(
+                (
+                    "activation_bytes",
+                    "stage_overhead_s",
+                    "deadline_s",
+                    "checkpoint_gb",
+                    "restart_s",
+                ),
+                st.floats(0, 1e6),
+            ),
         ),
         ParameterOrigin: build(
             ParameterOrigin, parameter=NAME, low=st.floats(-1e9, 0), high=st.floats(0, 1e9)

@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spotline.application.observing import observations
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.domain.events import (
     CapacityReported,
     Event,
+    LinkObserved,
     MarketOpened,
     QuoteObserved,
+    RegionObserved,
     SlotOpened,
     SlotQuote,
 )
 from spotline.domain.market.market import Market
+from spotline.domain.placement.geography import Geography
 
 SPEC = Spec(
     service="market_ingest",
     consumes=(MarketOpened, SlotOpened, CapacityReported),
-    produces=(MarketOpened, QuoteObserved, SlotOpened),
+    produces=(MarketOpened, QuoteObserved, RegionObserved, LinkObserved, SlotOpened),
 )
 
 
@@ -46,13 +50,19 @@ class IngestState:
 
 
 class IngestHandler:
-    """Opens the slots of a recorded or generated market; its outputs are observations."""
+    """Opens the slots of a recorded or generated market; its outputs are observations.
+
+    A `geography` is shown along with it: all of it with the first slot, then what changes.
+    """
 
     spec = SPEC
 
-    def __init__(self, market: Market, options: IngestOptions) -> None:
+    def __init__(
+        self, market: Market, options: IngestOptions, geography: Geography | None = None
+    ) -> None:
         self._market = market
         self._options = options
+        self._geography = geography
 
     def initial(self) -> IngestState:
         """Nothing opened."""
@@ -101,7 +111,7 @@ class IngestHandler:
         )
 
     def slot_events(self, slot: int) -> tuple[Event, ...]:
-        """The quotes that changed since the slot before, then the opening itself."""
+        """What changed since the slot before (quotes, regions, links), then the opening itself."""
         market = self._market
         quotes = market.quotes(slot)
         before = market.quotes(slot - 1) if slot else ()
@@ -117,4 +127,19 @@ class IngestHandler:
             ),
             last=slot == market.slots - 1,
         )
-        return (*(QuoteObserved(quote=quote) for quote in changed), opened)
+        return (
+            *(QuoteObserved(quote=quote) for quote in changed),
+            *self._observed(slot, ts_event_ns),
+            opened,
+        )
+
+    def _observed(self, slot: int, ts_event_ns: int) -> tuple[Event, ...]:
+        if self._geography is None:
+            return ()
+        slot_s = self._market.slot_s
+        return observations(
+            self._geography,
+            at_s=slot * slot_s,
+            before_s=(slot - 1) * slot_s if slot else None,
+            ts_event_ns=ts_event_ns,
+        )

@@ -14,6 +14,7 @@ from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.snapshots import NatsSnapshotStore
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.ingest import IngestHandler, IngestOptions
+from spotline.application.place import PlaceHandler, PlacerOptions
 from spotline.application.ports import ActuatorMode
 from spotline.application.select import SelectHandler
 from spotline.application.selector_state import SelectorOptions
@@ -21,6 +22,7 @@ from spotline.contracts.codec import digest
 from spotline.domain.configuration.configuration import MeasuredRun
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market
+from spotline.domain.placement.geography import Geography
 from spotline.runtime.health import Health, serve_health
 from spotline.runtime.service import Gate, Listener, ServiceHost, Snapshots
 
@@ -94,13 +96,31 @@ async def open_stream(
         yield connection, await NatsEventStream.open(connection, partition=bus.partition)
 
 
+def geography_of(file: Path | None) -> Geography | None:
+    """The geography of a file, None without one; `ContractError` as `read_geography`."""
+    if file is None:
+        return None
+    # Validating a file takes libraries that not everybody here needs.
+    from spotline.adapters.placement.geography import read_geography
+
+    return read_geography(file)
+
+
 async def serve_market_ingest(
-    bus: BusAddress, market: Market, options: IngestOptions, hooks: PartHooks
+    bus: BusAddress,
+    market: Market,
+    options: IngestOptions,
+    hooks: PartHooks,
+    *,
+    geography: Geography | None = None,
 ) -> None:
-    """Open the market's slots."""
+    """Open the market's slots, and show the geography along with them."""
     async with open_stream(bus, name="market_ingest") as (connection, stream):
         host = ServiceHost(
-            IngestHandler(market, options), stream, gate=hooks.gate, on_applied=hooks.on_applied
+            IngestHandler(market, options, geography),
+            stream,
+            gate=hooks.gate,
+            on_applied=hooks.on_applied,
         )
         hooks.note("market_ingest", host, connection)
         await host.run()
@@ -242,6 +262,35 @@ def _runs_of(knowledge: Path | None) -> Sequence[MeasuredRun]:
     from spotline.adapters.knowledge.store import read_knowledge
 
     return read_knowledge(knowledge)
+
+
+async def serve_placer(
+    bus: BusAddress,
+    options: PlacerOptions,
+    *,
+    address: str,
+    hooks: PartHooks,
+    listening: Callable[[str], None] | None = None,
+) -> None:
+    """Place pipelines, and answer gRPC at `address`; `listening` is told the bound address.
+
+    Raises
+    ------
+    ConfigError
+        The address is taken.
+    """
+    from spotline.adapters.grpc.placer import PlacementFeed
+    from spotline.adapters.grpc.placer_server import PlacerServer
+
+    async with open_stream(bus, name="placer") as (connection, stream):
+        feed = PlacementFeed()
+        host = ServiceHost(
+            PlaceHandler(options), stream, on_applied=_both(feed.on_applied, hooks.on_applied)
+        )
+        hooks.note("placer", host, connection)
+        server = PlacerServer(host, feed, options, address=address)
+        async with asyncio.TaskGroup() as tasks:
+            await _answer_while_following(tasks, host, server, listening)
 
 
 class _Server(Protocol):

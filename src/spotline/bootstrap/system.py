@@ -14,6 +14,7 @@ from typing import Any
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.adapters.ledger.sqlite import ledger_url
 from spotline.application.ingest import IngestOptions
+from spotline.application.place import PlacerOptions
 from spotline.application.ports import ActuatorMode
 from spotline.application.selector_state import SelectorOptions
 from spotline.bootstrap.parts import (
@@ -21,11 +22,13 @@ from spotline.bootstrap.parts import (
     BusAddress,
     HealthProbes,
     PartHooks,
+    geography_of,
     serve_allocator,
     serve_cloud_actuator,
     serve_configurator,
     serve_forecaster,
     serve_market_ingest,
+    serve_placer,
     serve_selector,
 )
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
@@ -44,7 +47,8 @@ class SystemOptions:
     """Everything that shapes a run; `nats_url` empty starts a broker in `store`.
 
     `knowledge` is a file of measured runs, `knowledge_stack` the software stack to assume of jobs
-    that do not state how fast they are.
+    that do not state how fast they are. `geography` is a file of regions and links to place
+    pipelines on.
     """
 
     market: Market
@@ -56,6 +60,9 @@ class SystemOptions:
     configurator_address: str = FREE_ADDRESS
     knowledge: Path | None = None
     knowledge_stack: str = ""
+    placer_address: str = FREE_ADDRESS
+    geography: Path | None = None
+    placer: PlacerOptions = field(default_factory=PlacerOptions)
     forecaster: str = DEFAULT_FORECASTER
     horizon_slots: int = 6
     ingest: IngestOptions = field(default_factory=IngestOptions)
@@ -66,7 +73,11 @@ class SystemOptions:
     def settings(self) -> dict[str, Any]:
         """What a log's manifest says of every service; verification rebuilds handlers from it."""
         return {
-            "market_ingest": {**asdict(self.ingest), "source": self.market.source},
+            "market_ingest": {
+                **asdict(self.ingest),
+                "source": self.market.source,
+                "geography_sha256": _sha256(self.geography),
+            },
             "forecaster": {"forecaster": self.forecaster, "horizon_slots": self.horizon_slots},
             "selector": asdict(self.selector),
             "allocator": {"allocate_timeout_s": self.allocate_timeout_s},
@@ -74,6 +85,7 @@ class SystemOptions:
                 "knowledge_sha256": _sha256(self.knowledge),
                 "stack": self.knowledge_stack,
             },
+            "placer": asdict(self.placer),
             "cloud_actuator": {"cloud": "simulated", **asdict(self.simulated)},
         }
 
@@ -90,6 +102,7 @@ class RunningSystem:
     ledger_url: str
     allocator_address: str = ""
     configurator_address: str = ""
+    placer_address: str = ""
     probes: HealthProbes = field(default_factory=HealthProbes)
 
 
@@ -108,8 +121,11 @@ async def running_system(
     ------
     ConfigError
         The store is in use, the broker too old, an address taken.
+    ContractError
+        The geography file is absent or not what it should be.
     """
     heard = listeners or {}
+    geography = await asyncio.to_thread(geography_of, options.geography)
     async with AsyncExitStack() as stack:
         options.store.mkdir(parents=True, exist_ok=True)
         url = options.nats_url
@@ -158,6 +174,9 @@ async def running_system(
                 configurator_address=system.configurator_address,
             ),
         )
+        system.placer_address = await listening(
+            "placer", partial(serve_placer, options=options.placer, address=options.placer_address)
+        )
         parts = ActuatorParts(
             cloud="simulated",
             mode=ActuatorMode.LIVE,
@@ -191,7 +210,11 @@ async def running_system(
             (
                 "market_ingest",
                 serve_market_ingest(
-                    bus, options.market, options.ingest, hooks("market_ingest", gate)
+                    bus,
+                    options.market,
+                    options.ingest,
+                    hooks("market_ingest", gate),
+                    geography=geography,
                 ),
             ),
         ):

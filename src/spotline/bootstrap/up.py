@@ -37,6 +37,7 @@ async def run_up(
             {
                 "gRPC": system.allocator_address,
                 "configurator": system.configurator_address,
+                "placer": system.placer_address,
                 "NATS": system.bus.nats_url,
                 "health": f"http://127.0.0.1:{port}/healthz",
                 "log": str(options.store / "log"),

@@ -39,6 +39,23 @@ def up(
         str,
         typer.Option(help="Software stack to assume; by default `live`, or that of most runs."),
     ] = "",
+    placer_address: Annotated[
+        str,
+        typer.Option(help="Where the placer's gRPC listens.", envvar="SPOTLINE_PLACER_ADDRESS"),
+    ] = "127.0.0.1:7072",
+    geography: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Regions and links to place pipelines on (docs/geography-format.md).",
+        ),
+    ] = None,
+    placement_method: Annotated[
+        str, typer.Option(help="How pipelines are placed, such as spotline or bace_pipe.")
+    ] = "spotline",
+    placement_cost: Annotated[
+        str, typer.Option(help="What a GPU of a placement costs: energy or rent.")
+    ] = "energy",
     nats_url: Annotated[
         str, typer.Option(envvar="SPOTLINE_NATS_URL", help="An external NATS; embedded by default.")
     ] = "",
@@ -67,6 +84,7 @@ def up(
 
     from spotline.adapters.market.parquet import read_market
     from spotline.application.ingest import IngestOptions
+    from spotline.application.place import PlacerOptions
     from spotline.application.selector_state import SelectorOptions
     from spotline.bootstrap.process import run_to_exit_code
     from spotline.bootstrap.system import SystemOptions
@@ -96,6 +114,9 @@ def up(
             configurator_address=configurator_address,
             knowledge=knowledge,
             knowledge_stack=knowledge_stack,
+            placer_address=placer_address,
+            geography=geography,
+            placer=PlacerOptions(method=placement_method, cost=placement_cost),
             selector=SelectorOptions(warm_start=read_weights(warm_start)),
             ingest=IngestOptions(slot_interval_s=interval_s, barrier=not wall_clock),
         )

@@ -40,6 +40,8 @@ from spotline.api.v1 import (
     law_pb2,
     lifecycle_pb2,
     market_pb2,
+    placement_pb2,
+    placement_service_pb2,
     selection_pb2,
 )
 from spotline.contracts.envelope import StoredEntry
@@ -78,6 +80,8 @@ _MODULES: tuple[ModuleType, ...] = (
     law_pb2,
     lifecycle_pb2,
     market_pb2,
+    placement_pb2,
+    placement_service_pb2,
     selection_pb2,
 )
 _MESSAGES: Mapping[str, type[Message]] = {

@@ -60,6 +60,14 @@ ROUTES: Mapping[type[Event], Route] = MappingProxyType(
         events.ValueTableReady: Route(kind="table.ready", fields=_BY_JOB),
         events.RunMeasured: Route(kind="knowledge.measured"),
         events.ThroughputReestimated: Route(kind="knowledge.throughput", fields=_BY_JOB),
+        events.RegionObserved: Route(kind="network.region", fields=("region.region_id",)),
+        events.LinkObserved: Route(kind="network.link", fields=("link.source", "link.destination")),
+        events.PipelineSubmitted: Route(
+            kind="placement.submitted", fields=("pipeline.tenant", "pipeline.job_id")
+        ),
+        events.PipelineReleased: Route(kind="placement.released", fields=_BY_JOB),
+        events.PlacementDecided: Route(kind="placement.decided", fields=_BY_JOB),
+        events.PlacementEnded: Route(kind="placement.ended", fields=_BY_JOB),
     }
 )
 

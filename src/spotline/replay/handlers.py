@@ -9,6 +9,7 @@ from typing import Any
 from spotline.application.configure import ConfigureHandler
 from spotline.application.forecast import DEFAULT_HORIZON_SLOTS, ForecastHandler
 from spotline.application.jobs import JobsHandler
+from spotline.application.place import PlaceHandler, PlacerOptions
 from spotline.application.select import SelectHandler
 from spotline.application.selector_state import SelectorOptions
 from spotline.application.spec import Handler
@@ -25,9 +26,29 @@ def selector_options(settings: Mapping[str, Any]) -> SelectorOptions:
     ContractError
         A stated value is of the wrong type.
     """
-    stated = _of(settings, "selector")
+    return SelectorOptions(**_stated(settings, "selector", SelectorOptions))
+
+
+def placer_options(settings: Mapping[str, Any]) -> PlacerOptions:
+    """The placer's options among a manifest's settings; what is not stated is the default.
+
+    Raises
+    ------
+    ContractError
+        A stated value is of the wrong type, or there is no such method or cost.
+    """
+    try:
+        return PlacerOptions(**_stated(settings, "placer", PlacerOptions))
+    except ValueError as error:
+        raise ContractError("manifest settings.placer", str(error)) from error
+
+
+def _stated(
+    settings: Mapping[str, Any], service: str, options: type[SelectorOptions | PlacerOptions]
+) -> dict[str, Any]:
+    stated = _of(settings, service)
     known: dict[str, Any] = {}
-    for one in fields(SelectorOptions):
+    for one in fields(options):
         if one.name not in stated:
             continue
         value, default = stated[one.name], one.default
@@ -35,11 +56,11 @@ def selector_options(settings: Mapping[str, Any]) -> SelectorOptions:
             value = float(value)
         if type(value) is not type(default):
             raise ContractError(
-                f"manifest settings.selector.{one.name}",
+                f"manifest settings.{service}.{one.name}",
                 f"expected {type(default).__name__}, found {value!r}",
             )
         known[one.name] = value
-    return SelectorOptions(**known)
+    return known
 
 
 def handlers_of(settings: Mapping[str, Any]) -> tuple[Handler[Any], ...]:
@@ -59,7 +80,8 @@ def handlers_of(settings: Mapping[str, Any]) -> tuple[Handler[Any], ...]:
     except (TypeError, ValueError) as error:
         raise ContractError("manifest settings.forecaster", str(error)) from error
     selector = SelectHandler(selector_options(settings), digest=digest)
-    return (forecaster, selector, JobsHandler(), ConfigureHandler())
+    placer = PlaceHandler(placer_options(settings))
+    return (forecaster, selector, JobsHandler(), ConfigureHandler(), placer)
 
 
 def _of(settings: Mapping[str, Any], service: str) -> Mapping[str, Any]:

@@ -1,0 +1,28 @@
+"""Run the placer: `python -m services.placer`."""
+
+from __future__ import annotations
+
+import sys
+
+import structlog
+
+from services.placer.settings import PlacerSettings
+from spotline.bootstrap.parts import BusAddress, PartHooks, serve_placer
+from spotline.bootstrap.process import main
+
+_log = structlog.get_logger(__name__)
+
+
+async def serve(settings: PlacerSettings, bus: BusAddress, hooks: PartHooks) -> None:
+    """Listen where the settings say, and place as they say."""
+    await serve_placer(
+        bus,
+        settings.options(),
+        address=settings.placer_address,
+        hooks=hooks,
+        listening=lambda address: _log.info("listening", address=address),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(PlacerSettings, serve))

@@ -1,0 +1,232 @@
+"""PlacementService: what platforms hand over becomes observations, the rest is read off the state."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, cast
+
+import grpc
+
+from spotline.adapters.grpc.errors import RpcRefused, ServerContext, answers, invalid
+from spotline.api.v1 import placement_pb2, placement_service_pb2_grpc
+from spotline.api.v1 import placement_service_pb2 as pb
+from spotline.application.place import PlacerOptions, named_method
+from spotline.application.placer_state import PipelineRun, PlacerState
+from spotline.application.placing import (
+    ExplanationRequest,
+    PlacementPage,
+    PlacementPhase,
+    PlacementQuery,
+    PlaceReceipt,
+    PlaceRequest,
+    ReleaseReceipt,
+    ReleaseRequest,
+    explain,
+    pipeline_id_for,
+)
+from spotline.application.spec import derive_id
+from spotline.contracts.codec import from_message, to_message
+from spotline.contracts.envelope import Envelope
+from spotline.domain.events import (
+    Event,
+    PipelineReleased,
+    PipelineSubmitted,
+    PlacementDecided,
+    PlacementEnded,
+)
+from spotline.domain.units import utc_iso
+
+_DEFAULT_PAGE = 100
+_LARGEST_PAGE = 1000
+_APPLY_TIMEOUT_S = 10.0
+
+
+class PlacerHost(Protocol):
+    """The running placer, as what serves its RPC needs it."""
+
+    @property
+    def state(self) -> PlacerState:
+        """The state as of the last applied event; only the host changes it."""
+        ...
+
+    async def publish_observation(self, event: Event, *, event_id: str, correlation_id: str) -> int:
+        """Store an observation, once by `event_id`, and return its `seq`.
+
+        Raises
+        ------
+        ProviderUnavailable
+            The bus did not take it in time.
+        """
+        ...
+
+
+class PlacementFeed:
+    """Tells whoever waits that something was decided on a pipeline."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, asyncio.Event] = {}
+
+    def on_applied(self, event: Event, envelope: Envelope, seq: int) -> None:
+        """Listen to the host. Never waits."""
+        if isinstance(event, PlacementDecided | PlacementEnded):
+            told = self._waiting.pop(event.job_id, None)
+            if told is not None:
+                told.set()
+
+    async def until(self, job_id: str, condition: Callable[[], bool]) -> None:
+        """Wait until decisions on a pipeline have made it so."""
+        while not condition():
+            await self._waiting.setdefault(job_id, asyncio.Event()).wait()
+
+
+def name_pipeline(pipeline: placement_pb2.PipelineJob) -> None:
+    """Fill in the id where it is empty: a platform need not know the rule."""
+    if not pipeline.job_id and pipeline.client_request_id:
+        pipeline.job_id = pipeline_id_for(pipeline.tenant, pipeline.client_request_id)
+
+
+class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
+    """Serves `PlacementService` from the host's state."""
+
+    def __init__(self, host: PlacerHost, feed: PlacementFeed, options: PlacerOptions) -> None:
+        self._host = host
+        self._feed = feed
+        self._options = options
+        # The solver and the state's arrays are for one thread at a time.
+        self._explaining = asyncio.Lock()
+
+    @answers
+    async def Place(self, request: pb.PlaceRequest, context: ServerContext) -> pb.PlaceResponse:
+        """Record, and answer when it is decided."""
+        name_pipeline(request.pipeline)
+        asked = from_message(PlaceRequest, request).pipeline
+        self._need_regions()
+        state = self._host.state
+        known = state.runs.get(asked.job_id)
+        if known is None:
+            await self._host.publish_observation(
+                PipelineSubmitted(pipeline=asked, ts_event_ns=state.now_ns),
+                event_id=derive_id(asked.job_id, "submitted"),
+                correlation_id=asked.job_id,
+            )
+        await self._decided(asked.job_id, lambda run: run.decided)
+        run = state.runs[asked.job_id]
+        # Two different requests may have raced for one id: the log's first is the job.
+        if run.pipeline != asked:
+            raise RpcRefused(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"client_request_id {asked.client_request_id!r} of tenant {asked.tenant} was used "
+                "for another pipeline; name a new one",
+                field="pipeline.client_request_id",
+            )
+        if run.phase is PlacementPhase.REFUSED:
+            raise _too_late(run)
+        receipt = PlaceReceipt(status=state.status(run), already_submitted=known is not None)
+        return cast("pb.PlaceResponse", to_message(receipt))
+
+    @answers
+    async def Release(
+        self, request: pb.ReleaseRequest, context: ServerContext
+    ) -> pb.ReleaseResponse:
+        """Record, and answer when it has ended; what is over stays as it ended."""
+        asked = from_message(ReleaseRequest, request)
+        state = self._host.state
+        run = state.runs.get(asked.job_id)
+        if run is None or run.pipeline.tenant != asked.tenant:
+            raise RpcRefused(
+                grpc.StatusCode.NOT_FOUND,
+                f"there is no pipeline {asked.job_id} of tenant {asked.tenant}",
+                field="job_id",
+            )
+        if not run.phase.over:
+            await self._host.publish_observation(
+                PipelineReleased(
+                    job_id=asked.job_id, tenant=asked.tenant, ts_event_ns=state.now_ns
+                ),
+                event_id=derive_id(asked.job_id, "released"),
+                correlation_id=asked.job_id,
+            )
+            await self._decided(asked.job_id, lambda run: run.phase.over)
+        receipt = ReleaseReceipt(status=state.status(run))
+        return cast("pb.ReleaseResponse", to_message(receipt))
+
+    @answers
+    async def ListPlacements(
+        self, request: pb.ListPlacementsRequest, context: ServerContext
+    ) -> pb.ListPlacementsResponse:
+        """Where pipelines stand; the page token is the last job id of the page before."""
+        query = from_message(PlacementQuery, request)
+        state = self._host.state
+        size = min(query.page_size or _DEFAULT_PAGE, _LARGEST_PAGE)
+        found = sorted(
+            job_id
+            for job_id, run in state.runs.items()
+            if job_id > query.page_token
+            and query.tenant in ("", run.pipeline.tenant)
+            and query.phase in (None, run.phase)
+        )
+        shown = found[:size]
+        page = PlacementPage(
+            statuses=tuple(state.status(state.runs[job_id]) for job_id in shown),
+            next_page_token=shown[-1] if len(found) > len(shown) else "",
+        )
+        return cast("pb.ListPlacementsResponse", to_message(page))
+
+    @answers
+    async def Explain(
+        self, request: pb.ExplainRequest, context: ServerContext
+    ) -> pb.ExplainResponse:
+        """Where a pipeline could run now; in a thread, on what is free as it is asked."""
+        name_pipeline(request.pipeline)
+        asked = from_message(ExplanationRequest, request)
+        try:
+            method = named_method(asked.method_id or self._options.method)
+        except ValueError as error:
+            raise invalid(error) from error
+        self._need_regions()
+        basis = asked.basis or self._options.basis
+        async with self._explaining:
+            # Taken on the loop: a thread must not read what the host is changing.
+            state = self._host.state
+            moment = state.moment(basis)
+            job = asked.pipeline.job(moment.now_s)
+            answer = await asyncio.to_thread(explain, job, moment, method, basis)
+        return cast("pb.ExplainResponse", to_message(answer))
+
+    def _need_regions(self) -> None:
+        if not self._host.state.regions:
+            raise RpcRefused(
+                grpc.StatusCode.UNAVAILABLE,
+                "no region has been observed yet; is market_ingest given a geography?",
+            )
+
+    async def _decided(self, job_id: str, condition: Callable[[PipelineRun], bool]) -> None:
+        runs = self._host.state.runs
+
+        def so() -> bool:
+            run = runs.get(job_id)
+            return run is not None and condition(run)
+
+        try:
+            async with asyncio.timeout(_APPLY_TIMEOUT_S):
+                await self._feed.until(job_id, so)
+        except TimeoutError:
+            raise RpcRefused(
+                grpc.StatusCode.UNAVAILABLE,
+                f"recorded, but not decided within {_APPLY_TIMEOUT_S:g} s; ask again to learn more "
+                "(nothing is recorded twice)",
+            ) from None
+
+
+def _too_late(run: PipelineRun) -> RpcRefused:
+    earliest_ns = run.earliest_finish_ns
+    message = f"pipeline.deadline_s: {run.reason}"
+    if earliest_ns:
+        message = f"{message}, at {utc_iso(earliest_ns)}"
+    return RpcRefused(
+        grpc.StatusCode.FAILED_PRECONDITION,
+        message,
+        field="pipeline.deadline_s",
+        earliest_feasible_deadline_ns=earliest_ns,
+    )

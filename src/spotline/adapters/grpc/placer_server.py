@@ -1,0 +1,37 @@
+"""The placer's gRPC server."""
+
+from __future__ import annotations
+
+import grpc
+
+from spotline.adapters.grpc.placer import PlacementFeed, PlacementServicer, PlacerHost
+from spotline.adapters.grpc.serving import GrpcServer
+from spotline.api.v1 import placement_service_pb2, placement_service_pb2_grpc
+from spotline.application.place import PlacerOptions
+
+
+class PlacerServer(GrpcServer):
+    """Serves the placer's RPC from `host` until stopped.
+
+    Parameters
+    ----------
+    host, feed
+        The running placer, and what listens to it. Start the server when it has recovered.
+    options
+        What an explanation assumes where its request names nothing else.
+    address
+        `host:port`; port 0 takes a free one, which `start` returns.
+    """
+
+    name = "placer"
+    services = (placement_service_pb2.DESCRIPTOR.services_by_name["PlacementService"].full_name,)
+
+    def __init__(
+        self, host: PlacerHost, feed: PlacementFeed, options: PlacerOptions, *, address: str
+    ) -> None:
+        super().__init__(address)
+        self._servicer = PlacementServicer(host, feed, options)
+
+    def register(self, server: grpc.aio.Server) -> None:
+        """Add the service."""
+        placement_service_pb2_grpc.add_PlacementServiceServicer_to_server(self._servicer, server)

@@ -1,0 +1,154 @@
+"""`spotline place`: where a pipeline could run, what that would cost, and which way is taken."""
+
+# Imports of what the command uses are inside it: solvers and gRPC cost more than `--help` should.
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from spotline.application.placing import ExplainedPath, Explanation
+    from spotline.domain.placement.submission import Pipeline
+
+EXIT_REFUSED = 1
+
+_DEFAULT_ADDRESS = "127.0.0.1:7072"
+_BYTES_PER_S_PER_GBIT = 1e9 / 8
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(place)
+
+
+def place(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="JOB.YAML", help="The pipeline; docs/pipeline-file.md shows one."),
+    ],
+    geography: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Regions and links, all of them free (docs/geography-format.md); else the "
+            "placer is asked.",
+        ),
+    ] = None,
+    cost: Annotated[
+        str | None, typer.Option(help="What a GPU costs: energy or rent. Default: energy.")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="Who chooses, such as spotline or bace_pipe.")
+    ] = None,
+    address: Annotated[
+        str,
+        typer.Option(
+            envvar="SPOTLINE_PLACER_ADDRESS",
+            help="The placer's gRPC address.",
+            metavar="HOST:PORT",
+        ),
+    ] = _DEFAULT_ADDRESS,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON instead of text.")] = False,
+) -> None:
+    """Show the paths a pipeline could take, with bottleneck and cost. Nothing is held.
+
+    The chosen one is marked. Exits 1 if there is none.
+    """
+    from spotline.adapters.placement.pipeline_file import read_pipeline
+    from spotline.cli.failures import explained
+    from spotline.cli.jobs_view import plain, print_json
+
+    with explained():
+        pipeline = read_pipeline(file)
+        if geography is None:
+            answer = asyncio.run(_asked(pipeline, method, cost, address))
+        else:
+            answer = _worked_out(pipeline, method, cost, geography)
+    if as_json:
+        print_json(plain(answer))
+    else:
+        _print(answer)
+    if not any(path.chosen for path in answer.paths):
+        raise typer.Exit(EXIT_REFUSED)
+
+
+def _worked_out(
+    pipeline: Pipeline, method: str | None, cost: str | None, file: Path
+) -> Explanation:
+    from spotline.adapters.placement.geography import read_geography
+    from spotline.application.place import PlacerOptions, named_method
+    from spotline.application.placing import explain
+    from spotline.domain.placement.cost import usd_per_gpu_hour
+    from spotline.domain.placement.interface import PlacementMoment, Residual
+
+    default = PlacerOptions()
+    options = PlacerOptions(method=method or default.method, cost=cost or default.cost)
+    graph = read_geography(file).graph_at(0.0)
+    moment = PlacementMoment(
+        now_s=0.0,
+        usd_per_gpu_hour=usd_per_gpu_hour(graph, options.basis),
+        residual=Residual.of(graph),
+    )
+    return explain(pipeline.job(0.0), moment, named_method(options.method), options.basis)
+
+
+async def _asked(
+    pipeline: Pipeline, method: str | None, cost: str | None, address: str
+) -> Explanation:
+    from spotline.adapters.grpc.placer_client import PlacerClient
+    from spotline.application.place import named_basis
+    from spotline.application.placing import ExplanationRequest
+
+    request = ExplanationRequest(
+        pipeline=pipeline, method_id=method or "", basis=named_basis(cost) if cost else None
+    )
+    async with PlacerClient(address) as client:
+        return await client.explain(request)
+
+
+def _print(answer: Explanation) -> None:
+    from rich.table import Table
+
+    from spotline.cli.jobs_view import console
+
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
+    table.add_column("")
+    table.add_column("path (GPUs)", overflow="fold")
+    table.add_column("bottleneck", overflow="fold")
+    for name in ("Gbit/s", "s", "GPUs $", "egress $", "risk $", "job h", "job $"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for path in answer.paths:
+        table.add_row(*_row(path), style="bold green" if path.chosen else None)
+    shown = console()
+    if answer.paths:
+        shown.print(table)
+    basis = (
+        f"method {answer.method_id}, cost {answer.basis.value}; s, GPUs, egress, risk: an iteration"
+    )
+    shown.print(basis, markup=False, highlight=False)
+    chosen = any(path.chosen for path in answer.paths)
+    verdict = f"{'chosen' if chosen else 'none chosen'}: {answer.reason}"
+    if answer.earliest_finish_s:
+        verdict += f"; it could be done in {answer.earliest_finish_s:.0f} s"
+    shown.print(verdict, markup=False, highlight=False)
+
+
+def _row(path: ExplainedPath) -> tuple[str, ...]:
+    shares = " > ".join(f"{share.region_id} ({share.gpus})" for share in path.placement.path)
+    joined = bool(path.bottleneck_source)
+    return (
+        "*" if path.chosen else "",
+        shares,
+        f"{path.bottleneck_source} > {path.bottleneck_destination}" if joined else "-",
+        f"{path.bottleneck_bytes_per_s / _BYTES_PER_S_PER_GBIT:.3g}" if joined else "-",
+        f"{path.placement.iteration_s:.3g}",
+        f"{path.gpu_usd:.2g}",
+        f"{path.egress_usd:.2g}",
+        f"{path.risk_usd:.2g}",
+        f"{path.expected_job_s / 3600:.3g}",
+        f"{path.expected_job_usd:.4g}",
+    )

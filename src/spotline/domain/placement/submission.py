@@ -1,0 +1,91 @@
+"""A pipeline as its owner hands it over: what a `PipelineJob` needs, but no clock yet."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from spotline.domain.placement.pipeline import PipelineJob
+
+# Beyond these nothing is a training job any more, but much would exhaust a service.
+_MOST: dict[str, float] = {
+    "iterations": 10**12,
+    "microbatches": 10**9,
+    "compute_s": 10**6,
+    "activation_bytes": 10**15,
+    "stage_overhead_s": 10**6,
+    "max_gpus": 1 << 16,
+    "deadline_s": 10**9,
+    "checkpoint_gb": 10**9,
+    "checkpoint_interval_iterations": 10**12,
+    "restart_s": 10**9,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """What is to be run; the fields of `PipelineJob`, with `deadline_s` counted from submission.
+
+    `deadline_s` 0: whenever. The same `client_request_id` of the same tenant is the same job.
+
+    Raises
+    ------
+    ValueError
+        A field is out of its range; the message begins with its name.
+    """
+
+    message_name: ClassVar[str] = "PipelineJob"
+
+    job_id: str
+    tenant: str
+    client_request_id: str
+    iterations: int
+    microbatches: int
+    compute_s: float
+    activation_bytes: float
+    model_name: str = ""
+    stage_overhead_s: float = 0.0
+    min_gpus: int = 1
+    max_gpus: int = 1024
+    deadline_s: float = 0.0
+    checkpoint_gb: float = 0.0
+    checkpoint_interval_iterations: int = 1
+    restart_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.client_request_id:
+            raise ValueError("client_request_id must not be empty")
+        if not self.deadline_s >= 0:
+            raise ValueError(f"deadline_s must be >= 0, was {self.deadline_s}")
+        for name, most in _MOST.items():
+            value = getattr(self, name)
+            if value > most:
+                raise ValueError(f"{name} must be <= {most:g}, was {value:g}")
+        self.job(0.0)
+
+    def job(self, arrival_s: float) -> PipelineJob:
+        """The job as methods see it, on the clock of the run.
+
+        Parameters
+        ----------
+        arrival_s
+            When it was submitted.
+        """
+        return PipelineJob(
+            job_id=self.job_id,
+            tenant=self.tenant,
+            model_name=self.model_name,
+            arrival_s=arrival_s,
+            iterations=self.iterations,
+            microbatches=self.microbatches,
+            compute_s=self.compute_s,
+            activation_bytes=self.activation_bytes,
+            stage_overhead_s=self.stage_overhead_s,
+            min_gpus=self.min_gpus,
+            max_gpus=self.max_gpus,
+            deadline_s=arrival_s + self.deadline_s if self.deadline_s else math.inf,
+            checkpoint_gb=self.checkpoint_gb,
+            checkpoint_interval_iterations=self.checkpoint_interval_iterations,
+            restart_s=self.restart_s,
+        )
