@@ -9,6 +9,7 @@ from spotline.cli import (
     bench_decision,
     bench_forecast,
     bench_knowledge,
+    bench_placement,
     bench_quality,
 )
 
@@ -22,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 @bench_app.callback()
 def root() -> None:
-    """Measure decisions: their quality, their speed, forecasts, and configuration knowledge."""
+    """Measure decisions: their quality, their speed, forecasts, configuration knowledge, placement."""
 
 
 for module in (
@@ -31,5 +32,6 @@ for module in (
     bench_decision,
     bench_forecast,
     bench_knowledge,
+    bench_placement,
 ):
     module.register(bench_app)
