@@ -22,10 +22,11 @@ from spotline.domain.configuration.provenance import JobConfiguration, OriginKin
 from spotline.domain.configuration.steptime import trainable_parameters
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import (
+    DEFAULT_CHECKPOINT_INTERVAL_S,
+    DEFAULT_OVERHEADS,
     Checkpoint,
     DeadlineKind,
     Job,
-    Overheads,
     Throughput,
     Topology,
     Work,
@@ -33,12 +34,6 @@ from spotline.domain.jobs.job import (
 from spotline.domain.units import PPM, S_PER_HOUR
 
 DEFAULT_TOPOLOGY = Topology.ONE_ZONE
-# What a job file assumes, `docs/job-file.md`.
-DEFAULT_OVERHEADS = Overheads(
-    launch_s=180, grow_s=180, shrink_s=90, migrate_s=300, interrupted_s=180
-)
-DEFAULT_CHECKPOINT_INTERVAL_S = 1800
-
 # A checkpoint holds of every trained weight itself in 16 bits, a 32-bit copy and AdamW's two
 # 32-bit moments; frozen weights are loaded from where they came.
 CHECKPOINT_BYTES_PER_PARAMETER = 14

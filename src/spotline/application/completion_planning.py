@@ -21,7 +21,7 @@ from spotline.application.completion_futures import Futures, futures_of
 from spotline.application.completion_throughput import throughput_of
 from spotline.application.market_view import MarketView
 from spotline.domain.jobs.job import DeadlineKind, Job, Throughput
-from spotline.domain.jobs.program import JobProgram, compile_program
+from spotline.domain.jobs.program import SMALLEST_PROGRAM, JobProgram, compile_program
 from spotline.domain.policies.compiled import MarketSeries, replay_many
 from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
@@ -379,23 +379,9 @@ def _plan(
 
 def warm_up_planning() -> None:
     """Compile the replay of the policies that options are planned with, or load it compiled."""
-    program = JobProgram(
-        slot_s=60,
-        work_quanta=60,
-        rate_quanta_per_s=(0, 1),
-        allowed_counts=(1,),
-        launch_s=0,
-        grow_s=0,
-        shrink_s=0,
-        interrupted_s=0,
-        deadline_slots=1,
-        end_slots=1,
-        hard=True,
-        value_micro_usd=(1, 1),
-    )
     ones = np.ones(1, dtype=np.int64)
     series = MarketSeries(
         spot_price=ones, on_demand_price=ones, spot_available=ones, on_demand_available=ones
     )
     policies = [policy_named(policy_id) for policy_id in POLICY_IDS]
-    replay_many(program, series, policies, [0], policy_named(FALLBACK_POLICY_ID))
+    replay_many(SMALLEST_PROGRAM, series, policies, [0], policy_named(FALLBACK_POLICY_ID))

@@ -24,7 +24,7 @@ from spotline.application.scenarios import ScenarioSpec, sample_records
 from spotline.domain.events import ForecastIssued, Lot, OfferingForecast, SlotOpened, SlotQuote
 from spotline.domain.forecasting.law_book import FIRST_AFTER_SLOTS, LawBook
 from spotline.domain.jobs.job import DeadlineKind, Job
-from spotline.domain.jobs.program import JobProgram
+from spotline.domain.jobs.program import SMALLEST_PROGRAM, JobProgram
 from spotline.domain.market.law import MarketLaw, run_states
 from spotline.domain.market.offering import Offering
 from spotline.domain.policies.compiled import replay_pool
@@ -412,21 +412,7 @@ def _comparison(policy_id: str, offering_id: str, result: JobResult) -> PolicyCo
 
 def warm_up() -> None:
     """Compile the window program, or load it compiled, before the first request needs it."""
-    program = JobProgram(
-        slot_s=60,
-        work_quanta=60,
-        rate_quanta_per_s=(0, 1),
-        allowed_counts=(1,),
-        launch_s=0,
-        grow_s=0,
-        shrink_s=0,
-        interrupted_s=0,
-        deadline_slots=1,
-        end_slots=1,
-        hard=True,
-        value_micro_usd=(1, 1),
-    )
     record = SlotRecord(
         spot_price=1, on_demand_price=1, spot_available=1, on_demand_available=1, forecast=None
     )
-    clairvoyant_optimum(program, [record])
+    clairvoyant_optimum(SMALLEST_PROGRAM, [record])

@@ -50,15 +50,7 @@ def table_spec(
 
 def same_table_of(spec: TableSpec, program: JobProgram, law: MarketLaw) -> TableSpec:
     """Name the table that differs from the one named by `spec` in the job's program alone."""
-    terms = TableTerms(
-        program=program,
-        law=law,
-        on_demand_price=spec.on_demand_price_micro_usd,
-        on_demand_available=spec.on_demand_available,
-        taken=spec.taken,
-        reserve_slots=spec.on_demand_reserve_slots,
-    )
-    return replace(spec, table_id=table_id(terms))
+    return replace(spec, table_id=table_id(_terms(spec, program, law)))
 
 
 # Naming a table takes longer than looking into it, and every decision names its own.
@@ -71,14 +63,7 @@ def terms_of(spec: TableSpec, program: JobProgram, law: MarketLaw) -> TableTerms
     ValueError
         The name is that of another table.
     """
-    terms = TableTerms(
-        program=program,
-        law=law,
-        on_demand_price=spec.on_demand_price_micro_usd,
-        on_demand_available=spec.on_demand_available,
-        taken=spec.taken,
-        reserve_slots=spec.on_demand_reserve_slots,
-    )
+    terms = _terms(spec, program, law)
     named = table_id(terms)
     if named != spec.table_id:
         raise ValueError(f"table_id must be {named}, which its terms hash to, was {spec.table_id}")
@@ -108,3 +93,14 @@ def outlook_of(
             table = table_of(terms_of(use.table, program, named.law))
             return Outlook(table=table, run_state=use.run_state)
     raise ValueError(f"laws must hold {use.table.law_id}, which a table is solved on")
+
+
+def _terms(spec: TableSpec, program: JobProgram, law: MarketLaw) -> TableTerms:
+    return TableTerms(
+        program=program,
+        law=law,
+        on_demand_price=spec.on_demand_price_micro_usd,
+        on_demand_available=spec.on_demand_available,
+        taken=spec.taken,
+        reserve_slots=spec.on_demand_reserve_slots,
+    )

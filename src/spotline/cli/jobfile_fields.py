@@ -19,7 +19,14 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from spotline.application.admission import MOST_INSTANCES
-from spotline.domain.jobs.job import WORK_UNITS, Deadline, DeadlineKind, Throughput
+from spotline.domain.jobs.job import (
+    DEFAULT_CHECKPOINT_INTERVAL_S,
+    DEFAULT_OVERHEADS,
+    WORK_UNITS,
+    Deadline,
+    DeadlineKind,
+    Throughput,
+)
 from spotline.domain.units import ns_from_datetime
 
 _A_TIME = "a time with its UTC offset, such as 2026-03-01T18:00:00Z or 2026-03-01T18:00:00+02:00"
@@ -153,7 +160,7 @@ class ThroughputPart(_Part):
 class CheckpointPart(_Part):
     """How it saves its state."""
 
-    interval_s: Seconds = 1800
+    interval_s: Seconds = DEFAULT_CHECKPOINT_INTERVAL_S
     save_s: Seconds = 120
     size_gb: NotNegative = 0.0
     location: str = ""
@@ -177,7 +184,13 @@ class OverheadPart(_Part):
         return self
 
 
-_DEFAULT_OVERHEAD = OverheadPart(launch=180, grow=180, shrink=90, migrate=300, interrupted=180)
+_DEFAULT_OVERHEAD = OverheadPart(
+    launch=DEFAULT_OVERHEADS.launch_s,
+    grow=DEFAULT_OVERHEADS.grow_s,
+    shrink=DEFAULT_OVERHEADS.shrink_s,
+    migrate=DEFAULT_OVERHEADS.migrate_s,
+    interrupted=DEFAULT_OVERHEADS.interrupted_s,
+)
 
 
 class ModelPart(_Part):

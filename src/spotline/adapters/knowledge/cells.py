@@ -59,13 +59,9 @@ class Row:
             if otherwise is None:
                 raise RowRefused(name, expected, self._found(name))
             return otherwise
-        text = self.cells[name].strip()
-        try:
-            value = float(text)
-        except ValueError as error:
-            raise RowRefused(name, expected, repr(text)) from error
+        value = self._float(name, expected)
         if not math.isfinite(value) or value < 0:
-            raise RowRefused(name, expected, text)
+            raise RowRefused(name, expected, self.cells[name].strip())
         return value
 
     def positive(self, name: str) -> float:
@@ -82,14 +78,17 @@ class Row:
             if otherwise is None:
                 raise RowRefused(name, expected, self._found(name))
             return otherwise
+        value = self._float(name, expected)
+        if not 1 <= value <= _LARGEST_COUNT or value != int(value):
+            raise RowRefused(name, expected, self.cells[name].strip())
+        return int(value)
+
+    def _float(self, name: str, expected: str) -> float:
         text = self.cells[name].strip()
         try:
-            value = float(text)
+            return float(text)
         except ValueError as error:
             raise RowRefused(name, expected, repr(text)) from error
-        if not 1 <= value <= _LARGEST_COUNT or value != int(value):
-            raise RowRefused(name, expected, text)
-        return int(value)
 
     def flag(self, name: str, otherwise: bool | None = None) -> bool:
         """True or false, written as 1 or 0, true or false, yes or no."""

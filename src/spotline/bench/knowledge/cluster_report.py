@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from spotline.bench.drawing import figure_of, tidy
+
 REPORT_NAME = "knowledge.md"
 CLUSTER_PLOT = "knowledge-cluster.png"
 SAMPLES_PLOT = "knowledge-samples.png"
@@ -14,8 +16,6 @@ Figures = Mapping[str, Any]
 
 # A palette that stays distinct for colour-blind readers and in grey.
 _COLOURS = {"none": "#c9c9c9", "predicted": "#b3262e", "true": "#2a78b5"}
-_GRID = "#e6e6e6"
-_DPI = 130
 
 
 def write_report(figures: Figures, directory: Path) -> Path:
@@ -65,6 +65,35 @@ def _targets(figures: Figures) -> list[str]:
     return lines
 
 
+def _by_stack(random: Figures, left_out: Figures) -> list[str]:
+    """The default source, stack by stack: median error, and share inside the intervals."""
+    unseen = left_out.get("by_stack", {})
+    lines = [
+        "",
+        "| software stack | random split, % | inside, % | a model left out, % | inside, % |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for stack, row in random.get("by_stack", {}).items():
+        cells = [
+            number
+            for one in (row, unseen.get(stack, {}))
+            for number in (one.get("mdape_percent"), _percent(one.get("coverage")))
+        ]
+        lines.append(f"| {stack} | {' | '.join(map(_number, cells))} |")
+    return lines if len(lines) > 3 else []
+
+
+def _by_samples(rows: Figures) -> list[str]:
+    if not rows:
+        return []
+    said = ", ".join(f"{count}: {_number(row['mdape_percent'])} %" for count, row in rows.items())
+    return ["", f"By runs of a stack learned from (fewer stacks have more of them): {said}."]
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
 def _predictions(figures: Figures) -> list[str]:
     throughput = figures["throughput"]
     random, left_out = throughput["random_split"], throughput["leave_one_model_out"]
@@ -82,6 +111,9 @@ def _predictions(figures: Figures) -> list[str]:
         shown = f"**{name}**" if name == figures["default_source"] else name
         other = left_out.get(name, {}).get("mdape_percent")
         lines.append(f"| {shown} | {_number(row['mdape_percent'])} | {_number(other)} |")
+    default = figures["default_source"]
+    lines += _by_stack(random[default], left_out.get(default, {}))
+    lines += _by_samples(throughput["by_samples"].get(default, {}))
     coverage = ", ".join(
         f"{name.replace('_', ' ')} {100 * value:.1f} %"
         for name, value in figures["interval_coverage_by_split"].items()
@@ -191,26 +223,10 @@ def _number(value: float | None, digits: int = 2) -> str:
 # --- plots ----------------------------------------------------------------------------------------
 
 
-def _figure_of(width: float, height: float) -> Any:
-    # pyplot would keep global state and may open a window; a bare figure does neither.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _tidy(axes: Any, *, grid: str) -> None:
-    axes.grid(axis=grid, color=_GRID, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
 def _plot_cluster(figures: Figures, path: Path) -> None:
     cluster = figures["cluster"]
     names = list(cluster)
-    figure = _figure_of(10.0, 1.4 + 0.62 * len(names))
+    figure = figure_of(10.0, 1.4 + 0.62 * len(names))
     panels = figure.subplots(1, 2, sharey=True, squeeze=False)[0]
     for axes, scheduler in zip(panels, ("fifo", "sia"), strict=True):
         for shift, (level, colour) in enumerate(_COLOURS.items()):
@@ -229,7 +245,7 @@ def _plot_cluster(figures: Figures, path: Path) -> None:
         axes.set_title(scheduler.upper() if scheduler == "fifo" else "Sia", fontsize=10, loc="left")
         axes.set_xlabel("mean job completion time, % of that without knowledge")
         axes.set_yticks(range(len(names)), names)
-        _tidy(axes, grid="x")
+        tidy(axes, grid="x")
     panels[0].invert_yaxis()
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
@@ -239,7 +255,7 @@ def _plot_cluster(figures: Figures, path: Path) -> None:
 def _plot_samples(figures: Figures, path: Path) -> None:
     throughput = figures["throughput"]
     default = figures["default_source"]
-    figure = _figure_of(7.0, 3.6)
+    figure = figure_of(7.0, 3.6)
     axes = figure.subplots()
     for label, colour, section in (
         ("measured runs", "#b3262e", throughput),
@@ -257,7 +273,7 @@ def _plot_samples(figures: Figures, path: Path) -> None:
     axes.set_ylim(bottom=0)
     axes.set_xlabel("configurations learned from")
     axes.set_ylabel("median error, %")
-    _tidy(axes, grid="both")
+    tidy(axes, grid="both")
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize=8, frameon=False)
     figure.savefig(path)

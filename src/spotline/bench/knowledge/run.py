@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,6 +12,7 @@ import numpy as np
 
 from spotline.adapters.eventlog.manifest import environment
 from spotline.adapters.knowledge.reader import read_file
+from spotline.bench.drawing import without_nan
 from spotline.bench.knowledge.cluster import KNOWLEDGE_LEVELS, ClusterRun, Workload
 from spotline.bench.knowledge.evaluation import (
     LEARNING_CURVE,
@@ -164,7 +164,7 @@ def run_knowledge(
         "seeds": list(extent.seeds),
         "quick": extent.quick,
     }
-    plain: dict[str, Any] = _without_nan(figures)
+    plain: dict[str, Any] = without_nan(figures)
     return plain
 
 
@@ -325,18 +325,3 @@ def _at_most(what: str, limit: float, measured: float) -> dict[str, Any]:
 
 def _at_least(what: str, limit: float, measured: float) -> dict[str, Any]:
     return {"what": what, "target": f">= {limit:g}", "measured": measured, "met": measured >= limit}
-
-
-def _without_nan(value: Any) -> Any:
-    """JSON knows no NaN: None stands for what cannot be computed."""
-    match value:
-        case dict():
-            return {key: _without_nan(one) for key, one in value.items()}
-        case list() | tuple():
-            return [_without_nan(one) for one in value]
-        case float() if not math.isfinite(value):
-            return None
-        case np.generic():
-            return _without_nan(value.item())
-        case _:
-            return value

@@ -8,6 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from spotline.bench.drawing import figure_of, tidy
+
 Figures = Mapping[str, Any]
 
 SETTINGS_PLOT = "placement-settings.png"
@@ -30,8 +32,7 @@ _JOB_COLOURS = (
     "#b3262e", "#2a78b5", "#e07b28", "#1d7a46", "#7a5195", "#0b9a9a", "#c2569b", "#6b4c2a",
     "#8a9a00", "#444444", "#5fa8d3", "#d08c8c",
 )  # fmt: skip
-_GRID, _LINK, _LAND, _USED = "#e6e6e6", "#c3ccd4", "#f6f8fa", "#8fa3b3"
-_DPI = 130
+_LINK, _LAND, _USED = "#c3ccd4", "#f6f8fa", "#8fa3b3"
 _SWEEP_LABELS = {
     "bandwidth": "bandwidth, times the published",
     "bandwidth_heavy": "bandwidth, times the published,\nwith 64 times the activations",
@@ -41,26 +42,10 @@ _SWEEP_LABELS = {
 }
 
 
-def _figure_of(width: float, height: float) -> Any:
-    # pyplot would keep global state and may open a window; a bare figure does neither.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _tidy(axes: Any, *, grid: str) -> None:
-    axes.grid(axis=grid, color=_GRID, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
 def plot_settings(figures: Figures, path: Path) -> None:
     """Draw JCT against cost of every method, one panel per setting."""
     settings = {name: rows for name, rows in figures["settings"].items() if rows}
-    figure = _figure_of(4.4 * len(settings) + 0.6, 4.3)
+    figure = figure_of(4.4 * len(settings) + 0.6, 4.3)
     panels = figure.subplots(1, len(settings), squeeze=False)[0]
     for axes, (name, rows) in zip(panels, settings.items(), strict=True):
         for method, row in reversed(rows.items()):
@@ -79,7 +64,7 @@ def plot_settings(figures: Figures, path: Path) -> None:
         axes.set_title(name, fontsize=10, loc="left")
         axes.set_xlabel("total cost, USD")
         axes.margins(0.15)
-        _tidy(axes, grid="both")
+        tidy(axes, grid="both")
     panels[0].set_ylabel("mean JCT, hours")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=7, fontsize=8, frameon=False)
@@ -90,7 +75,7 @@ def plot_tables(figures: Figures, path: Path) -> None:
     """Draw the spread of changes against each baseline over the drawn tables."""
     table = figures["tables"]["methods"]
     ours = ("bace_pipe", "spotline")
-    figure = _figure_of(10.0, 4.2)
+    figure = figure_of(10.0, 4.2)
     panels = figure.subplots(1, 2)
     for axes, (key, label) in zip(
         panels,
@@ -115,7 +100,7 @@ def plot_tables(figures: Figures, path: Path) -> None:
         axes.axhline(0.0, color="#444444", linewidth=1.0)
         axes.set_xticks(range(len(baselines)), baselines)
         axes.set_title(f"{label}, % above the baseline", fontsize=10, loc="left")
-        _tidy(axes, grid="y")
+        tidy(axes, grid="y")
     panels[0].legend(fontsize=8, frameon=False)
     figure.savefig(path)
 
@@ -123,7 +108,7 @@ def plot_tables(figures: Figures, path: Path) -> None:
 def plot_sweeps(figures: Figures, path: Path) -> None:
     """Draw JCT and cost of every method along each sweep, medians over drawn tables."""
     sweeps = figures["sweeps"]
-    figure = _figure_of(3.1 * len(sweeps), 6.2)
+    figure = figure_of(3.1 * len(sweeps), 6.2)
     panels = figure.subplots(2, len(sweeps), sharex="col", squeeze=False)
     for column, (name, points) in enumerate(sweeps.items()):
         values = [float(value) for value in points]
@@ -149,7 +134,7 @@ def plot_sweeps(figures: Figures, path: Path) -> None:
                 axes.set_xticks(values, [f"{value:g}" for value in values])
             if column == 0:
                 axes.set_ylabel(label)
-            _tidy(axes, grid="both")
+            tidy(axes, grid="both")
         panels[1][column].set_xlabel(_SWEEP_LABELS[name], fontsize=8.5)
     handles, labels = panels[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=6, fontsize=8, frameon=False)
@@ -158,7 +143,7 @@ def plot_sweeps(figures: Figures, path: Path) -> None:
 
 def plot_pass_time(figures: Figures, path: Path) -> None:
     """Draw seconds of a pass by jobs and by regions, on logarithmic scales."""
-    figure = _figure_of(9.0, 3.8)
+    figure = figure_of(9.0, 3.8)
     panels = figure.subplots(1, 2, sharey=True)
     for axes, key, label in zip(
         panels,
@@ -183,7 +168,7 @@ def plot_pass_time(figures: Figures, path: Path) -> None:
         axes.set_xticks(ticks, [f"{value:,}" for value in ticks])
         axes.minorticks_off()
         axes.set_xlabel(label)
-        _tidy(axes, grid="both")
+        tidy(axes, grid="both")
         # Room for the legend above the target.
         axes.set_ylim(top=6.0)
         axes.legend(fontsize=8, frameon=False, loc="upper left")
@@ -206,7 +191,7 @@ def plot_map(pictures: Sequence[Figures], path: Path) -> None:
     wide, high = _extent(where)
     lines = max(len(one["regions"]) + len(one["jobs"]) + 4 for one in pictures)
     height = max(4.6, 0.165 * lines)
-    figure = _figure_of(12.5, height * len(pictures))
+    figure = figure_of(12.5, height * len(pictures))
     panels = figure.subplots(
         len(pictures), 2, squeeze=False, gridspec_kw={"width_ratios": [1.9, 1.0]}
     )

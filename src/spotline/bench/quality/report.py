@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from spotline.bench.drawing import figure_of, tidy
 from spotline.bench.quality.cells import BASELINES, CLAIRVOYANT, SPOTLINE
 
 REPORT_NAME = "quality.md"
@@ -30,8 +31,7 @@ _COLOURS = {
     "uniform_progress": "#8a8a8a",
     "on_demand_only": "#c9c9c9",
 }
-_OTHER, _GRID = "#e07b28", "#e6e6e6"
-_DPI = 130
+_OTHER = "#e07b28"
 
 
 def write_report(figures: Figures, directory: Path) -> Path:
@@ -306,26 +306,10 @@ def _sentence(text: str) -> str:
 # --- plots ------------------------------------------------------------------------------------
 
 
-def _figure_of(width: float, height: float) -> Any:
-    # pyplot would keep global state and may open a window; a bare figure does neither.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _tidy(axes: Any, *, grid: str) -> None:
-    axes.grid(axis=grid, color=_GRID, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
 def _plot_families(figures: Figures, path: Path) -> None:
     base = {name: rows for name, rows in figures["families"].items() if "/" not in name}
     deadlines = list(next(iter(base.values())))
-    figure = _figure_of(10.0, 1.6 + 0.62 * len(base))
+    figure = figure_of(10.0, 1.6 + 0.62 * len(base))
     panels = figure.subplots(1, len(deadlines), sharey=True, squeeze=False)[0]
     names = list(base)
     least = 100.0
@@ -350,7 +334,7 @@ def _plot_families(figures: Figures, path: Path) -> None:
         axes.set_title(f"d = {deadline}", fontsize=10, loc="left")
         axes.set_xlabel("% of the clairvoyant's utility")
         axes.set_yticks(range(len(names)), names)
-        _tidy(axes, grid="both")
+        tidy(axes, grid="both")
     for axes in panels:
         axes.set_xlim(max(0.0, least - 1.0), 100.2)
     panels[0].invert_yaxis()
@@ -373,7 +357,7 @@ def _plot_paired(figures: Figures, path: Path) -> None:
                 continue
             labels.append(f"{family}, d = {deadline}  (vs {rows[SPOTLINE]['best_baseline']})")
             points.append((low, mean, high))
-    figure = _figure_of(9.0, 1.2 + 0.24 * len(points))
+    figure = figure_of(9.0, 1.2 + 0.24 * len(points))
     axes = figure.subplots()
     for place, (low, mean, high) in enumerate(points):
         axes.plot([low, high], [place, place], color=_COLOURS["sdp"], linewidth=2.0)
@@ -382,13 +366,13 @@ def _plot_paired(figures: Figures, path: Path) -> None:
     axes.set_yticks(range(len(labels)), labels, fontsize=8)
     axes.invert_yaxis()
     axes.set_xlabel("spotline above the best baseline, points of the clairvoyant (95 % interval)")
-    _tidy(axes, grid="x")
+    tidy(axes, grid="x")
     figure.savefig(path)
 
 
 def _plot_noise(figures: Figures, path: Path) -> None:
     table = figures["noise"]
-    figure = _figure_of(8.0, 4.2)
+    figure = figure_of(8.0, 4.2)
     axes = figure.subplots()
     policies = list(dict.fromkeys(name for rows in table.values() for name in rows))
     for policy in policies:
@@ -407,6 +391,6 @@ def _plot_noise(figures: Figures, path: Path) -> None:
         )
     axes.set_xlabel("% of forecasts replaced at random")
     axes.set_ylabel("% of the clairvoyant's utility")
-    _tidy(axes, grid="both")
+    tidy(axes, grid="both")
     axes.legend(loc="center left", bbox_to_anchor=(1.005, 0.5), fontsize=8, frameon=False)
     figure.savefig(path)

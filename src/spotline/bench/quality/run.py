@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from spotline.adapters.eventlog.manifest import environment
+from spotline.bench.drawing import without_nan
 from spotline.bench.quality.cells import (
     POLICY_IDS,
     SHOWN,
@@ -183,7 +183,7 @@ def run_quality(
     figures["meta"]["selector_jobs"] = selector_jobs
     figures["targets"] = judged(figures)
     figures["meta"]["wall_s"] = round(time.perf_counter() - began_s, 1)
-    plain: dict[str, Any] = _without_nan(figures)
+    plain: dict[str, Any] = without_nan(figures)
     return plain
 
 
@@ -306,16 +306,3 @@ def _meta(
         "families_without_data": list(missing),
         "quick": extent.most_slots is not None,
     }
-
-
-def _without_nan(value: Any) -> Any:
-    """JSON knows no NaN: None stands for what cannot be computed."""
-    match value:
-        case dict():
-            return {key: _without_nan(one) for key, one in value.items()}
-        case list() | tuple():
-            return [_without_nan(one) for one in value]
-        case float() if not math.isfinite(value):
-            return None
-        case _:
-            return value

@@ -127,6 +127,13 @@ class Overheads:
             )
 
 
+# What a job has that does not say, `docs/job-file.md`.
+DEFAULT_OVERHEADS = Overheads(
+    launch_s=180, grow_s=180, shrink_s=90, migrate_s=300, interrupted_s=180
+)
+DEFAULT_CHECKPOINT_INTERVAL_S = 1800
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
     """How a job saves its state.

@@ -71,6 +71,23 @@ class JobProgram:
         return -(-busy_s // self.slot_s)
 
 
+# One slot of one instance: what kernels are compiled with before they are needed.
+SMALLEST_PROGRAM = JobProgram(
+    slot_s=60,
+    work_quanta=60,
+    rate_quanta_per_s=(0, 1),
+    allowed_counts=(1,),
+    launch_s=0,
+    grow_s=0,
+    shrink_s=0,
+    interrupted_s=0,
+    deadline_slots=1,
+    end_slots=1,
+    hard=True,
+    value_micro_usd=(1, 1),
+)
+
+
 def compile_program(
     job: Job, throughput: Throughput, *, slot_s: int, first_slot_start_ns: int
 ) -> JobProgram:
