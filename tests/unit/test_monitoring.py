@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -515,3 +516,74 @@ def test_after_its_end_a_job_is_forgotten_and_its_late_reports_ignored() -> None
     assert watched.rate(500.0) == ()
     watched.feed(slot_opened(1))
     assert watched.state.jobs == {}
+
+
+# --- what a log may hold ----------------------------------------------------------------------
+
+
+def test_work_too_small_to_be_a_rate_is_ignored() -> None:
+    watched = running()
+    later_s = SLOT_S + 300
+
+    watched.done(0.0, at_s=later_s)
+    said = watched.done(5e-324, at_s=later_s + 200)
+
+    assert said == ()
+    assert watched.counted == (0, 2)
+
+
+def test_a_rate_measured_before_a_moved_job_computes_is_not_of_its_new_home() -> None:
+    watched = running()
+    watched.feed(slot_opened(1))
+    watched.hold(Lot(offering_id=WEST, spot=4), slot=1)
+    overheads = watched.job.overheads
+    ready_s = SLOT_S + max(overheads.launch_s, overheads.migrate_s)
+
+    early = watched.rate(300.0, at_s=ready_s - 1)
+    counted_early = watched.counted
+    watched.rate(300.0, at_s=ready_s)
+
+    assert early == ()
+    assert counted_early == (0, 1)
+    assert watched.counted == (1, 1)
+
+
+def test_a_hard_deadline_is_not_planned_anew_because_an_interval_narrows() -> None:
+    watched = running(deadline=plain_job(deadline_slots=90).deadline)
+    watched.rate(500.0)
+    factors = [the_one(watched.rate(490.0)).throughputs[0].rate_per_hour(4)]
+
+    for number in range(30):
+        for event in watched.rate(500.0 if number % 2 else 490.0):
+            assert isinstance(event, ThroughputReestimated)
+            factors.append(event.throughputs[0].rate_per_hour(4))
+
+    assert all(after / before > 1.05 for before, after in pairwise(factors))
+
+
+def test_a_reestimate_of_other_throughputs_leaves_those_of_the_job() -> None:
+    watched = running()
+    strange = ThroughputReestimated(
+        job_id=watched.job.job_id,
+        tenant=watched.job.tenant,
+        throughputs=(Throughput(offering="elsewhere", alpha=1.0),),
+        reports=2,
+        factor_ppm=1,
+        half_width_ppm=1,
+    )
+
+    watched.feed(strange)
+    watched.rate(500.0)
+
+    assert isinstance(the_one(watched.rate(490.0)), ThroughputReestimated)
+
+
+def test_seconds_of_work_are_not_learned_for_good() -> None:
+    watched = running()
+    start_s = SLOT_S + 300
+
+    for second in range(0, 12, 2):
+        watched.done(1.0 + 0.5 * second, at_s=start_s + second)
+
+    assert watched.counted[0] >= 3
+    assert watched.close() == ()

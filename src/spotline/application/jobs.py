@@ -192,7 +192,8 @@ def _after(status: JobStatus, event: Event) -> JobStatus:
             )
         case JobProgressReported():
             # The greatest report counts, and never more than all of the work.
-            done_ppm = min(PPM, int(event.done * PPM / status.job.work.amount))
+            whole = status.job.work.amount
+            done_ppm = PPM if event.done >= whole else int(event.done * PPM / whole)
             return replace(status, progress_ppm=max(status.progress_ppm, done_ppm))
         case ThroughputReestimated() if not status.state.over:
             return replace(status, job=at_rates(status.job, event.throughputs))

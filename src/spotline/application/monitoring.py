@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
+from spotline.application.allocation import at_rates
 from spotline.domain.configuration.configuration import MeasuredRun, RunOutcome
 from spotline.domain.configuration.provenance import OriginKind
 from spotline.domain.configuration.reestimation import (
@@ -58,6 +59,8 @@ LIVE_STACK = "live"
 LEAST_REPORTS = 2
 # What is learned for good takes more: a median that one wrong report does not move.
 LEAST_REPORTS_OF_A_RUN = 3
+# A measured rate, or work counted over at least five minutes.
+LEAST_WEIGHT_OF_A_RUN = 0.5
 # Believed rates are replaced when they are off by more than this, and by more than the 90 %
 # interval of what is measured: then plans change, not only digits.
 THRESHOLD = 0.05
@@ -190,7 +193,7 @@ def _fold_job(
             watched.closed = True
             watched.fresh = None
         case ThroughputReestimated():
-            watched.believed = event.throughputs
+            watched.believed = at_rates(watched.job, event.throughputs).throughputs
         case _:
             pass
 
@@ -211,6 +214,8 @@ def _note_holding(watched: MonitoredJob, lots: tuple[Lot, ...], at_ns: int) -> N
         watched.there_ns = at_ns
     if moved:
         overhead_s = max(overheads.launch_s, overheads.migrate_s)
+        # Before it computes here, a rate "of late" is one of where it was.
+        watched.there_ns += overhead_s * NS_PER_S
     elif not before:
         overhead_s = overheads.launch_s
     elif sum(lot.spot for lot in lots) < sum(lot.spot for lot in before):
@@ -281,6 +286,9 @@ def _keep(
 ) -> tuple[str, int] | None:
     offering = state.offerings.get(watched.offering_id)
     if offering is None or count not in watched.job.allowed_counts:
+        return None
+    # Work over seconds may leave what a number can hold; what was recorded must be accepted.
+    if not (math.isfinite(rate) and rate > 0):
         return None
     stated = watched.job.throughput_on(offering.offering_id, offering.instance_type)
     if stated is None:
@@ -374,7 +382,10 @@ def _worth_saying(
 ) -> bool:
     off = abs(found.log_factor_at(count) - math.log(believed_factor))
     deviation = found.deviation_at(count)
-    if off > max(math.log1p(THRESHOLD), Z_90 * deviation):
+    # What would be planned with must differ too: an interval that narrows a little is no news.
+    planned = found.log_factor_at(count) - _caution(watched.job, found, count)
+    news = abs(planned - math.log(believed_factor)) > math.log1p(THRESHOLD)
+    if news and off > max(math.log1p(THRESHOLD), Z_90 * deviation):
         return True
     # A deadline that hangs on it makes a smaller difference matter.
     job = watched.job
@@ -435,8 +446,12 @@ def _measured_runs(watched: MonitoredJob) -> tuple[RunMeasured, ...]:
     rates: dict[int, list[float]] = {}
     for key in sorted(watched.evidence):
         for one in watched.evidence[key]:
-            if one.gpu_model == job.configuration.configuration.gpu_model:
-                seen = one.observation
+            seen = one.observation
+            # A few seconds may tell an estimate something, which knows their weight; not for good.
+            if (
+                one.gpu_model == job.configuration.configuration.gpu_model
+                and seen.weight >= LEAST_WEIGHT_OF_A_RUN
+            ):
                 rates.setdefault(seen.count, []).append(seen.measured_per_hour)
     found = []
     for count in sorted(rates):

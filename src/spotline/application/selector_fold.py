@@ -108,7 +108,8 @@ def _fold_job(state: SelectorState, event: Event) -> None:
             return
         match event:
             case JobCancelled():
-                run.cancelled = True
+                # One that is over has its feedback to come: nothing else would let go of it.
+                run.cancelled = run.cancelled or run.phase is not RunPhase.CLOSED
             case JobProgressReported():
                 run.note_progress(event.done)
             case ThroughputReestimated():
