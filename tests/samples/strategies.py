@@ -217,6 +217,8 @@ def _constrained():
             Pipeline,
             client_request_id=NAME,
             compute_s=st.floats(1e-6, 1e6),
+            activation_bytes=st.just(0.0) | st.floats(1e-9, 1e6),
+            stage_overhead_s=st.just(0.0) | st.floats(1e-9, 1e6),
             min_gpus=st.integers(1, 8),
             max_gpus=st.integers(8, 1024),
             **dict.fromkeys(
@@ -225,8 +227,6 @@ def _constrained():
             ),
             **dict.fromkeys(
                 (
-                    "activation_bytes",
-                    "stage_overhead_s",
                     "deadline_s",
                     "checkpoint_gb",
                     "restart_s",

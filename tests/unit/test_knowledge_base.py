@@ -151,6 +151,8 @@ def test_a_run_list_keeps_the_first_of_equal_runs_in_order() -> None:
     [
         (measured(model_name="nobody-knows"), "nobody-knows"),
         (measured(gpu_model="abacus"), "abacus"),
+        (measured(1e308), "tokens_per_s must be 0 or within"),
+        (measured(1e-300), "tokens_per_s must be 0 or within"),
         (measured(batch_size=3), "outcome must not be succeeded: batch_size must be a multiple"),
     ],
 )
@@ -168,6 +170,13 @@ def test_a_run_that_cannot_be_learned_is_told_why(run, said) -> None:
 )
 def test_runs_that_ended_as_they_had_to_are_learned(run) -> None:
     assert why_not_learned(run) == ""
+
+
+def test_a_recorded_run_of_an_absurd_rate_is_passed_over() -> None:
+    base = base_of(measured_runs(3))
+
+    assert not base.observe(measured(1e308))
+    assert len(base.runs) == 3
 
 
 # --- the assumed stack ------------------------------------------------------------------------

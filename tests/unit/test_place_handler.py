@@ -442,3 +442,16 @@ def test_another_method_than_recorded_diverges_in_its_name() -> None:
 
     assert report.exit_code == 1
     assert any("method_id" in line for one in report.divergences for line in one.differences)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"compute_s": 1e-310}, "compute_s"),
+        ({"stage_overhead_s": 5e-324}, "stage_overhead_s"),
+        ({"activation_bytes": 1e-300}, "activation_bytes"),
+    ],
+)
+def test_times_too_small_to_divide_by_are_refused_before_they_are_recorded(changes, field) -> None:
+    with pytest.raises(ValueError, match=f"^{field} must be"):
+        pipeline("small", **changes)

@@ -53,8 +53,17 @@ def _runs_until_refit(fitted: int) -> int:
     return max(_REFIT_LEAST, -(-fitted // _REFIT_DIVISOR))
 
 
+# Tokens per second that any run can have; what lies outside would spoil every mean of logarithms.
+_LEAST_RATE, _MOST_RATE = 1e-3, 1e12
+
+
 def why_not_learned(run: MeasuredRun) -> str:
     """Say why a run teaches nothing: an unknown model or GPU, a contradiction; empty if it does."""
+    if run.tokens_per_s and not _LEAST_RATE <= run.tokens_per_s <= _MOST_RATE:
+        return (
+            f"tokens_per_s must be 0 or within {_LEAST_RATE:g}..{_MOST_RATE:g}, "
+            f"was {run.tokens_per_s:g}"
+        )
     unknown = unknown_part(run.configuration)
     if unknown or not run.ran:
         return unknown
@@ -73,8 +82,9 @@ class RunList:
             self.add(run)
 
     def add(self, run: MeasuredRun) -> bool:
-        """Append a run; False where it is known already."""
-        if run in self._known:
+        """Append a run; False where it is known already, or its rate is none that a run can have."""
+        absurd = run.tokens_per_s and not _LEAST_RATE <= run.tokens_per_s <= _MOST_RATE
+        if absurd or run in self._known:
             return False
         self._known.add(run)
         self._runs.append(run)

@@ -9,6 +9,7 @@ import grpc
 from spotline.adapters.grpc.errors import RpcFailed, RpcRefused
 from spotline.application.configuring import Completion, CompletionRequest
 from spotline.application.job_ports import ConfiguratorPort
+from spotline.contracts.errors import ContractError
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.units import ns_from_datetime
 
@@ -37,6 +38,11 @@ async def completed(configurator: ConfiguratorPort | None, draft: JobDraft) -> C
         )
     except RpcFailed as error:
         raise _refusal(error) from error
+    except ContractError as error:
+        # Not the caller's mistake: the two are of different versions, most likely.
+        raise RpcRefused(
+            grpc.StatusCode.INTERNAL, f"the configurator's answer cannot be read: {error}"
+        ) from error
 
 
 def _refusal(error: RpcFailed) -> RpcRefused:

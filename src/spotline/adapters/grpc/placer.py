@@ -107,7 +107,7 @@ class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
         if known is None:
             await self._host.publish_observation(
                 PipelineSubmitted(pipeline=asked, ts_event_ns=state.now_ns),
-                event_id=derive_id(asked.job_id, "submitted"),
+                event_id=derive_id(asked.job_id, "pipeline-submitted"),
                 correlation_id=asked.job_id,
             )
         await self._decided(asked.job_id, lambda run: run.decided)

@@ -162,7 +162,10 @@ def _is_parquet(path: Path) -> bool:
 
 def _csv(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[str]]]]:
     reader = csv.reader(io.StringIO(read_text(path)), strict=True)
-    header = [name.strip() for name in next(reader, [])]
+    try:
+        header = [name.strip() for name in next(reader, [])]
+    except csv.Error as error:
+        raise ContractError(f"{path}, line 1", str(error)) from error
     _check_header(header, f"{path}, line 1")
 
     def rows() -> Iterator[tuple[int, Sequence[str]]]:

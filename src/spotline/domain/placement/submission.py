@@ -21,6 +21,13 @@ _MOST: dict[str, float] = {
     "checkpoint_interval_iterations": 10**12,
     "restart_s": 10**9,
 }
+# What is smaller is no time and no traffic, and its reciprocal is no number. 0 says "none".
+_LEAST = 1e-9
+_NONE_ALLOWED: dict[str, bool] = {
+    "compute_s": False,
+    "activation_bytes": True,
+    "stage_overhead_s": True,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +69,11 @@ class Pipeline:
             value = getattr(self, name)
             if value > most:
                 raise ValueError(f"{name} must be <= {most:g}, was {value:g}")
+        for name, none_allowed in _NONE_ALLOWED.items():
+            value = getattr(self, name)
+            if value < _LEAST and not (none_allowed and value == 0):
+                zero = "0 or " if none_allowed else ""
+                raise ValueError(f"{name} must be {zero}>= {_LEAST:g}, was {value:g}")
         self.job(0.0)
 
     def job(self, arrival_s: float) -> PipelineJob:
