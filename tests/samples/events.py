@@ -48,6 +48,7 @@ from spotline.domain.events import (
     MarketOpened,
     NamedLaw,
     OfferingForecast,
+    PipelineProvisioningCommanded,
     PipelineReleased,
     PipelineSubmitted,
     PlacementDecided,
@@ -402,6 +403,8 @@ SAMPLES = (
             gpu_kw=0.4,
             interruptions_per_hour=0.02,
             gpu_model="a100-80gb",
+            offering_id="aws:eu-west-1a:p4d.24xlarge",
+            spot=True,
         ),
         energy_ahead_usd_per_kwh=(0.21, -0.01),
         more_follow=True,
@@ -445,6 +448,13 @@ SAMPLES = (
         end=PlacementEnd.COMPLETED,
         iterations_done=1_000,
         cost_micro_usd=76_543_210,
+    ),
+    PipelineProvisioningCommanded(
+        **WHOSE,
+        command_id="0123456789abcdef0123456789abcdef",
+        quota_pool="aws:eu-west-1:p4d",
+        target=Lot(offering_id="aws:eu-west-1a:p4d.24xlarge", on_demand=3),
+        transfer_cost_micro_usd=1_400_000,
     ),
 )
 

@@ -3,6 +3,9 @@
 All it produces are observations of a cloud, so it decides no events; it asks for two calls, one
 when a slot opens and one when a revision is complete. Commands wait for their revision so that
 releases of one job come before launches of another.
+
+What pipelines are to hold is commanded without regard to slots. Such commands wait for the next
+revision of the open slot and are carried out with it: a slot is settled once, by its own author.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from spotline.domain.events import (
     Event,
     InterruptionNoticed,
     LaunchRefused,
+    PipelineProvisioningCommanded,
     ProvisioningCommanded,
     SlotDecided,
     SlotOpened,
@@ -30,7 +34,7 @@ from spotline.domain.units import NS_PER_S
 
 SPEC = Spec(
     service="cloud_actuator",
-    consumes=(SlotOpened, ProvisioningCommanded, SlotDecided),
+    consumes=(SlotOpened, ProvisioningCommanded, SlotDecided, PipelineProvisioningCommanded),
     produces=(LaunchRefused, InterruptionNoticed, CapacityLost, CapacityReported, CostAccrued),
 )
 
@@ -40,12 +44,18 @@ APPLY_REVISION = "cloud.apply_revision"
 
 @dataclass(slots=True, kw_only=True)
 class ActuateState:
-    """The open slot with its prices, the slots still to be billed, and the waiting commands."""
+    """The open slot with its prices, the slots still to be billed, and the waiting commands.
+
+    `pipelines` are commands that wait for a revision, by job and offering; `carried` those that go
+    with the revision decided last.
+    """
 
     opened: SlotOpened | None = None
     prices: dict[str, OfferingPrice] = field(default_factory=dict)
     unbilled: tuple[SlotPrices, ...] = ()
     commands: list[ProvisioningCommanded] = field(default_factory=list)
+    pipelines: dict[tuple[str, str], PipelineProvisioningCommanded] = field(default_factory=dict)
+    carried: tuple[ProvisioningCommanded, ...] = ()
 
 
 class ActuateHandler:
@@ -67,6 +77,13 @@ class ActuateHandler:
             same = (event.slot, event.revision)
             state.commands = [one for one in state.commands if (one.slot, one.revision) == same]
             state.commands.append(event)
+        elif isinstance(event, PipelineProvisioningCommanded):
+            state.pipelines[event.job_id, event.target.offering_id] = event
+        elif isinstance(event, SlotDecided) and _of_open_slot(state, event):
+            state.carried = tuple(
+                _with_revision(waiting, event) for _, waiting in sorted(state.pipelines.items())
+            )
+            state.pipelines = {}
 
     def decide(self, state: ActuateState, event: Event, ctx: Context) -> Outcome:
         """Ask for the call that a new slot or a complete revision needs.
@@ -106,7 +123,7 @@ class ActuateHandler:
                 revision=event.revision,
                 at=_moment(opened, event.offset_s),
                 prices=_slot_prices(state, opened.slot, opened.slot_s),
-                commands=commands,
+                commands=(*commands, *state.carried),
                 last=opened.last,
             ),
         )
@@ -114,6 +131,26 @@ class ActuateHandler:
     def due(self, state: ActuateState) -> Sequence[Timer]:
         """Wait for nothing."""
         return ()
+
+
+def _of_open_slot(state: ActuateState, decided: SlotDecided) -> bool:
+    return state.opened is not None and decided.slot == state.opened.slot
+
+
+def _with_revision(
+    waiting: PipelineProvisioningCommanded, decided: SlotDecided
+) -> ProvisioningCommanded:
+    return ProvisioningCommanded(
+        command_id=waiting.command_id,
+        job_id=waiting.job_id,
+        tenant=waiting.tenant,
+        quota_pool=waiting.quota_pool,
+        slot=decided.slot,
+        revision=decided.revision,
+        offset_s=decided.offset_s,
+        target=waiting.target,
+        transfer_cost_micro_usd=waiting.transfer_cost_micro_usd,
+    )
 
 
 def _open(state: ActuateState, opened: SlotOpened) -> None:

@@ -9,6 +9,9 @@ A scheduling pass runs when a pipeline comes or goes, and when a region or link 
 3. The method places those and what waits. A deadline is met, or the job waits for a release that
    lets it be met, or it is refused with the earliest finish there is.
 4. After an observation a running job moves where that pays after migration.
+
+Where a region's GPUs are rented, what was decided becomes commands for the cloud actuator, and
+what the cloud refuses or takes back is less capacity: who is short of it goes elsewhere.
 """
 
 from __future__ import annotations
@@ -21,11 +24,18 @@ import numpy as np
 
 from spotline.application.placer_state import PipelineRun, PlacerState, after_ns, micro_usd
 from spotline.application.placing import earliest_of
+from spotline.application.renting import Rental, lots_of
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.contracts.errors import InvariantViolation
 from spotline.domain.events import (
+    CapacityLost,
+    CostAccrued,
     Event,
+    LaunchRefused,
     LinkObserved,
+    Lot,
+    MarketOpened,
+    PipelineProvisioningCommanded,
     PipelineReleased,
     PipelineSubmitted,
     PlacementDecided,
@@ -59,9 +69,25 @@ from spotline.domain.units import S_PER_HOUR
 
 SPEC = Spec(
     service="placer",
-    consumes=(SlotOpened, RegionObserved, LinkObserved, PipelineSubmitted, PipelineReleased),
-    produces=(PipelineSubmitted, PipelineReleased, PlacementDecided, PlacementEnded),
-    decides=(PlacementDecided, PlacementEnded),
+    consumes=(
+        MarketOpened,
+        SlotOpened,
+        RegionObserved,
+        LinkObserved,
+        PipelineSubmitted,
+        PipelineReleased,
+        LaunchRefused,
+        CapacityLost,
+        CostAccrued,
+    ),
+    produces=(
+        PipelineSubmitted,
+        PipelineReleased,
+        PlacementDecided,
+        PlacementEnded,
+        PipelineProvisioningCommanded,
+    ),
+    decides=(PlacementDecided, PlacementEnded, PipelineProvisioningCommanded),
 )
 
 
@@ -128,13 +154,16 @@ class PlaceHandler:
     def decide(self, state: PlacerState, event: Event, ctx: Context) -> Outcome:
         """End what is over, and place what can be placed."""
         ended = _ended(state, event)
-        if not _calls_for_a_pass(state, event, ended):
-            return Outcome(events=tuple(ended)) if ended else NOTHING
-        scheduling = _Pass(state, self.method, {one.job_id for one in ended})
-        scheduling.place()
-        if self.options.moves and isinstance(event, RegionObserved | LinkObserved):
-            scheduling.move()
-        return Outcome(events=(*ended, *scheduling.decided))
+        decided: list[PlacementDecided] = []
+        if _calls_for_a_pass(state, event, ended):
+            scheduling = _Pass(state, self.method, {one.job_id for one in ended})
+            scheduling.place()
+            if self.options.moves and _changes_prices(state, event):
+                scheduling.move()
+            decided = scheduling.decided
+        if not ended and not decided:
+            return NOTHING
+        return Outcome(events=(*ended, *decided, *_commands(state, [*ended, *decided], ctx)))
 
     def due(self, state: PlacerState) -> Sequence[Timer]:
         """Wait for nothing: time comes with the slots."""
@@ -163,6 +192,12 @@ def _end(state: PlacerState, run: PipelineRun, end: PlacementEnd, at_ns: int) ->
     )
 
 
+def _changes_prices(state: PlacerState, event: Event) -> bool:
+    if isinstance(event, SlotOpened):
+        return state.slot_changed
+    return isinstance(event, RegionObserved | LinkObserved)
+
+
 def _calls_for_a_pass(state: PlacerState, event: Event, ended: list[PlacementEnded]) -> bool:
     if isinstance(event, RegionObserved | LinkObserved):
         return not event.more_follow
@@ -171,9 +206,58 @@ def _calls_for_a_pass(state: PlacerState, event: Event, ended: list[PlacementEnd
     if isinstance(event, PipelineSubmitted):
         run = state.open_runs.get(event.pipeline.job_id)
         return run is not None and not run.decided
+    if isinstance(event, LaunchRefused | CapacityLost):
+        run = state.open_runs.get(event.job_id)
+        return run is not None and bool(run.broken)
+    if _changes_prices(state, event):
+        return True
     # Time alone changes nothing but whether deadlines can still be met.
     waiting = (run for run in state.open_runs.values() if run.placement is None)
     return isinstance(event, SlotOpened) and any(run.pipeline.deadline_s for run in waiting)
+
+
+def _commands(
+    state: PlacerState, settled: Sequence[PlacementDecided | PlacementEnded], ctx: Context
+) -> list[PipelineProvisioningCommanded]:
+    """What must be held differently from now on; by pipeline and offering."""
+    rentals = state.rentals()
+    last = {one.job_id: one for one in settled}
+    commands = []
+    for job_id, one in sorted(last.items()):
+        run = state.runs[job_id]
+        placement = one.placement if isinstance(one, PlacementDecided) else None
+        wanted = lots_of(placement, rentals)
+        copied = _copied(state, run, one, rentals)
+        for offering_id in sorted(wanted.keys() | run.commanded.keys()):
+            target = wanted.get(offering_id, Lot(offering_id=offering_id))
+            transfer = copied.get(offering_id, 0)
+            if target == run.commanded.get(offering_id) and not transfer:
+                continue
+            commands.append(
+                PipelineProvisioningCommanded(
+                    command_id=ctx.derive_id(f"pipeline:{job_id}:{offering_id}"),
+                    job_id=job_id,
+                    tenant=run.pipeline.tenant,
+                    quota_pool=state.offerings[offering_id].quota_pool,
+                    target=target,
+                    transfer_cost_micro_usd=transfer,
+                )
+            )
+    return commands
+
+
+def _copied(
+    state: PlacerState,
+    run: PipelineRun,
+    one: PlacementDecided | PlacementEnded,
+    rentals: Mapping[str, Rental],
+) -> dict[str, int]:
+    """What copying the checkpoint costs, on the offering it goes to; none where it stays."""
+    if isinstance(one, PlacementEnded) or one.placement is None or not run.started:
+        return {}
+    first = one.placement.path[0].region_id
+    rental, usd = rentals.get(first), state.copy_usd(run, first)
+    return {rental.offering.offering_id: micro_usd(usd)} if rental is not None and usd else {}
 
 
 @dataclass(slots=True)
@@ -187,19 +271,27 @@ class _Pass:
     _residual: Residual = field(init=False)
     _stay: list[tuple[PipelineRun, Placement]] = field(init=False)
     _moment: PlacementMoment = field(init=False)
+    _rentals: dict[str, Rental] = field(init=False)
+    _placed: dict[str, Placement] = field(init=False)
 
     def place(self) -> None:
         """Take off what has no room any more, and go through the queue."""
         state = self.state
         known = state.priced_graph()
+        self._rentals = state.rentals()
         running = [
             (run, run.placement)
             for run in state.running()
             if run.placement is not None and run.pipeline.job_id not in self.over
         ]
-        reasons = affected([placement for _, placement in running], known.graph).reasons
+        whole = [placement for run, placement in running if not run.broken]
+        reasons = {
+            **affected(whole, known.graph).reasons,
+            **{run.pipeline.job_id: run.broken for run, _ in running if run.broken},
+        }
         self._stay = [one for one in running if one[0].pipeline.job_id not in reasons]
-        self._residual = Residual.of(known.graph, [placement for _, placement in self._stay])
+        self._placed = {run.pipeline.job_id: placement for run, placement in self._stay}
+        self._residual = Residual.of(known.graph, list(self._placed.values()))
         self._moment = PlacementMoment(
             now_s=state.seconds(state.now_ns),
             usd_per_gpu_hour=known.usd_per_gpu_hour,
@@ -246,12 +338,16 @@ class _Pass:
         done = job_done(run, job)
         if earliest_s is not None:
             self._refuse(run, job, earliest_s)
-        elif isinstance(answer, Placement) and not self._late(run, job, answer):
-            self._residual.take(answer)
-            self._take(run, job, answer, why, done)
-        elif not run.decided or run.placement is not None:
-            if isinstance(answer, Placement):
-                why = "waits for a place that meets its deadline"
+            return
+        short = ""
+        if isinstance(answer, Placement):
+            late = self._late(run, job, answer)
+            short = "waits for a place that meets its deadline" if late else self._short(answer)
+            if not short:
+                self._take(run, job, answer, why, done)
+                return
+        if not run.decided or run.placement is not None:
+            why = short or why
             self._decide(run, PlacementOutcome.WAITING, why, iterations_done=done)
 
     def _refusal(self, job: PipelineJob, answer: Placement | NoPlacement) -> float | None:
@@ -260,6 +356,28 @@ class _Pass:
             return answer.earliest_finish_s
         earliest_s = earliest_of(answer, job, self._moment)
         return earliest_s if earliest_s > job.deadline_s else None
+
+    def _short(self, answer: Placement) -> str:
+        """Why there are too few whole instances for a placement; empty: there are enough."""
+        for share in answer.path:
+            rental = self._rentals.get(share.region_id)
+            if rental is None or rental.offering.gpus_per_instance == 1:
+                continue
+            graph = self._residual.graph
+            there = int(graph.gpus[graph.index[share.region_id]])
+            taken = sum(
+                rental.instances(other.gpus)
+                for job_id, placement in self._placed.items()
+                for other in placement.path
+                if job_id != answer.job_id and other.region_id == share.region_id
+            )
+            free = rental.instances(there) - taken
+            if rental.instances(share.gpus) > free:
+                return (
+                    f"waits for {rental.instances(share.gpus)} whole instances in "
+                    f"{share.region_id}, {free} are free"
+                )
+        return ""
 
     def _late(self, run: PipelineRun, job: PipelineJob, placement: Placement) -> bool:
         finish_s = self._moment.now_s + job.iterations * placement.iteration_s
@@ -279,6 +397,8 @@ class _Pass:
     def _take(
         self, run: PipelineRun, job: PipelineJob, placement: Placement, why: str, done: int
     ) -> None:
+        self._residual.take(placement)
+        self._placed[placement.job_id] = placement
         restart_s = job.restart_s if run.started else 0.0
         starts_ns = after_ns(self.state.now_ns, restart_s)
         self._decide(
@@ -361,10 +481,9 @@ class _Pass:
         stay_usd = move.stay_usd * (1 - again / job.iterations)
         later_s = move.move_finish_s - move.stay_finish_s + again * held.iteration_s
         saved_usd = stay_usd - move.move_usd - time_usd_per_s * later_s
-        if saved_usd <= WORTH_MOVING * abs(stay_usd):
+        if saved_usd <= WORTH_MOVING * abs(stay_usd) or self._short(move.placement):
             return
         self._residual.give_back(held)
-        self._residual.take(move.placement)
         self._take(run, job, move.placement, move.reason, job_done(run, job))
 
 

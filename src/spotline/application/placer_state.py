@@ -8,9 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from spotline.application.placing import PlacementPhase, PlacementStatus
+from spotline.application.renting import Rental, rental_of
 from spotline.domain.events import (
+    CapacityLost,
+    CostAccrued,
     Event,
+    LaunchRefused,
     LinkObserved,
+    Lot,
+    MarketOpened,
+    PipelineProvisioningCommanded,
     PipelineReleased,
     PipelineSubmitted,
     PlacementDecided,
@@ -20,8 +27,9 @@ from spotline.domain.events import (
     RegionObserved,
     SlotOpened,
 )
+from spotline.domain.market.offering import Offering, Quote
 from spotline.domain.placement.cost import egress_usd_per_iteration, usd_per_gpu_hour
-from spotline.domain.placement.graph import FloatArray, Link, RegionGraph
+from spotline.domain.placement.graph import FloatArray, Link, Region, RegionGraph
 from spotline.domain.placement.interface import CostBasis, PlacementMoment, Release, Residual
 from spotline.domain.placement.pipeline import PipelineJob, Placement
 from spotline.domain.placement.submission import Pipeline
@@ -29,6 +37,9 @@ from spotline.domain.units import MICRO_USD_PER_USD, NS_PER_S, S_PER_HOUR
 
 # What a message holds at most; a finish beyond it is three centuries away.
 _MOST_NS = 2**63 - 1
+
+# More than any region has: what the market has, however little of it is set aside.
+_MANY_GPUS = 1 << 40
 
 _TIMED = SlotOpened | RegionObserved | LinkObserved | PipelineSubmitted | PipelineReleased
 
@@ -47,7 +58,8 @@ class PipelineRun:
 
     `done_before` iterations were done when the present placement began to compute, at `starts_ns`.
     `spent_usd` is what it cost up to `billed_ns`. `decided` is False before the first decision on
-    it, `started` True once it was placed.
+    it, `started` True once it was placed. `commanded` is what it was told to hold, by offering;
+    `broken` says why its present place has not all of that (empty: it has).
     """
 
     pipeline: Pipeline
@@ -66,6 +78,9 @@ class PipelineRun:
     checkpoint_region: str = ""
     earliest_finish_ns: int = 0
     reason: str = ""
+    commanded: dict[str, Lot] = field(default_factory=dict)
+    broken: str = ""
+    ledger_micro_usd: int = 0
 
     def done_by(self, at_ns: int) -> int:
         """Iterations done by a time, as the placement's own iteration time has it."""
@@ -80,11 +95,21 @@ class PipelineRun:
 
 @dataclass(slots=True, kw_only=True)
 class PlacerState:
-    """Everything observed and decided so far; `now_ns` 0 before the first message with a time."""
+    """Everything observed and decided so far; `now_ns` 0 before the first message with a time.
+
+    `sold_out` are regions whose cloud refused or took instances in the open slot: nothing beyond
+    what pipelines hold there is looked for before the next one. `slot_changed` says that the
+    open slot brought another rent or another count.
+    """
 
     basis: CostBasis
     now_ns: int = 0
     origin_ns: int = 0
+    slot_opened_ns: int = 0
+    slot_changed: bool = False
+    offerings: dict[str, Offering] = field(default_factory=dict)
+    quotes: dict[str, Quote] = field(default_factory=dict)
+    sold_out: set[str] = field(default_factory=set)
     regions: dict[str, RegionObserved] = field(default_factory=dict)
     links: dict[tuple[str, str], Link] = field(default_factory=dict)
     runs: dict[str, PipelineRun] = field(default_factory=dict)
@@ -110,10 +135,7 @@ class PlacerState:
     def priced_graph(self, basis: CostBasis | None = None) -> PricedGraph:
         """What can be used now; a link counts once both its regions were observed."""
         if self._priced is None:
-            regions = [
-                replace(seen.region, gpus=0) if seen.down else seen.region
-                for seen in self.regions.values()
-            ]
+            regions = [self._usable(seen) for seen in self.regions.values()]
             links = [
                 link
                 for (source, destination), link in sorted(self.links.items())
@@ -125,6 +147,45 @@ class PlacerState:
             return self._priced
         graph = self._priced.graph
         return PricedGraph(graph, usd_per_gpu_hour(graph, basis))
+
+    def rentals(self) -> dict[str, Rental]:
+        """What regions are rented as, of those that are."""
+        found = {}
+        for region_id, seen in sorted(self.regions.items()):
+            rental = rental_of(seen.region, self.offerings, self.quotes)
+            if rental is not None:
+                found[region_id] = rental
+        return found
+
+    def held_gpus(self, region_id: str) -> int:
+        """GPUs that unbroken placements hold in a region, on whole instances."""
+        rental = rental_of(self.regions[region_id].region, self.offerings, self.quotes)
+        total = 0
+        for run in self.running():
+            for share in run.placement.path if run.placement and not run.broken else ():
+                if share.region_id == region_id:
+                    whole = 1 if rental is None else rental.offering.gpus_per_instance
+                    total += -(-share.gpus // whole) * whole
+        return total
+
+    def _usable(self, seen: RegionObserved) -> Region:
+        """A region with what can be used of it, at the rent the market quotes."""
+        region = seen.region
+        gpus = 0 if seen.down else region.gpus
+        if not region.offering_id:
+            return replace(region, gpus=gpus)
+        rental = rental_of(region, self.offerings, self.quotes)
+        if rental is None:
+            return replace(region, gpus=0)
+        gpus = rental.usable_gpus(gpus)
+        if region.region_id in self.sold_out:
+            gpus = min(gpus, self.held_gpus(region.region_id))
+        return replace(region, gpus=gpus, rent_usd_per_gpu_hour=rental.usd_per_gpu_hour)
+
+    def copy_usd(self, run: PipelineRun, destination: str) -> float:
+        """Egress of the checkpoint to the first region of a new path."""
+        link = self.links.get((run.checkpoint_region, destination))
+        return run.job.checkpoint_gb * link.egress_usd_per_gb if link is not None else 0.0
 
     def moment(self, basis: CostBasis | None = None) -> PlacementMoment:
         """What is free now, what it costs, and when more will be free."""
@@ -153,6 +214,7 @@ class PlacerState:
             moves=run.moves,
             earliest_finish_ns=run.earliest_finish_ns,
             reason=run.reason,
+            ledger_micro_usd=run.ledger_micro_usd,
         )
 
     def cost_by(self, run: PipelineRun, at_ns: int) -> float:
@@ -166,6 +228,11 @@ class PlacerState:
         if isinstance(event, _TIMED):
             self._advance(event.ts_event_ns)
         match event:
+            case MarketOpened():
+                self.offerings = {one.offering_id: one for one in event.offerings}
+                self._priced = None
+            case SlotOpened():
+                self._open_slot(event)
             case RegionObserved():
                 self._bill_all()
                 self.regions[event.region.region_id] = event
@@ -187,8 +254,53 @@ class PlacerState:
                 self._decided(self.open_runs[event.job_id], event)
             case PlacementEnded() if event.job_id in self.open_runs:
                 self._ended(self.open_runs[event.job_id], event)
+            case PipelineProvisioningCommanded() if event.job_id in self.runs:
+                self._commanded(self.runs[event.job_id], event.target)
+            case LaunchRefused() | CapacityLost():
+                self._break(event)
+            case CostAccrued() if event.job_id in self.runs:
+                self.runs[event.job_id].ledger_micro_usd += event.cost_micro_usd
             case _:
                 pass
+
+    def _open_slot(self, event: SlotOpened) -> None:
+        self._bill_all()
+        self.slot_opened_ns = event.ts_event_ns
+        before = self.rentals(), self.sold_out
+        self.quotes = {one.quote.offering_id: one.quote for one in event.quotes}
+        self.sold_out = set()
+        self.slot_changed = _terms(before[0]) != _terms(self.rentals()) or bool(before[1])
+        if self.slot_changed:
+            self._priced = None
+
+    def _commanded(self, run: PipelineRun, target: Lot) -> None:
+        if target.spot or target.on_demand:
+            run.commanded[target.offering_id] = target
+        else:
+            run.commanded.pop(target.offering_id, None)
+
+    def _break(self, event: LaunchRefused | CapacityLost) -> None:
+        """A pipeline has not all it was told to hold: it cannot go on where it is."""
+        offering_id = event.offering_id
+        if isinstance(event, CapacityLost):
+            self._advance(self.slot_opened_ns + event.offset_s * NS_PER_S)
+        run = self.open_runs.get(event.job_id)
+        if run is None or run.placement is None or offering_id not in run.commanded:
+            return
+        if isinstance(event, CapacityLost):
+            run.broken = f"{offering_id} took {len(event.instance_ids)} instances back"
+        else:
+            detail = f": {event.detail}" if event.detail else ""
+            granted = f"granted {event.granted} of {event.requested} instances"
+            run.broken = f"{offering_id} {granted}{detail}"
+        if not run.done_by(self.now_ns):
+            run.started = False  # nothing to resume, and nothing to copy
+        self.sold_out |= {
+            region_id
+            for region_id, seen in self.regions.items()
+            if seen.region.offering_id == offering_id
+        }
+        self._priced = None
 
     def _advance(self, ts_event_ns: int) -> None:
         if not self.origin_ns:
@@ -201,9 +313,10 @@ class PlacerState:
             first = event.placement.path[0].region_id
             if run.started:
                 run.moves += 1
-                run.spent_usd += self._copy_usd(run, first)
+                run.spent_usd += self.copy_usd(run, first)
             run.checkpoint_region = first
         run.decided = True
+        run.broken = ""
         run.placement = event.placement
         run.done_before = event.iterations_done
         run.starts_ns, run.finish_ns = event.starts_ns, event.finish_ns
@@ -218,6 +331,7 @@ class PlacerState:
             del self.open_runs[event.job_id]
         else:
             run.phase = PlacementPhase.WAITING
+        self._forget_what_is_held()
 
     def _ended(self, run: PipelineRun, event: PlacementEnded) -> None:
         completed = event.end is PlacementEnd.COMPLETED
@@ -229,6 +343,11 @@ class PlacerState:
         run.spent_usd = event.cost_micro_usd / MICRO_USD_PER_USD
         run.reason = event.end.value
         del self.open_runs[event.job_id]
+        self._forget_what_is_held()
+
+    def _forget_what_is_held(self) -> None:
+        if self.sold_out:
+            self._priced = None
 
     # --- money ----------------------------------------------------------------------------------
 
@@ -258,10 +377,13 @@ class PlacerState:
         egress_usd = egress_usd_per_iteration(run.job, known.graph, path)
         return usd_per_hour * held_s / S_PER_HOUR + egress_usd * computed_s / placement.iteration_s
 
-    def _copy_usd(self, run: PipelineRun, destination: str) -> float:
-        """Egress of the checkpoint to the first region of a new path."""
-        link = self.links.get((run.checkpoint_region, destination))
-        return run.job.checkpoint_gb * link.egress_usd_per_gb if link is not None else 0.0
+
+def _terms(rentals: dict[str, Rental]) -> list[tuple[str, float, int]]:
+    """What a placement depends on of the quotes."""
+    return [
+        (region_id, one.usd_per_gpu_hour, one.usable_gpus(_MANY_GPUS))
+        for region_id, one in rentals.items()
+    ]
 
 
 def after_ns(start_ns: int, seconds: float) -> int:

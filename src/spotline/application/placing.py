@@ -49,6 +49,7 @@ class PlacementStatus:
     moves: int
     earliest_finish_ns: int
     reason: str
+    ledger_micro_usd: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,6 +68,7 @@ ROUTES: Mapping[type[Event], Route] = MappingProxyType(
         events.PipelineReleased: Route(kind="placement.released", fields=_BY_JOB),
         events.PlacementDecided: Route(kind="placement.decided", fields=_BY_JOB),
         events.PlacementEnded: Route(kind="placement.ended", fields=_BY_JOB),
+        events.PipelineProvisioningCommanded: Route(kind="provisioning.pipeline", fields=_BY_JOB),
     }
 )
 

@@ -662,6 +662,22 @@ class PlacementEnded:
     cost_micro_usd: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineProvisioningCommanded:
+    """Bring what a pipeline holds of one offering to these counts, with the next revision.
+
+    A later command for the same offering replaces one that was not carried out yet.
+    `transfer_cost_micro_usd` is what copying its checkpoint there costs, where it moves.
+    """
+
+    command_id: str
+    job_id: str
+    tenant: str
+    quota_pool: str
+    target: Lot
+    transfer_cost_micro_usd: int = 0
+
+
 Event = (
     MarketOpened
     | QuoteObserved
@@ -695,4 +711,5 @@ Event = (
     | PipelineReleased
     | PlacementDecided
     | PlacementEnded
+    | PipelineProvisioningCommanded
 )

@@ -22,41 +22,44 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from spotline.api.v1 import allocation_pb2 as spotline_dot_api_dot_v1_dot_allocation__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fspotline/api/v1/placement.proto\x12\x0fspotline.api.v1\"\xa7\x01\n\x06Region\x12\x11\n\tregion_id\x18\x01 \x01(\t\x12\x0c\n\x04gpus\x18\x02 \x01(\x03\x12\x1a\n\x12\x65nergy_usd_per_kwh\x18\x03 \x01(\x01\x12\x1d\n\x15rent_usd_per_gpu_hour\x18\x04 \x01(\x01\x12\x0e\n\x06gpu_kw\x18\x05 \x01(\x01\x12\x1e\n\x16interruptions_per_hour\x18\x06 \x01(\x01\x12\x11\n\tgpu_model\x18\x07 \x01(\t\"[\n\x04Link\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65stination\x18\x02 \x01(\t\x12\x13\n\x0b\x62ytes_per_s\x18\x03 \x01(\x01\x12\x19\n\x11\x65gress_usd_per_gb\x18\x04 \x01(\x01\"\x93\x01\n\x0eRegionObserved\x12\x13\n\x0bts_event_ns\x18\x01 \x01(\x03\x12\'\n\x06region\x18\x02 \x01(\x0b\x32\x17.spotline.api.v1.Region\x12\x0c\n\x04\x64own\x18\x03 \x01(\x08\x12 \n\x18\x65nergy_ahead_usd_per_kwh\x18\x04 \x03(\x01\x12\x13\n\x0bmore_follow\x18\x05 \x01(\x08\"]\n\x0cLinkObserved\x12\x13\n\x0bts_event_ns\x18\x01 \x01(\x03\x12#\n\x04link\x18\x02 \x01(\x0b\x32\x15.spotline.api.v1.Link\x12\x13\n\x0bmore_follow\x18\x03 \x01(\x08\"\xd7\x02\n\x0bPipelineJob\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x19\n\x11\x63lient_request_id\x18\x03 \x01(\t\x12\x12\n\nmodel_name\x18\x04 \x01(\t\x12\x12\n\niterations\x18\x05 \x01(\x03\x12\x14\n\x0cmicrobatches\x18\x06 \x01(\x03\x12\x11\n\tcompute_s\x18\x07 \x01(\x01\x12\x18\n\x10\x61\x63tivation_bytes\x18\x08 \x01(\x01\x12\x18\n\x10stage_overhead_s\x18\t \x01(\x01\x12\x10\n\x08min_gpus\x18\n \x01(\x03\x12\x10\n\x08max_gpus\x18\x0b \x01(\x03\x12\x12\n\ndeadline_s\x18\x0c \x01(\x01\x12\x15\n\rcheckpoint_gb\x18\r \x01(\x01\x12&\n\x1e\x63heckpoint_interval_iterations\x18\x0e \x01(\x03\x12\x11\n\trestart_s\x18\x0f \x01(\x01\".\n\x0bRegionShare\x12\x11\n\tregion_id\x18\x01 \x01(\t\x12\x0c\n\x04gpus\x18\x02 \x01(\x03\"\xa5\x01\n\tPlacement\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12*\n\x04path\x18\x02 \x03(\x0b\x32\x1c.spotline.api.v1.RegionShare\x12\x1c\n\x14reserved_bytes_per_s\x18\x03 \x01(\x01\x12\x13\n\x0biteration_s\x18\x04 \x01(\x01\x12\x19\n\x11usd_per_iteration\x18\x05 \x01(\x01\x12\x0e\n\x06reason\x18\x06 \x01(\t\"X\n\x11PipelineSubmitted\x12.\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.PipelineJob\x12\x13\n\x0bts_event_ns\x18\x02 \x01(\x03\"G\n\x10PipelineReleased\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x03 \x01(\x03\"\xc9\x02\n\x10PlacementDecided\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x03 \x01(\x03\x12\x32\n\x07outcome\x18\x04 \x01(\x0e\x32!.spotline.api.v1.PlacementOutcome\x12\x11\n\tmethod_id\x18\x05 \x01(\t\x12-\n\tplacement\x18\x06 \x01(\x0b\x32\x1a.spotline.api.v1.Placement\x12\x17\n\x0fiterations_done\x18\x07 \x01(\x03\x12\x11\n\tstarts_ns\x18\x08 \x01(\x03\x12\x11\n\tfinish_ns\x18\t \x01(\x03\x12\x1f\n\x17\x65xpected_cost_micro_usd\x18\n \x01(\x03\x12\x1a\n\x12\x65\x61rliest_finish_ns\x18\x0b \x01(\x03\x12\x0e\n\x06reason\x18\x0c \x01(\t\"\xa2\x01\n\x0ePlacementEnded\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x03 \x01(\x03\x12*\n\x03\x65nd\x18\x04 \x01(\x0e\x32\x1d.spotline.api.v1.PlacementEnd\x12\x17\n\x0fiterations_done\x18\x05 \x01(\x03\x12\x16\n\x0e\x63ost_micro_usd\x18\x06 \x01(\x03*S\n\tCostBasis\x12\x1a\n\x16\x43OST_BASIS_UNSPECIFIED\x10\x00\x12\x15\n\x11\x43OST_BASIS_ENERGY\x10\x01\x12\x13\n\x0f\x43OST_BASIS_RENT\x10\x02*\xae\x01\n\x10PlacementOutcome\x12!\n\x1dPLACEMENT_OUTCOME_UNSPECIFIED\x10\x00\x12\x1c\n\x18PLACEMENT_OUTCOME_PLACED\x10\x01\x12\x1b\n\x17PLACEMENT_OUTCOME_MOVED\x10\x02\x12\x1d\n\x19PLACEMENT_OUTCOME_WAITING\x10\x03\x12\x1d\n\x19PLACEMENT_OUTCOME_REFUSED\x10\x04*f\n\x0cPlacementEnd\x12\x1d\n\x19PLACEMENT_END_UNSPECIFIED\x10\x00\x12\x1b\n\x17PLACEMENT_END_COMPLETED\x10\x01\x12\x1a\n\x16PLACEMENT_END_RELEASED\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fspotline/api/v1/placement.proto\x12\x0fspotline.api.v1\x1a spotline/api/v1/allocation.proto\"\xca\x01\n\x06Region\x12\x11\n\tregion_id\x18\x01 \x01(\t\x12\x0c\n\x04gpus\x18\x02 \x01(\x03\x12\x1a\n\x12\x65nergy_usd_per_kwh\x18\x03 \x01(\x01\x12\x1d\n\x15rent_usd_per_gpu_hour\x18\x04 \x01(\x01\x12\x0e\n\x06gpu_kw\x18\x05 \x01(\x01\x12\x1e\n\x16interruptions_per_hour\x18\x06 \x01(\x01\x12\x11\n\tgpu_model\x18\x07 \x01(\t\x12\x13\n\x0boffering_id\x18\x08 \x01(\t\x12\x0c\n\x04spot\x18\t \x01(\x08\"[\n\x04Link\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65stination\x18\x02 \x01(\t\x12\x13\n\x0b\x62ytes_per_s\x18\x03 \x01(\x01\x12\x19\n\x11\x65gress_usd_per_gb\x18\x04 \x01(\x01\"\x93\x01\n\x0eRegionObserved\x12\x13\n\x0bts_event_ns\x18\x01 \x01(\x03\x12\'\n\x06region\x18\x02 \x01(\x0b\x32\x17.spotline.api.v1.Region\x12\x0c\n\x04\x64own\x18\x03 \x01(\x08\x12 \n\x18\x65nergy_ahead_usd_per_kwh\x18\x04 \x03(\x01\x12\x13\n\x0bmore_follow\x18\x05 \x01(\x08\"]\n\x0cLinkObserved\x12\x13\n\x0bts_event_ns\x18\x01 \x01(\x03\x12#\n\x04link\x18\x02 \x01(\x0b\x32\x15.spotline.api.v1.Link\x12\x13\n\x0bmore_follow\x18\x03 \x01(\x08\"\xd7\x02\n\x0bPipelineJob\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x19\n\x11\x63lient_request_id\x18\x03 \x01(\t\x12\x12\n\nmodel_name\x18\x04 \x01(\t\x12\x12\n\niterations\x18\x05 \x01(\x03\x12\x14\n\x0cmicrobatches\x18\x06 \x01(\x03\x12\x11\n\tcompute_s\x18\x07 \x01(\x01\x12\x18\n\x10\x61\x63tivation_bytes\x18\x08 \x01(\x01\x12\x18\n\x10stage_overhead_s\x18\t \x01(\x01\x12\x10\n\x08min_gpus\x18\n \x01(\x03\x12\x10\n\x08max_gpus\x18\x0b \x01(\x03\x12\x12\n\ndeadline_s\x18\x0c \x01(\x01\x12\x15\n\rcheckpoint_gb\x18\r \x01(\x01\x12&\n\x1e\x63heckpoint_interval_iterations\x18\x0e \x01(\x03\x12\x11\n\trestart_s\x18\x0f \x01(\x01\".\n\x0bRegionShare\x12\x11\n\tregion_id\x18\x01 \x01(\t\x12\x0c\n\x04gpus\x18\x02 \x01(\x03\"\xa5\x01\n\tPlacement\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12*\n\x04path\x18\x02 \x03(\x0b\x32\x1c.spotline.api.v1.RegionShare\x12\x1c\n\x14reserved_bytes_per_s\x18\x03 \x01(\x01\x12\x13\n\x0biteration_s\x18\x04 \x01(\x01\x12\x19\n\x11usd_per_iteration\x18\x05 \x01(\x01\x12\x0e\n\x06reason\x18\x06 \x01(\t\"X\n\x11PipelineSubmitted\x12.\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.PipelineJob\x12\x13\n\x0bts_event_ns\x18\x02 \x01(\x03\"G\n\x10PipelineReleased\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x03 \x01(\x03\"\xc9\x02\n\x10PlacementDecided\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x03 \x01(\x03\x12\x32\n\x07outcome\x18\x04 \x01(\x0e\x32!.spotline.api.v1.PlacementOutcome\x12\x11\n\tmethod_id\x18\x05 \x01(\t\x12-\n\tplacement\x18\x06 \x01(\x0b\x32\x1a.spotline.api.v1.Placement\x12\x17\n\x0fiterations_done\x18\x07 \x01(\x03\x12\x11\n\tstarts_ns\x18\x08 \x01(\x03\x12\x11\n\tfinish_ns\x18\t \x01(\x03\x12\x1f\n\x17\x65xpected_cost_micro_usd\x18\n \x01(\x03\x12\x1a\n\x12\x65\x61rliest_finish_ns\x18\x0b \x01(\x03\x12\x0e\n\x06reason\x18\x0c \x01(\t\"\xa2\x01\n\x0ePlacementEnded\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x03 \x01(\x03\x12*\n\x03\x65nd\x18\x04 \x01(\x0e\x32\x1d.spotline.api.v1.PlacementEnd\x12\x17\n\x0fiterations_done\x18\x05 \x01(\x03\x12\x16\n\x0e\x63ost_micro_usd\x18\x06 \x01(\x03\"\xae\x01\n\x1dPipelineProvisioningCommanded\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12\x12\n\nquota_pool\x18\x04 \x01(\t\x12$\n\x06target\x18\x05 \x01(\x0b\x32\x14.spotline.api.v1.Lot\x12\x1f\n\x17transfer_cost_micro_usd\x18\x06 \x01(\x03*S\n\tCostBasis\x12\x1a\n\x16\x43OST_BASIS_UNSPECIFIED\x10\x00\x12\x15\n\x11\x43OST_BASIS_ENERGY\x10\x01\x12\x13\n\x0f\x43OST_BASIS_RENT\x10\x02*\xae\x01\n\x10PlacementOutcome\x12!\n\x1dPLACEMENT_OUTCOME_UNSPECIFIED\x10\x00\x12\x1c\n\x18PLACEMENT_OUTCOME_PLACED\x10\x01\x12\x1b\n\x17PLACEMENT_OUTCOME_MOVED\x10\x02\x12\x1d\n\x19PLACEMENT_OUTCOME_WAITING\x10\x03\x12\x1d\n\x19PLACEMENT_OUTCOME_REFUSED\x10\x04*f\n\x0cPlacementEnd\x12\x1d\n\x19PLACEMENT_END_UNSPECIFIED\x10\x00\x12\x1b\n\x17PLACEMENT_END_COMPLETED\x10\x01\x12\x1a\n\x16PLACEMENT_END_RELEASED\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spotline.api.v1.placement_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_COSTBASIS']._serialized_start=1782
-  _globals['_COSTBASIS']._serialized_end=1865
-  _globals['_PLACEMENTOUTCOME']._serialized_start=1868
-  _globals['_PLACEMENTOUTCOME']._serialized_end=2042
-  _globals['_PLACEMENTEND']._serialized_start=2044
-  _globals['_PLACEMENTEND']._serialized_end=2146
-  _globals['_REGION']._serialized_start=53
-  _globals['_REGION']._serialized_end=220
-  _globals['_LINK']._serialized_start=222
-  _globals['_LINK']._serialized_end=313
-  _globals['_REGIONOBSERVED']._serialized_start=316
-  _globals['_REGIONOBSERVED']._serialized_end=463
-  _globals['_LINKOBSERVED']._serialized_start=465
-  _globals['_LINKOBSERVED']._serialized_end=558
-  _globals['_PIPELINEJOB']._serialized_start=561
-  _globals['_PIPELINEJOB']._serialized_end=904
-  _globals['_REGIONSHARE']._serialized_start=906
-  _globals['_REGIONSHARE']._serialized_end=952
-  _globals['_PLACEMENT']._serialized_start=955
-  _globals['_PLACEMENT']._serialized_end=1120
-  _globals['_PIPELINESUBMITTED']._serialized_start=1122
-  _globals['_PIPELINESUBMITTED']._serialized_end=1210
-  _globals['_PIPELINERELEASED']._serialized_start=1212
-  _globals['_PIPELINERELEASED']._serialized_end=1283
-  _globals['_PLACEMENTDECIDED']._serialized_start=1286
-  _globals['_PLACEMENTDECIDED']._serialized_end=1615
-  _globals['_PLACEMENTENDED']._serialized_start=1618
-  _globals['_PLACEMENTENDED']._serialized_end=1780
+  _globals['_COSTBASIS']._serialized_start=2028
+  _globals['_COSTBASIS']._serialized_end=2111
+  _globals['_PLACEMENTOUTCOME']._serialized_start=2114
+  _globals['_PLACEMENTOUTCOME']._serialized_end=2288
+  _globals['_PLACEMENTEND']._serialized_start=2290
+  _globals['_PLACEMENTEND']._serialized_end=2392
+  _globals['_REGION']._serialized_start=87
+  _globals['_REGION']._serialized_end=289
+  _globals['_LINK']._serialized_start=291
+  _globals['_LINK']._serialized_end=382
+  _globals['_REGIONOBSERVED']._serialized_start=385
+  _globals['_REGIONOBSERVED']._serialized_end=532
+  _globals['_LINKOBSERVED']._serialized_start=534
+  _globals['_LINKOBSERVED']._serialized_end=627
+  _globals['_PIPELINEJOB']._serialized_start=630
+  _globals['_PIPELINEJOB']._serialized_end=973
+  _globals['_REGIONSHARE']._serialized_start=975
+  _globals['_REGIONSHARE']._serialized_end=1021
+  _globals['_PLACEMENT']._serialized_start=1024
+  _globals['_PLACEMENT']._serialized_end=1189
+  _globals['_PIPELINESUBMITTED']._serialized_start=1191
+  _globals['_PIPELINESUBMITTED']._serialized_end=1279
+  _globals['_PIPELINERELEASED']._serialized_start=1281
+  _globals['_PIPELINERELEASED']._serialized_end=1352
+  _globals['_PLACEMENTDECIDED']._serialized_start=1355
+  _globals['_PLACEMENTDECIDED']._serialized_end=1684
+  _globals['_PLACEMENTENDED']._serialized_start=1687
+  _globals['_PLACEMENTENDED']._serialized_end=1849
+  _globals['_PIPELINEPROVISIONINGCOMMANDED']._serialized_start=1852
+  _globals['_PIPELINEPROVISIONINGCOMMANDED']._serialized_end=2026
 # @@protoc_insertion_point(module_scope)

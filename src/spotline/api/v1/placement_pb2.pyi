@@ -12,6 +12,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from spotline.api.v1 import allocation_pb2 as _allocation_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -116,6 +117,8 @@ class Region(_message.Message):
     GPU_KW_FIELD_NUMBER: _builtins.int
     INTERRUPTIONS_PER_HOUR_FIELD_NUMBER: _builtins.int
     GPU_MODEL_FIELD_NUMBER: _builtins.int
+    OFFERING_ID_FIELD_NUMBER: _builtins.int
+    SPOT_FIELD_NUMBER: _builtins.int
     region_id: _builtins.str
     """Unique among regions."""
     gpus: _builtins.int
@@ -130,6 +133,10 @@ class Region(_message.Message):
     """How often its capacity is taken back, per hour; 0: it is not spot."""
     gpu_model: _builtins.str
     """Such as a100-80gb."""
+    offering_id: _builtins.str
+    """What its GPUs are rented as, at the rent the market quotes; empty: nothing is provisioned."""
+    spot: _builtins.bool
+    """Whether they are rented as spot rather than on demand."""
     def __init__(
         self,
         *,
@@ -140,10 +147,12 @@ class Region(_message.Message):
         gpu_kw: _builtins.float = ...,
         interruptions_per_hour: _builtins.float = ...,
         gpu_model: _builtins.str = ...,
+        offering_id: _builtins.str = ...,
+        spot: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["energy_usd_per_kwh", b"energy_usd_per_kwh", "gpu_kw", b"gpu_kw", "gpu_model", b"gpu_model", "gpus", b"gpus", "interruptions_per_hour", b"interruptions_per_hour", "region_id", b"region_id", "rent_usd_per_gpu_hour", b"rent_usd_per_gpu_hour"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["energy_usd_per_kwh", b"energy_usd_per_kwh", "gpu_kw", b"gpu_kw", "gpu_model", b"gpu_model", "gpus", b"gpus", "interruptions_per_hour", b"interruptions_per_hour", "offering_id", b"offering_id", "region_id", b"region_id", "rent_usd_per_gpu_hour", b"rent_usd_per_gpu_hour", "spot", b"spot"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -572,3 +581,49 @@ class PlacementEnded(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PlacementEnded: _TypeAlias = PlacementEnded  # noqa: Y015
+
+@_typing.final
+class PipelineProvisioningCommanded(_message.Message):
+    """Bring what a pipeline holds of one offering to these counts, with the next revision.
+    Subject: provisioning.pipeline.<tenant>.<job>.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMAND_ID_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    QUOTA_POOL_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    TRANSFER_COST_MICRO_USD_FIELD_NUMBER: _builtins.int
+    command_id: _builtins.str
+    """Unique; equal commands of a redelivery have equal ids."""
+    job_id: _builtins.str
+    """Which pipeline."""
+    tenant: _builtins.str
+    """Whose it is."""
+    quota_pool: _builtins.str
+    """Quota the instances count against; may be empty."""
+    transfer_cost_micro_usd: _builtins.int
+    """Price of copying the checkpoint there, micro-USD; 0 unless it moves."""
+    @_builtins.property
+    def target(self) -> _allocation_pb2.Lot:
+        """The counts to hold; a later command for the same offering replaces one not carried out yet."""
+
+    def __init__(
+        self,
+        *,
+        command_id: _builtins.str = ...,
+        job_id: _builtins.str = ...,
+        tenant: _builtins.str = ...,
+        quota_pool: _builtins.str = ...,
+        target: _allocation_pb2.Lot | None = ...,
+        transfer_cost_micro_usd: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["target", b"target"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "job_id", b"job_id", "quota_pool", b"quota_pool", "target", b"target", "tenant", b"tenant", "transfer_cost_micro_usd", b"transfer_cost_micro_usd"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PipelineProvisioningCommanded: _TypeAlias = PipelineProvisioningCommanded  # noqa: Y015

@@ -236,6 +236,7 @@ class PlacementStatus(_message.Message):
     MOVES_FIELD_NUMBER: _builtins.int
     EARLIEST_FINISH_NS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    LEDGER_MICRO_USD_FIELD_NUMBER: _builtins.int
     phase: Global___PlacementPhase.ValueType
     """Where it is in its life."""
     submitted_ns: _builtins.int
@@ -252,6 +253,8 @@ class PlacementStatus(_message.Message):
     """Refused: the earliest it could be done; 0: never, or not the matter."""
     reason: _builtins.str
     """Why it is where it is, for people."""
+    ledger_micro_usd: _builtins.int
+    """Of that, what the ledger has billed: instances and copies of checkpoints."""
     @_builtins.property
     def pipeline(self) -> _placement_pb2.PipelineJob:
         """As it was handed over."""
@@ -273,10 +276,11 @@ class PlacementStatus(_message.Message):
         moves: _builtins.int = ...,
         earliest_finish_ns: _builtins.int = ...,
         reason: _builtins.str = ...,
+        ledger_micro_usd: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["pipeline", b"pipeline", "placement", b"placement"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost_micro_usd", b"cost_micro_usd", "earliest_finish_ns", b"earliest_finish_ns", "finish_ns", b"finish_ns", "iterations_done", b"iterations_done", "moves", b"moves", "phase", b"phase", "pipeline", b"pipeline", "placement", b"placement", "reason", b"reason", "submitted_ns", b"submitted_ns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost_micro_usd", b"cost_micro_usd", "earliest_finish_ns", b"earliest_finish_ns", "finish_ns", b"finish_ns", "iterations_done", b"iterations_done", "ledger_micro_usd", b"ledger_micro_usd", "moves", b"moves", "phase", b"phase", "pipeline", b"pipeline", "placement", b"placement", "reason", b"reason", "submitted_ns", b"submitted_ns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -19,7 +19,8 @@ class Region:
 
     `rent_usd_per_gpu_hour` is what a GPU is rented for (0: it is owned), `energy_usd_per_kwh` what
     its power costs there, `gpu_kw` what it draws while active. `interruptions_per_hour` is how
-    often spot capacity of the region is taken back (0: it is not spot).
+    often spot capacity of the region is taken back (0: it is not spot). `offering_id` is what its
+    GPUs are rented as, `spot` or on demand; empty where nothing has to be provisioned.
     """
 
     region_id: str
@@ -29,6 +30,8 @@ class Region:
     gpu_kw: float = 0.3
     interruptions_per_hour: float = 0.0
     gpu_model: str = ""
+    offering_id: str = ""
+    spot: bool = False
 
     def __post_init__(self) -> None:
         if not self.region_id:
