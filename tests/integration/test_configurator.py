@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import grpc
+import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -333,6 +334,24 @@ async def test_an_unknown_source_is_refused_with_those_there_are() -> None:
     assert caught.value.bad_input
     assert caught.value.field == "source_id"
     assert "combined" in str(caught.value)
+
+
+class SingularSource(RecallingSource):
+    """One whose numbers cannot be solved for."""
+
+    def predict(self, configurations, *, stack: str = ""):
+        raise np.linalg.LinAlgError("singular matrix")
+
+
+@pytest.mark.parametrize("rpc", ["predict", "complete"])
+async def test_a_failure_inside_a_source_is_not_the_callers_mistake(rpc) -> None:
+    host = FakeConfiguratorHost(market_with_gpus(), slot_opened(0), forecast_issued(0))
+    asked = {"predict": ASKED, "complete": CompletionRequest(draft=draft())}[rpc]
+    async with client_of(*measured_runs(3), host=host, make=SingularSource) as client:
+        with pytest.raises(RpcFailed, match="singular matrix") as caught:
+            await getattr(client, rpc)(asked)
+
+    assert (caught.value.code, caught.value.bad_input) == ("UNKNOWN", False)
 
 
 async def test_too_many_configurations_are_refused(monkeypatch) -> None:

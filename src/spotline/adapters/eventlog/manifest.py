@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spotline import __version__
+from spotline.adapters.whole_file import replacing
 from spotline.contracts.errors import SpotlineError
 
 FORMAT_VERSION = 1
@@ -115,13 +115,12 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
         "status": manifest.status.value,
         "settings_sha256": manifest.settings_sha256,
     }
-    scratch = directory / f"{MANIFEST_FILE}.new"
-    with scratch.open("w", encoding="utf-8") as file:
+    with (
+        replacing(directory / MANIFEST_FILE) as unfinished,
+        unfinished.open("w", encoding="utf-8") as file,
+    ):
         json.dump(text, file, indent=2, sort_keys=True)
         file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    scratch.replace(directory / MANIFEST_FILE)
 
 
 def read_manifest(directory: Path) -> Manifest:

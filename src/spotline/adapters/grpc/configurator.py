@@ -41,6 +41,7 @@ from spotline.contracts.codec import digest, from_message, to_message
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.errors import ContractError
 from spotline.domain.configuration.configuration import MeasuredRun
+from spotline.domain.configuration.registry import source_names
 from spotline.domain.events import Event, RunMeasured
 
 _log = structlog.get_logger(__name__)
@@ -180,10 +181,7 @@ class ConfigurationServicer(configuration_service_pb2_grpc.ConfigurationServiceS
                 grpc.StatusCode.UNAVAILABLE, "no market is open yet; try again when one is"
             )
         await self._ready(asked.source_id)
-        try:
-            answer = await self._knowledge.ask(lambda base: complete(asked, market, base))
-        except ValueError as error:
-            raise invalid(error) from error
+        answer = await self._knowledge.ask(lambda base: complete(asked, market, base))
         if isinstance(answer, Refused):
             raise refusal_of(answer)
         return cast("pb.CompleteResponse", to_message(answer))
@@ -257,10 +255,13 @@ class ConfigurationServicer(configuration_service_pb2_grpc.ConfigurationServiceS
         return cast("pb.SourcesResponse", to_message(known))
 
     async def _ready(self, source_id: str) -> None:
-        try:
-            await self._knowledge.ready((source_id,))
-        except ValueError as error:
-            raise invalid(error) from error
+        # Asked for beforehand: what fails inside a source may be a ValueError too, and is ours.
+        names = source_names()
+        if source_id and source_id not in names:
+            raise invalid(
+                ValueError(f"source_id must be one of {', '.join(names)}, was {source_id!r}")
+            )
+        await self._knowledge.ready((source_id,))
 
 
 def _readable(message: Message) -> tuple[MeasuredRun | None, str]:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from spotline.adapters.whole_file import replacing
 from spotline.contracts.errors import ContractError
 from spotline.domain.configuration.configuration import (
     Configuration,
@@ -83,12 +83,8 @@ def write_knowledge(runs: Sequence[MeasuredRun], path: Path) -> str:
     ).replace_schema_metadata(
         {METADATA_KEY: json.dumps({"digest": digest, "format_version": FORMAT_VERSION})}
     )
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    try:
+    with replacing(path) as unfinished:
         pq.write_table(table, unfinished, compression="zstd")
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
     return digest
 
 

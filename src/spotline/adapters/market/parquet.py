@@ -6,7 +6,6 @@ The format is described in docs/market-format.md.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 
 from spotline.adapters.market.columns import PROVENANCE_NAMES, LongColumns, market_from_columns
 from spotline.adapters.market.parse import field, json_value
+from spotline.adapters.whole_file import replacing
 from spotline.contracts.errors import ContractError
 from spotline.domain.market.market import Market
 from spotline.domain.market.offering import Offering
@@ -84,12 +84,8 @@ def write_market(market: Market, path: Path) -> None:
     table = pa.table(arrays).replace_schema_metadata(
         {METADATA_KEY: json.dumps(header, sort_keys=True, separators=(",", ":"))}
     )
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    try:
+    with replacing(path) as unfinished:
         pq.write_table(table, unfinished, compression="zstd", row_group_size=_ROWS_PER_GROUP)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def read_market(path: Path) -> Market:

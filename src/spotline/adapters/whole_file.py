@@ -1,0 +1,39 @@
+"""Replace a file whole or not at all, so that it survives a crash and two writers at once."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a name beside `path` to write to; what is there at the end takes its place.
+
+    The content is on the disk before the name is, and the name before this returns. A writer that
+    fails leaves `path` as it was; of two at once the later one wins.
+
+    Raises
+    ------
+    OSError
+        The folder is absent, not writable, or full.
+    """
+    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}.unfinished")
+    try:
+        yield unfinished
+        _sync(unfinished)
+        unfinished.replace(path)
+        _sync(path.parent)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
