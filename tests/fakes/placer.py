@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from spotline.application.place import PlaceHandler, PlacerOptions
+from spotline.application.placing import pipeline_id_for
 from spotline.application.spec import Context
 from spotline.contracts.build import envelope_for
 from spotline.contracts.envelope import Envelope
@@ -58,11 +59,19 @@ def both_ways(one: str, other: str, bytes_per_s: float = 1e9, *, at_s: float = 0
     )
 
 
+TENANT = "research"
+
+
+def id_of(name: str = "one") -> str:
+    """The job id of the pipeline of this name."""
+    return pipeline_id_for(TENANT, name)
+
+
 def pipeline(name: str = "one", **changes: object) -> Pipeline:
     """100 iterations of 8 s on its 8 GPUs (11.5 s on 4 of them)."""
     whole = Pipeline(
-        job_id=f"job-{name}",
-        tenant="research",
+        job_id=id_of(name),
+        tenant=TENANT,
         client_request_id=name,
         iterations=100,
         microbatches=9,
@@ -81,6 +90,9 @@ def submitted(name: str = "one", *, at_s: float = 0, **changes: object) -> Pipel
     return PipelineSubmitted(pipeline=pipeline(name, **changes), ts_event_ns=at(at_s))
 
 
+_CTX = Context(seq=1, now_ns=0, event_id="e" * 32, correlation_id="c")
+
+
 class Played:
     """A placer's handler, fed by hand; checks after every event that nothing is over-committed."""
 
@@ -91,9 +103,8 @@ class Played:
         for event in events:
             self.play(event)
 
-    def play(self, event: Event) -> list[Event]:
+    def play(self, event: Event, ctx: Context = _CTX) -> list[Event]:
         """What follows from an event."""
-        ctx = Context(seq=1, now_ns=0, event_id="e" * 32, correlation_id="c")
         self.handler.evolve(self.state, event)
         outcome = self.handler.decide(self.state, event, ctx)
         for output in outcome.events:
@@ -105,7 +116,7 @@ class Played:
 
     def run(self, name: str = "one"):
         """How a pipeline stands."""
-        return self.state.status(self.state.runs[f"job-{name}"])
+        return self.state.status(self.state.runs[id_of(name)])
 
     def path(self, name: str = "one") -> dict[str, int]:
         """GPUs by region; empty where it has no place."""

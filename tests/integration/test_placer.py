@@ -20,14 +20,19 @@ from spotline.api.v1 import placement_service_pb2 as pb
 from spotline.api.v1 import placement_service_pb2_grpc
 from spotline.application.ingest import IngestOptions
 from spotline.application.place import PlacerOptions
-from spotline.application.placing import ExplanationRequest, PlacementPhase, PlacementQuery
+from spotline.application.placing import (
+    ExplanationRequest,
+    PlacementPhase,
+    PlacementQuery,
+    pipeline_id_for,
+)
 from spotline.application.spec import Timer
 from spotline.bootstrap.parts import BusAddress, PartHooks, serve_market_ingest, serve_placer
 from spotline.contracts.codec import to_message
 from spotline.domain.market.generate import generate
 from spotline.domain.placement.interface import CostBasis
 from spotline.runtime.broker import EmbeddedBroker
-from tests.fakes.placer import START_NS, FakePlacerHost, at, both_ways, pipeline, region
+from tests.fakes.placer import START_NS, FakePlacerHost, at, both_ways, id_of, pipeline, region
 from tests.fakes.processes import ServiceProcesses, free_port
 
 pytestmark = pytest.mark.integration
@@ -76,8 +81,8 @@ async def test_a_pipeline_is_placed_listed_and_released() -> None:
     async with client_of() as client:
         placed = await client.place(pipeline())
         listed = await client.list()
-        ended = await client.release("job-one", "research")
-        again = await client.release("job-one", "research")
+        ended = await client.release(id_of("one"), "research")
+        again = await client.release(id_of("one"), "research")
         running = await client.list(PlacementQuery(phase=PlacementPhase.RUNNING))
 
     assert (placed.status.phase, placed.already_submitted) == (PlacementPhase.RUNNING, False)
@@ -106,9 +111,9 @@ async def test_pages_follow_each_other_by_job_id() -> None:
         second = await client.list(PlacementQuery(page_size=2, page_token=first.next_page_token))
         none = await client.list(PlacementQuery(tenant="other"))
 
-    names = [one.pipeline.client_request_id for one in (*first.statuses, *second.statuses)]
-    assert names == ["one", "three", "two"]
-    assert (second.next_page_token, none.statuses) == ("", ())
+    listed = [one.pipeline.job_id for one in (*first.statuses, *second.statuses)]
+    assert listed == sorted(id_of(name) for name in ("one", "two", "three"))
+    assert (len(first.statuses), second.next_page_token, none.statuses) == (2, "", ())
 
 
 async def test_without_an_id_the_request_names_the_job() -> None:
@@ -152,11 +157,11 @@ async def test_a_deadline_too_soon_is_refused_with_the_earliest() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
-        ("iterations", 0, "iterations of job-one must be >= 1, was 0"),
+        ("iterations", 0, f"iterations of {id_of()} must be >= 1, was 0"),
         ("compute_s", float("nan"), "pipeline.compute_s: must be finite"),
         ("tenant", "", "pipeline.tenant: must not be empty"),
         ("client_request_id", "", "client_request_id must not be empty"),
-        ("max_gpus", 1, "max_gpus of job-one must be >= min_gpus (4), was 1"),
+        ("max_gpus", 1, f"max_gpus of {id_of()} must be >= min_gpus (4), was 1"),
         ("deadline_s", -1.0, "deadline_s must be >= 0, was -1"),
         ("activation_bytes", 1e300, "activation_bytes must be <= 1e+15"),
     ],
@@ -176,17 +181,36 @@ async def test_bad_input_is_refused_with_field_and_expectation(field, value, sai
     assert host.stored == {}
 
 
+@pytest.mark.parametrize("rpc", ["Place", "Explain"])
+async def test_an_id_that_is_not_the_requests_own_is_refused_with_the_one_expected(rpc) -> None:
+    host = FakePlacerHost(*TWO)
+    kind = {"Place": pb.PlaceRequest, "Explain": pb.ExplainRequest}[rpc]
+    request = kind(pipeline=to_message(pipeline("one")))
+    # The id that another tenant's request will have.
+    request.pipeline.job_id = pipeline_id_for("other", "theirs")
+
+    async with serving(host) as address, open_channel(address) as channel:
+        stub = placement_service_pb2_grpc.PlacementServiceStub(channel)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await getattr(stub, rpc)(request, timeout=10)
+
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert dict(caught.value.trailing_metadata())["spotline-field"] == "pipeline.job_id"
+    assert f"pipeline.job_id must be empty or {id_of('one')}" in caught.value.details()
+    assert host.stored == {}
+
+
 async def test_what_does_not_exist_is_refused_by_name() -> None:
     async with client_of() as client:
-        with pytest.raises(RpcFailed, match="there is no pipeline job-one") as unknown:
-            await client.release("job-one", "research")
+        with pytest.raises(RpcFailed, match=f"there is no pipeline {id_of()}") as unknown:
+            await client.release(id_of("one"), "research")
         with pytest.raises(RpcFailed, match="unknown placement method 'x'") as method:
             await client.explain(ExplanationRequest(pipeline=pipeline(), method_id="x"))
         await client.place(pipeline())
         with pytest.raises(RpcFailed, match="used for another pipeline") as other:
             await client.place(pipeline(iterations=7))
         with pytest.raises(RpcFailed, match="of tenant other"):
-            await client.release("job-one", "other")
+            await client.release(id_of("one"), "other")
 
     assert (unknown.value.code, other.value.field) == ("NOT_FOUND", "pipeline.client_request_id")
     assert (method.value.code, method.value.field) == ("INVALID_ARGUMENT", "method")
@@ -293,7 +317,7 @@ async def test_killed_and_started_again_it_answers_as_before(tmp_path: Path) -> 
         one = await answered(lambda: client.place(pipeline("one")))
         await client.place(pipeline("two"))
         await client.place(pipeline("three"))
-        await client.release("job-two", "research")
+        await client.release(id_of("two"), "research")
         before = await client.list()
         explained = await client.explain(ExplanationRequest(pipeline=pipeline("four")))
 

@@ -23,10 +23,12 @@ from spotline.replay.handlers import handlers_of
 from spotline.replay.host import LocalHost
 from spotline.replay.verify import verify
 from tests.fakes.placer import (
+    TENANT,
     Played,
     at,
     both_ways,
     decisions,
+    id_of,
     link,
     of_type,
     pipeline,
@@ -43,7 +45,7 @@ def slot(at_s: float, number: int = 1) -> SlotOpened:
 
 
 def released(name: str = "one", *, at_s: float = 0) -> PipelineReleased:
-    return PipelineReleased(job_id=f"job-{name}", tenant="research", ts_event_ns=at(at_s))
+    return PipelineReleased(job_id=id_of(name), tenant=TENANT, ts_event_ns=at(at_s))
 
 
 # --- arrivals and ends ------------------------------------------------------------------------
@@ -74,9 +76,9 @@ def test_what_finds_no_room_waits_and_starts_when_time_ends_another() -> None:
     nothing = played.play(slot(799))
     ended = played.play(slot(900, 2))
 
-    assert decisions(waiting) == [("job-two", "waiting")]
+    assert decisions(waiting) == [(id_of("two"), "waiting")]
     assert nothing == []
-    assert decisions(ended) == [("job-one", "completed"), ("job-two", "placed")]
+    assert decisions(ended) == [(id_of("one"), "completed"), (id_of("two"), "placed")]
     assert ended[0].ts_event_ns == at(800)
     assert ended[0].iterations_done == 100
 
@@ -86,7 +88,7 @@ def test_released_in_mid_run_it_frees_its_place_at_once() -> None:
 
     ended = played.play(released("one", at_s=84))
 
-    assert decisions(ended) == [("job-one", "released"), ("job-two", "placed")]
+    assert decisions(ended) == [(id_of("one"), "released"), (id_of("two"), "placed")]
     assert ended[0].iterations_done == 10
     assert played.run("one").phase is PlacementPhase.RELEASED
 
@@ -125,7 +127,7 @@ def test_before_any_region_a_pipeline_waits() -> None:
     played = Played(submitted())
 
     assert played.run().phase is PlacementPhase.WAITING
-    assert decisions(played.play(region("a", 8))) == [("job-one", "placed")]
+    assert decisions(played.play(region("a", 8))) == [(id_of("one"), "placed")]
 
 
 # --- deadlines --------------------------------------------------------------------------------
@@ -166,7 +168,7 @@ def test_a_wait_that_has_come_to_miss_the_deadline_is_refused() -> None:
 
     (refused,) = played.play(region("a", 8, down=True, at_s=100))[1:]
 
-    assert (refused.job_id, refused.outcome) == ("job-two", PlacementOutcome.REFUSED)
+    assert (refused.job_id, refused.outcome) == (id_of("two"), PlacementOutcome.REFUSED)
 
 
 # --- losses -----------------------------------------------------------------------------------
@@ -178,7 +180,7 @@ def test_a_lost_region_moves_its_pipelines_from_their_checkpoint_and_no_others()
     moved = played.play(region("a", 8, 0.1, down=True, at_s=124))
 
     (decided,) = moved
-    assert (decided.job_id, decided.outcome) == ("job-one", PlacementOutcome.MOVED)
+    assert (decided.job_id, decided.outcome) == (id_of("one"), PlacementOutcome.MOVED)
     assert decided.iterations_done == 10  # of 15
     assert (decided.starts_ns, decided.finish_ns) == (at(154), at(154 + 90 * 8))
     assert "a is lost" in decided.reason
@@ -192,8 +194,8 @@ def test_a_lost_region_with_nowhere_to_go_leaves_the_pipeline_waiting_with_its_c
     lost = played.play(region("a", 8, down=True, at_s=124))
     back = played.play(region("a", 8, at_s=300))
 
-    assert decisions(lost) == [("job-one", "waiting")]
-    assert decisions(back) == [("job-one", "moved")]
+    assert decisions(lost) == [(id_of("one"), "waiting")]
+    assert decisions(back) == [(id_of("one"), "moved")]
     assert back[0].iterations_done == 10
     assert back[0].finish_ns == at(300 + 30 + 90 * 8)
 
@@ -207,8 +209,8 @@ def test_a_narrowed_link_moves_what_it_cannot_carry_any_more() -> None:
     joined = [event for one in both_ways("b", "c", at_s=60) for event in played.play(one)]
 
     assert before == {"a": 4, "b": 4}
-    assert decisions(narrowed) == [("job-one", "waiting")]
-    assert decisions(joined) == [("job-one", "moved")]
+    assert decisions(narrowed) == [(id_of("one"), "waiting")]
+    assert decisions(joined) == [(id_of("one"), "moved")]
     assert played.path() == {"b": 4, "c": 4}
 
 
@@ -228,7 +230,7 @@ def test_nothing_is_decided_before_the_last_observation_of_a_moment() -> None:
     last = played.play(region("b", 8, at_s=80))
 
     assert first == []
-    assert decisions(last) == [("job-one", "moved")]
+    assert decisions(last) == [(id_of("one"), "moved")]
 
 
 # --- prices -----------------------------------------------------------------------------------

@@ -4,13 +4,21 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from spotline.cli.calls import (
+    EXIT_BAD_INPUT,
+    EXIT_REFUSED,
+    WHOLE_ID,
+    AsJson,
+    JobArgument,
+    answered,
+    fail,
+    only_one,
+)
 from spotline.cli.jobs_view import (
     console,
     plain,
@@ -25,7 +33,6 @@ from spotline.cli.jobs_view import (
 )
 
 if TYPE_CHECKING:
-    from spotline.adapters.grpc.errors import RpcFailed
     from spotline.application.requests import (
         JobStatus,
         PlanAnswer,
@@ -35,13 +42,8 @@ if TYPE_CHECKING:
     from spotline.domain.jobs.draft import JobDraft
     from spotline.domain.jobs.job import Job
 
-EXIT_REFUSED = 1
-EXIT_BAD_INPUT = 2
-
 # In micro-USD it must fit a message's 64 bits.
 _MOST_USD = 1e12
-
-ResultT = TypeVar("ResultT")
 
 Address = Annotated[
     str,
@@ -52,8 +54,6 @@ Address = Annotated[
         metavar="HOST:PORT",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Write JSON instead of text.")]
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job id, or how it begins.")]
 JobFileArgument = Annotated[
     Path, typer.Argument(metavar="JOB.YAML", help="The job file; docs/job-file.md shows one.")
 ]
@@ -88,7 +88,7 @@ def submit(
         async with JobClient(address) as client:
             return await client.submit(job)
 
-    receipt = _run(run(), as_json=as_json)
+    receipt = answered(run(), as_json=as_json)
     if as_json:
         said = {"job_id": receipt.job_id, "already_submitted": receipt.already_submitted}
         if receipt.configuration is not None:
@@ -124,7 +124,7 @@ def status(
             wanted = JobState(state)
         except ValueError:
             known = ", ".join(one.value for one in JobState)
-            _fail(EXIT_BAD_INPUT, f"--state must be one of {known}, was {state!r}", as_json=as_json)
+            fail(EXIT_BAD_INPUT, f"--state must be one of {known}, was {state!r}", as_json=as_json)
 
     async def run() -> tuple[JobStatus, ...]:
         async with JobClient(address) as client:
@@ -132,7 +132,7 @@ def status(
                 return (await client.get(await _job_id(client, job)),)
             return await client.list_all(JobQuery(tenant=tenant, state=wanted, page_size=1000))
 
-    found = _run(run(), as_json=as_json)
+    found = answered(run(), as_json=as_json)
     if as_json:
         every = [plain(one) for one in found]
         print_json(every[0] if job is not None else every)
@@ -163,7 +163,7 @@ def watch(job: JobArgument, address: Address = _DEFAULT_ADDRESS, as_json: AsJson
                     typer.echo(update_line(update))
         return state
 
-    state = _run(run(), as_json=as_json)
+    state = answered(run(), as_json=as_json)
     if state not in (JobState.COMPLETED, JobState.COMPLETED_LATE):
         raise typer.Exit(EXIT_REFUSED)
 
@@ -177,7 +177,7 @@ def cancel(job: JobArgument, address: Address = _DEFAULT_ADDRESS, as_json: AsJso
             job_id = await _job_id(client, job)
             return job_id, await client.cancel(job_id)
 
-    job_id, already = _run(run(), as_json=as_json)
+    job_id, already = answered(run(), as_json=as_json)
     if as_json:
         print_json({"job_id": job_id, "already_closed": already})
     else:
@@ -225,12 +225,12 @@ def plan(
     read = tuple(_read(file, as_json=as_json) for file in files)
     for name, usd in (("--budget", budget), ("--egress", egress)):
         if not 0 <= usd < _MOST_USD:
-            _fail(EXIT_BAD_INPUT, f"{name} must be >= 0, was {usd:g}", as_json=as_json)
+            fail(EXIT_BAD_INPUT, f"{name} must be >= 0, was {usd:g}", as_json=as_json)
     jobs = tuple(one for one in read if isinstance(one, Job))
     drafts = tuple(one for one in read if isinstance(one, JobDraft))
     together = len(read) > 1 or bool(quota) or bool(budget)
     if together and drafts:
-        _fail(
+        fail(
             EXIT_BAD_INPUT,
             "what leaves out its throughput is planned alone, without --quota and --budget",
             as_json=as_json,
@@ -254,7 +254,7 @@ def plan(
         async with JobClient(address) as client:
             return await client.plan(request)
 
-    answer = _run(run(), as_json=as_json)
+    answer = answered(run(), as_json=as_json)
     if as_json:
         print_json(plain(answer))
     elif answer.joint is not None:
@@ -277,7 +277,7 @@ def _read(file: Path, *, as_json: bool) -> Job | JobDraft:
         return read_job_file(file)
     except JobFileError as error:
         problems = [plain(problem) for problem in error.problems]
-        _fail(EXIT_BAD_INPUT, str(error), as_json=as_json, problems=problems)
+        fail(EXIT_BAD_INPUT, str(error), as_json=as_json, problems=problems)
 
 
 def _quota(text: str, *, as_json: bool) -> QuotaLimit:
@@ -285,60 +285,13 @@ def _quota(text: str, *, as_json: bool) -> QuotaLimit:
 
     pool, _, count = text.rpartition("=")
     if not pool or not count.isdecimal():
-        _fail(EXIT_BAD_INPUT, f"--quota must be POOL=N, was {text!r}", as_json=as_json)
+        fail(EXIT_BAD_INPUT, f"--quota must be POOL=N, was {text!r}", as_json=as_json)
     return QuotaLimit(quota_pool=pool, instances=int(count))
 
 
 async def _job_id(client: Any, prefix: str) -> str:
     """The only job whose id begins with `prefix`; a whole id needs no look-up."""
-    if len(prefix) >= 32:
+    if len(prefix) >= WHOLE_ID:
         return prefix
-    found = [one.job.job_id for one in await client.list_all()]
-    matching = [job_id for job_id in found if job_id.startswith(prefix)]
-    if len(matching) > 1:
-        shown = ", ".join(matching[:5])
-        raise _Ambiguous(
-            f"{prefix} begins {len(matching)} job ids ({shown}, ...); write more of it"
-        )
     # Unknown: let the allocator say so.
-    return matching[0] if matching else prefix
-
-
-class _Ambiguous(Exception):
-    pass
-
-
-def _run(work: Coroutine[Any, Any, ResultT], *, as_json: bool) -> ResultT:
-    from spotline.adapters.grpc.errors import RpcFailed
-
-    try:
-        return asyncio.run(work)
-    except RpcFailed as error:
-        _fail_rpc(error, as_json=as_json)
-    except _Ambiguous as error:
-        _fail(EXIT_BAD_INPUT, str(error), as_json=as_json)
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
-
-
-def _fail_rpc(error: RpcFailed, *, as_json: bool) -> NoReturn:
-    message = str(error)
-    if error.unreachable:
-        message += "\nstart one with `spotline up`, or name another with --address"
-    wrong = error.unreachable or error.bad_input
-    _fail(
-        EXIT_BAD_INPUT if wrong else EXIT_REFUSED,
-        message,
-        as_json=as_json,
-        code=error.code,
-        field=error.field,
-        earliest_feasible_deadline=error.earliest_feasible_deadline,
-    )
-
-
-def _fail(exit_code: int, message: str, *, as_json: bool, **details: Any) -> NoReturn:
-    if as_json:
-        print_json({"error": message, **{key: value for key, value in details.items() if value}})
-    else:
-        typer.secho(message, err=True, fg="red")
-    raise typer.Exit(exit_code)
+    return only_one(prefix, [one.job.job_id for one in await client.list_all()]) or prefix

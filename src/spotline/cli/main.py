@@ -36,10 +36,21 @@ def root(
 
 
 def _register() -> None:
-    from spotline.cli import bench, demo, jobs, knowledge, market, place, replay, simulate, up
+    from spotline.cli import (
+        bench,
+        demo,
+        jobs,
+        knowledge,
+        market,
+        pipelines,
+        place,
+        replay,
+        simulate,
+        up,
+    )
 
     app.add_typer(market.market_app, name="market")
-    for module in (demo, up, jobs, place, simulate, replay, bench, knowledge):
+    for module in (demo, up, jobs, place, pipelines, simulate, replay, bench, knowledge):
         module.register(app)
 
 

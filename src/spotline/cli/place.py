@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spotline.cli.calls import EXIT_REFUSED, AsJson
+from spotline.cli.pipelines import DEFAULT_PLACER_ADDRESS, PlacerAddress
+
 if TYPE_CHECKING:
     from spotline.application.placing import ExplainedPath, Explanation
     from spotline.domain.placement.submission import Pipeline
 
-EXIT_REFUSED = 1
-
-_DEFAULT_ADDRESS = "127.0.0.1:7072"
 _BYTES_PER_S_PER_GBIT = 1e9 / 8
 
 
@@ -44,15 +44,8 @@ def place(
     method: Annotated[
         str | None, typer.Option(help="Who chooses, such as spotline or bace_pipe.")
     ] = None,
-    address: Annotated[
-        str,
-        typer.Option(
-            envvar="SPOTLINE_PLACER_ADDRESS",
-            help="The placer's gRPC address.",
-            metavar="HOST:PORT",
-        ),
-    ] = _DEFAULT_ADDRESS,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON instead of text.")] = False,
+    address: PlacerAddress = DEFAULT_PLACER_ADDRESS,
+    as_json: AsJson = False,
 ) -> None:
     """Show the paths a pipeline could take, with bottleneck and cost. Nothing is held.
 

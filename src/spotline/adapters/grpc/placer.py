@@ -81,9 +81,24 @@ class PlacementFeed:
 
 
 def name_pipeline(pipeline: placement_pb2.PipelineJob) -> None:
-    """Fill in the id where it is empty: a platform need not know the rule."""
-    if not pipeline.job_id and pipeline.client_request_id:
-        pipeline.job_id = pipeline_id_for(pipeline.tenant, pipeline.client_request_id)
+    """Fill in the id where it is empty: a platform need not know the rule.
+
+    Raises
+    ------
+    RpcRefused
+        Another id is given: it could be that of another tenant's pipeline.
+    """
+    if not (pipeline.tenant and pipeline.client_request_id):
+        return  # what reads the message says so
+    expected = pipeline_id_for(pipeline.tenant, pipeline.client_request_id)
+    if pipeline.job_id not in ("", expected):
+        raise RpcRefused(
+            grpc.StatusCode.INVALID_ARGUMENT,
+            f"pipeline.job_id must be empty or {expected}, as tenant and client_request_id have "
+            f"it, was {pipeline.job_id}",
+            field="pipeline.job_id",
+        )
+    pipeline.job_id = expected
 
 
 class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):

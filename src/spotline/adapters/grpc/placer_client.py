@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 from spotline.adapters.grpc.calling import RpcClient
@@ -65,6 +66,16 @@ class PlacerClient(RpcClient):
             metadata=trace_metadata(),
         )
         return from_message(PlacementPage, response)
+
+    async def list_all(self, query: PlacementQuery | None = None) -> tuple[PlacementStatus, ...]:
+        """Every pipeline a query finds, page by page."""
+        wanted = query or PlacementQuery()
+        page = await self.list(wanted)
+        statuses = list(page.statuses)
+        while page.next_page_token:
+            page = await self.list(replace(wanted, page_token=page.next_page_token))
+            statuses.extend(page.statuses)
+        return tuple(statuses)
 
     @failing_as_rpc
     async def explain(self, request: ExplanationRequest) -> Explanation:
