@@ -15,6 +15,7 @@ from spotline.cli.main import app
 from spotline.contracts.errors import ContractError
 from spotline.domain.events import LinkObserved, RegionObserved, SlotOpened
 from spotline.domain.market.generate import generate
+from spotline.domain.placement.price_steps import MOST_HOURS
 from tests.fakes.placer import START_NS
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -93,6 +94,19 @@ def test_a_link_without_bandwidth_is_down_in_that_direction_only() -> None:
         (("region: b", "region: c"), "changes: no region c"),
         (("down: true", "down: null"), "expected down or gpus"),
         (("gpus: 8", "gpus: yes"), "expected a number, found True"),
+        (
+            ("after_hours: 0.5", "after_hours: 1.0e+300"),
+            "region_changes[0].after_hours: Input should be less than or equal to 500000, "
+            "found 1e+300",
+        ),
+        (
+            ("after_hours: 1,", "after_hours: 500001,"),
+            "link_changes[0].after_hours: Input should be less than or equal to 500000",
+        ),
+        (("after_hours: 0.5", "after_hours: .nan"), "region_changes[0].after_hours: Input should"),
+        (("gbit_per_s: 0,", "gbit_per_s: 1e308,"), "link_changes[0].gbit_per_s: Input should be"),
+        (("egress_usd_per_gb: 0.02", "egress_usd_per_gb: 1e300"), "links[0].egress_usd_per_gb: In"),
+        (("id: b, ", "id: b, spot: true, "), "regions[1]: Value error, spot: expected offering"),
         (("regions:", "- regions:"), "expected YAML"),
     ],
 )
@@ -102,6 +116,26 @@ def test_a_mistake_is_named_with_field_and_expectation(change, said) -> None:
 
     assert said in str(caught.value)
     assert "geography.yaml" in str(caught.value)
+
+
+def test_a_region_may_name_what_its_gpus_are_rented_as() -> None:
+    rented = GEOGRAPHY.replace("id: b, ", "id: b, offering: aws/x/y/p4d.24xlarge, spot: true, ")
+
+    geography = parse_geography(rented, where="geography.yaml")
+
+    one, other = (geography.region_at(name, 0).region for name in "ab")
+    assert (other.offering_id, other.spot) == ("aws/x/y/p4d.24xlarge", True)
+    assert (one.offering_id, one.spot) == ("", False)
+
+
+def test_a_change_as_late_as_there_is_time_for_is_taken() -> None:
+    late = GEOGRAPHY.replace("after_hours: 0.5", f"after_hours: {MOST_HOURS}")
+
+    geography = parse_geography(late, where="geography.yaml")
+
+    last_s = MOST_HOURS * 3600
+    assert not geography.region_at("b", last_s - 1).down
+    assert geography.region_at("b", last_s).down
 
 
 def test_a_file_that_is_not_there_is_named() -> None:

@@ -509,5 +509,5 @@ def _prices_ahead(state: PlacerState) -> PricesAhead:
             energy.append(series[min(hour, len(series) - 1)])
         rows.append(usd_per_gpu_hour(known.graph, state.basis, energy))
     # Those with a series are observed together, every hour.
-    latest_ns = max(one.ts_event_ns for one in ahead)
+    latest_ns = max(state.energy_since_ns[one.region.region_id] for one in ahead)
     return PricesAhead(start_s=state.seconds(latest_ns), usd_per_gpu_hour=np.array(rows))

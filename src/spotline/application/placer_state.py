@@ -99,7 +99,8 @@ class PlacerState:
 
     `sold_out` are regions whose cloud refused or took instances in the open slot: nothing beyond
     what pipelines hold there is looked for before the next one. `slot_changed` says that the
-    open slot brought another rent or another count.
+    open slot brought another rent or another count. `energy_since_ns` says by region since when
+    its present price of energy and those ahead of it are known.
     """
 
     basis: CostBasis
@@ -110,6 +111,7 @@ class PlacerState:
     offerings: dict[str, Offering] = field(default_factory=dict)
     quotes: dict[str, Quote] = field(default_factory=dict)
     sold_out: set[str] = field(default_factory=set)
+    energy_since_ns: dict[str, int] = field(default_factory=dict)
     regions: dict[str, RegionObserved] = field(default_factory=dict)
     links: dict[tuple[str, str], Link] = field(default_factory=dict)
     runs: dict[str, PipelineRun] = field(default_factory=dict)
@@ -235,6 +237,7 @@ class PlacerState:
                 self._open_slot(event)
             case RegionObserved():
                 self._bill_all()
+                self._note_energy(event)
                 self.regions[event.region.region_id] = event
                 self._priced = None
             case LinkObserved():
@@ -262,6 +265,12 @@ class PlacerState:
                 self.runs[event.job_id].ledger_micro_usd += event.cost_micro_usd
             case _:
                 pass
+
+    def _note_energy(self, event: RegionObserved) -> None:
+        """Remember when an hour's price was first seen: a region is looked at in mid-hour too."""
+        before = self.regions.get(event.region.region_id)
+        if before is None or _energy(before) != _energy(event):
+            self.energy_since_ns[event.region.region_id] = event.ts_event_ns
 
     def _open_slot(self, event: SlotOpened) -> None:
         self._bill_all()
@@ -376,6 +385,10 @@ class PlacerState:
         )
         egress_usd = egress_usd_per_iteration(run.job, known.graph, path)
         return usd_per_hour * held_s / S_PER_HOUR + egress_usd * computed_s / placement.iteration_s
+
+
+def _energy(seen: RegionObserved) -> tuple[float, ...]:
+    return (seen.region.energy_usd_per_kwh, *seen.energy_ahead_usd_per_kwh)
 
 
 def _terms(rentals: dict[str, Rental]) -> list[tuple[str, float, int]]:

@@ -20,6 +20,7 @@ def _no_bool(value: Any) -> Any:
 
 Number = Annotated[float, BeforeValidator(_no_bool), Field(allow_inf_nan=False)]
 NotNegative = Annotated[float, BeforeValidator(_no_bool), Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, BeforeValidator(_no_bool), Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=1 << 40)]
 Name = Annotated[str, Field(min_length=1)]
 
@@ -66,6 +67,8 @@ def _problems(error: ValidationError) -> str:
     for one in error.errors():
         path = ""
         for step in one["loc"]:
+            if str(step).startswith("<"):
+                continue  # which form of a value it is, not a key of the file
             path += f"[{step}]" if isinstance(step, int) else f"{'.' if path else ''}{step}"
         found = "" if one["type"] == "missing" else f", found {one['input']!r}"
         said.append(f"{path or '(file)'}: {one['msg']}{found}")

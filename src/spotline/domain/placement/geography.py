@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from spotline.domain.placement.graph import Link, Region, RegionGraph
+from spotline.domain.placement.price_steps import PriceSteps
 from spotline.domain.units import S_PER_HOUR
 
 # Day-ahead prices: so many hours to come are known.
@@ -19,11 +20,13 @@ HOURS_AHEAD = 24
 class RegionSeries:
     """A region, and the price of energy there by the hour (empty: as the region says, for ever).
 
-    Hour 0 begins with the first slot; the last price holds on.
+    Hour 0 begins with the first slot; the last price holds on. `rent` are rents in USD per
+    GPU-hour, known when they hold and not before; None: as the region says.
     """
 
     region: Region
     hourly_energy_usd_per_kwh: tuple[float, ...] = ()
+    rent: PriceSteps | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +96,8 @@ class Geography:
             if isinstance(change, RegionChange) and change.region_id == region_id:
                 down = down if change.down is None else change.down
                 region = region if change.gpus is None else replace(region, gpus=change.gpus)
+        if one.rent is not None:
+            region = replace(region, rent_usd_per_gpu_hour=one.rent.at(at_s))
         prices = one.hourly_energy_usd_per_kwh
         if not prices:
             return RegionMoment(region=region, down=down)
