@@ -19,6 +19,7 @@ from spotline.application.ports import ActuatorMode
 from spotline.application.select import SelectHandler
 from spotline.application.selector_state import SelectorOptions
 from spotline.contracts.codec import digest
+from spotline.contracts.errors import ConfigError
 from spotline.domain.configuration.configuration import MeasuredRun
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market
@@ -106,6 +107,17 @@ def geography_of(file: Path | None) -> Geography | None:
     return read_geography(file)
 
 
+def _check_rented(geography: Geography | None, market: Market) -> None:
+    known = {offering.offering_id for offering in market.offerings}
+    for region_id, series in geography.regions.items() if geography is not None else ():
+        offering_id = series.region.offering_id
+        if offering_id and offering_id not in known:
+            raise ConfigError(
+                f"geography: offering of region {region_id} must be one of the market's, "
+                f"was {offering_id}; it has {', '.join(sorted(known))}"
+            )
+
+
 async def serve_market_ingest(
     bus: BusAddress,
     market: Market,
@@ -114,7 +126,14 @@ async def serve_market_ingest(
     *,
     geography: Geography | None = None,
 ) -> None:
-    """Open the market's slots, and show the geography along with them."""
+    """Open the market's slots, and show the geography along with them.
+
+    Raises
+    ------
+    ConfigError
+        A region is rented as an offering that the market does not have.
+    """
+    _check_rented(geography, market)
     async with open_stream(bus, name="market_ingest") as (connection, stream):
         host = ServiceHost(
             IngestHandler(market, options, geography),
