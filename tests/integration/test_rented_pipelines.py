@@ -10,7 +10,7 @@ import pytest
 from spotline.adapters.grpc.errors import RpcFailed
 from spotline.adapters.grpc.placer_client import PlacerClient
 from spotline.adapters.ledger.sqlite import SqlLedger, ledger_url
-from spotline.adapters.placement.geography import parse_geography
+from spotline.adapters.placement.geography import parse_geography, read_geography
 from spotline.application.ingest import IngestOptions
 from spotline.application.placing import PlaceReceipt
 from spotline.application.spec import Timer
@@ -40,6 +40,7 @@ regions:
 links:
   - {from: neo, to: east, gbit_per_s: 8, egress_usd_per_gb: 0.02}
 """
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 LONG = {"iterations": 5_000, "min_gpus": 8}
 
 
@@ -119,6 +120,13 @@ async def test_pipelines_are_rented_lose_an_instance_go_elsewhere_and_are_billed
     report = verify(log, handlers_of(options.settings()), manifest_of(log), here=environment())
     assert report.divergences == ()
     assert report.exit_code == 0
+
+
+def test_the_example_rents_what_the_generated_market_offers() -> None:
+    geography = read_geography(EXAMPLES / "geography-rented.yaml")
+
+    rented = {one.region.offering_id for one in geography.regions.values()}
+    assert rented <= {offering.offering_id for offering in MARKET.offerings}
 
 
 async def test_a_region_rented_as_what_the_market_lacks_is_refused_at_start(tmp_path: Path) -> None:
