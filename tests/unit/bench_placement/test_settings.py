@@ -25,6 +25,7 @@ from spotline.bench.placement.settings_paper import (
 from spotline.bench.placement.settings_real import (
     A100_REGIONS,
     EUROPE,
+    ends_per_hour,
     machines_between,
     read_tables,
     real_setting,
@@ -32,6 +33,7 @@ from spotline.bench.placement.settings_real import (
 )
 from spotline.bench.placement.simulate import scaled
 from spotline.bench.placement.sweeps import OUR_READING, Reading, read_anew, readings
+from spotline.domain.market.run_law import RunLaw
 from spotline.domain.placement.graph import Region
 from spotline.domain.placement.interface import CostBasis
 
@@ -160,13 +162,28 @@ def test_rent_setting_has_measured_links_and_interruptions():
     tables = read_tables(DATA, CostBasis.RENT)
     start = starts_ns(tables, 3)[1]
 
-    setting = real_setting(tables, start)
+    calm = real_setting(tables, start)
+    setting = real_setting(tables, start, draw=1)
 
     assert setting.graph.region_ids == tuple(sorted(A100_REGIONS))
     assert (setting.graph.bytes_per_s[~np.eye(8, dtype=bool)] > 0).all()
     assert 0.5 < setting.prices.at(0.0).min() <= setting.prices.at(0.0).max() < 5
-    assert setting.disruptions == real_setting(tables, start).disruptions
-    assert all(one.until_s == one.at_s for one in setting.disruptions)
+    assert (calm.jobs, calm.disruptions) == (setting.jobs, ())
+    assert all(region.interruptions_per_hour == 0 for region in calm.graph.regions)
+    assert all(region.interruptions_per_hour > 0 for region in setting.graph.regions)
+    assert setting.disruptions == real_setting(tables, start, draw=1).disruptions
+    assert setting.disruptions != real_setting(tables, start, draw=2).disruptions
+    moved_on = real_setting(tables, start, draw=1, shift=1)
+    rates = [region.interruptions_per_hour for region in setting.graph.regions]
+    assert rates[1:] == [r.interruptions_per_hour for r in moved_on.graph.regions][:-1]
+
+
+def test_rates_are_those_of_the_laws_runs():
+    # Up runs end with one in three slots of 600 s, down runs with one in six.
+    law = RunLaw(age_starts=(1, 4), ends=np.array([[1 / 6, 1 / 6], [1 / 3, 1 / 3]]))
+
+    assert ends_per_hour(law, up=True) == pytest.approx(2.0)
+    assert ends_per_hour(law, up=False) == pytest.approx(1.0)
 
 
 @pytest.mark.skipif(not HAS_DATA, reason="no recorded data here")

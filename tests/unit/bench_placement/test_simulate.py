@@ -168,6 +168,38 @@ def test_deadline_counts_as_met_when_the_job_is_done_by_then():
     assert course.figures(CostBasis.ENERGY)["deadlines_met"] == 1
 
 
+def test_job_that_is_left_waiting_was_promised_its_deadline():
+    seen = []
+
+    class Watches(FirstFit):
+        def place(self, queue, moment):
+            seen.append({job.job_id: job.promised for job in queue})
+            return super().place(queue, moment)
+
+    jobs = (a_job(), a_job("two", deadline_s=1e6), a_job("three", arrival_s=1.0, deadline_s=1e6))
+
+    simulate(a_setting(*jobs), Watches(IN_A))
+
+    assert seen[:2] == [{"one": False, "two": False}, {"two": True, "three": False}]
+
+
+def test_refusal_after_a_promise_is_counted():
+    class Fickle(FirstFit):
+        def place(self, queue, moment):
+            if moment.now_s < 5:
+                return super().place(queue, moment)
+            return tuple(
+                NoPlacement(job_id=job.job_id, reason="after all", earliest_finish_s=9e9)
+                for job in queue
+            )
+
+    jobs = (a_job(), a_job("two", deadline_s=1e6), a_job("three", arrival_s=9.0))
+
+    figures = simulate(a_setting(*jobs), Fickle(IN_A)).figures(CostBasis.ENERGY)
+
+    assert (figures["refused"], figures["refused_after_waiting"]) == (2, 1)
+
+
 # --- failures -------------------------------------------------------------------------------------
 
 
@@ -188,6 +220,26 @@ def test_lost_region_sends_its_job_to_the_last_checkpoint_and_leaves_the_other_a
     assert len(two.placements) == 1
     assert two.finish_s == pytest.approx(1300.0)
     assert one.finish_s == pytest.approx(1300.0 + 60.0 + 60 * 13.0)
+
+
+def test_struck_job_with_a_deadline_is_promised_and_asked_for_its_restart():
+    seen = []
+
+    class Watches(FirstFit):
+        def place(self, queue, moment):
+            seen.extend(queue)
+            return super().place(queue, moment)
+
+    job = a_job(deadline_s=1300.0, restart_s=60.0, checkpoint_gb=2.5)
+    taken = Disruption(at_s=650.0, until_s=650.0, region_id="a")
+
+    course = simulate(a_setting(job, disruptions=[taken]), Watches(IN_A))
+
+    again = seen[1]
+    assert again.promised
+    assert again.deadline_s == pytest.approx(1300.0 - 60.0 - 2.5e9 / CHECKPOINT_BYTES_PER_S)
+    figures = course.figures(CostBasis.ENERGY)
+    assert (figures["late"], figures["late_struck"], figures["refused"]) == (1, 1, 0)
 
 
 def test_region_comes_back_and_is_used_again():
@@ -424,3 +476,38 @@ def test_every_method_does_all_work_and_never_overcommits(name, seed, count, tra
 
 def _struck(ids, here, there):
     return {"region_id": ids[here]} if here == there else {"link": (ids[here], ids[there])}
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 500),
+    count=st.integers(2, 10),
+    gpus=st.sampled_from([0.5, 1.0]),
+    traffic=st.sampled_from([1.0, 60.0]),
+    slacks=st.lists(
+        st.sampled_from([0.9, 1.05, 1.2, 1.5, 2.0, math.inf]), min_size=10, max_size=10
+    ),
+    moves=st.booleans(),
+)
+def test_a_deadline_that_was_taken_is_met_where_nothing_fails(
+    seed, count, gpus, traffic, slacks, moves
+):
+    setting = drawn_setting(seed, count, least_largest_gpus=128)
+    jobs = tuple(
+        replace(
+            job,
+            activation_bytes=traffic * job.activation_bytes,
+            deadline_s=job.arrival_s + slack * job.iterations * job.iteration_s(job.best_gpus),
+        )
+        for job, slack in zip(setting.jobs, slacks, strict=False)
+    )
+    setting = scaled(replace(setting, jobs=jobs), gpus=gpus)
+    method = METHODS["spotline"]
+
+    course = simulate(setting, method, replacing=PayingMoves(method) if moves else None)
+
+    for one in course.jobs.values():
+        assert not one.late
+        assert not one.after_waiting
+        if one.refused:
+            assert one.earliest_finish_s > one.job.deadline_s

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from spotline.domain.placement.interface import Release
 from spotline.domain.placement.methods.bace_pipe import BacePipe
 from spotline.domain.placement.methods.registry import ABLATIONS, method_named
 from spotline.domain.placement.methods.spotline import Spotline
 from spotline.domain.placement.pipeline import NoPlacement, Placement, RegionShare
-from tests.unit.placement.worlds import graph_of, job_of, moment_of
+from tests.unit.placement.worlds import graph_of, graphs, job_of, moment_of, queues
 
 # K* of `job_of` is round(sqrt(7 * 10 / 0.1)) = 26.
 BEST = 26
@@ -113,12 +116,12 @@ def test_bace_pipe_never_waits_for_the_network_and_without_its_pathfinder_does()
 
 
 def test_egress_keeps_ours_in_one_region_where_two_would_be_faster():
-    job = job_of()
-    assert len(only(Spotline(), job, graph_of([10, 10, 10], width=1e10)).path) == 2
+    job, hurried = job_of(), Spotline(time_weight=4.0)
+    assert len(only(hurried, job, graph_of([10, 10, 10], width=1e10)).path) == 2
 
     dear = graph_of([10, 10, 10], width=1e10, egress=0.1)
 
-    assert len(only(Spotline(), job, dear).path) == 1
+    assert len(only(hurried, job, dear).path) == 1
     assert len(only(BacePipe(), job, dear).path) == 3
 
 
@@ -212,7 +215,73 @@ def test_a_deadline_that_only_a_release_meets_waits_for_it():
 
     assert isinstance(in_time, NoPlacement)
     assert in_time.earliest_finish_s is None
-    assert shares(never) == {"a": 10}  # too late either way: as fast as it goes
+    assert never.earliest_finish_s == pytest.approx(100 * job.iteration_s(10))
+
+
+def test_a_release_may_show_too_late_for_a_deadline():
+    job = job_of(deadline_s=100 * job_of().iteration_s(20) + 50.0)
+    running = held([("a", 20)])
+    moment = moment_of(
+        graph_of([30]), held=[running], releases=[Release(at_s=40.0, placement=running)]
+    )
+
+    (at_once,) = Spotline().place([job], moment)
+    (noticed,) = Spotline().place([job], replace(moment, notice_s=60.0))
+
+    assert at_once.earliest_finish_s is None
+    assert noticed.earliest_finish_s == pytest.approx(100.0 + 100 * job.iteration_s(BEST))
+
+
+def test_a_notice_of_less_than_nothing_is_refused():
+    with pytest.raises(ValueError, match="notice_s must be finite and >= 0"):
+        replace(moment_of(graph_of([4])), notice_s=-1.0)
+
+
+def test_a_promised_deadline_that_cannot_be_kept_is_missed_by_as_little_as_can_be():
+    job = job_of(deadline_s=60.0, promised=True)
+    running = held([("a", 20)])
+    soon = [Release(at_s=5.0, placement=running)]
+
+    now = only(Spotline(), job, graph_of([30]), held=[running])
+    later = only(Spotline(), job, graph_of([30]), held=[running], releases=soon)
+
+    assert shares(now) == {"a": 10}
+    assert later.reason.startswith("waits 5 s for a place where it is done first")
+
+
+def test_what_was_promised_to_one_who_waits_is_kept_from_who_asks_only_now():
+    release_s = 1000.0
+    running = held([("a", BEST)])
+    run_s = 100 * job_of().iteration_s(BEST)
+    waiting = job_of("waiting", deadline_s=release_s + run_s + 1.0, promised=True)
+    # It would have to begin first, and would be in time only where the other waits for.
+    asking = job_of("asking", arrival_s=500.0, deadline_s=release_s + run_s)
+    moment = moment_of(
+        graph_of([BEST]),
+        now_s=500.0,
+        held=[running],
+        releases=[Release(at_s=release_s, placement=running)],
+    )
+
+    answers = {answer.job_id: answer for answer in Spotline().place([waiting, asking], moment)}
+
+    assert answers["waiting"].earliest_finish_s is None
+    # It is told of the time after the other.
+    assert answers["asking"].earliest_finish_s == pytest.approx(release_s + run_s + run_s, rel=0.05)
+
+
+def test_who_could_be_taken_if_it_went_first_goes_first():
+    # Eight GPUs in time for `small`, all of them for `large`; both begin at the same time at best.
+    large = job_of("large", min_gpus=16, deadline_s=100 * job_of().iteration_s(16) + 1)
+    small = job_of("small", deadline_s=100 * job_of().iteration_s(14) + 1)
+    graph = graph_of([16, 14], links={("a", "b"): 0.0}, price=[1.0, 3.0])
+
+    answers = Spotline().place([small, large], moment_of(graph))
+
+    assert {answer.job_id: shares(answer) for answer in answers} == {
+        "large": {"a": 16},
+        "small": {"b": 14},
+    }
 
 
 def test_urgent_deadlines_go_before_smaller_jobs():
@@ -241,7 +310,7 @@ def test_the_job_with_the_larger_bill_gets_the_cheaper_gpus():
     graph = graph_of([16, 16], price=[1.0, 2.0], links={("a", "b"): 0.0})
     small, large = job_of("small", iterations=10), job_of("large", iterations=1000)
 
-    answers = Spotline().place([small, large], moment_of(graph))
+    answers = Spotline(time_weight=4.0).place([small, large], moment_of(graph))
 
     where = {answer.job_id: set(shares(answer)) for answer in answers}
     assert where["large"] == {"a"}
@@ -251,3 +320,39 @@ def test_a_time_weight_of_nothing_is_refused():
     for weight in (0.0, -1.0, math.nan):
         with pytest.raises(ValueError, match="time_weight must be finite and > 0"):
             Spotline(time_weight=weight)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    graph=graphs(),
+    jobs=queues(most_jobs=5, deadlines=True),
+    ends=st.lists(st.integers(1, 4000), min_size=5, max_size=5),
+)
+def test_a_deadline_is_met_or_refused_with_one_that_is_taken(graph, jobs, ends):
+    """What is placed is in time; what is refused is taken with the finish it was told."""
+    first = Spotline().place(
+        [replace(job, deadline_s=math.inf) for job in jobs[:3]], moment_of(graph)
+    )
+    running = [answer for answer in first if isinstance(answer, Placement)]
+    releases = [
+        Release(at_s=float(end_s), placement=placement)
+        for end_s, placement in zip(ends, running, strict=False)
+    ]
+    moment = moment_of(graph, held=running, releases=releases)
+    asking = [replace(job, job_id=f"new-{job.job_id}") for job in jobs]
+
+    answers = {answer.job_id: answer for answer in Spotline().place(asking, moment)}
+
+    for job in asking:
+        answer = answers[job.job_id]
+        if isinstance(answer, Placement):
+            assert job.iterations * answer.iteration_s <= job.deadline_s
+        elif answer.earliest_finish_s is not None:
+            assert answer.earliest_finish_s > job.deadline_s
+            (alone,) = Spotline().place([job], moment)
+            if isinstance(alone, NoPlacement) and math.isfinite(
+                alone.earliest_finish_s or math.inf
+            ):
+                later = replace(job, deadline_s=alone.earliest_finish_s * (1 + 1e-12))
+                (taken,) = Spotline().place([later], moment)
+                assert isinstance(taken, Placement) or taken.earliest_finish_s is None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -206,3 +207,61 @@ def test_victims_are_the_fewest_without_whom_the_rest_fits(graph, queue, data):
     assert fits(victims)
     ids = [placement.job_id for placement in running]
     assert not any(fits(fewer) for size in range(len(victims)) for fewer in combinations(ids, size))
+
+
+def test_a_deadline_that_staying_meets_within_its_iteration_is_not_moved_beyond():
+    # 26 stages are done at 100 iterations; the one it is in counts as not begun.
+    job = job_of(deadline_s=100 * job_of().iteration_s(8) - 1.0)
+    here, there = held(job, [("a", 8)]), held(job, [("b", 8)])
+    graph = graph_of([8, 8], price=[9.0, 1.0])
+
+    move = weigh_move(job, graph, here, there, 0.0, ahead([9.0, 1.0]))
+
+    assert move.move_finish_s > job.deadline_s
+    assert not move.pays
+    assert move.reason == "would miss its deadline"
+
+
+def test_a_deadline_that_is_lost_anyway_is_no_reason_to_stay():
+    job = job_of(deadline_s=10.0)
+    here, there = held(job, [("a", 8)]), held(job, [("b", 8)])
+
+    move = weigh_move(job, graph_of([8, 8], price=[9.0, 1.0]), here, there, 0.0, ahead([9.0, 1.0]))
+
+    assert move.pays
+
+
+def test_a_move_to_where_spot_is_taken_back_counts_what_that_wastes():
+    job = job_of(restart_s=600.0)
+    here, there = held(job, [("a", 8)]), held(job, [("b", 8)])
+    sure = graph_of([8, 8], price=[1.0, 0.9])
+    risky = graph_of([8, 8], price=[1.0, 0.9], interruptions=[0.0, 1.0])
+    prices = ahead([1.0, 0.9])
+    quick = replace(job, restart_s=0.0, checkpoint_interval_iterations=200)
+
+    assert weigh_move(quick, sure, here, there, 0.0, prices).pays
+    assert not weigh_move(quick, risky, here, there, 0.0, prices).pays
+
+
+def test_a_candidate_is_asked_for_with_the_time_a_restart_takes():
+    # In time on 8 GPUs if it computed at once; after the restart it takes more.
+    job = job_of(restart_s=100.0, deadline_s=100 * job_of().iteration_s(8), promised=True)
+    here = held(job, [("a", 8)])
+    graph = graph_of([8, 30], price=[9.0, 1.0])
+
+    move = consider_move(
+        job,
+        here,
+        Spotline(),
+        moment_of(graph, held=[here]),
+        ahead([9.0, 1.0]),
+    )
+
+    assert move.pays
+    assert move.placement.gpus > 8
+    assert move.move_finish_s <= job.deadline_s
+
+
+def test_what_has_begun_was_promised():
+    assert resumed(job_of(), 50).promised
+    assert not resumed(job_of(), 0).promised

@@ -6,12 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from spotline.bench.placement.simulate import (
-    CHECKPOINT_BYTES_PER_S,
-    PriceCurve,
-    RunningJob,
-    Setting,
-)
+from spotline.bench.placement.simulate import PriceCurve, RunningJob, Setting
 from spotline.domain.placement.graph import FloatArray
 from spotline.domain.placement.interface import PlacementMethod, PlacementMoment
 from spotline.domain.placement.pipeline import Placement
@@ -41,8 +36,7 @@ class PayingMoves:
     ) -> Placement | None:
         """Where to move to, if that pays."""
         left = one.job.iterations - one.done_by(moment.now_s)
-        copy_s = 1e9 * one.job.checkpoint_gb / CHECKPOINT_BYTES_PER_S
-        job = replace(one.job, iterations=left, restart_s=one.job.restart_s + copy_s)
+        job = replace(one.job, iterations=left)
         mean = float(np.abs(moment.usd_per_gpu_hour).mean())
         move = consider_move(
             job,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -39,6 +40,7 @@ _BYTES_PER_GBIT = 1e9 / 8
 # No model fits into one region then, nor over links that no stage could wait for.
 _STARVED_GPUS = 6
 _STARVED_BYTES_PER_S = 1e5
+_MOST_SLACK = 3.0
 
 
 def pass_time(
@@ -64,6 +66,7 @@ def pass_time(
             "empty_s": whole["empty_s"],
             "busy_s": whole["busy_s"],
             "starved_s": whole["starved_s"],
+            "due_s": whole["due_s"],
             "by_jobs": {str(count): row for count, row in by_jobs.items()},
             "by_regions": {str(count): row for count, row in by_regions.items()},
             "growth_with_jobs": _growth(by_jobs),
@@ -73,11 +76,12 @@ def pass_time(
 
 
 def timed(method: PlacementMethod, jobs: int, regions: int) -> dict[str, float]:
-    """The shorter of two passes in each of three states.
+    """The shorter of two passes in each of four states.
 
     `empty`: nothing runs. `busy`: half of what fits runs, with its ends known. `starved`: a few
     GPUs are left in each region, together enough, behind links that are too narrow, so that every
-    job of the queue is searched a path for, and none is found.
+    job of the queue is searched a path for, and none is found. `due`: as busy, and every job is due
+    at once to three times its shortest time from now, so that most must be refused.
     """
     rng = np.random.default_rng([_SEED, regions])
     graph = drawn_graph(rng, regions)
@@ -101,12 +105,19 @@ def timed(method: PlacementMethod, jobs: int, regions: int) -> dict[str, float]:
         Release(at_s=now_s + 60.0 * (place + 1), placement=placement)
         for place, placement in enumerate(held)
     )
+    slacks = np.random.default_rng(_SEED + 1).uniform(1.0, _MOST_SLACK, len(waiting))
+    due = [
+        replace(job, deadline_s=now_s + slack * job.iterations * job.iteration_s(job.best_gpus))
+        for job, slack in zip(waiting, slacks.tolist(), strict=True)
+    ]
     starved = Residual.of(graph)
     starved.gpus[:] = np.minimum(starved.gpus, _STARVED_GPUS)
     starved.bytes_per_s[:] = np.minimum(starved.bytes_per_s, _STARVED_BYTES_PER_S)
+    busy = moment(Residual.of(graph, held), releases)
     return {
         "empty_s": _shortest(method, waiting, empty),
-        "busy_s": _shortest(method, waiting, moment(Residual.of(graph, held), releases)),
+        "busy_s": _shortest(method, waiting, busy),
+        "due_s": _shortest(method, due, busy),
         "starved_s": _shortest(method, waiting, moment(starved)),
     }
 

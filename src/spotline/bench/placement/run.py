@@ -15,6 +15,9 @@ from spotline import __version__
 from spotline.adapters.energy.entsoe import DAY_AHEAD_FILE
 from spotline.adapters.market.importers.gcp_gpu_weekly import GCP_GPU_FILE
 from spotline.adapters.network.skyplane import EGRESS_FILE, THROUGHPUT_FILE
+from spotline.bench.placement.bounds import least_mean_jct_s, most_lead_percent, over_tables
+from spotline.bench.placement.deadlines import deadlines
+from spotline.bench.placement.interrupted import interrupted
 from spotline.bench.placement.jobs import A100_40, paper_jobs, profile_table
 from spotline.bench.placement.pass_time import (
     FULL_JOBS,
@@ -25,7 +28,13 @@ from spotline.bench.placement.pass_time import (
 )
 from spotline.bench.placement.pictures import picture
 from spotline.bench.placement.settings_paper import PAPER_TABLE, PLACES, paper_setting
-from spotline.bench.placement.settings_real import RealTables, read_tables, real_setting, starts_ns
+from spotline.bench.placement.settings_real import (
+    TRACES,
+    RealTables,
+    read_tables,
+    real_setting,
+    starts_ns,
+)
 from spotline.bench.placement.simulate import Setting
 from spotline.bench.placement.sweeps import (
     BASELINES,
@@ -40,7 +49,6 @@ from spotline.bench.placement.sweeps import (
     ablated,
     ablations,
     chosen,
-    deadlines,
     drawn_tables,
     exact_gap,
     failures,
@@ -49,7 +57,7 @@ from spotline.bench.placement.sweeps import (
     spread,
     sweeps,
 )
-from spotline.bench.placement.targets import judged
+from spotline.bench.placement.targets import LEAST_JCT_LOWER_PERCENT, judged
 from spotline.domain.placement.interface import CostBasis
 from spotline.domain.placement.methods.registry import METHODS
 from spotline.domain.units import NS_PER_S
@@ -102,7 +110,7 @@ QUICK = Extent(
 
 _FILES = {
     CostBasis.ENERGY: (THROUGHPUT_FILE, EGRESS_FILE, DAY_AHEAD_FILE),
-    CostBasis.RENT: (THROUGHPUT_FILE, EGRESS_FILE, GCP_GPU_FILE),
+    CostBasis.RENT: (THROUGHPUT_FILE, EGRESS_FILE, GCP_GPU_FILE, TRACES),
 }
 
 
@@ -145,7 +153,7 @@ def run_placement(
     absent = []
     real_failures: Figures = {}
     for one in (basis, *(other for other in CostBasis if other is not basis)):
-        if not all((data / name).is_file() for name in _FILES[one]):
+        if not all((data / name).exists() for name in _FILES[one]):
             absent.append(one.value)
             continue
         name = "real" if one is basis else f"real_{one.value}"
@@ -159,9 +167,19 @@ def run_placement(
         pictures += _real_pictures(tally, tables, first)
         if one is basis:
             real_failures = failures(tally, first, _COMPARED_FAILURES, most=extent.failures)
+        if one is CostBasis.RENT:
+            figures["interruptions"] = interrupted(tally, tables, extent.starts)
         lap(f"real setting, {one.value}")
     figures["ablations"] = ablations(tally, setting)
-    methods, without = drawn_tables(tally, extent.tables)
+    methods, without, leads = drawn_tables(tally, extent.tables)
+    measured = figures["settings"]["paper"]
+    figures["bounds"] = {
+        "paper": {
+            "mean_jct_s": least_mean_jct_s(setting),
+            "most_lead_percent": most_lead_percent(setting, measured, BASELINES),
+        },
+        "tables": over_tables(leads, BASELINES, LEAST_JCT_LOWER_PERCENT),
+    }
     figures["tables"] = {
         "count": extent.tables,
         "methods": spread(methods, (PAPER, OURS, FIXED), BASELINES),

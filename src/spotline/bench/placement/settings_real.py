@@ -8,8 +8,11 @@ Two sets of regions, by what a GPU-hour costs:
   2023 and 2024. 16 jobs.
 - `rent`: the regions of the Skyplane table in which GCP offers A100-40GB (a2-highgpu-1g): spot
   prices, changing about weekly; the table of prices names every region, so what is offered where is
-  a list here, from GCP's documentation. 8 jobs. How often spot is taken back is not in the data: we
-  assume once per 100 hours and region, and every method meets the same interruptions.
+  a list here, from GCP's documentation. 8 jobs. GCP does not say how often spot is taken back, so
+  this is measured twice: as if it never were, and with the run laws that Spotline learns from the
+  zones of the SkyPilot traces (AWS V100, 2023), one per region in the order of names, shifted by
+  one from start to start. Up runs end, and down runs after them, at the law's long-run rates; every
+  method meets the same interruptions, drawn from these, and is told the rate of up runs.
 
 GPUs per region are not public either: 16, 32 and 64 A100 in turn, regions ordered by name.
 
@@ -21,8 +24,8 @@ this adds up linearly is an assumption, and a single 5-s run with 64 streams is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from itertools import permutations
 from pathlib import Path
@@ -42,8 +45,10 @@ from spotline.adapters.network.skyplane import (
     read_egress,
     read_throughput,
 )
+from spotline.bench.cant_be_late.traces import TICK_S, read_traces
 from spotline.bench.placement.jobs import A100_40, drawn_jobs
 from spotline.bench.placement.simulate import Disruption, PriceCurve, Setting
+from spotline.domain.market.run_law import RunLaw, common_law, count_runs, own_law
 from spotline.domain.placement.graph import Link, Region, RegionGraph
 from spotline.domain.placement.interface import CostBasis
 from spotline.domain.units import NS_PER_S, S_PER_HOUR, ns_from_datetime
@@ -53,7 +58,7 @@ MACHINE_TYPE = "a2-highgpu-1g"
 GPUS_IN_TURN = (16, 32, 64)
 GPUS_PER_MACHINE = 8
 MOST_MACHINES = 8
-INTERRUPTIONS_PER_HOUR = 0.01
+TRACES = Path("spot-traces-skypilot") / "availability" / "1-node"
 JOBS = {CostBasis.ENERGY: 16, CostBasis.RENT: 8}
 
 _SEED = 20_260_506
@@ -111,7 +116,10 @@ A100_REGIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealTables:
-    """What was read for one basis; prices by region."""
+    """What was read for one basis; prices by region.
+
+    `laws` has the run law of each zone of the traces, by name; energy has none.
+    """
 
     basis: CostBasis
     places: dict[str, Place]
@@ -119,6 +127,7 @@ class RealTables:
     egress_usd_per_gb: dict[Pair, float]
     energy: dict[str, DayAheadPrices]
     rents: dict[str, RegionPrices]
+    laws: tuple[RunLaw, ...] = ()
 
 
 def read_tables(
@@ -140,6 +149,11 @@ def read_tables(
     else:
         by_region = read_gcp_gpu_prices(data / GCP_GPU_FILE, MACHINE_TYPE)
         rents = {name: by_region[gcp_region(name)] for name in places}
+    laws: tuple[RunLaw, ...] = ()
+    if basis is CostBasis.RENT:
+        counts = [count_runs(trace.up) for trace in read_traces(data / TRACES)]
+        common = common_law(counts)
+        laws = tuple(own_law(one, common) for one in counts)
     return RealTables(
         basis=basis,
         places=places,
@@ -147,7 +161,15 @@ def read_tables(
         egress_usd_per_gb=read_egress(data / EGRESS_FILE),
         energy=energy,
         rents=rents,
+        laws=laws,
     )
+
+
+def ends_per_hour(law: RunLaw, *, up: bool) -> float:
+    """How often a run of this kind ends under a law, per hour of such runs, in the long run."""
+    buckets = len(law.age_starts)
+    share = law.stationary()[up * buckets :][:buckets]
+    return float(share @ law.ends[int(up)] / share.sum()) * S_PER_HOUR / TICK_S
 
 
 def gcp_region(name: str) -> str:
@@ -180,13 +202,34 @@ def starts_ns(tables: RealTables, count: int) -> list[int]:
     return [able[place] for place in np.linspace(0, len(able) - 1, count).round().astype(int)]
 
 
-def real_setting(tables: RealTables, start_ns: int, *, jobs: int | None = None) -> Setting:
-    """The setting of a week from `start_ns` on, with jobs drawn for that start."""
+def real_setting(
+    tables: RealTables,
+    start_ns: int,
+    *,
+    jobs: int | None = None,
+    draw: int | None = None,
+    shift: int = 0,
+) -> Setting:
+    """The setting of a week from `start_ns` on, with jobs drawn for that start.
+
+    Parameters
+    ----------
+    tables, start_ns, jobs
+        What was read, when it begins, and how many jobs there are if not as many as usual.
+    draw
+        Spot is taken back as this draw has it; None: never.
+    shift
+        The first region has the rate of this zone, the next one of the next.
+    """
     rng = np.random.default_rng([_SEED, start_ns // NS_PER_S])
     if jobs is None:
         jobs = JOBS[tables.basis]
     prices = _curve(tables, start_ns)
-    graph = _graph(tables, prices)
+    laws: dict[str, RunLaw] = {}
+    if draw is not None:
+        for place, name in enumerate(sorted(tables.places)):
+            laws[name] = tables.laws[(place + shift) % len(tables.laws)]
+    graph = _graph(tables, prices, laws)
     drawn = drawn_jobs(rng, jobs, A100_40)
     return Setting(
         name=f"real-{tables.basis.value}-{datetime.fromtimestamp(start_ns // NS_PER_S, tz=UTC):%Y-%m-%d}",
@@ -194,7 +237,7 @@ def real_setting(tables: RealTables, start_ns: int, *, jobs: int | None = None) 
         jobs=drawn,
         basis=tables.basis,
         prices=prices,
-        disruptions=_interruptions(graph, rng),
+        disruptions=_interruptions(laws, (start_ns // NS_PER_S, draw or 0)),
     )
 
 
@@ -220,7 +263,7 @@ def _curve(tables: RealTables, start_ns: int) -> PriceCurve:
     return PriceCurve(hours[changes] * float(S_PER_HOUR), usd[changes])
 
 
-def _graph(tables: RealTables, prices: PriceCurve) -> RegionGraph:
+def _graph(tables: RealTables, prices: PriceCurve, laws: Mapping[str, RunLaw]) -> RegionGraph:
     names = sorted(tables.places)
     now = prices.at(0.0)
     rented = tables.basis is CostBasis.RENT
@@ -231,7 +274,7 @@ def _graph(tables: RealTables, prices: PriceCurve) -> RegionGraph:
             energy_usd_per_kwh=0.0 if rented else float(now[place]) / A100_40.kw,
             rent_usd_per_gpu_hour=float(now[place]) if rented else 0.0,
             gpu_kw=A100_40.kw,
-            interruptions_per_hour=INTERRUPTIONS_PER_HOUR if rented else 0.0,
+            interruptions_per_hour=ends_per_hour(laws[name], up=True) if laws else 0.0,
             gpu_model=A100_40.name,
         )
         for place, name in enumerate(names)
@@ -254,19 +297,19 @@ def machines_between(here: Region, there: Region) -> int:
     return max(1, min(here.gpus, there.gpus, MOST_MACHINES * GPUS_PER_MACHINE) // GPUS_PER_MACHINE)
 
 
-def _interruptions(graph: RegionGraph, rng: np.random.Generator) -> tuple[Disruption, ...]:
+def _interruptions(laws: Mapping[str, RunLaw], seed: tuple[int, int]) -> tuple[Disruption, ...]:
+    """When each region is down: runs of exponential length, at the start as in the long run."""
     found = []
-    for region in graph.regions:
-        if not region.interruptions_per_hour:
-            continue
-        at_h = rng.exponential(1 / region.interruptions_per_hour)
+    for place, name in enumerate(sorted(laws)):
+        rng = np.random.default_rng([_SEED, *seed, place])
+        ends = ends_per_hour(laws[name], up=True)
+        returns = ends_per_hour(laws[name], up=False)
+        down_share = ends / (ends + returns)
+        at_h = 0.0 if rng.random() < down_share else float(rng.exponential(1 / ends))
         while at_h < _HORIZON_H:
-            at_s = float(at_h) * S_PER_HOUR
-            found.append(Disruption(at_s=at_s, until_s=at_s, region_id=region.region_id))
-            at_h += rng.exponential(1 / region.interruptions_per_hour)
+            until_h = at_h + float(rng.exponential(1 / returns))
+            found.append(
+                Disruption(at_s=at_h * S_PER_HOUR, until_s=until_h * S_PER_HOUR, region_id=name)
+            )
+            at_h = until_h + float(rng.exponential(1 / ends))
     return tuple(sorted(found, key=lambda one: (one.at_s, one.region_id)))
-
-
-def without_interruptions(setting: Setting) -> Setting:
-    """The setting in which spot is never taken back."""
-    return replace(setting, disruptions=())

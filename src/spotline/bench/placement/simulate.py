@@ -192,6 +192,8 @@ class JobCourse:
     first_start_s: float = math.inf
     finish_s: float = math.inf
     refused: bool = False
+    after_waiting: bool = False
+    earliest_finish_s: float = math.inf
     gpu_usd: float = 0.0
     egress_usd: float = 0.0
     moves: int = 0
@@ -204,6 +206,11 @@ class JobCourse:
     def jct_s(self) -> float:
         """From arrival to completion."""
         return self.finish_s - self.job.arrival_s
+
+    @property
+    def late(self) -> bool:
+        """Whether it was taken, and its deadline missed."""
+        return not self.refused and self.finish_s > self.job.deadline_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +249,9 @@ class Course:
                 not one.refused and one.finish_s <= one.job.deadline_s for one in urgent
             ),
             "refused": sum(one.refused for one in self.jobs.values()),
+            "refused_after_waiting": sum(one.after_waiting for one in self.jobs.values()),
+            "late": sum(one.late for one in urgent),
+            "late_struck": sum(one.late and one.strikes > 0 for one in urgent),
             "moves": sum(one.moves for one in self.jobs.values()),
             "strikes": sum(one.strikes for one in self.jobs.values()),
             "lost_iterations": sum(one.lost_iterations for one in self.jobs.values()),
@@ -275,10 +285,14 @@ class _Run:
         self.setting, self.method, self.replacing = setting, method, replacing
         self.graph = setting.graph
         self.now_s = 0.0
-        self.arrivals = sorted(setting.jobs, key=lambda job: (job.arrival_s, job.job_id))
+        # Methods count reading the checkpoint as part of the restart.
+        self.arrivals = sorted(
+            (replace(job, restart_s=restart_s(job)) for job in setting.jobs),
+            key=lambda job: (job.arrival_s, job.job_id),
+        )
         self.queue: dict[str, PipelineJob] = {}
         self.running: dict[str, RunningJob] = {}
-        self.courses = {job.job_id: JobCourse(job=job) for job in self.arrivals}
+        self.courses = {job.job_id: JobCourse(job=job) for job in setting.jobs}
         if len(self.courses) != len(self.arrivals):
             raise ValueError(f"jobs of {setting.name} must have different ids")
         self.edges = sorted(
@@ -379,7 +393,13 @@ class _Run:
         course.lost_iterations += done - kept
         course.strikes += 1
         self.leave(one, done, kept)
-        self.queue[job_id] = replace(one.job, iterations=one.job.iterations - kept)
+        # It computes only once it has restarted; what was begun is not refused.
+        self.queue[job_id] = replace(
+            one.job,
+            iterations=one.job.iterations - kept,
+            deadline_s=course.job.deadline_s - one.job.restart_s,
+            promised=True,
+        )
 
     def leave(self, one: RunningJob, done: int, kept: int | None = None) -> None:
         """Bill a placement and give it up."""
@@ -425,19 +445,29 @@ class _Run:
             raise ValueError(f"{self.method.method_id} must answer every job of the queue once")
         for answer in answers:
             if isinstance(answer, NoPlacement):
-                if answer.earliest_finish_s is not None:
-                    self.courses[answer.job_id].refused = True
-                    del self.queue[answer.job_id]
+                self.leave_waiting(answer)
                 continue
             room.take(answer)
             self.start(self.queue.pop(answer.job_id), answer)
+
+    def leave_waiting(self, answer: NoPlacement) -> None:
+        """Who is not refused was promised its deadline."""
+        job = self.queue[answer.job_id]
+        if answer.earliest_finish_s is None:
+            self.queue[answer.job_id] = replace(job, promised=True)
+            return
+        course = self.courses[answer.job_id]
+        course.refused = True
+        course.after_waiting = job.promised
+        course.earliest_finish_s = answer.earliest_finish_s
+        del self.queue[answer.job_id]
 
     def start(self, job: PipelineJob, placement: Placement) -> None:
         check_speed(job, placement)
         course = self.courses[job.job_id]
         ready_s = self.now_s
         if course.placements:
-            ready_s += job.restart_s + job.checkpoint_gb * _BYTES_PER_GB / CHECKPOINT_BYTES_PER_S
+            ready_s += job.restart_s
             index = self.setting.graph.index
             here = index[course.placements[-1].placement.path[0].region_id]
             there = index[placement.path[0].region_id]
@@ -490,6 +520,11 @@ class _Run:
                     f"{self.method.method_id} holds {bytes_per_s:g} bytes/s on {here} -> {there}, "
                     f"which carries {most:g}, at {self.now_s:.0f} s"
                 )
+
+
+def restart_s(job: PipelineJob) -> float:
+    """Seconds until a job computes again: its restart, and its checkpoint to be read."""
+    return job.restart_s + job.checkpoint_gb * _BYTES_PER_GB / CHECKPOINT_BYTES_PER_S
 
 
 def check_speed(job: PipelineJob, placement: Placement) -> None:

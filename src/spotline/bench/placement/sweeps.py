@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
+from spotline.bench.placement.bounds import most_lead_percent
 from spotline.bench.placement.jobs import with_traffic
 from spotline.bench.placement.moves import PayingMoves
 from spotline.bench.placement.settings_paper import drawn_setting, paper_setting
@@ -142,16 +143,19 @@ def spread(runs: Sequence[Measured], names: Iterable[str], against: Sequence[str
     return table
 
 
-def drawn_tables(tally: Tally, count: int) -> tuple[list[Measured], list[Measured]]:
-    """All methods, then all ablations, on `count` drawn tables."""
-    methods, ablations = [], []
+def drawn_tables(
+    tally: Tally, count: int
+) -> tuple[list[Measured], list[Measured], list[dict[str, float]]]:
+    """All methods, all ablations, and the most lead there could be, on `count` drawn tables."""
+    methods, ablations, leads = [], [], []
     for seed in range(count):
         setting = drawn_setting(seed)
         measured = tally.measure(setting, chosen(METHOD_IDS))
         methods.append(measured)
         without = tally.measure(setting, ablated())
         ablations.append({PAPER: measured[PAPER], **without})
-    return methods, ablations
+        leads.append(most_lead_percent(setting, measured, BASELINES))
+    return methods, ablations, leads
 
 
 def ablations(tally: Tally, setting: Setting) -> Figures:
@@ -346,6 +350,13 @@ def _compared(tally: Tally, settings: Sequence[Setting]) -> Figures:
             for whole, part in zip(methods, without, strict=True)
         ]
         table[name] = _medians(pairs)
+    leads = [
+        most_lead_percent(setting, run, BASELINES)
+        for setting, run in zip(settings, methods, strict=True)
+    ]
+    table["most_lead_percent"] = {
+        other: _median(lead[other] for lead in leads) for other in BASELINES
+    }
     return table
 
 
@@ -464,41 +475,6 @@ def _after_failures(
             change_percent(row["total_cost_usd"], calm["total_cost_usd"]) for row in rows
         ),
     }
-
-
-# --- deadlines ------------------------------------------------------------------------------------
-
-SLACKS = (0.9, 1.2, 1.5, 2.0, 3.0)
-
-
-def deadlines(tally: Tally, tables: int) -> Figures:
-    """Jobs due at their arrival plus a multiple of their shortest time; every second one is.
-
-    At 0.9 nobody can meet them: what is right is to refuse.
-    """
-    table: Figures = {}
-    for slack in SLACKS:
-        runs = []
-        for setting in [paper_setting(), *(drawn_setting(seed) for seed in range(tables))]:
-            jobs = tuple(
-                replace(
-                    job,
-                    deadline_s=job.arrival_s
-                    + slack * job.iterations * job.iteration_s(job.best_gpus),
-                )
-                if place % 2 == 0
-                else job
-                for place, job in enumerate(setting.jobs)
-            )
-            runs.append(tally.measure(replace(setting, jobs=jobs), chosen()))
-        table[f"{slack:g}"] = {
-            name: {
-                key: sum(int(run[name][key]) for run in runs)
-                for key in ("deadlines", "deadlines_met", "refused")
-            }
-            for name in runs[0]
-        }
-    return table
 
 
 def _short(figures: Mapping[str, float | int]) -> dict[str, float | int]:

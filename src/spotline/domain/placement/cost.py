@@ -69,6 +69,16 @@ def interruptions_per_hour(graph: RegionGraph, path: Sequence[int]) -> float:
     return sum(graph.regions[region].interruptions_per_hour for region in path)
 
 
+def copy_usd_per_gb(graph: RegionGraph) -> FloatArray:
+    """USD per gigabyte of a checkpoint that leaves a region after an interruption, shape (R,).
+
+    Where to is not known yet: the mean over all other regions.
+    """
+    others = max(1, len(graph.region_ids) - 1)
+    mean: FloatArray = graph.egress_usd_per_gb.sum(axis=1) / others
+    return mean
+
+
 def lost_s_per_iteration(
     job: PipelineJob, graph: RegionGraph, path: Sequence[int], iteration_s: float
 ) -> float:
@@ -93,8 +103,7 @@ def iteration_cost(
     """What an iteration is expected to cost on a path with `gpus` per region.
 
     Stages that wait are paid for like those that compute. An interruption also copies the
-    checkpoint into the first region, at the dearest rate of the graph into it: from where is not
-    known yet.
+    checkpoint out of the first region (`copy_usd_per_gb`).
     """
     usd_per_s = (
         sum(
@@ -104,7 +113,7 @@ def iteration_cost(
         / _S_PER_HOUR
     )
     rate_per_s = interruptions_per_hour(graph, path) / _S_PER_HOUR
-    copy_usd = job.checkpoint_gb * float(graph.egress_usd_per_gb[:, path[0]].max())
+    copy_usd = job.checkpoint_gb * float(copy_usd_per_gb(graph)[path[0]])
     return IterationCost(
         gpu_usd=usd_per_s * iteration_s,
         egress_usd=egress_usd_per_iteration(job, graph, path),

@@ -59,14 +59,22 @@ class Free:
         """Add what a placement holds, as if it had ended; nothing of regions that are gone."""
         self._add_placement(placement, 1)
 
-    def _add_placement(self, placement: Placement, sign: int) -> None:
+    def touched(self, placement: Placement) -> tuple[list[int], list[tuple[int, int]]]:
+        """Regions and links, both ways, that a placement holds; none if one of them is gone."""
         # Ids ascend, as in the graph they come from.
         path = [bisect_left(self.region_ids, share.region_id) for share in placement.path]
         known = all(
             region < len(self.region_ids) and self.region_ids[region] == share.region_id
             for region, share in zip(path, placement.path, strict=True)
         )
-        if known:
+        if not known:
+            return [], []
+        pairs = list(pairwise(path))
+        return path, [*pairs, *((there, here) for here, there in pairs)]
+
+    def _add_placement(self, placement: Placement, sign: int) -> None:
+        path, _ = self.touched(placement)
+        if path:
             gpus = [share.gpus for share in placement.path]
             self._add(path, gpus, placement.reserved_bytes_per_s, sign)
 

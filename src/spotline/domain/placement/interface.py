@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -101,15 +102,19 @@ class PlacementMoment:
     """A scheduling event: `now_s`, the price of a GPU-hour per region (USD, shape (R,)), the rest.
 
     `releases` says when running placements are expected to end; methods do without, but then none
-    waits for a better place.
+    waits for a better place. What they give back may be placed as much as `notice_s` later: a
+    deadline that rests on it must leave that time.
     """
 
     now_s: float
     usd_per_gpu_hour: FloatArray
     residual: Residual
     releases: tuple[Release, ...] = ()
+    notice_s: float = 0.0
 
     def __post_init__(self) -> None:
+        if not (math.isfinite(self.notice_s) and self.notice_s >= 0):
+            raise ValueError(f"notice_s must be finite and >= 0, was {self.notice_s}")
         regions = len(self.residual.graph.region_ids)
         if self.usd_per_gpu_hour.shape != (regions,):
             raise ValueError(

@@ -24,6 +24,8 @@ class PipelineJob:
     stages. `arrival_s` is when it was submitted, `deadline_s` (inf: none) when it must be done,
     both on the clock of the run. Re-placing copies `checkpoint_gb` (10^9 bytes) to the first region
     and takes `restart_s`; `checkpoint_interval_iterations` are lost at most when a region fails.
+    `promised` says that its deadline was accepted before: it is not refused any more, and those who
+    ask only now do not get what it needs.
     """
 
     job_id: str
@@ -36,6 +38,7 @@ class PipelineJob:
     min_gpus: int = 1
     max_gpus: int = 1024
     deadline_s: float = math.inf
+    promised: bool = False
     checkpoint_gb: float = 0.0
     checkpoint_interval_iterations: int = 1
     restart_s: float = 0.0

@@ -13,7 +13,7 @@ from itertools import combinations
 
 import numpy as np
 
-from spotline.domain.placement.cost import egress_usd_per_iteration
+from spotline.domain.placement.cost import egress_usd_per_iteration, lost_s_per_iteration
 from spotline.domain.placement.graph import FloatArray, RegionGraph
 from spotline.domain.placement.interface import PlacementMethod, PlacementMoment, Residual
 from spotline.domain.placement.pipeline import PipelineJob, Placement
@@ -62,7 +62,7 @@ class Move:
     """Whether to move a job now, and what that and staying come to.
 
     `stay_usd` and `move_usd` are all that is still to be paid, with `migration_usd` part of the
-    latter; `*_finish_s` when the job would be done.
+    latter; `*_finish_s` when the job is expected to be done, interruptions included.
     """
 
     pays: bool
@@ -111,7 +111,9 @@ def resumed(
     if left <= 0:
         return None
     least, most = (job.min_gpus, job.max_gpus) if gpus is None else (gpus, gpus)
-    return replace(job, iterations=left, min_gpus=least, max_gpus=most)
+    # What has begun was accepted.
+    promised = job.promised or iterations_done > 0
+    return replace(job, iterations=left, min_gpus=least, max_gpus=most, promised=promised)
 
 
 def migration_usd(
@@ -160,17 +162,19 @@ def weigh_move(
     -------
     Move
         It pays if all that is still to be paid, migration and time included, is less by
-        `WORTH_MOVING`, and a deadline that would be met is met still.
+        `WORTH_MOVING`, and a deadline that staying may meet is met by moving.
     """
-    stay_finish_s = now_s + job.iterations * held.iteration_s
+    stay_finish_s = now_s + job.iterations * expected_iteration_s(job, graph, held)
     begin_s = now_s + job.restart_s
-    move_finish_s = begin_s + job.iterations * candidate.iteration_s
+    move_finish_s = begin_s + job.iterations * expected_iteration_s(job, graph, candidate)
     stay_usd = _usd(job, graph, held, now_s, stay_finish_s, prices)
     moving_usd = migration_usd(job, graph, held, candidate, now_s, prices)
     move_usd = moving_usd + _usd(job, graph, candidate, begin_s, move_finish_s, prices)
     later_usd = time_usd_per_s * (move_finish_s - stay_finish_s)
     saved_usd = stay_usd - move_usd - later_usd
-    late = move_finish_s > job.deadline_s >= stay_finish_s
+    # The iteration it is in counts as not begun: staying may end that much sooner.
+    kept = stay_finish_s - held.iteration_s <= job.deadline_s
+    late = kept and move_finish_s > job.deadline_s
     pays = not late and saved_usd > WORTH_MOVING * abs(stay_usd)
     if late:
         reason = "would miss its deadline"
@@ -188,6 +192,13 @@ def weigh_move(
         move_finish_s=move_finish_s,
         reason=reason,
     )
+
+
+def expected_iteration_s(job: PipelineJob, graph: RegionGraph, placement: Placement) -> float:
+    """Seconds per iteration of a placement, with what interruptions are expected to waste."""
+    path = [graph.index[share.region_id] for share in placement.path]
+    lost_s = lost_s_per_iteration(job, graph, path, placement.iteration_s)
+    return placement.iteration_s + lost_s
 
 
 def consider_move(
@@ -216,11 +227,14 @@ def consider_move(
     graph = moment.residual.graph
     without = moment.residual.copy()
     without.give_back(held)
-    finish_s = moment.now_s + max(1.0, job.iterations * held.iteration_s)
+    run_s = job.iterations * expected_iteration_s(job, graph, held)
+    finish_s = moment.now_s + max(1.0, run_s)
     hours = (finish_s - moment.now_s) / _S_PER_HOUR
     mean = prices.usd_per_gpu(moment.now_s, finish_s) / hours
     view = PlacementMoment(now_s=moment.now_s, usd_per_gpu_hour=mean, residual=without)
-    answer = method.place([job], view)[0]
+    # It computes only once it has restarted.
+    asked = replace(job, deadline_s=job.deadline_s - job.restart_s)
+    answer = method.place([asked], view)[0]
     if isinstance(answer, Placement) and answer.path != held.path:
         return weigh_move(
             job, graph, held, answer, moment.now_s, prices, time_usd_per_s=time_usd_per_s

@@ -33,7 +33,7 @@ class Exact:
             return _said(greedy, f"greedy, more than {MAX_JOBS} jobs")
         if any(math.isfinite(job.deadline_s) for job in queue):
             return _said(greedy, "greedy, a job has a deadline")
-        ordered = in_order(queue, moment.now_s)
+        ordered = in_order(queue)
         by_id = {answer.job_id: answer for answer in greedy}
         found = place_exactly(
             ordered,

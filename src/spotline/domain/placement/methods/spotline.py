@@ -3,8 +3,8 @@
 Beyond the paper (arXiv:2605.25375): egress and spot risk cost money, the count of GPUs is chosen
 with the path, a job may wait, and deadlines are kept. How ways to run are priced is in `ways.py`.
 
-- Order: jobs whose deadline leaves them less slack than the longest job of the queue takes go
-  first, least slack first, as being passed over once may cost that long. Then least GPU time.
+- Order: deadlines that were promised, in the order in which they were; then those that are asked
+  for, the one that must begin first first; then least GPU time.
 - Others' time: holding k of G GPUs for a second keeps each job behind waiting k / G of a second, to
   the extent that the queue wants more GPUs than are free.
 - Waiting: where one of the next releases would let a job score `WORTH_WAITING` less, its wait
@@ -12,8 +12,9 @@ with the path, a job may wait, and deadlines are kept. How ways to run are price
 - Short queues that all find a place are gone through again in other orders and with other weights
   of others' time, and what comes to least for the whole queue (`weighing.py`) is taken: in order of
   size, the job with the largest bill would get the dearest GPUs.
-- Deadlines: the cheapest way that meets it; else a wait that meets it; else the fastest way. None
-  at all if not even an empty graph could: the answer says when it could be done.
+- Deadlines: the cheapest way that meets it now; else at the first release that lets it be met, and
+  what it will take is kept from all others until then. Else it is refused with the earliest finish
+  there is beside what runs and was promised; only a job that was promised is placed late.
 """
 
 from __future__ import annotations
@@ -27,16 +28,20 @@ import numpy as np
 
 from spotline.domain.placement.deadlines import earliest_on_empty
 from spotline.domain.placement.free import Free, placed
+from spotline.domain.placement.graph import FloatArray
 from spotline.domain.placement.interface import PlacementMoment, Residual
 from spotline.domain.placement.methods.bace_pipe import reason_of
 from spotline.domain.placement.pathfinder import largest_paths
 from spotline.domain.placement.pipeline import NoPlacement, PipelineJob, Placement
-from spotline.domain.placement.timeline import Timeline
+from spotline.domain.placement.timeline import MAX_RELEASES, Timeline
 from spotline.domain.placement.ways import TIME_WEIGHT, Market, Way, Weigher
 from spotline.domain.placement.weighing import queued_jobs, weigh_queued
 
 # A wait must promise this share of the score: releases come later than expected, not sooner.
 WORTH_WAITING = 0.1
+
+# Releases looked at where somebody has a deadline: a promise may rest on a late one.
+_MAX_DEADLINE_RELEASES = 64
 
 # Each waiting job is weighed at every release that is looked at; the rest of a long queue is not.
 _MAX_WAITING = 8
@@ -66,14 +71,14 @@ class Spotline:
     def place(
         self, queue: Sequence[PipelineJob], moment: PlacementMoment
     ) -> tuple[Placement | NoPlacement, ...]:
-        """Go through the queue once, urgent deadlines first, then least GPU time."""
-        ordered = in_order(queue, moment.now_s)
+        """Go through the queue once, deadlines first, then least GPU time."""
+        ordered = in_order(queue)
+        if any(math.isfinite(job.deadline_s) for job in queue):
+            return self._keeping_promises(ordered, moment)
         answers = self._one_pass(ordered, moment, 1.0)
         # Where somebody waits, what the wait is guessed to cost would decide more than the places.
-        if (
-            not 1 < len(queue) <= MAX_TRIED_JOBS
-            or any(math.isfinite(job.deadline_s) for job in queue)
-            or any(isinstance(answer, NoPlacement) for answer in answers)
+        if not 1 < len(queue) <= MAX_TRIED_JOBS or any(
+            isinstance(answer, NoPlacement) for answer in answers
         ):
             return answers
         jobs = queued_jobs(ordered, moment, time_weight=self.time_weight)
@@ -87,12 +92,49 @@ class Spotline:
                     answers, least_usd = tried, total_usd
         return answers
 
+    def _keeping_promises(
+        self, ordered: Sequence[PipelineJob], moment: PlacementMoment
+    ) -> tuple[Placement | NoPlacement, ...]:
+        """Whose promise would break, and then who would be refused, is put first if that helps."""
+        run = self._pass(moment, ordered)
+        answers = self._answers(run, ordered, 1.0)
+        urgent = sum(math.isfinite(job.deadline_s) for job in ordered)
+        # Whoever asks together with many may be refused; whoever was promised may not.
+        heard = 1 < urgent <= MAX_TRIED_JOBS
+        first: list[str] = []
+        for _ in range(MAX_TRIED_JOBS):
+            wronged = [*run.late, *(run.refused if heard else ())]
+            wronged = [one for one in wronged if one not in first]
+            if not wronged:
+                break
+            first = [wronged[0], *first]
+            rank = {job_id: place for place, job_id in enumerate(first)}
+            order = sorted(ordered, key=lambda job: rank.get(job.job_id, len(rank)))
+            other = self._pass(moment, order)
+            tried = self._answers(other, order, 1.0)
+            if (len(other.late), len(other.refused)) < (len(run.late), len(run.refused)):
+                run, answers = other, tried
+        return answers
+
     def _one_pass(
         self, ordered: Sequence[PipelineJob], moment: PlacementMoment, pressure: float
     ) -> tuple[Placement | NoPlacement, ...]:
+        return self._answers(self._pass(moment, ordered), ordered, pressure)
+
+    def _pass(self, moment: PlacementMoment, queue: Sequence[PipelineJob]) -> _Pass:
+        urgent = any(math.isfinite(job.deadline_s) for job in queue)
+        return _Pass(
+            moment,
+            self.time_weight,
+            max_waiting=_MAX_WAITING if self._may_wait else 0,
+            max_releases=_MAX_DEADLINE_RELEASES if urgent else MAX_RELEASES,
+        )
+
+    def _answers(
+        self, run: _Pass, ordered: Sequence[PipelineJob], pressure: float
+    ) -> tuple[Placement | NoPlacement, ...]:
         wanted = np.array([job.best_gpus for job in ordered], dtype=np.int64)
         wanted_on = np.cumsum(wanted[::-1])[::-1].tolist()
-        run = _Pass(moment, self.time_weight, _MAX_WAITING if self._may_wait else 0)
         return tuple(
             run.answer(job, wanted_gpus, pressure * behind)
             for job, wanted_gpus, behind in zip(
@@ -109,17 +151,19 @@ def _orders(ordered: Sequence[PipelineJob]) -> list[tuple[PipelineJob, ...]]:
     return [tuple(ordered), tuple(reversed(ordered)), *fronts[1:]]
 
 
-def in_order(queue: Sequence[PipelineJob], now_s: float) -> list[PipelineJob]:
-    """Urgent deadlines by slack, then the rest by GPU time at K*; ties by arrival and id."""
+def in_order(queue: Sequence[PipelineJob]) -> list[PipelineJob]:
+    """Promised deadlines, deadlines by when they must begin, then the rest by GPU time at K*."""
     runs_s = {job.job_id: job.iterations * job.iteration_s(job.best_gpus) for job in queue}
-    longest_s = max(runs_s.values(), default=0.0)
 
-    def key(job: PipelineJob) -> tuple[bool, float, float, str]:
+    def key(job: PipelineJob) -> tuple[int, float, float, str]:
         run_s = runs_s[job.job_id]
-        slack_s = job.deadline_s - now_s - run_s
-        urgent = slack_s < longest_s
-        by = slack_s if urgent else run_s * job.best_gpus
-        return not urgent, by, job.arrival_s, job.job_id
+        begins_s = job.deadline_s - run_s
+        if job.promised and math.isfinite(begins_s):
+            # As they were promised one after the other: so each finds what it was promised.
+            return 0, job.arrival_s, begins_s, job.job_id
+        if math.isfinite(begins_s):
+            return 1, begins_s, job.arrival_s, job.job_id
+        return 2, run_s * job.best_gpus, job.arrival_s, job.job_id
 
     return sorted(queue, key=key)
 
@@ -130,17 +174,33 @@ class _Later:
 
     at: int
     way: Way
-    gain_usd: float
 
 
 class _Pass:
-    """One pass through a queue."""
+    """One pass through a queue.
 
-    def __init__(self, moment: PlacementMoment, time_weight: float, max_waiting: int) -> None:
+    Attributes
+    ----------
+    late
+        Jobs whose promised deadline is not kept.
+    refused
+        Jobs that are refused, though they would be in time if nothing else ran.
+    """
+
+    def __init__(
+        self,
+        moment: PlacementMoment,
+        time_weight: float,
+        *,
+        max_waiting: int,
+        max_releases: int,
+    ) -> None:
+        self.late: list[str] = []
+        self.refused: list[str] = []
         self._moment = moment
         self._graph = moment.residual.graph
         self._market = Market(self._graph, moment.usd_per_gpu_hour)
-        self._timeline = Timeline(moment)
+        self._timeline = Timeline(moment, max_releases=max_releases)
         self._time_weight = time_weight
         self._may_wait = max_waiting
         self._total_gpus = max(1, int(self._graph.gpus.sum()))
@@ -148,16 +208,8 @@ class _Pass:
 
     def answer(self, job: PipelineJob, wanted_gpus: int, behind: float) -> Placement | NoPlacement:
         """Place one job, with `behind` others after it; all want `wanted_gpus`."""
-        now_s = self._moment.now_s
         if math.isfinite(job.deadline_s):
-            soonest = earliest_on_empty(job, self._graph, now_s)
-            if soonest.finish_s > job.deadline_s:
-                return NoPlacement(
-                    job_id=job.job_id,
-                    reason=f"deadline_s must be >= the earliest finish ({soonest.finish_s:.0f} s) "
-                    f"even on empty regions, was {job.deadline_s:.0f} s",
-                    earliest_finish_s=soonest.finish_s,
-                )
+            return self._by_deadline(job)
         free = self._timeline.available()
         free_gpus = int(free.gpus.sum())
         if free_gpus < job.min_gpus:
@@ -167,8 +219,6 @@ class _Pass:
             )
         pressure = behind * max(0.0, 1.0 - free_gpus / wanted_gpus) / self._total_gpus
         weigher = self._weigher(job, free, pressure)
-        if math.isfinite(job.deadline_s):
-            return self._by_deadline(job, weigher)
         way = weigher.best()
         if way is None:
             way = self._stalled(job, weigher)
@@ -184,18 +234,68 @@ class _Pass:
             job, free, self._market, time_weight=self._time_weight, waiting_per_gpu=pressure
         )
 
-    def _by_deadline(self, job: PipelineJob, weigher: Weigher) -> Placement | NoPlacement:
-        now_s = self._moment.now_s
-        way = weigher.cheapest_within(job.deadline_s - now_s)
-        if way is not None:
-            return self._take(job, weigher.free, way)
-        for at, at_s in enumerate(self._timeline.times_s[1:], start=1):
-            free = self._timeline.at(at)
-            way = self._weigher(job, free, 0.0).cheapest_within(job.deadline_s - at_s)
-            if way is not None:
-                return self._wait(job, _Later(at, way, 0.0), "a place that meets its deadline")
-        way = weigher.fastest() or weigher.stalled()
-        return self._without_path(job) if way is None else self._take(job, weigher.free, way)
+    def _by_deadline(self, job: PipelineJob) -> Placement | NoPlacement:
+        left_s = job.deadline_s - self._begins_s()
+        timeline = self._timeline
+        least_gpus = self._weigher(job, timeline.at(0), 0.0).least_gpus_within(left_s)
+        for at in np.flatnonzero(timeline.gpus() >= least_gpus).tolist():
+            weigher = self._weigher(job, timeline.at(at), 0.0)
+            way = weigher.cheapest_within(left_s[at])
+            if way is None:
+                way = weigher.stalled()
+                if way is None or job.iterations * way.expected_s > left_s[at]:
+                    continue
+            if at == 0:
+                return self._take(job, weigher.free, way)
+            return self._wait(job, _Later(at, way), "a place that meets its deadline")
+        return self._too_late(job)
+
+    def _too_late(self, job: PipelineJob) -> Placement | NoPlacement:
+        soonest_s, soonest = self._soonest(job)
+        if job.promised:
+            self.late.append(job.job_id)
+            if soonest is None:
+                return self._without_path(job)
+            if soonest.at:
+                return self._wait(job, soonest, "a place where it is done first")
+            return self._take(job, self._timeline.at(0), soonest.way)
+        if soonest is None:
+            soonest_s = earliest_on_empty(job, self._graph, self._moment.now_s).finish_s
+            if soonest_s <= job.deadline_s:
+                # When what is in its way will end, nobody said.
+                return self._without_path(job)
+        if self._moment.now_s + job.iterations * job.iteration_s(job.best_gpus) <= job.deadline_s:
+            self.refused.append(job.job_id)
+        when = f"{soonest_s:.0f} s" if math.isfinite(soonest_s) else "never on these regions"
+        return NoPlacement(
+            job_id=job.job_id,
+            reason=f"deadline_s must be >= the earliest finish ({when}), "
+            f"was {job.deadline_s:.0f} s",
+            earliest_finish_s=soonest_s,
+        )
+
+    def _soonest(self, job: PipelineJob) -> tuple[float, _Later | None]:
+        """When a job could be done at the earliest, beside all that runs and was promised."""
+        begins_s = self._begins_s()
+        timeline = self._timeline
+        bounds_s = begins_s + self._weigher(job, timeline.at(0), 0.0).shortest_s(timeline.gpus())
+        soonest_s, best = math.inf, None
+        # Most promising first: the others seldom have to be looked at then.
+        for at in np.argsort(bounds_s, kind="stable").tolist():
+            if bounds_s[at] >= soonest_s:
+                break
+            weigher = self._weigher(job, timeline.at(at), 0.0)
+            way = weigher.fastest() or weigher.stalled()
+            if way is not None and begins_s[at] + job.iterations * way.expected_s < soonest_s:
+                soonest_s = float(begins_s[at]) + job.iterations * way.expected_s
+                best = _Later(at, way)
+        return soonest_s, best
+
+    def _begins_s(self) -> FloatArray:
+        """When a job could begin at the latest if it takes what is free now, then, ..."""
+        begins_s = np.array(self._timeline.times_s)
+        begins_s[1:] += self._moment.notice_s
+        return begins_s
 
     def _worth_waiting(
         self, job: PipelineJob, weigher: Weigher, now: Way, pressure: float
@@ -214,7 +314,7 @@ class _Pass:
             way = later.best()
             if way is not None and later.score_usd(way) + delay_usd < least_usd:
                 least_usd = later.score_usd(way) + delay_usd
-                best = _Later(at, way, now_usd - least_usd)
+                best = _Later(at, way)
         return best
 
     def _stalled(self, job: PipelineJob, weigher: Weigher) -> Way | None:
@@ -237,11 +337,12 @@ class _Pass:
         way = later.way
         free = self._timeline.at(later.at)
         draft = placed(job, free, way.path, way.gpus, usd_per_iteration=way.usd)
-        self._timeline.claim(later.at, draft)
+        at_s = self._timeline.times_s[later.at]
+        until_s = at_s + self._moment.notice_s + job.iterations * draft.iteration_s
+        self._timeline.claim(later.at, draft, until_s)
         return NoPlacement(
             job_id=job.job_id,
-            reason=f"waits {self._timeline.times_s[later.at] - self._moment.now_s:.0f} s for "
-            f"{what}: {reason_of(draft, job)}",
+            reason=f"waits {at_s - self._moment.now_s:.0f} s for {what}: {reason_of(draft, job)}",
         )
 
     def _take(self, job: PipelineJob, free: Free, way: Way) -> Placement:
