@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
+from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.application.spec import Context
 from spotline.domain.events import (
     Event,
@@ -59,9 +60,15 @@ class Rented:
     `jobs` are commands of others that go with the next slot's first revision.
     """
 
-    def __init__(self, directory: Path, *events: Event, caps: Caps | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *events: Event,
+        caps: Caps | None = None,
+        settings: SimulatedCloudSettings | None = None,
+    ) -> None:
         self.placer = Played()
-        self.rig = Rig(directory, caps=caps)
+        self.rig = Rig(directory, caps=caps, settings=settings)
         self.log: list[Event] = []
         self.jobs: list[ProvisioningCommanded] = []
         self._count = 0
@@ -77,8 +84,12 @@ class Rented:
             while waiting:
                 one = waiting.popleft()
                 self.log.append(one)
-                waiting.extend(self._place(one))
+                decided = self._place(one)
                 waiting.extend(await self.rig.feed(one))
+                # It has applied its own decisions already.
+                for output in decided:
+                    self.log.append(output)
+                    waiting.extend(await self.rig.feed(output))
             if opened:
                 await self._settle(event.slot)
         return self.log[before:]

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.application.actuate import ActuateHandler
 from spotline.application.placing import PlacementPhase
 from spotline.application.renting import Rental
@@ -18,13 +19,16 @@ from spotline.domain.events import (
     CapacityLost,
     CapacityReported,
     CostAccrued,
+    JobHolding,
     LaunchRefused,
     Lot,
     PipelineProvisioningCommanded,
     PipelineReleased,
+    PlacementOutcome,
     SlotDecided,
 )
 from spotline.domain.ledger.caps import Caps
+from spotline.domain.market.offering import CapacityType
 from tests.fakes.actuator import CTX, command, opened, quote
 from tests.fakes.actuator import lot as lot_of
 from tests.fakes.placer import (
@@ -73,22 +77,66 @@ def quotes(**counts: int | None):
 # --- commands ---------------------------------------------------------------------------------
 
 
-def test_a_placement_in_a_rented_region_is_commanded_and_its_end_releases_it() -> None:
+def holding(number: int, *held: tuple[str, Lot], offset_s: int = 0) -> CapacityReported:
+    """A settled report: what the cloud holds for pipelines by name."""
+    return CapacityReported(
+        slot=number,
+        revision=0,
+        offset_s=offset_s,
+        settled=True,
+        holdings=tuple(JobHolding(job_id=id_of(name), lots=(lot,)) for name, lot in held),
+    )
+
+
+def test_a_placement_in_a_rented_region_is_commanded_and_computes_when_it_holds_its_instances() -> (
+    None
+):
     played = Played(*RENTED, slot(0, *quotes(a=8, b=8)))
 
-    begun = played.play(submitted())
+    placed = played.play(submitted())
+    starting = played.run().phase
+    (started,) = played.play(holding(0, ("one", on_demand("a", 8)), offset_s=60))
     ended = played.play(slot(2, *quotes(a=8, b=8)))
 
-    assert commanded(begun) == [(ONE, on_demand("a", 8))]
-    assert begun[-1].quota_pool == "pool-a"
+    assert commanded(placed) == [(ONE, on_demand("a", 8))]
+    assert placed[-1].quota_pool == "pool-a"
+    assert starting is PlacementPhase.STARTING
+    assert started.outcome is PlacementOutcome.STARTED
+    assert (started.starts_ns, started.finish_ns) == (at(60), at(860))
     assert decisions(ended) == [(ONE, "completed")]
+    assert ended[0].ts_event_ns == at(860)
     assert commanded(ended) == [(ONE, on_demand("a", 0))]
 
 
-def test_owned_gpus_are_never_commanded() -> None:
+def test_without_instances_nothing_is_done_and_nothing_completed() -> None:
+    played = Played(*RENTED, slot(0, *quotes(a=8, b=8)), submitted())
+
+    for number in range(1, 5):
+        assert decisions(played.play(slot(number, *quotes(a=8, b=8)))) == []
+
+    status = played.run()
+    assert (status.phase, status.iterations_done) == (PlacementPhase.STARTING, 0)
+    assert status.cost_micro_usd == 0
+
+
+def test_what_comes_after_a_slot_has_settled_is_expected_to_start_with_the_next() -> None:
+    played = Played(*RENTED, slot(0, *quotes(a=8, b=8)), holding(0))
+
+    placed = played.play(submitted())[0]
+    refused = played.play(submitted("two", deadline_s=1300))[0]
+
+    assert (placed.starts_ns, placed.finish_ns) == (at(600), at(1400))
+    assert refused.outcome is PlacementOutcome.REFUSED
+    assert refused.earliest_finish_ns > at(1300)
+
+
+def test_owned_gpus_are_never_commanded_and_compute_at_once() -> None:
     played = Played(TWO_OFFERINGS, region("own", 8), slot(0, *quotes(a=8, b=8)))
 
-    assert commanded(played.play(submitted())) == []
+    (placed,) = played.play(submitted())
+
+    assert placed.outcome is PlacementOutcome.PLACED
+    assert played.run().phase is PlacementPhase.RUNNING
 
 
 def test_a_region_whose_offering_nobody_quotes_gives_nothing() -> None:
@@ -109,41 +157,188 @@ def test_a_path_over_two_rented_regions_is_two_commands() -> None:
 
 
 def test_gpus_are_rented_as_whole_instances_and_no_two_pipelines_share_one() -> None:
+    five = {"min_gpus": 5, "max_gpus": 5}
     played = Played(
-        market(offering("a", gpus_per_instance=8)),
-        region("ra", 16, offering_id="a", spot=True),
-        slot(0, quote("a", spot=2)),
+        market(offering("a", gpus_per_instance=8), offering("b")),
+        region("ra", 16, 0.1, offering_id="a", spot=True),
+        region("rb", 16, 0.9, offering_id="b"),
+        slot(0, quote("a", spot=2), quote("b", 0, 16)),
     )
 
-    first = played.play(submitted("one", min_gpus=5, max_gpus=5))
-    second = played.play(submitted("two", min_gpus=5, max_gpus=5))
-    third = played.play(submitted("three", min_gpus=5, max_gpus=5))
+    first = played.play(submitted("one", **five))
+    second = played.play(submitted("two", **five))
+    third = played.play(submitted("three", **five))
 
     assert commanded(first) == [(ONE, Lot(offering_id="a", spot=1))]
     assert commanded(second) == [(id_of("two"), Lot(offering_id="a", spot=1))]
-    assert (decisions(third), commanded(third)) == ([(id_of("three"), "waiting")], [])
-    assert "1 whole instances in ra, 0 are free" in played.run("three").reason
+    # Six GPUs idle in ra are not free: the third goes where it can have instances of its own.
+    assert commanded(third) == [(id_of("three"), on_demand("b", 5))]
+
+
+def test_jobs_of_one_pass_wait_rather_than_share_an_instance() -> None:
+    five = {"min_gpus": 5, "max_gpus": 5}
+    played = Played(
+        market(offering("a", gpus_per_instance=8)),
+        region("ra", 16, offering_id="a"),
+        *(submitted(name, **five) for name in ("one", "two", "three")),
+    )
+
+    events = played.play(slot(0, quote("a", 0, 2)))
+
+    assert [what for _, what in decisions(events)] == ["placed", "placed"]
+    assert len(commanded(events)) == 2
+    phases = sorted(played.run(name).phase.value for name in ("one", "two", "three"))
+    assert phases == ["starting", "starting", "waiting"]
 
 
 def test_rent_and_count_come_from_the_market_and_a_dearer_slot_moves_a_job() -> None:
     long = {"iterations": 100_000, "checkpoint_gb": 1.0}
     played = Played(*RENTED, slot(0, quote("a", 0, 8, 100), quote("b", 0, 8, 200)), cost="rent")
     begun = played.play(submitted(**long))
+    played.play(holding(0, ("one", on_demand("a", 8))))
 
     moved = played.play(slot(1, quote("a", 0, 8, 900_000), quote("b", 0, 8, 200)))
+    started = played.play(holding(1, ("one", on_demand("b", 8))))
 
     assert commanded(begun) == [(ONE, on_demand("a", 8))]
     assert decisions(moved) == [(ONE, "moved")]
     assert commanded(moved) == [(ONE, on_demand("a", 0)), (ONE, on_demand("b", 8))]
-    assert moved[-1].transfer_cost_micro_usd == 20_000  # 1 GB at 0.02 USD
+    assert [one.transfer_cost_micro_usd for one in moved[1:]] == [0, 0]
+    # The copy is paid where the job begins: 1 GB at 0.02 USD.
+    assert commanded(started) == [(ONE, on_demand("b", 8))]
+    assert started[-1].transfer_cost_micro_usd == 20_000
 
 
 def test_an_instance_of_several_gpus_rounds_up_and_knows_what_there_is() -> None:
     rental = Rental(offering=offering("a", 8), quote=quote("a", spot=3, price=8), spot=True)
 
     assert [rental.instances(gpus) for gpus in (1, 8, 9)] == [1, 1, 2]
-    assert [rental.usable_gpus(gpus) for gpus in (7, 20, 64)] == [0, 16, 24]
+    assert [rental.whole_gpus(gpus) for gpus in (1, 8, 9)] == [8, 8, 16]
     assert rental.usd_per_gpu_hour == 1e-6
+
+
+# --- refusals and losses ------------------------------------------------------------------------
+
+
+def refusal(command: PipelineProvisioningCommanded, granted: int, number: int = 0) -> LaunchRefused:
+    wanted = command.target.spot or command.target.on_demand
+    return LaunchRefused(
+        command_id=command.command_id,
+        job_id=command.job_id,
+        tenant=TENANT,
+        offering_id=command.target.offering_id,
+        capacity_type=CapacityType.SPOT if command.target.spot else CapacityType.ON_DEMAND,
+        slot=number,
+        requested=wanted,
+        granted=granted,
+        detail="",
+    )
+
+
+def loss(name: str, offering_id: str, *, number: int = 0, offset_s: int = 0) -> CapacityLost:
+    return CapacityLost(
+        job_id=id_of(name),
+        tenant=TENANT,
+        offering_id=offering_id,
+        instance_ids=("i-1",),
+        slot=number,
+        offset_s=offset_s,
+    )
+
+
+def last_command(events) -> PipelineProvisioningCommanded:
+    return of_type(events, PipelineProvisioningCommanded)[-1]
+
+
+def test_a_cloud_that_refuses_is_asked_again_ever_later() -> None:
+    played = Played(market(offering("a")), region("ra", 8, offering_id="a"), slot(0, *quotes(a=8)))
+    events = played.play(submitted(min_gpus=8))
+
+    asked = []
+    for number in range(32):
+        for one in of_type(events, PipelineProvisioningCommanded):
+            if one.target.on_demand:
+                asked.append(number)
+                played.play(refusal(one, 7, number))
+        events = played.play(slot(number + 1, *quotes(a=8)))
+
+    assert asked == [0, 1, 3, 7, 15, 31]
+
+
+def test_who_can_do_with_what_was_granted_begins_with_it() -> None:
+    played = Played(market(offering("a")), region("ra", 8, offering_id="a"), slot(0, *quotes(a=8)))
+    command = last_command(played.play(submitted(min_gpus=4)))
+
+    events = played.play(refusal(command, 7))
+
+    assert (decisions(events), commanded(events)) == ([(ONE, "placed")], [])
+    assert (played.path(), played.run().phase) == ({"ra": 7}, PlacementPhase.RUNNING)
+
+
+def test_an_earlier_commands_refusal_breaks_nothing() -> None:
+    played = Played(*RENTED, slot(0, *quotes(a=8, b=8)))
+    first = last_command(played.play(submitted("one", min_gpus=4)))
+    played.play(PipelineReleased(job_id=ONE, tenant=TENANT, ts_event_ns=at(1)))
+    played.play(submitted("two", min_gpus=4, max_gpus=4))
+
+    assert played.play(refusal(first, 7)) == []
+    assert played.path("two") == {"ra": 4}
+
+
+def test_refused_spot_says_nothing_of_on_demand() -> None:
+    eight = {"min_gpus": 8, "max_gpus": 8}
+    played = Played(
+        market(offering("a")),
+        region("spot", 8, 0.1, offering_id="a", spot=True),
+        region("od", 8, 0.2, offering_id="a"),
+        slot(0, quote("a", 8, 8)),
+    )
+    command = last_command(played.play(submitted(**eight)))
+
+    assert command.target.spot == 8
+    assert decisions(played.play(refusal(command, 3))) == [(ONE, "placed")]
+    assert played.path() == {"od": 8}
+
+
+def test_who_is_put_back_where_it_lost_an_instance_launches_another() -> None:
+    four = {"min_gpus": 4, "max_gpus": 4}
+    played = Played(market(offering("a")), region("ra", 8, offering_id="a"), slot(0, *quotes(a=8)))
+    played.play(submitted("one", iterations=1000, **four))
+    played.play(submitted("two", iterations=10, **four))
+    played.play(holding(0, ("one", on_demand("a", 4)), ("two", on_demand("a", 4))))
+
+    # By then the other one is done, and its instances are free.
+    events = played.play(loss("one", "a", offset_s=500))
+
+    assert played.path("one") == {"ra": 4}
+    assert (ONE, on_demand("a", 4)) in commanded(events)
+    assert played.run("one").phase is PlacementPhase.STARTING
+
+
+def test_a_loss_of_a_slot_that_is_over_does_not_turn_the_clock() -> None:
+    played = Played(*RENTED, slot(0, *quotes(a=8, b=8)), submitted(iterations=1000))
+    played.play(holding(0, ("one", on_demand("a", 8))))
+    played.play(slot(1, *quotes(a=8, b=8)))
+
+    (decided, *_) = played.play(loss("one", "a", number=0, offset_s=590))
+
+    assert decided.ts_event_ns == at(600)
+
+
+def test_on_demand_that_is_held_stays_whatever_is_quoted() -> None:
+    played = Played(*RENTED, slot(0, *quotes(a=8, b=8)), submitted(iterations=1000))
+    played.play(holding(0, ("one", on_demand("a", 8))))
+
+    assert played.play(slot(1, *quotes(a=0, b=8))) == []
+
+
+def test_what_was_observed_ahead_of_a_slot_is_decided_on_with_its_quotes() -> None:
+    played = Played(*RENTED, slot(0, *quotes(a=8, b=8)))
+    waiting = played.play(region("ra", 8, 0.1, at_s=600, offering_id="a", down=True))
+
+    assert waiting == []
+    assert decisions(played.play(submitted())) == [(ONE, "placed")]
+    assert played.path() == {"rb": 8}
 
 
 # --- the actuator -----------------------------------------------------------------------------
@@ -209,21 +404,26 @@ async def test_instances_are_launched_billed_and_released_and_the_ledger_is_told
     assert during == {}  # it goes with the next revision
     assert running == {ONE: {"a": 8}}
     assert await rented.held() == {}
-    (bill,) = of_type(events, CostAccrued)
-    assert (bill.job_id, bill.slot, bill.instances, bill.held_s) == (ONE, 1, 8, 600)
+    bills = of_type(events, CostAccrued)
+    # Launched with slot 1, done at 1400 s in slot 2, which is charged whole.
+    assert [(one.job_id, one.slot, one.instances, one.held_s) for one in bills] == [
+        (ONE, 1, 8, 600),
+        (ONE, 2, 8, 600),
+    ]
     status = rented.placer.run()
     assert status.phase is PlacementPhase.COMPLETED
-    assert status.ledger_micro_usd == bill.cost_micro_usd > 0
+    assert status.finish_ns == at(1400)
+    assert status.ledger_micro_usd == sum(bill.cost_micro_usd for bill in bills) > 0
 
 
 async def test_a_refused_launch_sends_the_pipeline_elsewhere_in_the_same_slot(rented) -> None:
     rented.jobs = [command("j", lot_of(on_demand=1), 0)]
 
-    events = await rented.play(submitted(), slot(0, *quotes(a=8, b=8)))
+    events = await rented.play(submitted(min_gpus=8), slot(0, *quotes(a=8, b=8)))
 
     (refused,) = of_type(events, LaunchRefused)
     assert (refused.job_id, refused.offering_id, refused.granted) == (ONE, "a", 7)
-    assert decisions(events)[-1] == (ONE, "placed")
+    assert [what for _, what in decisions(events)] == ["waiting", "placed", "placed", "started"]
     assert rented.placer.path() == {"rb": 8}
     assert await rented.held() == {"j": {"a": 1}, ONE: {"b": 8}}
     assert of_type(events, CapacityReported)[-1].settled
@@ -232,7 +432,7 @@ async def test_a_refused_launch_sends_the_pipeline_elsewhere_in_the_same_slot(re
 async def test_where_less_is_launched_than_quoted_the_place_is_given_up(tmp_path: Path) -> None:
     rented = Rented(tmp_path, *RENTED, caps=Caps(launches_per_minute=6))
     try:
-        events = await rented.play(submitted(), slot(0, *quotes(a=8, b=8)))
+        events = await rented.play(submitted(min_gpus=8), slot(0, *quotes(a=8, b=8)))
 
         refused = of_type(events, LaunchRefused)
         assert [one.offering_id for one in refused] == ["a", "b"]
@@ -258,7 +458,7 @@ async def test_what_is_taken_back_breaks_only_its_own_pipeline(rented) -> None:
 
     (lost,) = of_type(events, CapacityLost)
     assert lost.job_id == ONE
-    assert "took 1 instances back" in rented.placer.run("one").reason
+    assert "a took 1 back" in rented.placer.run("one").reason
     assert rented.placer.path("one") == {"rb": 4}
     assert rented.placer.path("two") == before == {"ra": 4}
     assert await rented.held() == {ONE: {"b": 4}, id_of("two"): {"a": 4}}
@@ -293,7 +493,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(STEPS)
 def test_the_cloud_holds_what_running_pipelines_were_promised_and_the_ledger_bills_it(
     steps,
@@ -303,10 +503,17 @@ def test_the_cloud_holds_what_running_pipelines_were_promised_and_the_ledger_bil
 
 
 async def _play_steps(directory: Path, steps) -> None:
-    rented = Rented(directory, *RENTED)
+    spot = {"offering_id": "a", "spot": True}
+    rented = Rented(
+        directory,
+        TWO_OFFERINGS,
+        region("ra", 8, **spot),
+        *RENTED[2:],
+        settings=SimulatedCloudSettings(interruption_per_instance_hour=1.0),
+    )
     try:
         number = 0
-        await rented.play(slot(0, *quotes(a=8, b=8)))
+        await rented.play(slot(0, quote("a", 8), quote("b", 0, 8)))
         for what, one, other in steps:
             now_s = number * 600
             if what == "submit":
@@ -319,7 +526,7 @@ async def _play_steps(directory: Path, steps) -> None:
                 await rented.play(name)
             elif what == "others":
                 rented.jobs = [
-                    command("j", lot_of(on_demand=one), number + 1),
+                    command("j", lot_of(spot=one), number + 1),
                     command("k", lot_of(on_demand=other, offering_id="b"), number + 1),
                 ]
             elif what == "take":
@@ -328,7 +535,7 @@ async def _play_steps(directory: Path, steps) -> None:
                 await rented.rig.cloud.terminate(rented.rig.ledger.owner, gone)
             else:
                 number += 1
-                await rented.play(slot(number, *quotes(a=one, b=other)))
+                await rented.play(slot(number, quote("a", one), quote("b", 0, other)))
                 await _check(rented)
     finally:
         rented.close()
@@ -344,7 +551,8 @@ async def _check(rented: Rented) -> None:
             for share in (run.placement.path if run.placement else ())
         }
         assert held.get(job_id, {}) == promised
-    bills = of_type(rented.log, CostAccrued)
+    spent = rented.rig.ledger.spend_by_job()
     for job_id, run in pipelines.items():
-        billed = sum(bill.cost_micro_usd for bill in bills if bill.job_id == job_id)
-        assert run.ledger_micro_usd == billed
+        assert run.ledger_micro_usd == spent.get(job_id, 0)
+        if run.done_by(state.now_ns):
+            assert run.ledger_micro_usd or run.pending or run.billed_ns >= state.rented.opened_ns

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from spotline.application.ports import ApplyRevisionRequest, Moment, OpenSlotRequest
 from spotline.application.spec import NOTHING, Call, Context, Outcome, Spec, Timer
@@ -78,7 +78,7 @@ class ActuateHandler:
             state.commands = [one for one in state.commands if (one.slot, one.revision) == same]
             state.commands.append(event)
         elif isinstance(event, PipelineProvisioningCommanded):
-            state.pipelines[event.job_id, event.target.offering_id] = event
+            _put_off(state, event)
         elif isinstance(event, SlotDecided) and _of_open_slot(state, event):
             state.carried = tuple(
                 _with_revision(waiting, event) for _, waiting in sorted(state.pipelines.items())
@@ -131,6 +131,16 @@ class ActuateHandler:
     def due(self, state: ActuateState) -> Sequence[Timer]:
         """Wait for nothing."""
         return ()
+
+
+def _put_off(state: ActuateState, event: PipelineProvisioningCommanded) -> None:
+    """Keep a command for the next revision; copies are paid whatever is held afterwards."""
+    where = event.job_id, event.target.offering_id
+    before = state.pipelines.get(where)
+    owed = 0 if before is None else before.transfer_cost_micro_usd
+    state.pipelines[where] = replace(
+        event, transfer_cost_micro_usd=event.transfer_cost_micro_usd + owed
+    )
 
 
 def _of_open_slot(state: ActuateState, decided: SlotDecided) -> bool:

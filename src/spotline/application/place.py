@@ -10,8 +10,9 @@ A scheduling pass runs when a pipeline comes or goes, and when a region or link 
    lets it be met, or it is refused with the earliest finish there is.
 4. After an observation a running job moves where that pays after migration.
 
-Where a region's GPUs are rented, what was decided becomes commands for the cloud actuator, and
-what the cloud refuses or takes back is less capacity: who is short of it goes elsewhere.
+Where a region's GPUs are rented, what was decided becomes commands for the cloud actuator. A
+pipeline computes when a report says that it holds what it was told to; what the cloud refuses or
+takes back is less capacity, and who is short of it goes elsewhere.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from spotline.application.placer_state import PipelineRun, PlacerState, after_ns, micro_usd
+from spotline.application.pipeline_run import PipelineRun
+from spotline.application.placer_state import PlacerState, after_ns, micro_usd
 from spotline.application.placing import earliest_of
-from spotline.application.renting import Rental, lots_of
+from spotline.application.renting import Rental, lots_of, on_whole_instances
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.contracts.errors import InvariantViolation
 from spotline.domain.events import (
     CapacityLost,
+    CapacityReported,
     CostAccrued,
     Event,
     LaunchRefused,
@@ -65,7 +68,7 @@ from spotline.domain.placement.replacing import (
     resumed,
 )
 from spotline.domain.placement.ways import TIME_WEIGHT
-from spotline.domain.units import S_PER_HOUR
+from spotline.domain.units import NS_PER_S, S_PER_HOUR
 
 SPEC = Spec(
     service="placer",
@@ -78,6 +81,7 @@ SPEC = Spec(
         PipelineReleased,
         LaunchRefused,
         CapacityLost,
+        CapacityReported,
         CostAccrued,
     ),
     produces=(
@@ -154,13 +158,13 @@ class PlaceHandler:
     def decide(self, state: PlacerState, event: Event, ctx: Context) -> Outcome:
         """End what is over, and place what can be placed."""
         ended = _ended(state, event)
-        decided: list[PlacementDecided] = []
+        decided = _begun(state, event) if isinstance(event, CapacityReported) else []
         if _calls_for_a_pass(state, event, ended):
             scheduling = _Pass(state, self.method, {one.job_id for one in ended})
             scheduling.place()
             if self.options.moves and _changes_prices(state, event):
                 scheduling.move()
-            decided = scheduling.decided
+            decided += scheduling.decided
         if not ended and not decided:
             return NOTHING
         return Outcome(events=(*ended, *decided, *_commands(state, [*ended, *decided], ctx)))
@@ -171,7 +175,7 @@ class PlaceHandler:
 
 
 def _ended(state: PlacerState, event: Event) -> list[PlacementEnded]:
-    over = [run for run in state.running() if run.finish_ns <= state.now_ns]
+    over = [run for run in state.running() if not run.pending and run.finish_ns <= state.now_ns]
     over.sort(key=lambda run: (run.finish_ns, run.pipeline.job_id))
     ended = [_end(state, run, PlacementEnd.COMPLETED, run.finish_ns) for run in over]
     if isinstance(event, PipelineReleased):
@@ -192,6 +196,45 @@ def _end(state: PlacerState, run: PipelineRun, end: PlacementEnd, at_ns: int) ->
     )
 
 
+def _begun(state: PlacerState, event: CapacityReported) -> list[PlacementDecided]:
+    """Who holds all it was told to hold, and computes from the moment of the report on."""
+    if event.slot != state.rented.slot:
+        return []
+    holdings = {one.job_id: {lot.offering_id: lot for lot in one.lots} for one in event.holdings}
+    begins_ns = state.rented.opened_ns + event.offset_s * NS_PER_S
+    begun = []
+    for run in state.running():
+        held = holdings.get(run.pipeline.job_id, {})
+        if run.placement is None or not run.pending or run.broken or not _covers(held, run):
+            continue
+        starts_ns = after_ns(begins_ns, run.job.restart_s if run.started else 0.0)
+        left = run.job.iterations - run.done_before
+        begun.append(
+            PlacementDecided(
+                job_id=run.pipeline.job_id,
+                tenant=run.pipeline.tenant,
+                ts_event_ns=begins_ns,
+                outcome=PlacementOutcome.STARTED,
+                method_id=run.method_id,
+                placement=run.placement,
+                iterations_done=run.done_before,
+                starts_ns=starts_ns,
+                finish_ns=after_ns(starts_ns, left * run.placement.iteration_s),
+                expected_cost_micro_usd=micro_usd(left * run.placement.usd_per_iteration),
+                reason=run.reason,
+            )
+        )
+    return begun
+
+
+def _covers(held: Mapping[str, Lot], run: PipelineRun) -> bool:
+    for offering_id, told in run.commanded.items():
+        lot = held.get(offering_id, Lot(offering_id=offering_id))
+        if lot.spot < told.lot.spot or lot.on_demand < told.lot.on_demand:
+            return False
+    return True
+
+
 def _changes_prices(state: PlacerState, event: Event) -> bool:
     if isinstance(event, SlotOpened):
         return state.slot_changed
@@ -200,7 +243,7 @@ def _changes_prices(state: PlacerState, event: Event) -> bool:
 
 def _calls_for_a_pass(state: PlacerState, event: Event, ended: list[PlacementEnded]) -> bool:
     if isinstance(event, RegionObserved | LinkObserved):
-        return not event.more_follow
+        return not event.more_follow and not state.observed_ahead
     if ended:
         return True
     if isinstance(event, PipelineSubmitted):
@@ -219,7 +262,7 @@ def _calls_for_a_pass(state: PlacerState, event: Event, ended: list[PlacementEnd
 def _commands(
     state: PlacerState, settled: Sequence[PlacementDecided | PlacementEnded], ctx: Context
 ) -> list[PipelineProvisioningCommanded]:
-    """What must be held differently from now on; by pipeline and offering."""
+    """What must be held differently from now on, and copies to be paid; by pipeline, offering."""
     rentals = state.rentals()
     last = {one.job_id: one for one in settled}
     commands = []
@@ -230,15 +273,19 @@ def _commands(
         copied = _copied(state, run, one, rentals)
         for offering_id in sorted(wanted.keys() | run.commanded.keys()):
             target = wanted.get(offering_id, Lot(offering_id=offering_id))
+            told = run.commanded.get(offering_id)
             transfer = copied.get(offering_id, 0)
-            if target == run.commanded.get(offering_id) and not transfer:
+            if told is not None and target == told.lot and not transfer:
                 continue
+            pool = (
+                state.rented.offerings[offering_id].quota_pool if told is None else told.quota_pool
+            )
             commands.append(
                 PipelineProvisioningCommanded(
                     command_id=ctx.derive_id(f"pipeline:{job_id}:{offering_id}"),
                     job_id=job_id,
                     tenant=run.pipeline.tenant,
-                    quota_pool=state.offerings[offering_id].quota_pool,
+                    quota_pool=pool,
                     target=target,
                     transfer_cost_micro_usd=transfer,
                 )
@@ -252,9 +299,11 @@ def _copied(
     one: PlacementDecided | PlacementEnded,
     rentals: Mapping[str, Rental],
 ) -> dict[str, int]:
-    """What copying the checkpoint costs, on the offering it goes to; none where it stays."""
-    if isinstance(one, PlacementEnded) or one.placement is None or not run.started:
+    """What copying the checkpoint costs, on the offering it goes to, once the job begins there."""
+    if isinstance(one, PlacementEnded) or one.placement is None or not one.iterations_done:
         return {}
+    if one.outcome is not PlacementOutcome.STARTED and run.lacks(lots_of(one.placement, rentals)):
+        return {}  # only when its instances are there
     first = one.placement.path[0].region_id
     rental, usd = rentals.get(first), state.copy_usd(run, first)
     return {rental.offering.offering_id: micro_usd(usd)} if rental is not None and usd else {}
@@ -273,14 +322,18 @@ class _Pass:
     _moment: PlacementMoment = field(init=False)
     _rentals: dict[str, Rental] = field(init=False)
     _placed: dict[str, Placement] = field(init=False)
+    _wait_ns: int = field(init=False)
 
     def place(self) -> None:
         """Take off what has no room any more, and go through the queue."""
         state = self.state
         known = state.priced_graph()
         self._rentals = state.rentals()
+        # What is rented comes with the next revision.
+        next_ns = state.rented.next_revision_ns(state.now_ns)
+        self._wait_ns = next_ns - state.now_ns if self._rentals else 0
         running = [
-            (run, run.placement)
+            (run, on_whole_instances(run.placement, self._rentals))
             for run in state.running()
             if run.placement is not None and run.pipeline.job_id not in self.over
         ]
@@ -289,8 +342,9 @@ class _Pass:
             **affected(whole, known.graph).reasons,
             **{run.pipeline.job_id: run.broken for run, _ in running if run.broken},
         }
-        self._stay = [one for one in running if one[0].pipeline.job_id not in reasons]
-        self._placed = {run.pipeline.job_id: placement for run, placement in self._stay}
+        staying = [one for one in running if one[0].pipeline.job_id not in reasons]
+        self._stay = [(run, run.placement) for run, _ in staying if run.placement is not None]
+        self._placed = {run.pipeline.job_id: placement for run, placement in staying}
         self._residual = Residual.of(known.graph, list(self._placed.values()))
         self._moment = PlacementMoment(
             now_s=state.seconds(state.now_ns),
@@ -298,8 +352,10 @@ class _Pass:
             residual=self._residual.copy(),
             releases=tuple(
                 Release(at_s=state.seconds(run.finish_ns), placement=placement)
-                for run, placement in self._stay
+                for run, placement in staying
             ),
+            # Ends show with slots.
+            notice_s=float(state.rented.slot_s),
         )
         displaced = [run for run, _ in running if run.pipeline.job_id in reasons]
         waiting = [run for run in state.waiting() if run.pipeline.job_id not in self.over]
@@ -320,6 +376,10 @@ class _Pass:
         job = resumed(run.job, done)
         if job is None:
             raise InvariantViolation(f"{run.pipeline.job_id} is done, and did not end")
+        # Whoever was not refused was promised its deadline.
+        job = replace(
+            job, promised=run.decided, deadline_s=job.deadline_s - self._wait_ns / NS_PER_S
+        )
         if not run.started or not math.isfinite(job.deadline_s):
             return job
         # It computes only after its restart. What has begun is finished, if late.
@@ -358,25 +418,21 @@ class _Pass:
         return earliest_s if earliest_s > job.deadline_s else None
 
     def _short(self, answer: Placement) -> str:
-        """Why there are too few whole instances for a placement; empty: there are enough."""
-        for share in answer.path:
-            rental = self._rentals.get(share.region_id)
-            if rental is None or rental.offering.gpus_per_instance == 1:
-                continue
-            graph = self._residual.graph
-            there = int(graph.gpus[graph.index[share.region_id]])
-            taken = sum(
-                rental.instances(other.gpus)
-                for job_id, placement in self._placed.items()
-                for other in placement.path
-                if job_id != answer.job_id and other.region_id == share.region_id
+        """Why there are too few whole instances for a placement; empty: there are enough.
+
+        The method sees what is free in whole instances, but places several jobs by GPU.
+        """
+        graph = self._residual.graph
+        before = self._placed.get(answer.job_id)
+        for share in on_whole_instances(answer, self._rentals).path:
+            own = sum(
+                one.gpus
+                for one in (before.path if before is not None else ())
+                if one.region_id == share.region_id
             )
-            free = rental.instances(there) - taken
-            if rental.instances(share.gpus) > free:
-                return (
-                    f"waits for {rental.instances(share.gpus)} whole instances in "
-                    f"{share.region_id}, {free} are free"
-                )
+            free = int(self._residual.gpus[graph.index[share.region_id]]) + own
+            if share.gpus > free:
+                return f"waits for {share.gpus} GPUs on whole instances in {share.region_id}"
         return ""
 
     def _late(self, run: PipelineRun, job: PipelineJob, placement: Placement) -> bool:
@@ -385,22 +441,28 @@ class _Pass:
 
     def _refuse(self, run: PipelineRun, job: PipelineJob, earliest_s: float) -> None:
         possible = math.isfinite(earliest_s)
-        now_s = self._moment.now_s
-        when = f"in {earliest_s - now_s:.0f} s" if possible else "never on these regions"
+        wait_s = self._wait_ns / NS_PER_S
+        before_s = job.deadline_s - self._moment.now_s + wait_s
+        when = "never on these regions"
+        if possible:
+            when = f"in {earliest_s - self._moment.now_s + wait_s:.0f} s"
         self._decide(
             run,
             PlacementOutcome.REFUSED,
-            f"the deadline is in {job.deadline_s - now_s:.0f} s, it could be done {when}",
-            earliest_finish_ns=self.state.ns(earliest_s) if possible else 0,
+            f"the deadline is in {before_s:.0f} s, it could be done {when}",
+            earliest_finish_ns=self.state.ns(earliest_s + wait_s) if possible else 0,
         )
 
     def _take(
         self, run: PipelineRun, job: PipelineJob, placement: Placement, why: str, done: int
     ) -> None:
-        self._residual.take(placement)
-        self._placed[placement.job_id] = placement
+        whole = on_whole_instances(placement, self._rentals)
+        self._residual.take(whole)
+        self._placed[placement.job_id] = whole
         restart_s = job.restart_s if run.started else 0.0
-        starts_ns = after_ns(self.state.now_ns, restart_s)
+        waits = run.lacks(lots_of(placement, self._rentals))
+        begins_ns = self.state.now_ns + (self._wait_ns if waits else 0)
+        starts_ns = after_ns(begins_ns, restart_s)
         self._decide(
             run,
             PlacementOutcome.MOVED if run.started else PlacementOutcome.PLACED,
@@ -448,6 +510,9 @@ class _Pass:
         """Move running jobs that come cheaper elsewhere, migration included; by job id."""
         if not self._stay or len(self._residual.graph.region_ids) < 2:
             return
+        # What waits was promised its deadline on the releases that there are.
+        if any(run.decided and run.pipeline.deadline_s for run in self.state.waiting()):
+            return
         prices = _prices_ahead(self.state)
         for run, held in self._stay:
             self._consider(run, held, prices)
@@ -455,7 +520,7 @@ class _Pass:
     def _consider(self, run: PipelineRun, held: Placement, prices: PricesAhead) -> None:
         state, moment = self.state, self._moment
         # It has not done anything yet since it was placed: the next observation will tell.
-        if state.now_ns <= run.starts_ns:
+        if run.pending or state.now_ns <= run.starts_ns:
             return
         job = resumed(run.job, run.done_by(state.now_ns))
         if job is None:
@@ -483,7 +548,7 @@ class _Pass:
         saved_usd = stay_usd - move.move_usd - time_usd_per_s * later_s
         if saved_usd <= WORTH_MOVING * abs(stay_usd) or self._short(move.placement):
             return
-        self._residual.give_back(held)
+        self._residual.give_back(self._placed[run.pipeline.job_id])
         self._take(run, job, move.placement, move.reason, job_done(run, job))
 
 

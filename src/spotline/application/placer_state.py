@@ -7,10 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from spotline.application.pipeline_run import PipelineRun
 from spotline.application.placing import PlacementPhase, PlacementStatus
-from spotline.application.renting import Rental, rental_of
+from spotline.application.renting import (
+    Commanded,
+    Rental,
+    RentedCapacity,
+    lots_of,
+    on_whole_instances,
+)
 from spotline.domain.events import (
     CapacityLost,
+    CapacityReported,
     CostAccrued,
     Event,
     LaunchRefused,
@@ -27,19 +35,13 @@ from spotline.domain.events import (
     RegionObserved,
     SlotOpened,
 )
-from spotline.domain.market.offering import Offering, Quote
 from spotline.domain.placement.cost import egress_usd_per_iteration, usd_per_gpu_hour
 from spotline.domain.placement.graph import FloatArray, Link, Region, RegionGraph
 from spotline.domain.placement.interface import CostBasis, PlacementMoment, Release, Residual
-from spotline.domain.placement.pipeline import PipelineJob, Placement
-from spotline.domain.placement.submission import Pipeline
 from spotline.domain.units import MICRO_USD_PER_USD, NS_PER_S, S_PER_HOUR
 
 # What a message holds at most; a finish beyond it is three centuries away.
 _MOST_NS = 2**63 - 1
-
-# More than any region has: what the market has, however little of it is set aside.
-_MANY_GPUS = 1 << 40
 
 _TIMED = SlotOpened | RegionObserved | LinkObserved | PipelineSubmitted | PipelineReleased
 
@@ -53,64 +55,21 @@ class PricedGraph:
 
 
 @dataclass(slots=True, kw_only=True)
-class PipelineRun:
-    """One pipeline, from being handed over to its end.
-
-    `done_before` iterations were done when the present placement began to compute, at `starts_ns`.
-    `spent_usd` is what it cost up to `billed_ns`. `decided` is False before the first decision on
-    it, `started` True once it was placed. `commanded` is what it was told to hold, by offering;
-    `broken` says why its present place has not all of that (empty: it has).
-    """
-
-    pipeline: Pipeline
-    submitted_ns: int
-    job: PipelineJob
-    phase: PlacementPhase = PlacementPhase.WAITING
-    decided: bool = False
-    started: bool = False
-    placement: Placement | None = None
-    done_before: int = 0
-    starts_ns: int = 0
-    finish_ns: int = 0
-    billed_ns: int = 0
-    spent_usd: float = 0.0
-    moves: int = 0
-    checkpoint_region: str = ""
-    earliest_finish_ns: int = 0
-    reason: str = ""
-    commanded: dict[str, Lot] = field(default_factory=dict)
-    broken: str = ""
-    ledger_micro_usd: int = 0
-
-    def done_by(self, at_ns: int) -> int:
-        """Iterations done by a time, as the placement's own iteration time has it."""
-        if self.placement is None:
-            return self.done_before
-        total = self.job.iterations
-        if at_ns >= self.finish_ns:
-            return total
-        computed_s = max(0, at_ns - self.starts_ns) / NS_PER_S
-        return min(self.done_before + int(computed_s / self.placement.iteration_s), total - 1)
-
-
-@dataclass(slots=True, kw_only=True)
 class PlacerState:
     """Everything observed and decided so far; `now_ns` 0 before the first message with a time.
 
-    `sold_out` are regions whose cloud refused or took instances in the open slot: nothing beyond
-    what pipelines hold there is looked for before the next one. `slot_changed` says that the
-    open slot brought another rent or another count. `energy_since_ns` says by region since when
-    its present price of energy and those ahead of it are known.
+    `slot_changed` says that the open slot brought another rent, another count, or what was
+    observed ahead of it. `energy_since_ns` says by region since when its present price of energy
+    and those ahead of it are known. `renting` are the runs that hold instances.
     """
 
     basis: CostBasis
     now_ns: int = 0
     origin_ns: int = 0
-    slot_opened_ns: int = 0
     slot_changed: bool = False
-    offerings: dict[str, Offering] = field(default_factory=dict)
-    quotes: dict[str, Quote] = field(default_factory=dict)
-    sold_out: set[str] = field(default_factory=set)
+    observed_ahead: bool = False
+    rented: RentedCapacity = field(default_factory=RentedCapacity)
+    renting: dict[str, PipelineRun] = field(default_factory=dict)
     energy_since_ns: dict[str, int] = field(default_factory=dict)
     regions: dict[str, RegionObserved] = field(default_factory=dict)
     links: dict[tuple[str, str], Link] = field(default_factory=dict)
@@ -154,21 +113,10 @@ class PlacerState:
         """What regions are rented as, of those that are."""
         found = {}
         for region_id, seen in sorted(self.regions.items()):
-            rental = rental_of(seen.region, self.offerings, self.quotes)
+            rental = self.rented.rental(seen.region)
             if rental is not None:
                 found[region_id] = rental
         return found
-
-    def held_gpus(self, region_id: str) -> int:
-        """GPUs that unbroken placements hold in a region, on whole instances."""
-        rental = rental_of(self.regions[region_id].region, self.offerings, self.quotes)
-        total = 0
-        for run in self.running():
-            for share in run.placement.path if run.placement and not run.broken else ():
-                if share.region_id == region_id:
-                    whole = 1 if rental is None else rental.offering.gpus_per_instance
-                    total += -(-share.gpus // whole) * whole
-        return total
 
     def _usable(self, seen: RegionObserved) -> Region:
         """A region with what can be used of it, at the rent the market quotes."""
@@ -176,23 +124,38 @@ class PlacerState:
         gpus = 0 if seen.down else region.gpus
         if not region.offering_id:
             return replace(region, gpus=gpus)
-        rental = rental_of(region, self.offerings, self.quotes)
+        rental = self.rented.rental(region)
         if rental is None:
             return replace(region, gpus=0)
-        gpus = rental.usable_gpus(gpus)
-        if region.region_id in self.sold_out:
-            gpus = min(gpus, self.held_gpus(region.region_id))
-        return replace(region, gpus=gpus, rent_usd_per_gpu_hour=rental.usd_per_gpu_hour)
+        whole = rental.offering.gpus_per_instance
+        held = self._held_instances(region.offering_id, spot=region.spot)
+        instances = int(min(gpus // whole, self.rented.available(rental, held)))
+        return replace(
+            region, gpus=instances * whole, rent_usd_per_gpu_hour=rental.usd_per_gpu_hour
+        )
+
+    def _held_instances(self, offering_id: str, *, spot: bool) -> int:
+        lots = [
+            run.commanded[offering_id].lot
+            for run in self.renting.values()
+            if offering_id in run.commanded
+        ]
+        return sum(lot.spot if spot else lot.on_demand for lot in lots)
 
     def copy_usd(self, run: PipelineRun, destination: str) -> float:
-        """Egress of the checkpoint to the first region of a new path."""
+        """Egress of the checkpoint, if there is one, to the first region of a new path."""
         link = self.links.get((run.checkpoint_region, destination))
         return run.job.checkpoint_gb * link.egress_usd_per_gb if link is not None else 0.0
 
     def moment(self, basis: CostBasis | None = None) -> PlacementMoment:
         """What is free now, what it costs, and when more will be free."""
         known = self.priced_graph(basis)
-        held = [(run, run.placement) for run in self.running() if run.placement is not None]
+        rentals = self.rentals()
+        held = [
+            (run, on_whole_instances(run.placement, rentals))
+            for run in self.running()
+            if run.placement is not None
+        ]
         return PlacementMoment(
             now_s=self.seconds(self.now_ns),
             usd_per_gpu_hour=known.usd_per_gpu_hour,
@@ -231,17 +194,19 @@ class PlacerState:
             self._advance(event.ts_event_ns)
         match event:
             case MarketOpened():
-                self.offerings = {one.offering_id: one for one in event.offerings}
+                self.rented.open_market(event)
                 self._priced = None
             case SlotOpened():
                 self._open_slot(event)
             case RegionObserved():
                 self._bill_all()
+                self._note_ahead(event)
                 self._note_energy(event)
                 self.regions[event.region.region_id] = event
                 self._priced = None
             case LinkObserved():
                 self._bill_all()
+                self._note_ahead(event)
                 self.links[event.link.source, event.link.destination] = event.link
                 self._priced = None
             case PipelineSubmitted() if event.pipeline.job_id not in self.runs:
@@ -257,12 +222,21 @@ class PlacerState:
                 self._decided(self.open_runs[event.job_id], event)
             case PlacementEnded() if event.job_id in self.open_runs:
                 self._ended(self.open_runs[event.job_id], event)
-            case PipelineProvisioningCommanded() if event.job_id in self.runs:
-                self._commanded(self.runs[event.job_id], event.target)
-            case LaunchRefused() | CapacityLost():
-                self._break(event)
             case CostAccrued() if event.job_id in self.runs:
                 self.runs[event.job_id].ledger_micro_usd += event.cost_micro_usd
+            case _:
+                self._fold_capacity(event)
+
+    def _fold_capacity(self, event: Event) -> None:
+        match event:
+            case PipelineProvisioningCommanded() if event.job_id in self.runs:
+                self._commanded(self.runs[event.job_id], event)
+            case CapacityReported():
+                self.rented.note_report(event)
+            case LaunchRefused():
+                self._note_refusal(event)
+            case CapacityLost():
+                self._note_loss(event)
             case _:
                 pass
 
@@ -274,42 +248,74 @@ class PlacerState:
 
     def _open_slot(self, event: SlotOpened) -> None:
         self._bill_all()
-        self.slot_opened_ns = event.ts_event_ns
-        before = self.rentals(), self.sold_out
-        self.quotes = {one.quote.offering_id: one.quote for one in event.quotes}
-        self.sold_out = set()
-        self.slot_changed = _terms(before[0]) != _terms(self.rentals()) or bool(before[1])
-        if self.slot_changed:
-            self._priced = None
-
-    def _commanded(self, run: PipelineRun, target: Lot) -> None:
-        if target.spot or target.on_demand:
-            run.commanded[target.offering_id] = target
-        else:
-            run.commanded.pop(target.offering_id, None)
-
-    def _break(self, event: LaunchRefused | CapacityLost) -> None:
-        """A pipeline has not all it was told to hold: it cannot go on where it is."""
-        offering_id = event.offering_id
-        if isinstance(event, CapacityLost):
-            self._advance(self.slot_opened_ns + event.offset_s * NS_PER_S)
-        run = self.open_runs.get(event.job_id)
-        if run is None or run.placement is None or offering_id not in run.commanded:
-            return
-        if isinstance(event, CapacityLost):
-            run.broken = f"{offering_id} took {len(event.instance_ids)} instances back"
-        else:
-            detail = f": {event.detail}" if event.detail else ""
-            granted = f"granted {event.granted} of {event.requested} instances"
-            run.broken = f"{offering_id} {granted}{detail}"
-        if not run.done_by(self.now_ns):
-            run.started = False  # nothing to resume, and nothing to copy
-        self.sold_out |= {
-            region_id
-            for region_id, seen in self.regions.items()
-            if seen.region.offering_id == offering_id
-        }
+        before = self._terms()
+        self.rented.open_slot(event)
+        self.slot_changed = self.observed_ahead or before != self._terms()
+        self.observed_ahead = False
         self._priced = None
+
+    def _terms(self) -> list[tuple[str, float, int]]:
+        """What placements depend on of what is rented."""
+        usable = [self._usable(seen) for seen in self.regions.values() if seen.region.offering_id]
+        return [(one.region_id, one.rent_usd_per_gpu_hour, one.gpus) for one in usable]
+
+    def _note_ahead(self, event: RegionObserved | LinkObserved) -> None:
+        """What comes before its slot is decided on with the slot, whose quotes belong to it."""
+        rented = any(seen.region.offering_id for seen in self.regions.values())
+        if rented and event.ts_event_ns > self.rented.opened_ns:
+            self.observed_ahead = True
+
+    def _commanded(self, run: PipelineRun, event: PipelineProvisioningCommanded) -> None:
+        told = Commanded(lot=event.target, command_id=event.command_id, quota_pool=event.quota_pool)
+        self._hold(run, told)
+
+    def _hold(self, run: PipelineRun, told: Commanded) -> None:
+        if told.lot.spot or told.lot.on_demand:
+            run.commanded[told.lot.offering_id] = told
+        else:
+            run.commanded.pop(told.lot.offering_id, None)
+        if run.commanded:
+            self.renting[run.pipeline.job_id] = run
+        else:
+            self.renting.pop(run.pipeline.job_id, None)
+        self._priced = None
+
+    def _note_refusal(self, event: LaunchRefused) -> None:
+        run = self.runs.get(event.job_id)
+        told = run.commanded.get(event.offering_id) if run is not None else None
+        # An earlier command's refusal says nothing of what the pipeline wants now.
+        if run is None or told is None or told.command_id != event.command_id:
+            return
+        detail = f": {event.detail}" if event.detail else ""
+        granted = f"granted {event.granted} of {event.requested} instances"
+        why = f"{event.offering_id} {granted}{detail}"
+        self._run_short(run, told, event.requested - event.granted, why, refused=True)
+
+    def _note_loss(self, event: CapacityLost) -> None:
+        if event.slot == self.rented.slot:
+            self._advance(self.rented.opened_ns + event.offset_s * NS_PER_S)
+        run = self.runs.get(event.job_id)
+        told = run.commanded.get(event.offering_id) if run is not None else None
+        if run is None or told is None:
+            return
+        lost = len(event.instance_ids)
+        self._run_short(run, told, lost, f"{event.offering_id} took {lost} back", refused=False)
+
+    def _run_short(
+        self, run: PipelineRun, told: Commanded, missing: int, why: str, *, refused: bool
+    ) -> None:
+        """A pipeline has not all it was told to hold: it cannot go on where it is."""
+        lot, spot = told.lot, told.lot.spot > 0
+        left = Lot(
+            offering_id=lot.offering_id,
+            spot=max(0, lot.spot - missing) if spot else 0,
+            on_demand=0 if spot else max(0, lot.on_demand - missing),
+        )
+        self._hold(run, replace(told, lot=left))
+        held = self._held_instances(lot.offering_id, spot=spot)
+        self.rented.note_shortage(lot.offering_id, spot=spot, held=held, refused=refused)
+        if run.placement is not None:
+            run.broken = run.broken or why
 
     def _advance(self, ts_event_ns: int) -> None:
         if not self.origin_ns:
@@ -318,45 +324,56 @@ class PlacerState:
 
     def _decided(self, run: PipelineRun, event: PlacementDecided) -> None:
         self._bill(run, event.ts_event_ns)
-        if event.placement is not None:
-            first = event.placement.path[0].region_id
-            if run.started:
-                run.moves += 1
-                run.spent_usd += self.copy_usd(run, first)
-            run.checkpoint_region = first
+        if event.outcome is PlacementOutcome.STARTED:
+            self._begin(run, event)
+            return
+        placement = event.placement
+        if placement is not None and run.started:
+            run.moves += 1
         run.decided = True
         run.broken = ""
-        run.placement = event.placement
+        run.placement = placement
         run.done_before = event.iterations_done
         run.starts_ns, run.finish_ns = event.starts_ns, event.finish_ns
-        run.billed_ns = event.ts_event_ns
         run.earliest_finish_ns = event.earliest_finish_ns
-        run.reason = event.reason
-        if event.placement is not None:
-            run.started = True
-            run.phase = PlacementPhase.RUNNING
+        run.reason, run.method_id = event.reason, event.method_id
+        run.pending = run.lacks(lots_of(placement, self.rentals()))
+        if placement is not None and run.pending:
+            run.phase = PlacementPhase.STARTING
+        elif placement is not None:
+            self._begin(run, event)
         elif event.outcome is PlacementOutcome.REFUSED:
             run.phase = PlacementPhase.REFUSED
             del self.open_runs[event.job_id]
         else:
             run.phase = PlacementPhase.WAITING
-        self._forget_what_is_held()
+
+    def _begin(self, run: PipelineRun, event: PlacementDecided) -> None:
+        """It holds what it needs: from now on it costs, and computes after its restart."""
+        if event.placement is None:
+            return
+        first = event.placement.path[0].region_id
+        if run.done_before:
+            run.spent_usd += self.copy_usd(run, first)
+        run.checkpoint_region = first
+        run.pending, run.started = False, True
+        run.phase = PlacementPhase.RUNNING
+        run.starts_ns, run.finish_ns = event.starts_ns, event.finish_ns
+        run.billed_ns = event.ts_event_ns
+        for told in run.commanded.values():
+            self.rented.note_granted(told.lot)
 
     def _ended(self, run: PipelineRun, event: PlacementEnded) -> None:
         completed = event.end is PlacementEnd.COMPLETED
         run.phase = PlacementPhase.COMPLETED if completed else PlacementPhase.RELEASED
         run.decided = True
+        run.pending, run.broken = False, ""
         run.placement = None
         run.done_before = event.iterations_done
         run.finish_ns = event.ts_event_ns
         run.spent_usd = event.cost_micro_usd / MICRO_USD_PER_USD
         run.reason = event.end.value
         del self.open_runs[event.job_id]
-        self._forget_what_is_held()
-
-    def _forget_what_is_held(self) -> None:
-        if self.sold_out:
-            self._priced = None
 
     # --- money ----------------------------------------------------------------------------------
 
@@ -372,7 +389,7 @@ class PlacerState:
     def _unbilled_usd(self, run: PipelineRun, until_ns: int) -> float:
         placement = run.placement
         until_ns = min(until_ns, run.finish_ns)
-        if placement is None or until_ns <= run.billed_ns:
+        if placement is None or run.pending or until_ns <= run.billed_ns:
             return 0.0
         known = self.priced_graph()
         index = known.graph.index
@@ -389,14 +406,6 @@ class PlacerState:
 
 def _energy(seen: RegionObserved) -> tuple[float, ...]:
     return (seen.region.energy_usd_per_kwh, *seen.energy_ahead_usd_per_kwh)
-
-
-def _terms(rentals: dict[str, Rental]) -> list[tuple[str, float, int]]:
-    """What a placement depends on of the quotes."""
-    return [
-        (region_id, one.usd_per_gpu_hour, one.usable_gpus(_MANY_GPUS))
-        for region_id, one in rentals.items()
-    ]
 
 
 def after_ns(start_ns: int, seconds: float) -> int:

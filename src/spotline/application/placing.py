@@ -28,11 +28,16 @@ class PlacementPhase(Enum):
     COMPLETED = "completed"
     RELEASED = "released"
     REFUSED = "refused"
+    STARTING = "starting"
 
     @property
     def over(self) -> bool:
         """Whether nothing more will happen to it."""
-        return self not in (PlacementPhase.WAITING, PlacementPhase.RUNNING)
+        return self in (
+            PlacementPhase.COMPLETED,
+            PlacementPhase.RELEASED,
+            PlacementPhase.REFUSED,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -157,7 +157,7 @@ class SelectHandler:
             case ForecastIssued() | ForecastOverdue() if event is state.trigger:
                 return self._ask(state, state.in_order(), ctx)
             case CapacityReported() if event is state.trigger:
-                if state.revision > self._options.most_revisions:
+                if state.job_revisions > self._options.most_revisions:
                     # The cloud goes on refusing: keep what is held, and let the slot end.
                     return Outcome(events=self._finish_slot(state, [], ctx))
                 return self._ask(state, list(state.affected), ctx)

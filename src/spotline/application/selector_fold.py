@@ -202,7 +202,7 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
     state.forecast = None
     state.forecast_reason = DecisionReason.POLICY
     state.phase = SlotPhase.WAITING_FORECAST
-    state.revision = 0
+    state.revision = state.job_revisions = 0
     state.offset_s = 0
     state.trigger = None
     state.refused = {}
@@ -263,6 +263,8 @@ def _note_capacity(state: SelectorState, event: CapacityReported) -> None:
     )
     state.offset_s = event.offset_s
     state.revision += 1
+    # A pipeline's refusals are settled with revisions too, and use up none of the jobs'.
+    state.job_revisions += bool(state.affected)
     state.refused = {}
     state.phase = SlotPhase.ALLOCATING
     state.trigger = event

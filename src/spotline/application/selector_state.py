@@ -45,7 +45,7 @@ class SelectorOptions:
 
     `rehearsals` jobs are replayed on the market seen so far before the first realised ones can
     teach anything (0: start from equal weights); `history_slots` bounds how far back they reach.
-    `most_revisions` bounds how often one slot is decided anew. Jobs that are not `competing` are
+    `most_revisions` bounds how often one slot is decided anew for jobs' sake. Jobs that are not `competing` are
     each offered the whole market: a simulation's choice, never a service's.
 
     `decay` is AdaHedge's, `horizon_jobs` the K of exponentiated gradient (0: unknown). Its
@@ -98,6 +98,7 @@ class SelectorState:
     forecast_reason: DecisionReason = DecisionReason.POLICY
     phase: SlotPhase = SlotPhase.SETTLED
     revision: int = 0
+    job_revisions: int = 0
     offset_s: int = 0
     trigger: Event | None = None
     order: tuple[str, ...] = ()

@@ -206,6 +206,7 @@ class PlacementOutcome(Enum):
     MOVED = "moved"
     WAITING = "waiting"
     REFUSED = "refused"
+    STARTED = "started"
 
 
 class PlacementEnd(Enum):
@@ -632,7 +633,8 @@ class PlacementDecided:
     """Where a pipeline runs from now on, or why it does not: nothing is held for it then.
 
     It goes on from `iterations_done`, its last checkpoint. It computes from `starts_ns` on, later
-    than now by its restart where it moved, and is done at `finish_ns` (0: not placed).
+    than now by its restart where it moved, and is done at `finish_ns` (0: not placed). Where
+    instances must be provisioned both are expectations, until it has `STARTED`.
     `earliest_finish_ns` says of a refused one when it could be done (0: never, or not the matter).
     """
 

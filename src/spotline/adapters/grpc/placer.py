@@ -11,8 +11,9 @@ import grpc
 from spotline.adapters.grpc.errors import RpcRefused, ServerContext, answers, invalid
 from spotline.api.v1 import placement_pb2, placement_service_pb2_grpc
 from spotline.api.v1 import placement_service_pb2 as pb
+from spotline.application.pipeline_run import PipelineRun
 from spotline.application.place import PlacerOptions, named_method
-from spotline.application.placer_state import PipelineRun, PlacerState
+from spotline.application.placer_state import PlacerState
 from spotline.application.placing import (
     ExplanationRequest,
     PlacementPage,

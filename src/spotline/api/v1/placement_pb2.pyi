@@ -64,6 +64,8 @@ class _PlacementOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Plac
     """There is no place for it now."""
     PLACEMENT_OUTCOME_REFUSED: _PlacementOutcome.ValueType  # 4
     """Its deadline cannot be met."""
+    PLACEMENT_OUTCOME_STARTED: _PlacementOutcome.ValueType  # 5
+    """Its instances are there: it computes. Only where they had to be provisioned."""
 
 class PlacementOutcome(_PlacementOutcome, metaclass=_PlacementOutcomeEnumTypeWrapper):
     """What was decided on a job."""
@@ -78,6 +80,8 @@ PLACEMENT_OUTCOME_WAITING: PlacementOutcome.ValueType  # 3
 """There is no place for it now."""
 PLACEMENT_OUTCOME_REFUSED: PlacementOutcome.ValueType  # 4
 """Its deadline cannot be met."""
+PLACEMENT_OUTCOME_STARTED: PlacementOutcome.ValueType  # 5
+"""Its instances are there: it computes. Only where they had to be provisioned."""
 Global___PlacementOutcome: _TypeAlias = PlacementOutcome  # noqa: Y015
 
 class _PlacementEnd:
@@ -503,7 +507,9 @@ class PlacementDecided(_message.Message):
     iterations_done: _builtins.int
     """Iterations it goes on from: those up to its last checkpoint."""
     starts_ns: _builtins.int
-    """When it computes again, later than now by its restart where it moved; 0: not placed."""
+    """When it computes again, later than now by its restart where it moved; 0: not placed. Until its
+    instances are there, an expectation.
+    """
     finish_ns: _builtins.int
     """When it will be done unless something changes; 0: not placed."""
     expected_cost_micro_usd: _builtins.int

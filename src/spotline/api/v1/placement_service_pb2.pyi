@@ -38,6 +38,8 @@ class _PlacementPhaseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Placem
     """Its owner let it go."""
     PLACEMENT_PHASE_REFUSED: _PlacementPhase.ValueType  # 5
     """Its deadline could not be met."""
+    PLACEMENT_PHASE_STARTING: _PlacementPhase.ValueType  # 6
+    """It has a place, whose instances are not there yet."""
 
 class PlacementPhase(_PlacementPhase, metaclass=_PlacementPhaseEnumTypeWrapper):
     """Where a pipeline is in its life."""
@@ -54,6 +56,8 @@ PLACEMENT_PHASE_RELEASED: PlacementPhase.ValueType  # 4
 """Its owner let it go."""
 PLACEMENT_PHASE_REFUSED: PlacementPhase.ValueType  # 5
 """Its deadline could not be met."""
+PLACEMENT_PHASE_STARTING: PlacementPhase.ValueType  # 6
+"""It has a place, whose instances are not there yet."""
 Global___PlacementPhase: _TypeAlias = PlacementPhase  # noqa: Y015
 
 @_typing.final
@@ -254,7 +258,7 @@ class PlacementStatus(_message.Message):
     reason: _builtins.str
     """Why it is where it is, for people."""
     ledger_micro_usd: _builtins.int
-    """Of that, what the ledger has billed: instances and copies of checkpoints."""
+    """What the ledger has billed for it: instances by whole slots' prices, copies of checkpoints."""
     @_builtins.property
     def pipeline(self) -> _placement_pb2.PipelineJob:
         """As it was handed over."""

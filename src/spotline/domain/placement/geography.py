@@ -75,6 +75,14 @@ class Geography:
     ) -> None:
         # Refuses what is given twice, and links between regions that are not there.
         RegionGraph([one.region for one in regions], links)
+        rented = [one.region for one in regions if one.region.offering_id]
+        for index, region in enumerate(rented):
+            for other in rented[:index]:
+                if (other.offering_id, other.spot) == (region.offering_id, region.spot):
+                    raise ValueError(
+                        f"regions: {other.region_id} and {region.region_id} are rented as the same "
+                        f"offering, {region.offering_id}: each would count all there is of it"
+                    )
         self.regions = {one.region.region_id: one for one in regions}
         self.links = {(link.source, link.destination): link for link in links}
         self.changes = tuple(sorted(changes, key=lambda change: change.after_s))
