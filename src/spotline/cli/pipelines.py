@@ -145,7 +145,7 @@ def release(
     address: PlacerAddress = DEFAULT_PLACER_ADDRESS,
     as_json: AsJson = False,
 ) -> None:
-    """Let a pipeline go; what it holds is free at once. One that is over stays as it ended."""
+    """Let a pipeline go; its instances go with the next revision. One that is over stays as it ended."""
     from spotline.adapters.grpc.placer_client import PlacerClient
 
     async def run() -> tuple[PlacementStatus | None, bool]:
