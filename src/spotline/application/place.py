@@ -46,6 +46,7 @@ from spotline.domain.events import (
     PlacementEnded,
     PlacementOutcome,
     RegionObserved,
+    SlotDecided,
     SlotOpened,
 )
 from spotline.domain.placement.cost import usd_per_gpu_hour
@@ -75,6 +76,7 @@ SPEC = Spec(
     consumes=(
         MarketOpened,
         SlotOpened,
+        SlotDecided,
         RegionObserved,
         LinkObserved,
         PipelineSubmitted,
@@ -157,6 +159,8 @@ class PlaceHandler:
 
     def decide(self, state: PlacerState, event: Event, ctx: Context) -> Outcome:
         """End what is over, and place what can be placed."""
+        if isinstance(event, SlotDecided | CostAccrued | MarketOpened):
+            return NOTHING  # what is decided now would be too late for the revision that is out
         ended = _ended(state, event)
         decided = _begun(state, event) if isinstance(event, CapacityReported) else []
         if _calls_for_a_pass(state, event, ended):
@@ -165,9 +169,12 @@ class PlaceHandler:
             if self.options.moves and _changes_prices(state, event):
                 scheduling.move()
             decided += scheduling.decided
-        if not ended and not decided:
+        commands = _commands(state, [*ended, *decided], ctx)
+        if isinstance(event, CapacityReported) and event.settled:
+            commands += _corrections(state, {one.job_id for one in commands}, ctx)
+        if not ended and not decided and not commands:
             return NOTHING
-        return Outcome(events=(*ended, *decided, *_commands(state, [*ended, *decided], ctx)))
+        return Outcome(events=(*ended, *decided, *commands))
 
     def due(self, state: PlacerState) -> Sequence[Timer]:
         """Wait for nothing: time comes with the slots."""
@@ -197,16 +204,17 @@ def _end(state: PlacerState, run: PipelineRun, end: PlacementEnd, at_ns: int) ->
 
 
 def _begun(state: PlacerState, event: CapacityReported) -> list[PlacementDecided]:
-    """Who holds all it was told to hold, and computes from the moment of the report on."""
-    if event.slot != state.rented.slot:
+    """Who holds all it was told to hold, and computes from the revision that launched it on."""
+    rented, rentals = state.rented, state.rentals()
+    if event.slot != rented.slot:
         return []
-    holdings = {one.job_id: {lot.offering_id: lot for lot in one.lots} for one in event.holdings}
-    begins_ns = state.rented.opened_ns + event.offset_s * NS_PER_S
     begun = []
     for run in state.running():
-        held = holdings.get(run.pipeline.job_id, {})
-        if run.placement is None or not run.pending or run.broken or not _covers(held, run):
+        if run.placement is None or not run.pending or run.broken:
             continue
+        if run.waits_for(lots_of(run.placement, rentals)):
+            continue
+        begins_ns = max(rented.revision_ns, run.billed_ns)
         starts_ns = after_ns(begins_ns, run.job.restart_s if run.started else 0.0)
         left = run.job.iterations - run.done_before
         begun.append(
@@ -227,14 +235,6 @@ def _begun(state: PlacerState, event: CapacityReported) -> list[PlacementDecided
     return begun
 
 
-def _covers(held: Mapping[str, Lot], run: PipelineRun) -> bool:
-    for offering_id, told in run.commanded.items():
-        lot = held.get(offering_id, Lot(offering_id=offering_id))
-        if lot.spot < told.lot.spot or lot.on_demand < told.lot.on_demand:
-            return False
-    return True
-
-
 def _changes_prices(state: PlacerState, event: Event) -> bool:
     if isinstance(event, SlotOpened):
         return state.slot_changed
@@ -249,14 +249,15 @@ def _calls_for_a_pass(state: PlacerState, event: Event, ended: list[PlacementEnd
     if isinstance(event, PipelineSubmitted):
         run = state.open_runs.get(event.pipeline.job_id)
         return run is not None and not run.decided
-    if isinstance(event, LaunchRefused | CapacityLost):
-        run = state.open_runs.get(event.job_id)
-        return run is not None and bool(run.broken)
+    if isinstance(event, CapacityReported):
+        # Refusals and losses come before the report that says what is left.
+        return any(run.broken for run in state.open_runs.values())
     if _changes_prices(state, event):
         return True
-    # Time alone changes nothing but whether deadlines can still be met.
-    waiting = (run for run in state.open_runs.values() if run.placement is None)
-    return isinstance(event, SlotOpened) and any(run.pipeline.deadline_s for run in waiting)
+    # Time alone changes nothing but whether deadlines can still be met, and who may ask again.
+    return isinstance(event, SlotOpened) and any(
+        run.pipeline.deadline_s or run.backoff for run in state.waiting()
+    )
 
 
 def _commands(
@@ -271,15 +272,14 @@ def _commands(
         placement = one.placement if isinstance(one, PlacementDecided) else None
         wanted = lots_of(placement, rentals)
         copied = _copied(state, run, one, rentals)
-        for offering_id in sorted(wanted.keys() | run.commanded.keys()):
+        for offering_id in sorted(wanted.keys() | run.told.keys() | run.held.keys()):
             target = wanted.get(offering_id, Lot(offering_id=offering_id))
-            told = run.commanded.get(offering_id)
+            told = run.told.get(offering_id)
             transfer = copied.get(offering_id, 0)
-            if told is not None and target == told.lot and not transfer:
+            same = told is not None and target == told.lot and not run.broken
+            if same and not transfer:
                 continue
-            pool = (
-                state.rented.offerings[offering_id].quota_pool if told is None else told.quota_pool
-            )
+            pool = state.quota_pool(offering_id) if told is None else told.quota_pool
             commands.append(
                 PipelineProvisioningCommanded(
                     command_id=ctx.derive_id(f"pipeline:{job_id}:{offering_id}"),
@@ -288,6 +288,28 @@ def _commands(
                     quota_pool=pool,
                     target=target,
                     transfer_cost_micro_usd=transfer,
+                )
+            )
+    return commands
+
+
+def _corrections(
+    state: PlacerState, told: set[str], ctx: Context
+) -> list[PipelineProvisioningCommanded]:
+    """Tell again whoever holds more than it was told to: nobody else would ever release it."""
+    commands = []
+    for job_id, run in sorted(state.renting.items()):
+        if job_id in told:
+            continue
+        for offering_id in run.surplus():
+            known = run.told.get(offering_id)
+            commands.append(
+                PipelineProvisioningCommanded(
+                    command_id=ctx.derive_id(f"surplus:{job_id}:{offering_id}"),
+                    job_id=job_id,
+                    tenant=run.pipeline.tenant,
+                    quota_pool=state.quota_pool(offering_id) if known is None else known.quota_pool,
+                    target=Lot(offering_id=offering_id) if known is None else known.lot,
                 )
             )
     return commands
@@ -302,7 +324,9 @@ def _copied(
     """What copying the checkpoint costs, on the offering it goes to, once the job begins there."""
     if isinstance(one, PlacementEnded) or one.placement is None or not one.iterations_done:
         return {}
-    if one.outcome is not PlacementOutcome.STARTED and run.lacks(lots_of(one.placement, rentals)):
+    if one.outcome is not PlacementOutcome.STARTED and run.waits_for(
+        lots_of(one.placement, rentals)
+    ):
         return {}  # only when its instances are there
     first = one.placement.path[0].region_id
     rental, usd = rentals.get(first), state.copy_usd(run, first)
@@ -365,10 +389,46 @@ class _Pass:
         queue = {run.pipeline.job_id: (run, self._left_of(run)) for run in runs}
         if not queue:
             return
-        answers = self.method.place([job for _, job in queue.values()], self._moment)
-        for answer in answers:
+        again = []
+        for answer in self.method.place([job for _, job in queue.values()], self._moment):
             run, job = queue[answer.job_id]
+            if isinstance(answer, Placement) and self._unsuitable(run, answer):
+                again.append(answer.job_id)
+                continue
             self._settle(run, job, answer, reasons.get(answer.job_id, ""))
+        # The method knows neither whole instances nor who was refused where.
+        for job_id in again:
+            run, job = queue[job_id]
+            (answer,) = self.method.place([job], self._moment_for(run))
+            self._settle(run, job, answer, reasons.get(job_id, ""))
+
+    def _unsuitable(self, run: PipelineRun, answer: Placement) -> str:
+        """Why a placement cannot be had by this pipeline; empty: it can."""
+        most = self._most(run)
+        for share in answer.path:
+            if share.gpus > most.get(share.region_id, share.gpus):
+                return f"waits: {share.region_id} refused it"
+        return self._short(answer)
+
+    def _most(self, run: PipelineRun) -> dict[str, int]:
+        """GPUs a pipeline may have where it was refused and does not ask again yet: those held."""
+        most = {}
+        for region_id, rental in self._rentals.items():
+            known = run.backoff.get(rental.kind)
+            if known is None or self.state.rented.slot >= known.until_slot:
+                continue
+            held = run.held.get(rental.offering.offering_id)
+            count = 0 if held is None else held.spot if rental.spot else held.on_demand
+            most[region_id] = count * rental.offering.gpus_per_instance
+        return most
+
+    def _moment_for(self, run: PipelineRun) -> PlacementMoment:
+        """What is free by now where a pipeline may ask."""
+        residual = self._residual.copy()
+        for region_id, gpus in self._most(run).items():
+            index = residual.graph.index[region_id]
+            residual.gpus[index] = min(int(residual.gpus[index]), gpus)
+        return replace(self._moment, residual=residual)
 
     def _left_of(self, run: PipelineRun) -> PipelineJob:
         """What is left of a job from its last checkpoint on, as if it were handed over now."""
@@ -402,7 +462,9 @@ class _Pass:
         short = ""
         if isinstance(answer, Placement):
             late = self._late(run, job, answer)
-            short = "waits for a place that meets its deadline" if late else self._short(answer)
+            short = "waits for a place that meets its deadline"
+            if not late:
+                short = self._unsuitable(run, answer)
             if not short:
                 self._take(run, job, answer, why, done)
                 return
@@ -460,7 +522,7 @@ class _Pass:
         self._residual.take(whole)
         self._placed[placement.job_id] = whole
         restart_s = job.restart_s if run.started else 0.0
-        waits = run.lacks(lots_of(placement, self._rentals))
+        waits = run.waits_for(lots_of(placement, self._rentals)) or bool(run.broken)
         begins_ns = self.state.now_ns + (self._wait_ns if waits else 0)
         starts_ns = after_ns(begins_ns, restart_s)
         self._decide(
@@ -546,7 +608,7 @@ class _Pass:
         stay_usd = move.stay_usd * (1 - again / job.iterations)
         later_s = move.move_finish_s - move.stay_finish_s + again * held.iteration_s
         saved_usd = stay_usd - move.move_usd - time_usd_per_s * later_s
-        if saved_usd <= WORTH_MOVING * abs(stay_usd) or self._short(move.placement):
+        if saved_usd <= WORTH_MOVING * abs(stay_usd) or self._unsuitable(run, move.placement):
             return
         self._residual.give_back(self._placed[run.pipeline.job_id])
         self._take(run, job, move.placement, move.reason, job_done(run, job))

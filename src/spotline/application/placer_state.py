@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from spotline.application.pipeline_run import PipelineRun
 from spotline.application.placing import PlacementPhase, PlacementStatus
 from spotline.application.renting import (
-    Commanded,
     Rental,
     RentedCapacity,
+    Told,
+    backed_off,
     lots_of,
     on_whole_instances,
 )
@@ -23,7 +24,6 @@ from spotline.domain.events import (
     Event,
     LaunchRefused,
     LinkObserved,
-    Lot,
     MarketOpened,
     PipelineProvisioningCommanded,
     PipelineReleased,
@@ -33,8 +33,10 @@ from spotline.domain.events import (
     PlacementEnded,
     PlacementOutcome,
     RegionObserved,
+    SlotDecided,
     SlotOpened,
 )
+from spotline.domain.market.offering import CapacityType
 from spotline.domain.placement.cost import egress_usd_per_iteration, usd_per_gpu_hour
 from spotline.domain.placement.graph import FloatArray, Link, Region, RegionGraph
 from spotline.domain.placement.interface import CostBasis, PlacementMoment, Release, Residual
@@ -60,7 +62,8 @@ class PlacerState:
 
     `slot_changed` says that the open slot brought another rent, another count, or what was
     observed ahead of it. `energy_since_ns` says by region since when its present price of energy
-    and those ahead of it are known. `renting` are the runs that hold instances.
+    and those ahead of it are known. `renting` are the runs that hold instances or were told to;
+    `short` is what the cloud refused or took since its last report.
     """
 
     basis: CostBasis
@@ -70,6 +73,7 @@ class PlacerState:
     observed_ahead: bool = False
     rented: RentedCapacity = field(default_factory=RentedCapacity)
     renting: dict[str, PipelineRun] = field(default_factory=dict)
+    short: set[tuple[str, bool]] = field(default_factory=set)
     energy_since_ns: dict[str, int] = field(default_factory=dict)
     regions: dict[str, RegionObserved] = field(default_factory=dict)
     links: dict[tuple[str, str], Link] = field(default_factory=dict)
@@ -135,12 +139,13 @@ class PlacerState:
         )
 
     def _held_instances(self, offering_id: str, *, spot: bool) -> int:
-        lots = [
-            run.commanded[offering_id].lot
-            for run in self.renting.values()
-            if offering_id in run.commanded
-        ]
-        return sum(lot.spot if spot else lot.on_demand for lot in lots)
+        lots = [run.held.get(offering_id) for run in self.renting.values()]
+        return sum(lot.spot if spot else lot.on_demand for lot in lots if lot is not None)
+
+    def quota_pool(self, offering_id: str) -> str:
+        """The quota that an offering's instances count against; empty where it is not known."""
+        offering = self.rented.offerings.get(offering_id)
+        return "" if offering is None else offering.quota_pool
 
     def copy_usd(self, run: PipelineRun, destination: str) -> float:
         """Egress of the checkpoint, if there is one, to the first region of a new path."""
@@ -230,13 +235,17 @@ class PlacerState:
     def _fold_capacity(self, event: Event) -> None:
         match event:
             case PipelineProvisioningCommanded() if event.job_id in self.runs:
-                self._commanded(self.runs[event.job_id], event)
-            case CapacityReported():
-                self.rented.note_report(event)
+                self._tell(self.runs[event.job_id], event)
+            case SlotDecided():
+                if self.rented.note_decided(event):
+                    for run in self.renting.values():
+                        run.carry()
             case LaunchRefused():
                 self._note_refusal(event)
             case CapacityLost():
                 self._note_loss(event)
+            case CapacityReported():
+                self._note_report(event)
             case _:
                 pass
 
@@ -265,57 +274,63 @@ class PlacerState:
         if rented and event.ts_event_ns > self.rented.opened_ns:
             self.observed_ahead = True
 
-    def _commanded(self, run: PipelineRun, event: PipelineProvisioningCommanded) -> None:
-        told = Commanded(lot=event.target, command_id=event.command_id, quota_pool=event.quota_pool)
-        self._hold(run, told)
-
-    def _hold(self, run: PipelineRun, told: Commanded) -> None:
-        if told.lot.spot or told.lot.on_demand:
-            run.commanded[told.lot.offering_id] = told
-        else:
-            run.commanded.pop(told.lot.offering_id, None)
-        if run.commanded:
-            self.renting[run.pipeline.job_id] = run
-        else:
-            self.renting.pop(run.pipeline.job_id, None)
+    def _tell(self, run: PipelineRun, event: PipelineProvisioningCommanded) -> None:
+        run.told[event.target.offering_id] = Told(
+            lot=event.target, command_id=event.command_id, quota_pool=event.quota_pool
+        )
+        self.renting[run.pipeline.job_id] = run
         self._priced = None
 
     def _note_refusal(self, event: LaunchRefused) -> None:
         run = self.runs.get(event.job_id)
-        told = run.commanded.get(event.offering_id) if run is not None else None
+        told = run.told.get(event.offering_id) if run is not None else None
         # An earlier command's refusal says nothing of what the pipeline wants now.
         if run is None or told is None or told.command_id != event.command_id:
             return
+        kind = event.offering_id, event.capacity_type is CapacityType.SPOT
+        run.backoff[kind] = backed_off(run.backoff.get(kind), event.slot)
+        # A cap is the platform's: it says nothing of the region.
+        if not event.detail.startswith("cap "):
+            self.short.add(kind)
         detail = f": {event.detail}" if event.detail else ""
-        granted = f"granted {event.granted} of {event.requested} instances"
-        why = f"{event.offering_id} {granted}{detail}"
-        self._run_short(run, told, event.requested - event.granted, why, refused=True)
+        self._break(
+            run,
+            f"{event.offering_id} granted {event.granted} of {event.requested} instances{detail}",
+        )
 
     def _note_loss(self, event: CapacityLost) -> None:
         if event.slot == self.rented.slot:
             self._advance(self.rented.opened_ns + event.offset_s * NS_PER_S)
         run = self.runs.get(event.job_id)
-        told = run.commanded.get(event.offering_id) if run is not None else None
+        told = run.told.get(event.offering_id) if run is not None else None
         if run is None or told is None:
             return
-        lost = len(event.instance_ids)
-        self._run_short(run, told, lost, f"{event.offering_id} took {lost} back", refused=False)
+        self.short.add((event.offering_id, told.lot.spot > 0))
+        self._break(run, f"{event.offering_id} took {len(event.instance_ids)} back")
 
-    def _run_short(
-        self, run: PipelineRun, told: Commanded, missing: int, why: str, *, refused: bool
-    ) -> None:
-        """A pipeline has not all it was told to hold: it cannot go on where it is."""
-        lot, spot = told.lot, told.lot.spot > 0
-        left = Lot(
-            offering_id=lot.offering_id,
-            spot=max(0, lot.spot - missing) if spot else 0,
-            on_demand=0 if spot else max(0, lot.on_demand - missing),
-        )
-        self._hold(run, replace(told, lot=left))
-        held = self._held_instances(lot.offering_id, spot=spot)
-        self.rented.note_shortage(lot.offering_id, spot=spot, held=held, refused=refused)
+    def _break(self, run: PipelineRun, why: str) -> None:
+        """It cannot go on where it is; the report that follows says what it still holds."""
         if run.placement is not None:
             run.broken = run.broken or why
+
+    def _note_report(self, event: CapacityReported) -> None:
+        self.rented.note_report(event)
+        lots = {one.job_id: {lot.offering_id: lot for lot in one.lots} for one in event.holdings}
+        for job_id, run in list(self.renting.items()):
+            run.report(lots.get(job_id, {}))
+            if not run.told and not run.held:
+                del self.renting[job_id]
+            elif event.settled:
+                # Refused without a word, or lost: it would wait for ever.
+                short = run.short_of()
+                if short:
+                    self._break(run, short)
+        if event.slot == self.rented.slot:
+            for offering_id, spot in self.short:
+                held = self._held_instances(offering_id, spot=spot)
+                self.rented.limits[offering_id, spot] = held
+        self.short = set()
+        self._priced = None
 
     def _advance(self, ts_event_ns: int) -> None:
         if not self.origin_ns:
@@ -328,16 +343,16 @@ class PlacerState:
             self._begin(run, event)
             return
         placement = event.placement
-        if placement is not None and run.started:
-            run.moves += 1
         run.decided = True
+        # What it lost is launched again with a revision, if it stays where it was.
+        waits = bool(run.broken) or run.waits_for(lots_of(placement, self.rentals()))
+        run.pending = placement is not None and waits
         run.broken = ""
         run.placement = placement
         run.done_before = event.iterations_done
         run.starts_ns, run.finish_ns = event.starts_ns, event.finish_ns
         run.earliest_finish_ns = event.earliest_finish_ns
         run.reason, run.method_id = event.reason, event.method_id
-        run.pending = run.lacks(lots_of(placement, self.rentals()))
         if placement is not None and run.pending:
             run.phase = PlacementPhase.STARTING
         elif placement is not None:
@@ -356,12 +371,12 @@ class PlacerState:
         if run.done_before:
             run.spent_usd += self.copy_usd(run, first)
         run.checkpoint_region = first
+        run.moves += run.started
         run.pending, run.started = False, True
         run.phase = PlacementPhase.RUNNING
         run.starts_ns, run.finish_ns = event.starts_ns, event.finish_ns
         run.billed_ns = event.ts_event_ns
-        for told in run.commanded.values():
-            self.rented.note_granted(told.lot)
+        run.backoff = {}
 
     def _ended(self, run: PipelineRun, event: PlacementEnded) -> None:
         completed = event.end is PlacementEnd.COMPLETED

@@ -10,13 +10,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from spotline.domain.events import CapacityReported, Lot, MarketOpened, SlotOpened
+from spotline.domain.events import CapacityReported, Lot, MarketOpened, SlotDecided, SlotOpened
 from spotline.domain.market.offering import Offering, Quote
 from spotline.domain.placement.graph import Region
 from spotline.domain.placement.pipeline import Placement, RegionShare
 from spotline.domain.units import NS_PER_S, usd_from_micro_usd
 
-# So many slots at most before a cloud that refused is believed again.
+# So many slots at most before a pipeline that was refused asks again.
 _LONGEST_WAIT_SLOTS = 64
 
 
@@ -39,6 +39,11 @@ class Rental:
         """Whole instances that hold so many GPUs."""
         return -(-gpus // self.offering.gpus_per_instance)
 
+    @property
+    def kind(self) -> tuple[str, bool]:
+        """Offering, and whether as spot: what is counted together."""
+        return self.offering.offering_id, self.spot
+
     def whole_gpus(self, gpus: int) -> int:
         """The GPUs of those instances."""
         return self.instances(gpus) * self.offering.gpus_per_instance
@@ -54,37 +59,41 @@ class Rental:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commanded:
-    """What a pipeline was last told to hold of an offering, less what it did not get or lost."""
+class Told:
+    """What a pipeline was last told to hold of an offering; `carried` once a revision took it."""
 
     lot: Lot
     command_id: str
     quota_pool: str
+    carried: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shortage:
-    """The cloud gave pipelines so many instances and no more; believed before `until_slot`.
+class Backoff:
+    """Until when a pipeline that was refused does not ask again; the wait doubles each time."""
 
-    `wait_slots` doubles with every refusal after a wait, so that nobody asks in vain for ever.
-    """
-
-    instances: int
     until_slot: int
     wait_slots: int
 
 
 @dataclass(slots=True, kw_only=True)
 class RentedCapacity:
-    """What the market and the cloud say of what can be rented; `slot` is -1 before the first."""
+    """What the market and the cloud say of what can be rented; `slot` is -1 before the first.
+
+    `decided` says that the open slot's revision is out, so that what is commanded now goes with a
+    later one; `revision_ns` is the moment it acts at. `limits` hold for the open slot: of what the
+    cloud refused or took, pipelines have so many instances and get no more.
+    """
 
     offerings: dict[str, Offering] = field(default_factory=dict)
     quotes: dict[str, Quote] = field(default_factory=dict)
     slot: int = -1
     slot_s: int = 0
     opened_ns: int = 0
-    settled: bool = False
-    shortages: dict[tuple[str, bool], Shortage] = field(default_factory=dict)
+    last: bool = False
+    decided: bool = False
+    revision_ns: int = 0
+    limits: dict[tuple[str, bool], int] = field(default_factory=dict)
 
     def open_market(self, event: MarketOpened) -> None:
         """Learn which offerings there are."""
@@ -93,19 +102,28 @@ class RentedCapacity:
     def open_slot(self, event: SlotOpened) -> None:
         """Take a slot's quotes."""
         self.slot, self.slot_s, self.opened_ns = event.slot, event.slot_s, event.ts_event_ns
-        self.settled = False
+        self.last, self.decided, self.revision_ns = event.last, False, event.ts_event_ns
         self.quotes = {one.quote.offering_id: one.quote for one in event.quotes}
+        self.limits = {}
+
+    def note_decided(self, event: SlotDecided) -> bool:
+        """A revision is out; whether it is one that the actuator carries out."""
+        if event.slot != self.slot:
+            return False
+        self.decided = True
+        self.revision_ns = self.opened_ns + event.offset_s * NS_PER_S
+        return True
 
     def note_report(self, event: CapacityReported) -> None:
-        """A settled slot launches nothing any more."""
-        if event.slot == self.slot:
-            self.settled = event.settled
+        """A slot that is not settled is decided once more."""
+        if event.slot == self.slot and not event.settled:
+            self.decided = False
 
     def next_revision_ns(self, now_ns: int) -> int:
         """When what is commanded now will be launched."""
         if self.slot < 0:
             return now_ns
-        opens_ns = self.opened_ns + self.settled * self.slot_s * NS_PER_S
+        opens_ns = self.opened_ns + self.decided * self.slot_s * NS_PER_S
         return max(now_ns, opens_ns)
 
     def rental(self, region: Region) -> Rental | None:
@@ -125,27 +143,24 @@ class RentedCapacity:
         there: float = count.instances if count.known else math.inf
         if not rental.spot:
             there = max(there, held)
-        shortage = self.shortages.get((rental.offering.offering_id, rental.spot))
-        if shortage is not None and self.slot < shortage.until_slot:
-            there = min(there, shortage.instances)
-        return there
+        if self.last and self.decided:
+            there = min(there, held)  # nothing is launched any more
+        return min(there, self.limits.get((rental.offering.offering_id, rental.spot), math.inf))
 
-    def note_shortage(self, offering_id: str, *, spot: bool, held: int, refused: bool) -> None:
-        """The cloud refused more than pipelines hold now, or took some."""
-        before = self.shortages.get((offering_id, spot))
-        wait_slots = 1 if before is None else before.wait_slots
-        if refused and before is not None and self.slot >= before.until_slot:
-            wait_slots = min(2 * wait_slots, _LONGEST_WAIT_SLOTS)
-        self.shortages[offering_id, spot] = Shortage(
-            instances=held, until_slot=self.slot + wait_slots, wait_slots=wait_slots
-        )
 
-    def note_granted(self, lot: Lot) -> None:
-        """All of a lot was granted: a shortage that was is over."""
-        key = (lot.offering_id, lot.spot > 0)
-        shortage = self.shortages.get(key)
-        if shortage is not None and self.slot >= shortage.until_slot:
-            del self.shortages[key]
+def backed_off(before: Backoff | None, slot: int) -> Backoff:
+    """How long to wait after a refusal; one in the same wait does not count twice."""
+    wait_slots = 1 if before is None else before.wait_slots
+    if before is not None and slot >= before.until_slot:
+        wait_slots = min(2 * wait_slots, _LONGEST_WAIT_SLOTS)
+    return Backoff(until_slot=slot + wait_slots, wait_slots=wait_slots)
+
+
+def covers(held: Lot | None, lot: Lot) -> bool:
+    """Whether all of `lot` is held."""
+    return lot.spot <= (held.spot if held else 0) and lot.on_demand <= (
+        held.on_demand if held else 0
+    )
 
 
 def lots_of(placement: Placement | None, rentals: Mapping[str, Rental]) -> dict[str, Lot]:
