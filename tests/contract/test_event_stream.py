@@ -144,6 +144,21 @@ async def test_follows_what_is_stored_and_what_is_yet_to_come(event_stream):
     assert [entry.seq for entry in early + await waiting] == [1, 2, 3, 4]
 
 
+async def test_says_how_many_entries_wait(event_stream):
+    await event_stream.publish(published(overdue(slot) for slot in range(700)))
+    await event_stream.publish(published(cancelled(number) for number in range(5)))
+    subscription = await event_stream.subscribe("reader", [OVERDUE])
+
+    before = subscription.waiting
+    await take(subscription, 100)
+    between = subscription.waiting
+    await take(subscription, 600)
+    after = subscription.waiting
+    await subscription.close()
+
+    assert (before, between, after) == (0, 600, 0)
+
+
 async def test_filters_by_several_subjects(event_stream):
     await event_stream.publish(published([overdue(1), cancelled(2), overdue(3)]))
     subscription = await event_stream.subscribe("reader", [CANCELLED, "spotline.v1.decision.>"])

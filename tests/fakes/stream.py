@@ -58,6 +58,10 @@ class FakeSubscription:
         self.next_seq += len(batch)
         return batch
 
+    @property
+    def waiting(self):
+        return len(self.stream.entries) + 1 - self.next_seq
+
     async def ack(self, entry):
         self.stream.places[self.name] = max(self.stream.places[self.name], entry.seq)
 

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,11 @@ def test_an_altered_decision_is_found_and_named(
     assert str(entry["seq"]) in done.stdout + done.stderr
 
 
+def fetched(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.read().decode()
+
+
 async def test_up_refuses_a_store_in_use_and_ends_on_ctrl_c(tmp_path: Path) -> None:
     market = generate("mixed", seed=11, slots=30, slot_s=1800, start_ns=START_NS)
     write_market(market, tmp_path / "market.parquet")
@@ -121,8 +127,12 @@ async def test_up_refuses_a_store_in_use_and_ends_on_ctrl_c(tmp_path: Path) -> N
     try:
         async with asyncio.timeout(60):
             # The last line of the opening: everything is there.
-            while not (await first.stderr.readline()).startswith(b"log "):
+            said = {}
+            while "log" not in said:
                 assert first.returncode is None
+                name, _, value = (await first.stderr.readline()).decode().partition(" ")
+                said[name] = value.strip()
+        metrics = await asyncio.to_thread(fetched, said["metrics"])
         second = await asyncio.to_thread(spotline, *words, cwd=tmp_path)
         first.send_signal(signal.SIGINT)
         async with asyncio.timeout(30):
@@ -132,6 +142,7 @@ async def test_up_refuses_a_store_in_use_and_ends_on_ctrl_c(tmp_path: Path) -> N
             first.kill()
             await first.wait()
 
+    assert 'spotline_messages_handled_total{spotline_service="selector"}' in metrics
     assert second.returncode == 2
     assert f"process {first.pid}" in second.stderr
     assert code == 0

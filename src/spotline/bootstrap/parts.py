@@ -18,16 +18,27 @@ from spotline.application.place import PlaceHandler, PlacerOptions
 from spotline.application.ports import ActuatorMode
 from spotline.application.select import SelectHandler
 from spotline.application.selector_state import SelectorOptions
+from spotline.application.statistics import StatisticsOptions
 from spotline.contracts.codec import digest
 from spotline.contracts.errors import ConfigError
 from spotline.domain.configuration.configuration import MeasuredRun
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market
 from spotline.domain.placement.geography import Geography
+from spotline.runtime.exporting import scraped_metrics
 from spotline.runtime.health import Health, serve_health
 from spotline.runtime.service import Gate, Listener, ServiceHost, Snapshots
+from spotline.runtime.telemetry import telemetry_for
 
 AnyHost = ServiceHost[Any]
+
+
+class Hosted(Protocol):
+    """A running service, as its health is asked for."""
+
+    def health(self) -> Health:
+        """Whether it is well, and what it says of itself."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +56,11 @@ class PartHooks:
     `started` gets each service's host as soon as it exists, and its connection to the broker.
     """
 
-    started: Callable[[str, AnyHost, NatsConnection], None] | None = None
+    started: Callable[[str, Hosted, NatsConnection], None] | None = None
     on_applied: Listener | None = None
     gate: Gate | None = None
 
-    def note(self, service: str, host: AnyHost, connection: NatsConnection) -> None:
+    def note(self, service: str, host: Hosted, connection: NatsConnection) -> None:
         """Tell that a service's host exists."""
         if self.started is not None:
             self.started(service, host, connection)
@@ -59,10 +70,10 @@ class PartHooks:
 class HealthProbes:
     """The services of this process, as a health endpoint asks them."""
 
-    hosts: dict[str, AnyHost] = field(default_factory=dict)
+    hosts: dict[str, Hosted] = field(default_factory=dict)
     connections: dict[str, NatsConnection] = field(default_factory=dict)
 
-    def note(self, service: str, host: AnyHost, connection: NatsConnection) -> None:
+    def note(self, service: str, host: Hosted, connection: NatsConnection) -> None:
         """Add a service."""
         self.hosts[service] = host
         self.connections[service] = connection
@@ -215,7 +226,9 @@ async def serve_allocator(
         connection, stream = await stack.enter_async_context(open_stream(bus, name="allocator"))
         configurator = None
         if configurator_address:
-            configurator = await stack.enter_async_context(ConfiguratorClient(configurator_address))
+            configurator = await stack.enter_async_context(
+                ConfiguratorClient(configurator_address, caller="allocator")
+            )
         feed = JobFeed()
         host = ServiceHost(
             JobsHandler(), stream, on_applied=_both(feed.on_applied, hooks.on_applied)
@@ -312,6 +325,49 @@ async def serve_placer(
             await _answer_while_following(tasks, host, server, listening)
 
 
+async def serve_analytics(
+    bus: BusAddress,
+    parts: AnalyticsParts,
+    *,
+    address: str,
+    hooks: PartHooks,
+    listening: Callable[[str], None] | None = None,
+) -> None:
+    """Keep statistics, and answer gRPC at `address`; `listening` is told the bound address.
+
+    It answers from the beginning, with UNAVAILABLE until its tables are recovered.
+
+    Raises
+    ------
+    ConfigError
+        The address is taken.
+    """
+    # Faust takes a while to import; only this service needs it.
+    from spotline.adapters.faust.analytics import Analytics, AnalyticsSettings
+    from spotline.adapters.grpc.analytics import AnalyticsServer
+
+    async with open_stream(bus, name="analytics") as (connection, stream):
+        analytics = Analytics(
+            AnalyticsSettings(
+                nats_url=bus.nats_url,
+                partition=bus.partition,
+                worker=parts.worker,
+                lease_s=parts.lease_s,
+                options=parts.options,
+            ),
+            stream,
+        )
+        hooks.note("analytics", analytics, connection)
+        server = AnalyticsServer(analytics, address=address)
+        try:
+            bound = await server.start()
+            if listening is not None:
+                listening(bound)
+            await analytics.run()
+        finally:
+            await server.stop()
+
+
 class _Server(Protocol):
     async def start(self) -> str: ...
 
@@ -353,6 +409,15 @@ def _both(first: Listener, second: Listener | None) -> Listener:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnalyticsParts:
+    """What the analytics issues and who this worker is; see `services/analytics/settings.py`."""
+
+    options: StatisticsOptions = field(default_factory=StatisticsOptions)
+    worker: str = "0"
+    lease_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActuatorParts:
     """What the actuator acts on; see `services/cloud_actuator/settings.py`."""
 
@@ -368,6 +433,7 @@ class ActuatorParts:
 async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: PartHooks) -> None:
     """Carry out commands, ledger first."""
     from spotline.adapters.clouds.actuation import CloudActuation
+    from spotline.adapters.ledger.figures import show_ledger
     from spotline.adapters.ledger.sqlite import SqlLedger
     from spotline.application.actuate import ActuateHandler
     from spotline.bootstrap.clouds import open_cloud
@@ -381,6 +447,7 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
         stack.callback(ledger.close)
         cloud = open_cloud(parts.cloud, parts.mode, parts.store, parts.simulated)
         stack.callback(cloud.close)
+        stack.callback(show_ledger(telemetry_for("cloud_actuator"), ledger, parts.caps))
         actuation = CloudActuation(cloud, ledger, caps=parts.caps, mode=parts.mode)
         await actuation.start()
         host = ServiceHost(
@@ -391,9 +458,10 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
 
 
 async def with_health(
-    serve: Callable[[PartHooks], Awaitable[None]], *, host: str, port: int
+    serve: Callable[[PartHooks], Awaitable[None]], *, host: str, port: int, metrics: bool = False
 ) -> None:
-    """Run one service with its health endpoint beside it."""
+    """Run one service with its health endpoint beside it, and its metrics where they are wanted."""
     probes = HealthProbes()
-    async with serve_health({"service": probes.overall}, host=host, port=port):
+    scraped = scraped_metrics() if metrics else None
+    async with serve_health({"service": probes.overall}, host=host, port=port, metrics=scraped):
         await serve(PartHooks(started=probes.note))

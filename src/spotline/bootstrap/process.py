@@ -50,6 +50,7 @@ def main(
             lambda hooks: serve(settings, bus, hooks),
             host=settings.health_host,
             port=settings.health_port,
+            metrics=settings.metrics,
         )
 
     return run_to_exit_code(run())

@@ -12,6 +12,7 @@ from spotline.bootstrap.parts import open_stream
 from spotline.bootstrap.process import stop_on_signals
 from spotline.bootstrap.system import SystemOptions, running_system
 from spotline.contracts.subjects import stream_name
+from spotline.runtime.exporting import scraped_metrics
 from spotline.runtime.health import serve_health
 
 
@@ -28,9 +29,12 @@ async def run_up(
         The store is in use by another process, or something cannot be bound.
     """
     stop_on_signals()
+    scraped = scraped_metrics()
     async with (
         running_system(options) as system,
-        serve_health({"services": system.probes.overall}, port=health_port) as port,
+        serve_health(
+            {"services": system.probes.overall}, port=health_port, metrics=scraped
+        ) as port,
         open_stream(system.bus, name="event_log") as (_, stream),
     ):
         told(
@@ -38,8 +42,10 @@ async def run_up(
                 "gRPC": system.allocator_address,
                 "configurator": system.configurator_address,
                 "placer": system.placer_address,
+                "analytics": system.analytics_address,
                 "NATS": system.bus.nats_url,
                 "health": f"http://127.0.0.1:{port}/healthz",
+                "metrics": f"http://127.0.0.1:{port}/metrics",
                 "log": str(options.store / "log"),
             }
         )

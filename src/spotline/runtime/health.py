@@ -1,4 +1,7 @@
-"""`GET /healthz`: 200 when everything asked is well, 503 otherwise, with JSON that says why."""
+"""`GET /healthz`: 200 when everything asked is well, 503 otherwise, with JSON that says why.
+
+`GET /metrics` beside it: the metrics of the process, where they are turned on.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 FREE_PORT = 0
+
+PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 _REQUEST_S = 5.0
 _REASONS = {200: "OK", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
@@ -24,7 +29,11 @@ class Health:
 
 @asynccontextmanager
 async def serve_health(
-    probes: Mapping[str, Callable[[], Health]], *, host: str = "127.0.0.1", port: int = FREE_PORT
+    probes: Mapping[str, Callable[[], Health]],
+    *,
+    host: str = "127.0.0.1",
+    port: int = FREE_PORT,
+    metrics: Callable[[], bytes] | None = None,
 ) -> AsyncIterator[int]:
     """Answer health checks inside `async with`; its value is the port listened on.
 
@@ -36,6 +45,8 @@ async def serve_health(
         127.0.0.1, or 0.0.0.0 in a container.
     port
         TCP port, `FREE_PORT` for any free one.
+    metrics
+        Renders the metrics for a scrape, in a thread; None answers 404.
     """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -44,7 +55,7 @@ async def serve_health(
                 request = await reader.readline()
                 while (await reader.readline()).strip():
                     pass
-                writer.write(_response(request, probes))
+                writer.write(await _response(request, probes, metrics))
                 await writer.drain()
         except (TimeoutError, OSError, ValueError):
             return  # a client that does not finish its request gets no answer
@@ -56,21 +67,27 @@ async def serve_health(
         yield int(server.sockets[0].getsockname()[1])
 
 
-def _response(request: bytes, probes: Mapping[str, Callable[[], Health]]) -> bytes:
+async def _response(
+    request: bytes,
+    probes: Mapping[str, Callable[[], Health]],
+    metrics: Callable[[], bytes] | None,
+) -> bytes:
     method, _, rest = request.decode("latin-1").partition(" ")
     path = rest.partition(" ")[0].partition("?")[0]
-    body: dict[str, object] = {}
-    if path != "/healthz":
-        status = 404
-    elif method not in ("GET", "HEAD"):
-        status = 405
-    else:
+    status, kind, content = 404, "application/json", b"{}"
+    if path == "/metrics" and metrics is not None:
+        status, kind = 200, PROMETHEUS_TEXT
+        # What is read for it may wait for a file.
+        content = await asyncio.to_thread(metrics)
+    elif path == "/healthz":
         health = {name: probe() for name, probe in sorted(probes.items())}
         status = 200 if all(one.healthy for one in health.values()) else 503
         body = {name: {"healthy": one.healthy, **one.detail} for name, one in health.items()}
-    content = json.dumps(body).encode()
+        content = json.dumps(body).encode()
+    if status != 404 and method not in ("GET", "HEAD"):
+        status, kind, content = 405, "application/json", b"{}"
     head = (
-        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: application/json\r\n"
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {kind}\r\n"
         f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + (b"" if method == "HEAD" else content)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,10 +33,12 @@ from spotline.contracts.errors import (
 )
 from spotline.contracts.subjects import KINDS, dead_letter_subject, filter_of
 from spotline.domain.events import Event
+from spotline.domain.units import NS_PER_S
 from spotline.runtime.health import Health
+from spotline.runtime.metrics import HostCounters
 from spotline.runtime.snapshots import Snapshot, SnapshotStore, StateCodec
 from spotline.runtime.stream import EventStream, Subscription
-from spotline.runtime.telemetry import HostCounters, telemetry_for
+from spotline.runtime.telemetry import telemetry_for
 
 _log = structlog.get_logger(__name__)
 
@@ -165,7 +168,9 @@ class ServiceHost(Generic[StateT]):
         self._produces = frozenset(spec.produces)
         self._consumed_subjects = [filter_of(event_type) for event_type in spec.consumes]
         self.counters = HostCounters()
-        self._telemetry = telemetry_for(self._service, self.counters)
+        self._started_s = time.time()
+        self._lag_s = 0.0
+        self._subscription: Subscription | None = None
 
         self._state = handler.initial()
         self._applied_seq = 0
@@ -184,6 +189,9 @@ class ServiceHost(Generic[StateT]):
         self._backlog = True
         self._live = asyncio.Event()
         self._stop = asyncio.Event()
+        # Last: whoever reads the metrics may do so at once.
+        self._telemetry = telemetry_for(self._service, self)
+        self._telemetry.may_record(spec.produces)
 
     # --- seen from outside --------------------------------------------------------------------
 
@@ -200,7 +208,7 @@ class ServiceHost(Generic[StateT]):
     def health(self) -> Health:
         """Well when it follows the log without a backlog."""
         return Health(
-            healthy=self._phase is Phase.LIVE and not self._backlog,
+            healthy=self.healthy,
             detail={
                 "phase": self._phase.value,
                 "backlog": self._backlog,
@@ -210,6 +218,26 @@ class ServiceHost(Generic[StateT]):
                 "published": self.counters.published,
             },
         )
+
+    @property
+    def healthy(self) -> bool:
+        """Whether it follows the log without a backlog."""
+        return self._phase is Phase.LIVE and not self._backlog
+
+    @property
+    def backlog(self) -> int:
+        """Inputs that are stored for it and not taken yet, as far as it has heard."""
+        return 0 if self._subscription is None else self._subscription.waiting
+
+    @property
+    def lag_s(self) -> float:
+        """How long the last input had been stored when it was taken up, 0 when none waits."""
+        return self._lag_s
+
+    @property
+    def started_s(self) -> float:
+        """When it was made, Unix time."""
+        return self._started_s
 
     async def live(self) -> None:
         """Wait until everything stored before the start is applied."""
@@ -232,7 +260,9 @@ class ServiceHost(Generic[StateT]):
         envelope = self._envelope(
             event, event_id=event_id, causation_id="", correlation_id=correlation_id or event_id
         )
-        return (await self._store([envelope]))[0]
+        seq = (await self._store([envelope]))[0]
+        self._telemetry.recorded((event,))
+        return seq
 
     async def run(self) -> None:
         """Recover, then follow the log until `stop` or cancellation.
@@ -260,6 +290,7 @@ class ServiceHost(Generic[StateT]):
 
     async def _run(self) -> None:
         subscription = await self._stream.subscribe(self._service, self._consumed_subjects)
+        self._subscription = subscription
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
@@ -272,6 +303,7 @@ class ServiceHost(Generic[StateT]):
         finally:
             self._phase = Phase.STOPPED
             self._tasks = None
+            self._subscription = None
             await subscription.close()
 
     async def _follow(self, subscription: Subscription) -> None:
@@ -283,6 +315,7 @@ class ServiceHost(Generic[StateT]):
         while not self._stop.is_set():
             entries = await subscription.fetch(limit=settings.batch, timeout_s=settings.idle_s)
             self._backlog = len(entries) == settings.batch
+            self._lag_s = _waited_s(entries[-1]) if entries else 0.0
             handled: StoredEntry | None = None
             for entry in entries:
                 await self._handle(entry)
@@ -444,6 +477,7 @@ class ServiceHost(Generic[StateT]):
                     for place, answer in enumerate(answers)
                 ]
             )
+            self._telemetry.recorded(answers)
 
     async def _answers(self, call: Call) -> Sequence[Event]:
         if self._calls is None:
@@ -451,7 +485,8 @@ class ServiceHost(Generic[StateT]):
         backoff_s = _FIRST_BACKOFF_S
         while True:
             try:
-                return await self._calls(call)
+                with self._telemetry.calling(call.name):
+                    return await self._calls(call)
             except ProviderUnavailable as error:
                 wait_s = error.retry_after_s if isinstance(error, Throttled) else backoff_s
                 _log.warning(
@@ -475,9 +510,8 @@ class ServiceHost(Generic[StateT]):
         )
         # What came before it is recorded before it.
         await self._flush()
-        await self._store(
-            [dead_letter_for(entry, event_id=event_id, service=self._service, error=error)]
-        )
+        letter = dead_letter_for(entry, event_id=event_id, service=self._service, error=error)
+        await self._store([self._telemetry.traced(letter, cause=entry.headers)])
 
     # --- storing ------------------------------------------------------------------------------
 
@@ -495,14 +529,15 @@ class ServiceHost(Generic[StateT]):
                 f"{self._service} made {type(event).__name__}, "
                 "which its SPEC does not list under produces"
             )
-        return envelope_for(
-            event,
-            event_id=event_id,
-            source=self._service,
-            causation_id=causation_id,
-            correlation_id=correlation_id,
-            index=index,
-            trace_headers=self._telemetry.headers_for(KINDS[type(event)]),
+        return self._telemetry.traced(
+            envelope_for(
+                event,
+                event_id=event_id,
+                source=self._service,
+                causation_id=causation_id,
+                correlation_id=correlation_id,
+                index=index,
+            )
         )
 
     async def _settle(self) -> None:
@@ -520,6 +555,7 @@ class ServiceHost(Generic[StateT]):
             seqs = await self._store([applied.envelope for applied in fresh])
             for applied, seq in zip(fresh, seqs, strict=True):
                 applied.seq = seq
+            self._telemetry.recorded(applied.event for applied in fresh)
         self._tell_listener()
 
     def _tell_listener(self) -> None:
@@ -571,6 +607,7 @@ class ServiceHost(Generic[StateT]):
                 )
             )
         await self._store(envelopes)
+        self._telemetry.recorded(timer.events)
 
     # --- snapshots ----------------------------------------------------------------------------
 
@@ -610,6 +647,11 @@ class ServiceHost(Generic[StateT]):
             await self._snapshots.store.put(self._service, snapshot)
         except ProviderUnavailable as error:
             _log.warning("snapshot_not_saved", service=self._service, error=str(error))
+
+
+def _waited_s(entry: StoredEntry) -> float:
+    # The broker's clock may be ahead of ours.
+    return max(0.0, (time.time_ns() - entry.stored_ns) / NS_PER_S)
 
 
 class _RecentIds:

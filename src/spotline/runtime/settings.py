@@ -9,7 +9,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 class ServiceSettings(BaseSettings):
     """`SPOTLINE_*` that all services share; read once in `__main__`.
 
-    `health_port` 0 takes any free port and says which in the log.
+    `health_port` 0 takes any free port and says which in the log. `metrics` shows the metrics
+    there too, at `/metrics`; traces, and the same metrics, go to `otlp_endpoint` where that is set.
     """
 
     model_config = SettingsConfigDict(env_prefix="SPOTLINE_", frozen=True, extra="forbid")
@@ -18,5 +19,6 @@ class ServiceSettings(BaseSettings):
     partition: int = Field(default=0, ge=0)
     health_host: str = "127.0.0.1"
     health_port: int = Field(default=0, ge=0, le=65535)
+    metrics: bool = True
     otlp_endpoint: str = ""
     log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")

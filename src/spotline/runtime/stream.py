@@ -24,6 +24,11 @@ class Subscription(Protocol):
         """
         ...
 
+    @property
+    def waiting(self) -> int:
+        """Entries stored for this place and not fetched yet, as far as it has heard."""
+        ...
+
     async def ack(self, entry: StoredEntry) -> None:
         """Say that `entry` and everything before it is done. Safe to repeat."""
         ...

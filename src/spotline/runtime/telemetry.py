@@ -1,130 +1,388 @@
-"""Traces and counters of a service host. Attributes and names: docs/telemetry.yaml.
+"""The spans and metrics of one service; all of them are made here. Names: docs/telemetry.yaml.
 
-Nothing is exported, and next to nothing spent, unless `OTEL_EXPORTER_OTLP_ENDPOINT` is set.
+Without an endpoint and without a scrape (`runtime.exporting`) everything here does nothing, at next
+to no cost.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from time import perf_counter
+from types import TracebackType
+from typing import Any
 
-from opentelemetry import propagate, trace
-from opentelemetry.metrics import CallbackOptions, Meter, Observation
-from opentelemetry.trace import Link, SpanKind, Tracer
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from spotline.contracts.envelope import Envelope
+from spotline.contracts.errors import ProviderUnavailable
+from spotline.contracts.subjects import KINDS
+from spotline.domain.events import Event, SlotDecided, SlotOpened
+from spotline.runtime.exporting import ENDPOINT_VARIABLE, exporting
+from spotline.runtime.metrics import (
+    CALL,
+    KIND,
+    OUTCOME,
+    RPC_METHOD,
+    RPC_STATUS,
+    RPC_SYSTEM,
+    SERVICE,
+    HostCounters,
+    Metrics,
+    Reader,
+    Readings,
+    Watched,
+)
 
-ENDPOINT_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
-TRACE_HEADERS = ("traceparent", "tracestate")
+__all__ = ["ENDPOINT_VARIABLE", "HostCounters", "RpcInProgress", "Telemetry", "telemetry_for"]
 
-_SCOPE = "spotline.runtime"
+# W3C's headers, and no others: baggage has no business in the log.
+_TRACE_CONTEXT = TraceContextTextMapPropagator()
+_NO_CONTEXT = Context()
+_SLOT_KIND = KINDS[SlotOpened]
+# A server's own failures, as opposed to a request that it rightly refuses.
+_SERVER_FAULTS = frozenset(
+    ("UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS")
+)
 _NOTHING: AbstractContextManager[None] = nullcontext()
-_NO_HEADERS: Mapping[str, str] = {}
-
-
-@dataclass(slots=True, kw_only=True)
-class HostCounters:
-    """What one host has done since it started."""
-
-    handled: int = 0
-    dead_lettered: int = 0
-    published: int = 0
 
 
 class Telemetry:
-    """Spans around handling and publishing; a no-op without a tracer."""
+    """What one service tells of its work; does nothing with neither tracer nor metrics."""
 
-    def __init__(self, service: str, tracer: Tracer | None = None) -> None:
+    def __init__(
+        self, service: str, tracer: Tracer | None = None, metrics: Metrics | None = None
+    ) -> None:
         self._service = service
         self._tracer = tracer
+        self._metrics = metrics
+        self._by_kind: dict[str, dict[str, str]] = {}
+        self._slot_opened_s: float | None = None
+
+    @property
+    def on(self) -> bool:
+        """Whether anything is told at all."""
+        return self._tracer is not None or self._metrics is not None
+
+    # --- events -------------------------------------------------------------------------------
 
     def handling(
         self, envelope: Envelope, headers: Mapping[str, str], seq: int
     ) -> AbstractContextManager[None]:
-        """Span over the handling of one message, linked to the span that published it."""
-        if self._tracer is None:
+        """Time the handling of one message, in a span linked to the one that published it."""
+        if self._tracer is None and self._metrics is None:
             return _NOTHING
-        return self._handling(self._tracer, envelope, headers, seq)
+        return self.processing(
+            envelope.kind,
+            subject=envelope.subject,
+            event_id=envelope.event_id,
+            correlation_id=envelope.correlation_id,
+            headers=headers,
+            seq=seq,
+        )
 
-    @contextmanager
-    def _handling(
-        self, tracer: Tracer, envelope: Envelope, headers: Mapping[str, str], seq: int
-    ) -> Iterator[None]:
-        producer = trace.get_current_span(propagate.extract(headers)).get_span_context()
-        with tracer.start_as_current_span(
-            f"handle {envelope.kind}",
-            kind=SpanKind.CONSUMER,
-            links=[Link(producer)] if producer.is_valid else None,
-            attributes={
-                "messaging.system": "nats",
-                "messaging.operation.type": "process",
-                "messaging.destination.name": envelope.subject,
-                "messaging.message.id": envelope.event_id,
-                "spotline.service": self._service,
-                "spotline.kind": envelope.kind,
-                "spotline.seq": seq,
-                "spotline.correlation_id": envelope.correlation_id,
-            },
-        ):
-            yield
+    def processing(
+        self,
+        kind: str,
+        *,
+        subject: str,
+        event_id: str,
+        correlation_id: str,
+        headers: Mapping[str, str],
+        seq: int,
+    ) -> AbstractContextManager[None]:
+        """As `handling`, for whoever has no envelope; `headers` are those of the stored entry."""
+        if self._tracer is None and self._metrics is None:
+            return _NOTHING
+        if kind == _SLOT_KIND:
+            self._slot_opened_s = perf_counter()
+        attributes = self._by_kind.get(kind)
+        if attributes is None:
+            attributes = self._by_kind[kind] = {SERVICE: self._service, KIND: kind}
+        span = None
+        if self._tracer is not None:
+            span = self._tracer.start_as_current_span(
+                f"handle {kind}",
+                kind=SpanKind.CONSUMER,
+                links=_links(headers),
+                attributes={
+                    **self._message(kind, subject, event_id),
+                    "messaging.operation.name": "handle",
+                    "messaging.operation.type": "process",
+                    "spotline.seq": seq,
+                    "spotline.correlation_id": correlation_id,
+                },
+            )
+        return _Handling(span, self._metrics, attributes)
 
-    def headers_for(self, kind: str) -> Mapping[str, str]:
-        """Trace headers of a message about to be published, whose span this makes."""
+    def traced(self, envelope: Envelope, *, cause: Mapping[str, str] | None = None) -> Envelope:
+        """The envelope with trace headers, from the producer span that this makes.
+
+        Parameters
+        ----------
+        cause
+            Headers of the message it was made for, where that is not being handled in a span.
+        """
         if self._tracer is None:
-            return _NO_HEADERS
-        headers: dict[str, str] = {}
-        with self._tracer.start_as_current_span(
-            f"publish {kind}",
+            return envelope
+        # Nothing happens inside it: it need not become the current span.
+        span = self._tracer.start_span(
+            f"publish {envelope.kind}",
             kind=SpanKind.PRODUCER,
+            links=None if cause is None else _links(cause),
             attributes={
-                "messaging.system": "nats",
+                **self._message(envelope.kind, envelope.subject, envelope.event_id),
+                "messaging.operation.name": "publish",
                 "messaging.operation.type": "send",
-                "spotline.service": self._service,
-                "spotline.kind": kind,
             },
-        ):
-            propagate.inject(headers)
-        return {name: value for name, value in headers.items() if name in TRACE_HEADERS}
+        )
+        headers: dict[str, str] = {}
+        _TRACE_CONTEXT.inject(headers, trace.set_span_in_context(span, _NO_CONTEXT))
+        span.end()
+        return replace(envelope, trace_headers=headers)
+
+    def _message(self, kind: str, subject: str, event_id: str) -> dict[str, str]:
+        return {
+            "messaging.system": "nats",
+            "messaging.destination.name": subject,
+            "messaging.message.id": event_id,
+            SERVICE: self._service,
+            KIND: kind,
+        }
+
+    def may_record(self, event_types: Iterable[type[Event]]) -> None:
+        """Show the counters of what this service may record from the start."""
+        if self._metrics is not None:
+            self._metrics.expect(self._service, event_types)
+
+    def recorded(self, events: Iterable[Event]) -> None:
+        """Count events that this service has stored for the first time."""
+        metrics = self._metrics
+        if metrics is None:
+            return
+        for event in events:
+            metrics.count(self._service, event)
+            if type(event) is SlotDecided and self._slot_opened_s is not None:
+                taken_s = perf_counter() - self._slot_opened_s
+                self._slot_opened_s = None
+                metrics.record("spotline.decision.duration", taken_s, {SERVICE: self._service})
+
+    # --- calls --------------------------------------------------------------------------------
+
+    def calling(self, call: str) -> AbstractContextManager[None]:
+        """Time one attempt at a call that the handler asked for, in a span of its own."""
+        if self._tracer is None and self._metrics is None:
+            return _NOTHING
+        span = None
+        if self._tracer is not None:
+            span = self._tracer.start_as_current_span(
+                f"call {call}", attributes={SERVICE: self._service, CALL: call}
+            )
+        return _Calling(span, self._metrics, {SERVICE: self._service, CALL: call})
+
+    def asking(self, method: str) -> RpcInProgress:
+        """Time a gRPC call that this service makes; its `headers` go with the call.
+
+        Parameters
+        ----------
+        method
+            As gRPC names it: `package.Service/Method`.
+        """
+        return RpcInProgress(self._service, method, SpanKind.CLIENT, self._tracer, self._metrics)
+
+    def answering(self, method: str, headers: Mapping[str, str]) -> RpcInProgress:
+        """Time a gRPC call that this service answers, in its caller's trace."""
+        return RpcInProgress(
+            self._service, method, SpanKind.SERVER, self._tracer, self._metrics, headers
+        )
+
+    # --- figures ------------------------------------------------------------------------------
+
+    def observe(self, name: str, reader: Reader) -> Callable[[], None]:
+        """Have a metric read by `reader` when somebody asks, until the result is called."""
+        if self._metrics is None:
+            return lambda: None
+
+        def read() -> Readings:
+            return [(value, {SERVICE: self._service, **more}) for value, more in reader()]
+
+        return self._metrics.observe(name, read)
 
 
-def telemetry_for(service: str, counters: HostCounters) -> Telemetry:
-    """Telemetry of one host: exporting if an endpoint is configured, else a no-op."""
-    if not os.environ.get(ENDPOINT_VARIABLE):
+def telemetry_for(service: str, watched: Watched | None = None) -> Telemetry:
+    """What `service` tells its work with.
+
+    Parameters
+    ----------
+    watched
+        The running service itself, whose figures are shown as its metrics.
+    """
+    process = exporting()
+    if process is None:
         return Telemetry(service)
-    tracer, meter = _exporting()
-    _observe(meter, service, counters)
-    return Telemetry(service, tracer)
+    if watched is not None:
+        process.metrics.watch(service, watched)
+    return Telemetry(service, process.tracer(service), process.metrics)
 
 
-def _exporting() -> tuple[Tracer, Meter]:
-    """Install the OTLP exporters once per process; imported only here, for they are slow to."""
-    from opentelemetry import metrics
-    from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
-    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.metrics import MeterProvider
-    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-    if not isinstance(trace.get_tracer_provider(), TracerProvider):
-        resource = Resource.create({"service.namespace": "spotline"})
-        tracer_provider = TracerProvider(resource=resource)
-        tracer_provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-        trace.set_tracer_provider(tracer_provider)
-        reader = PeriodicExportingMetricReader(OTLPMetricExporter())
-        metrics.set_meter_provider(MeterProvider(resource=resource, metric_readers=[reader]))
-    return trace.get_tracer(_SCOPE), metrics.get_meter(_SCOPE)
+def _links(headers: Mapping[str, str]) -> list[Link] | None:
+    extracted = _TRACE_CONTEXT.extract(headers, _NO_CONTEXT)
+    producer = trace.get_current_span(extracted).get_span_context()
+    return [Link(producer)] if producer.is_valid else None
 
 
-def _observe(meter: Meter, service: str, counters: HostCounters) -> None:
-    def observe(name: str) -> None:
-        def read(_: CallbackOptions) -> Iterable[Observation]:
-            yield Observation(getattr(counters, name), {"spotline.service": service})
+_ActiveSpan = AbstractContextManager[Span]
 
-        meter.create_observable_counter(f"spotline.messages.{name}", callbacks=[read])
 
-    for name in ("handled", "dead_lettered", "published"):
-        observe(name)
+class _Handling:
+    """Around the handling of one message."""
+
+    __slots__ = ("_attributes", "_metrics", "_span", "_started_s")
+
+    def __init__(
+        self, span: _ActiveSpan | None, metrics: Metrics | None, attributes: dict[str, str]
+    ) -> None:
+        self._span = span
+        self._metrics = metrics
+        self._attributes = attributes
+        self._started_s = 0.0
+
+    def __enter__(self) -> None:
+        self._started_s = perf_counter()
+        if self._span is not None:
+            self._span.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if self._span is not None:
+            self._span.__exit__(kind, error, at)
+        if self._metrics is not None:
+            taken_s = perf_counter() - self._started_s
+            self._metrics.record("messaging.process.duration", taken_s, self._attributes)
+
+
+class _Calling:
+    """Around one attempt at a call."""
+
+    __slots__ = ("_attributes", "_metrics", "_span", "_started_s")
+
+    def __init__(
+        self, span: _ActiveSpan | None, metrics: Metrics | None, attributes: dict[str, str]
+    ) -> None:
+        self._span = span
+        self._metrics = metrics
+        self._attributes = attributes
+        self._started_s = 0.0
+
+    def __enter__(self) -> None:
+        self._started_s = perf_counter()
+        if self._span is not None:
+            self._span.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if self._span is not None:
+            self._span.__exit__(kind, error, at)
+        if self._metrics is not None:
+            outcome = "answered"
+            if kind is not None:
+                outcome = "postponed" if issubclass(kind, ProviderUnavailable) else "failed"
+            taken_s = perf_counter() - self._started_s
+            self._metrics.record(
+                "spotline.call.duration", taken_s, {**self._attributes, OUTCOME: outcome}
+            )
+
+
+class RpcInProgress:
+    """Around one gRPC call, on either side.
+
+    Attributes
+    ----------
+    headers
+        To be sent along by the caller: the context of its span.
+    code
+        Name of the status it ended with; to be set before it is left.
+    """
+
+    __slots__ = (
+        *("_attributes", "_context", "_kind", "_metrics", "_name", "_span", "_started_s"),
+        *("_tracer", "code", "headers"),
+    )
+
+    def __init__(
+        self,
+        service: str,
+        method: str,
+        kind: SpanKind,
+        tracer: Tracer | None,
+        metrics: Metrics | None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.code = ""
+        self.headers: dict[str, str] = {}
+        self._name = method
+        self._attributes = {SERVICE: service, RPC_SYSTEM: "grpc", RPC_METHOD: method}
+        self._kind = kind
+        self._tracer = tracer
+        self._metrics = metrics
+        self._context = None if headers is None else _TRACE_CONTEXT.extract(headers, _NO_CONTEXT)
+        self._span: Any = None
+        self._started_s = 0.0
+
+    def __enter__(self) -> RpcInProgress:
+        self._started_s = perf_counter()
+        if self._tracer is not None:
+            self._span = self._tracer.start_as_current_span(
+                self._name,
+                context=self._context,
+                kind=self._kind,
+                attributes=self._attributes,
+                # A refusal is an exception to gRPC, and an answer to us.
+                record_exception=False,
+                set_status_on_exception=False,
+            )
+            self._span.__enter__()
+            if self._kind is SpanKind.CLIENT:
+                _TRACE_CONTEXT.inject(self.headers)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if self._span is not None:
+            span = trace.get_current_span()
+            if self.code:
+                span.set_attribute(RPC_STATUS, self.code)
+            if self._failed:
+                span.set_status(Status(StatusCode.ERROR))
+                if error is not None and self._kind is SpanKind.SERVER:
+                    span.record_exception(error)
+            self._span.__exit__(kind, error, at)
+        if self._metrics is not None:
+            side = "client" if self._kind is SpanKind.CLIENT else "server"
+            self._metrics.record(
+                f"rpc.{side}.call.duration",
+                perf_counter() - self._started_s,
+                {**self._attributes, RPC_STATUS: self.code},
+            )
+
+    @property
+    def _failed(self) -> bool:
+        if self._kind is SpanKind.SERVER:
+            return self.code in _SERVER_FAULTS
+        return self.code not in ("", "OK")

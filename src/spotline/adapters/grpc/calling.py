@@ -8,10 +8,15 @@ from typing import ClassVar, Self
 import grpc
 
 from spotline.adapters.grpc.errors import MESSAGE_BYTES
+from spotline.adapters.grpc.tracing import client_interceptors
+from spotline.runtime.telemetry import telemetry_for
+
+# Whoever is no service: a command, a training platform.
+ANY_CLIENT = "client"
 
 
-def open_channel(address: str) -> grpc.aio.Channel:
-    """A channel that finds a service again soon after it was restarted."""
+def open_channel(address: str, *, caller: str = ANY_CLIENT) -> grpc.aio.Channel:
+    """A channel that finds a service again soon after it was restarted; `caller` names its user."""
     return grpc.aio.insecure_channel(
         address,
         options=(
@@ -22,11 +27,17 @@ def open_channel(address: str) -> grpc.aio.Channel:
             ("grpc.max_reconnect_backoff_ms", 500),
             ("grpc.enable_http_proxy", 0),
         ),
+        interceptors=client_interceptors(telemetry_for(caller)),
     )
 
 
 class RpcClient:
     """A client of one service, to be used as an asynchronous context manager.
+
+    Parameters
+    ----------
+    caller
+        The service that calls, as its traces name it.
 
     Attributes
     ----------
@@ -36,9 +47,9 @@ class RpcClient:
 
     service: ClassVar[str]
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, caller: str = ANY_CLIENT) -> None:
         self.address = address
-        self._channel = open_channel(address)
+        self._channel = open_channel(address, caller=caller)
 
     async def __aenter__(self) -> Self:
         return self

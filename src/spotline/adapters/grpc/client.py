@@ -9,12 +9,11 @@ from typing import TypeVar, cast
 
 import grpc
 
-from spotline.adapters.grpc.calling import RpcClient, open_channel
+from spotline.adapters.grpc.calling import ANY_CLIENT, RpcClient, open_channel
 from spotline.adapters.grpc.errors import (
     RpcFailed,
     failing_as_rpc,
     failure_of,
-    trace_metadata,
 )
 from spotline.api.v1 import (
     allocator_service_pb2,
@@ -66,7 +65,7 @@ class AllocateCallPort:
 
     def __init__(self, address: str, *, timeout_s: float = 10.0) -> None:
         self._timeout_s = timeout_s
-        self._channel = open_channel(address)
+        self._channel = open_channel(address, caller="selector")
         self._stub = allocator_service_pb2_grpc.AllocatorServiceStub(self._channel)
 
     async def close(self) -> None:
@@ -111,7 +110,6 @@ class AllocateCallPort:
                     message,
                     timeout=max(0.001, give_up_at - clock()),
                     wait_for_ready=True,
-                    metadata=trace_metadata(),
                 )
                 answer = from_message(AllocateAnswer, response)
             except ContractError as error:
@@ -140,8 +138,8 @@ class JobClient(RpcClient):
 
     service = "allocator"
 
-    def __init__(self, address: str = DEFAULT_ADDRESS) -> None:
-        super().__init__(address)
+    def __init__(self, address: str = DEFAULT_ADDRESS, *, caller: str = ANY_CLIENT) -> None:
+        super().__init__(address, caller=caller)
         self._jobs = job_service_pb2_grpc.JobServiceStub(self._channel)
         self._allocator = allocator_service_pb2_grpc.AllocatorServiceStub(self._channel)
 
@@ -158,7 +156,6 @@ class JobClient(RpcClient):
         response = await self._jobs.Submit(
             cast("job_service_pb2.SubmitRequest", to_message(submission)),
             timeout=timeout_s,
-            metadata=trace_metadata(),
         )
         return from_message(SubmissionReceipt, response)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from spotline.adapters.grpc.calling import RpcClient
-from spotline.adapters.grpc.errors import failing_as_rpc, trace_metadata
+from spotline.adapters.grpc.calling import ANY_CLIENT, RpcClient
+from spotline.adapters.grpc.errors import failing_as_rpc
 from spotline.api.v1 import configuration_service_pb2 as pb
 from spotline.api.v1 import configuration_service_pb2_grpc
 from spotline.application.configuring import (
@@ -34,8 +34,8 @@ class ConfiguratorClient(RpcClient):
 
     service = "configurator"
 
-    def __init__(self, address: str = DEFAULT_ADDRESS) -> None:
-        super().__init__(address)
+    def __init__(self, address: str = DEFAULT_ADDRESS, *, caller: str = ANY_CLIENT) -> None:
+        super().__init__(address, caller=caller)
         self._stub = configuration_service_pb2_grpc.ConfigurationServiceStub(self._channel)
 
     @failing_as_rpc
@@ -46,7 +46,6 @@ class ConfiguratorClient(RpcClient):
         response = await self._stub.Complete(
             cast("pb.CompleteRequest", to_message(request)),
             timeout=timeout_s,
-            metadata=trace_metadata(),
         )
         return from_message(Completion, response)
 
@@ -56,7 +55,6 @@ class ConfiguratorClient(RpcClient):
         response = await self._stub.Predict(
             cast("pb.PredictRequest", to_message(request)),
             timeout=_ANSWER_TIMEOUT_S,
-            metadata=trace_metadata(),
         )
         return from_message(PredictionAnswers, response).answers
 
@@ -66,14 +64,11 @@ class ConfiguratorClient(RpcClient):
         response = await self._stub.Learn(
             cast("pb.LearnRequest", to_message(Lesson(runs=tuple(runs)))),
             timeout=_LEARN_TIMEOUT_S,
-            metadata=trace_metadata(),
         )
         return from_message(LessonReceipt, response)
 
     @failing_as_rpc
     async def sources(self) -> KnownSources:
         """All sources, what they have learned from, and how well."""
-        response = await self._stub.Sources(
-            pb.SourcesRequest(), timeout=_LEARN_TIMEOUT_S, metadata=trace_metadata()
-        )
+        response = await self._stub.Sources(pb.SourcesRequest(), timeout=_LEARN_TIMEOUT_S)
         return from_message(KnownSources, response)

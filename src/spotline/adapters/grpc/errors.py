@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ClassVar, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar
 
 import grpc
-from opentelemetry import context as otel_context
-from opentelemetry import propagate
 
 from spotline.application.admission import Refused
 from spotline.contracts.errors import ContractError, ProviderUnavailable, SpotlineError
@@ -94,30 +91,6 @@ async def refuse(
     await context.abort(error.code, str(error), error.trailing_metadata())
 
 
-@contextmanager
-def caller_trace(context: ServerContext) -> Iterator[None]:
-    """Continue the caller's trace, where its metadata names one."""
-    metadata = {
-        str(key): value if isinstance(value, str) else value.decode("ascii", "replace")
-        for key, value in context.invocation_metadata() or ()
-    }
-    if "traceparent" not in metadata:
-        yield
-        return
-    token = otel_context.attach(propagate.extract(metadata))
-    try:
-        yield
-    finally:
-        otel_context.detach(token)
-
-
-def trace_metadata() -> tuple[tuple[str, str], ...]:
-    """The current trace as call metadata; empty without one."""
-    carrier: dict[str, str] = {}
-    propagate.inject(carrier)
-    return tuple(carrier.items())
-
-
 def answers(
     method: Callable[[ServicerT, RequestT, ServerContext], Awaitable[ResponseT]],
 ) -> Callable[[ServicerT, RequestT, ServerContext], Awaitable[ResponseT]]:
@@ -126,8 +99,7 @@ def answers(
     @functools.wraps(method)
     async def answered(servicer: ServicerT, request: RequestT, context: ServerContext) -> ResponseT:
         try:
-            with caller_trace(context):
-                return await method(servicer, request, context)
+            return await method(servicer, request, context)
         except (RpcRefused, ContractError, ProviderUnavailable) as error:
             await refuse(context, error)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
-from spotline.adapters.grpc.calling import RpcClient
-from spotline.adapters.grpc.errors import failing_as_rpc, trace_metadata
+from spotline.adapters.grpc.calling import ANY_CLIENT, RpcClient
+from spotline.adapters.grpc.errors import failing_as_rpc
 from spotline.api.v1 import placement_service_pb2 as pb
 from spotline.api.v1 import placement_service_pb2_grpc
 from spotline.application.placing import (
@@ -33,8 +33,8 @@ class PlacerClient(RpcClient):
 
     service = "placer"
 
-    def __init__(self, address: str = DEFAULT_ADDRESS) -> None:
-        super().__init__(address)
+    def __init__(self, address: str = DEFAULT_ADDRESS, *, caller: str = ANY_CLIENT) -> None:
+        super().__init__(address, caller=caller)
         self._stub = placement_service_pb2_grpc.PlacementServiceStub(self._channel)
 
     @failing_as_rpc
@@ -43,7 +43,6 @@ class PlacerClient(RpcClient):
         response = await self._stub.Place(
             cast("pb.PlaceRequest", to_message(PlaceRequest(pipeline=pipeline))),
             timeout=_TIMEOUT_S,
-            metadata=trace_metadata(),
         )
         return from_message(PlaceReceipt, response)
 
@@ -53,7 +52,6 @@ class PlacerClient(RpcClient):
         response = await self._stub.Release(
             cast("pb.ReleaseRequest", to_message(ReleaseRequest(job_id=job_id, tenant=tenant))),
             timeout=_TIMEOUT_S,
-            metadata=trace_metadata(),
         )
         return from_message(ReleaseReceipt, response).status
 
@@ -63,7 +61,6 @@ class PlacerClient(RpcClient):
         response = await self._stub.ListPlacements(
             cast("pb.ListPlacementsRequest", to_message(query or PlacementQuery())),
             timeout=_TIMEOUT_S,
-            metadata=trace_metadata(),
         )
         return from_message(PlacementPage, response)
 
@@ -83,6 +80,5 @@ class PlacerClient(RpcClient):
         response = await self._stub.Explain(
             cast("pb.ExplainRequest", to_message(request)),
             timeout=_TIMEOUT_S,
-            metadata=trace_metadata(),
         )
         return from_message(Explanation, response)

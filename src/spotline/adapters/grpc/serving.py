@@ -10,7 +10,9 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from spotline.adapters.grpc.errors import MESSAGE_BYTES
+from spotline.adapters.grpc.tracing import server_interceptors
 from spotline.contracts.errors import ConfigError
+from spotline.runtime.telemetry import telemetry_for
 
 
 class GrpcServer:
@@ -24,7 +26,7 @@ class GrpcServer:
     Attributes
     ----------
     name
-        What it is, for people.
+        The service it belongs to, for people and for traces.
     services
         Full names of what `register` adds.
     """
@@ -65,7 +67,8 @@ class GrpcServer:
                 ("grpc.max_send_message_length", MESSAGE_BYTES),
                 # Two servers on one port would each answer half of the calls.
                 ("grpc.so_reuseport", 0),
-            )
+            ),
+            interceptors=server_interceptors(telemetry_for(self.name), self.services),
         )
         self.register(server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)

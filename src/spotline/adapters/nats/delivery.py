@@ -65,6 +65,7 @@ class Delivery:
         self._news = asyncio.Event()
         self._broken = ""
         self._ended = False
+        self._pending = 0
 
     async def __aenter__(self) -> Self:
         self._link.when_lost(self._lose)
@@ -81,6 +82,11 @@ class Delivery:
     def ended(self) -> bool:
         """Whether everything stored has come."""
         return self._ended
+
+    @property
+    def waiting(self) -> int:
+        """Entries not taken yet: those that came, and those the server said were behind the last."""
+        return len(self._ready) + self._pending
 
     async def take(self, limit: int, deadline: float) -> list[Delivered]:
         """Return what has come, waiting for the first until `deadline` (loop time).
@@ -150,6 +156,7 @@ class Delivery:
             self._break(f"delivery {self._next_consumer_seq} is missing")
             return
         self._next_consumer_seq += 1
+        self._pending = int(tokens[8])
         entry = StoredEntry(
             seq=int(tokens[5]),
             stored_ns=int(tokens[7]),

@@ -356,6 +356,11 @@ class NatsSubscription:
         """The last acknowledged `seq` when the subscription was opened, 0 for none."""
         return self._floor_seq
 
+    @property
+    def waiting(self) -> int:
+        """Entries stored for this place and not fetched yet, as far as it has heard."""
+        return 0 if self._delivery is None else self._delivery.waiting
+
     async def claim(self, js: JetStreamContext, first_seq: int) -> None:
         """Take the place over from whoever had it, and read how far they came."""
         try:

@@ -1,0 +1,70 @@
+"""The table of trace edges says what the SPECs say."""
+
+from __future__ import annotations
+
+from spotline.application import (
+    actuate,
+    configure,
+    forecast,
+    ingest,
+    jobs,
+    place,
+    select,
+    statistics,
+)
+from spotline.contracts.subjects import KINDS
+from tests.fakes.trace_edges import TABLE, Edge, listed_edges
+
+SPECS = tuple(
+    module.SPEC
+    for module in (ingest, forecast, select, jobs, configure, place, actuate, statistics)
+)
+SERVICES = {spec.service for spec in SPECS}
+
+
+def test_a_message_goes_from_who_produces_to_all_who_consume_it() -> None:
+    flows = {
+        Edge(KINDS[event_type], source.service, target.service)
+        for source in SPECS
+        for event_type in source.produces
+        for target in SPECS
+        if event_type in target.consumes
+    }
+    # Applied at once where it is decided; what is also observed comes round.
+    own = {
+        Edge(KINDS[event_type], spec.service, spec.service)
+        for spec in SPECS
+        for event_type in spec.decides
+    }
+    always, sometimes = listed_edges()
+    listed = {edge for edge in always | sometimes if "/" not in edge.what}
+
+    assert listed - flows == set()
+    assert flows - listed <= own
+
+
+def test_every_event_that_is_produced_has_its_rows() -> None:
+    produced = {(KINDS[event_type], spec.service) for spec in SPECS for event_type in spec.produces}
+
+    assert sorted((row["kind"], row["from"]) for row in TABLE["messages"]) == sorted(produced)
+
+
+def test_a_message_is_published_while_something_known_is_done() -> None:
+    handled = {f"handle {row['kind']}" for row in TABLE["messages"]}
+    methods = {row["method"] for row in TABLE["calls"]}
+    consumed = {
+        (spec.service, f"handle {KINDS[event_type]}")
+        for spec in SPECS
+        for event_type in spec.consumes
+    }
+    for row in TABLE["messages"]:
+        for within in row["within"]:
+            assert within in handled | methods | {"nothing"}
+            if within in handled:
+                assert (row["from"], within) in consumed, (row["kind"], within)
+
+
+def test_who_calls_and_answers_is_a_service_or_a_client() -> None:
+    for row in TABLE["calls"]:
+        assert row["to"] in SERVICES
+        assert row["from"] in SERVICES | {"client"}
