@@ -16,6 +16,7 @@ SERVICES = (
     "placer",
     "selector",
     "cloud_actuator",
+    "analytics",
 )
 
 

@@ -65,6 +65,12 @@ VIOLATIONS = {
         line="import spotline.application.select\n",
         evidence="spotline.application.forecast -> spotline.application.select",
     ),
+    "decision_looks_at_statistics_indirectly": Violation(
+        contract="statistics",
+        path="src/spotline/domain/market/law.py",
+        line="\n\ndef _peek():\n    import spotline.domain.statistics.windows  # noqa: F401\n",
+        evidence="spotline.domain.statistics",
+    ),
     "generated_code_outside_its_fence": Violation(
         contract="generated",
         path="src/spotline/adapters/nats/__init__.py",

@@ -25,6 +25,8 @@ from spotline.domain.events import (
     CapacityReported,
     CostAccrued,
     CountProbability,
+    CountTime,
+    DeadlineFigures,
     DecisionReason,
     ForecastIssued,
     ForecastOverdue,
@@ -41,11 +43,14 @@ from spotline.domain.events import (
     JobOutcome,
     JobProgressReported,
     JobSubmitted,
+    LatencyFigures,
     LaunchRefused,
     LinkObserved,
     Lot,
+    MarketFigures,
     MarketLawLearned,
     MarketOpened,
+    MarketStatisticsIssued,
     NamedLaw,
     OfferingForecast,
     PipelineProvisioningCommanded,
@@ -55,15 +60,21 @@ from spotline.domain.events import (
     PlacementEnd,
     PlacementEnded,
     PlacementOutcome,
+    PlatformFigures,
+    PlatformStatisticsIssued,
+    PolicyFigures,
     PolicyWeight,
     PolicyWeightsUpdated,
+    PriceFigures,
     ProvisioningCommanded,
     QuoteObserved,
     RegionObserved,
+    RegretFigures,
     RunMeasured,
     SlotDecided,
     SlotOpened,
     SlotQuote,
+    SpendFigures,
     TableSpec,
     ThroughputReestimated,
     ValueTableReady,
@@ -193,6 +204,37 @@ PIPELINE = Pipeline(
     checkpoint_gb=156.0,
     checkpoint_interval_iterations=50,
     restart_s=90.0,
+)
+
+PRICE_FIGURES = PriceFigures(
+    mean_micro_usd=9_840_000,
+    low_micro_usd=9_830_000,
+    high_micro_usd=9_850_000,
+    spread_micro_usd=20_000,
+    changes=1,
+    change_ppm=2_034,
+)
+PLATFORM_FIGURES = PlatformFigures(
+    spend=SpendFigures(
+        spend_micro_usd=95_000_000,
+        on_demand_equivalent_micro_usd=262_180_800,
+        saving_micro_usd=167_180_800,
+        spot_instance_s=21_600,
+        on_demand_instance_s=7_200,
+    ),
+    deadlines=DeadlineFigures(hard_hits=0, hard_misses=0, soft_hits=1, soft_misses=0, cancelled=0),
+    regret=RegretFigures(
+        jobs=1,
+        best_policy_id="ahanp(0.5)",
+        best_utility_micro_usd=5_000_000,
+        regret_micro_usd=9_000_000,
+    ),
+    decision_after_slot=LatencyFigures(
+        samples=2, p50_ns=4_100_000, p99_ns=5_200_000, max_ns=5_200_000
+    ),
+    decision_after_forecast=LatencyFigures(
+        samples=2, p50_ns=1_900_000, p99_ns=2_000_000, max_ns=2_000_000
+    ),
 )
 
 SAMPLES = (
@@ -455,6 +497,39 @@ SAMPLES = (
         quota_pool="aws:eu-west-1:p4d",
         target=Lot(offering_id="aws:eu-west-1a:p4d.24xlarge", on_demand=3),
         transfer_cost_micro_usd=1_400_000,
+    MarketStatisticsIssued(
+        offering_id=OFFERING.offering_id,
+        ts_event_ns=START_NS + 3_600 * 10**9,
+        window_s=3_600,
+        hop_s=900,
+        revision=1,
+        late=1,
+        figures=MarketFigures(
+            slots=2,
+            covered_s=3_600,
+            spot_price=PRICE_FIGURES,
+            on_demand_price=PRICE_FIGURES,
+            known_s=3_600,
+            available_s=1_800,
+            available_ppm=500_000,
+            counts=(CountTime(instances=0, held_s=1_800), CountTime(instances=12, held_s=1_800)),
+            ups=1,
+            downs=0,
+            available_runs=1,
+            unavailable_runs=1,
+            mean_available_run_s=1_800,
+            mean_unavailable_run_s=1_800,
+        ),
+    ),
+    PlatformStatisticsIssued(
+        tenant=JOB.tenant,
+        ts_event_ns=START_NS + 3_600 * 10**9,
+        window_s=3_600,
+        hop_s=900,
+        revision=0,
+        late=0,
+        total=PLATFORM_FIGURES,
+        policies=(PolicyFigures(policy_id="ahap(3,1,0.5)", figures=PLATFORM_FIGURES),),
     ),
 )
 

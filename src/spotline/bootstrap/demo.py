@@ -14,7 +14,7 @@ from spotline.adapters.grpc.client import JobClient
 from spotline.adapters.ledger.sqlite import SqlLedger
 from spotline.application.selector_state import SelectorState
 from spotline.application.spec import Timer
-from spotline.bootstrap.parts import open_stream
+from spotline.bootstrap.parts import AnyHost, open_stream
 from spotline.bootstrap.platform import Ear, TrainingPlatform, TrueRates
 from spotline.bootstrap.system import (
     LEDGER_OWNER,
@@ -161,7 +161,9 @@ async def run_demo(
             )
             platform = TrainingPlatform(
                 client,
-                lambda: cast("SelectorState", system.probes.hosts["selector"].state),
+                lambda: cast(
+                    "SelectorState", cast("AnyHost", system.probes.hosts["selector"]).state
+                ),
                 selector=selector,
                 configurator=configurator,
                 slot_starts_ns=arrivals.starts_ns,

@@ -17,13 +17,16 @@ from spotline.application.ingest import IngestOptions
 from spotline.application.place import PlacerOptions
 from spotline.application.ports import ActuatorMode
 from spotline.application.selector_state import SelectorOptions
+from spotline.application.statistics import StatisticsOptions
 from spotline.bootstrap.parts import (
     ActuatorParts,
+    AnalyticsParts,
     BusAddress,
     HealthProbes,
     PartHooks,
     geography_of,
     serve_allocator,
+    serve_analytics,
     serve_cloud_actuator,
     serve_configurator,
     serve_forecaster,
@@ -63,6 +66,8 @@ class SystemOptions:
     placer_address: str = FREE_ADDRESS
     geography: Path | None = None
     placer: PlacerOptions = field(default_factory=PlacerOptions)
+    analytics_address: str = FREE_ADDRESS
+    statistics: StatisticsOptions = field(default_factory=StatisticsOptions)
     forecaster: str = DEFAULT_FORECASTER
     horizon_slots: int = 6
     ingest: IngestOptions = field(default_factory=IngestOptions)
@@ -86,6 +91,7 @@ class SystemOptions:
                 "stack": self.knowledge_stack,
             },
             "placer": asdict(self.placer),
+            "analytics": self.statistics.settings(),
             "cloud_actuator": {"cloud": "simulated", **asdict(self.simulated)},
         }
 
@@ -103,6 +109,7 @@ class RunningSystem:
     allocator_address: str = ""
     configurator_address: str = ""
     placer_address: str = ""
+    analytics_address: str = ""
     probes: HealthProbes = field(default_factory=HealthProbes)
 
 
@@ -176,6 +183,14 @@ async def running_system(
         )
         system.placer_address = await listening(
             "placer", partial(serve_placer, options=options.placer, address=options.placer_address)
+        )
+        system.analytics_address = await listening(
+            "analytics",
+            partial(
+                serve_analytics,
+                parts=AnalyticsParts(options=options.statistics),
+                address=options.analytics_address,
+            ),
         )
         parts = ActuatorParts(
             cloud="simulated",

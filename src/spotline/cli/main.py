@@ -46,11 +46,12 @@ def _register() -> None:
         place,
         replay,
         simulate,
+        stats,
         up,
     )
 
     app.add_typer(market.market_app, name="market")
-    for module in (demo, up, jobs, place, pipelines, simulate, replay, bench, knowledge):
+    for module in (demo, up, jobs, place, pipelines, stats, simulate, replay, bench, knowledge):
         module.register(app)
 
 

@@ -41,7 +41,7 @@ def verify(
     with explained():
         from spotline.adapters.eventlog.manifest import environment
         from spotline.adapters.eventlog.reader import EventLogReader
-        from spotline.replay.handlers import handlers_of
+        from spotline.replay.handlers import handlers_of, statistics_of
         from spotline.replay.verify import verify as run
 
         reader = EventLogReader(log)
@@ -51,6 +51,7 @@ def verify(
             reader.manifest,
             here=environment(),
             most=1 if first else most,
+            statistics=statistics_of(reader.manifest.settings),
         )
     if as_json:
         print(json.dumps(report.as_json(), indent=2))
@@ -97,6 +98,8 @@ def _print(log: Path, report: VerifyReport) -> None:
     say(f"answers of the allocator recomputed: {report.answers:,}")
     if report.skipped:
         say(f"{report.skipped:,} unreadable messages, dead-lettered then and passed over now")
+    if report.unverified:
+        say(f"{report.unverified:,} statistics not recomputed: the log does not say their settings")
     if report.open_inputs:
         say(f"the log ends before the decisions on its last {report.open_inputs:,} inputs")
     for divergence in report.divergences:

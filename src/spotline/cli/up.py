@@ -56,6 +56,12 @@ def up(
     placement_cost: Annotated[
         str, typer.Option(help="What a GPU of a placement costs: energy or rent.")
     ] = "energy",
+    analytics_address: Annotated[
+        str,
+        typer.Option(
+            help="Where the analytics' gRPC listens.", envvar="SPOTLINE_ANALYTICS_ADDRESS"
+        ),
+    ] = "127.0.0.1:7073",
     nats_url: Annotated[
         str, typer.Option(envvar="SPOTLINE_NATS_URL", help="An external NATS; embedded by default.")
     ] = "",
@@ -116,6 +122,7 @@ def up(
             knowledge_stack=knowledge_stack,
             placer_address=placer_address,
             geography=geography,
+            analytics_address=analytics_address,
             placer=PlacerOptions(method=placement_method, cost=placement_cost),
             selector=SelectorOptions(warm_start=read_weights(warm_start)),
             ingest=IngestOptions(slot_interval_s=interval_s, barrier=not wall_clock),

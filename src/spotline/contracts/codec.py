@@ -29,6 +29,7 @@ from google.protobuf.message import DecodeError, Message
 from spotline.api.v1 import (
     allocation_pb2,
     allocator_service_pb2,
+    analytics_service_pb2,
     capacity_pb2,
     configuration_pb2,
     configuration_service_pb2,
@@ -43,6 +44,7 @@ from spotline.api.v1 import (
     placement_pb2,
     placement_service_pb2,
     selection_pb2,
+    statistics_pb2,
 )
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ContractError, InvariantViolation
@@ -69,6 +71,7 @@ ValueT = TypeVar("ValueT")
 _MODULES: tuple[ModuleType, ...] = (
     allocation_pb2,
     allocator_service_pb2,
+    analytics_service_pb2,
     capacity_pb2,
     configuration_pb2,
     configuration_service_pb2,
@@ -83,6 +86,7 @@ _MODULES: tuple[ModuleType, ...] = (
     placement_pb2,
     placement_service_pb2,
     selection_pb2,
+    statistics_pb2,
 )
 _MESSAGES: Mapping[str, type[Message]] = {
     name: getattr(module, name)

@@ -69,6 +69,8 @@ ROUTES: Mapping[type[Event], Route] = MappingProxyType(
         events.PlacementDecided: Route(kind="placement.decided", fields=_BY_JOB),
         events.PlacementEnded: Route(kind="placement.ended", fields=_BY_JOB),
         events.PipelineProvisioningCommanded: Route(kind="provisioning.pipeline", fields=_BY_JOB),
+        events.MarketStatisticsIssued: Route(kind="stats.market", fields=("offering_id",)),
+        events.PlatformStatisticsIssued: Route(kind="stats.platform", fields=("tenant",)),
     }
 )
 

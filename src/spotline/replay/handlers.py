@@ -13,6 +13,8 @@ from spotline.application.place import PlaceHandler, PlacerOptions
 from spotline.application.select import SelectHandler
 from spotline.application.selector_state import SelectorOptions
 from spotline.application.spec import Handler
+from spotline.application.statistics import options_of
+from spotline.application.statistics_fold import StatisticsFold
 from spotline.contracts.codec import digest
 from spotline.contracts.errors import ContractError
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER, forecaster_factory
@@ -82,6 +84,22 @@ def handlers_of(settings: Mapping[str, Any]) -> tuple[Handler[Any], ...]:
     selector = SelectHandler(selector_options(settings), digest=digest)
     placer = PlaceHandler(placer_options(settings))
     return (forecaster, selector, JobsHandler(), ConfigureHandler(), placer)
+
+
+def statistics_of(settings: Mapping[str, Any]) -> StatisticsFold | None:
+    """The analytics as they were recorded, None where the manifest does not say how.
+
+    Raises
+    ------
+    ContractError
+        The settings are malformed.
+    """
+    if "analytics" not in settings:
+        return None
+    try:
+        return StatisticsFold(options_of(_of(settings, "analytics")))
+    except ValueError as error:
+        raise ContractError("manifest settings.analytics", str(error)) from error
 
 
 def _of(settings: Mapping[str, Any], service: str) -> Mapping[str, Any]:

@@ -18,12 +18,14 @@ from spotline.adapters.eventlog.manifest import Environment, Manifest, Unreadabl
 from spotline.application.allocation import allocate
 from spotline.application.requests import AllocateRequest
 from spotline.application.spec import Call, Context, Handler, Spec
+from spotline.application.statistics_fold import StatisticsFold
 from spotline.contracts.build import event_of, is_dead_letter
 from spotline.contracts.codec import encode
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import ContractError, SpotlineError
 from spotline.contracts.subjects import EVENT_TYPES, KINDS
 from spotline.domain.events import AllocationAnswered, CallOutcome, Event
+from spotline.replay.statistics import StatisticsDifference, StatisticsReplay, is_statistics
 
 SAME, DIVERGED, UNREADABLE = 0, 1, 2
 """Exit codes."""
@@ -69,12 +71,14 @@ class VerifyReport:
     case nothing was replayed; `unreadable` says where the log broke off. `decisions` counts those
     recomputed by service, `answers` the allocator's answers. `open_inputs` are the last ones,
     whose decisions the log does not hold yet. `decisions_sha256` is over all recomputed decisions.
+    `unverified` counts statistics that were not recomputed, for want of the analytics' settings.
     """
 
     entries: int = 0
     decisions: dict[str, int] = field(default_factory=dict)
     answers: int = 0
     skipped: int = 0
+    unverified: int = 0
     open_inputs: int = 0
     divergences: tuple[ReplayDivergence, ...] = ()
     complete: bool = True
@@ -97,6 +101,7 @@ class VerifyReport:
             "decisions": self.decisions,
             "answers": self.answers,
             "skipped": self.skipped,
+            "unverified": self.unverified,
             "open_inputs": self.open_inputs,
             "complete": self.complete,
             "environment": list(self.environment),
@@ -114,6 +119,7 @@ def verify(
     here: Environment,
     lock_sha256: str = "",
     most: int = DEFAULT_MOST,
+    statistics: StatisticsFold | None = None,
 ) -> VerifyReport:
     """Replay a log through `handlers` and compare what they decide.
 
@@ -128,6 +134,9 @@ def verify(
         unknown hash on either side says nothing.
     most
         Stop after so many divergences.
+    statistics
+        With the options the analytics had (see `statistics_of`); None: what they issued is counted
+        and not recomputed.
     """
     elsewhere = list(manifest.environment.differences(here))
     if lock_sha256 and manifest.lock_sha256 and lock_sha256 != manifest.lock_sha256:
@@ -136,7 +145,7 @@ def verify(
         )
     if elsewhere:
         return VerifyReport(environment=tuple(elsewhere))
-    replay = _Replay(handlers, most)
+    replay = _Replay(handlers, most, statistics)
     try:
         for entry in entries:
             replay.take(entry)
@@ -177,11 +186,15 @@ class _Hosted:
 
 
 class _Replay:
-    def __init__(self, handlers: Sequence[Handler[Any]], most: int) -> None:
+    def __init__(
+        self, handlers: Sequence[Handler[Any]], most: int, statistics: StatisticsFold | None
+    ) -> None:
         self._hosted = [
             _Hosted(handler=handler, spec=handler.spec, state=handler.initial())
             for handler in handlers
         ]
+        self._statistics = StatisticsReplay(statistics) if statistics is not None else None
+        self._unverified = 0
         self._most = most
         self._ids: set[str] = set()
         self._found: list[ReplayDivergence] = []
@@ -215,11 +228,44 @@ class _Replay:
         except ContractError as error:
             self._skip(entry, envelope, error)
             return
+        if self._take_statistics(entry, envelope, event):
+            return
         for hosted in self._hosted:
             if envelope.source == hosted.spec.service and _decided(hosted.spec, event, envelope):
                 self._meet(hosted, entry, envelope, event)
             elif type(event) in hosted.spec.consumes and not hosted.failed:
                 self._handle(hosted, entry, envelope, self._recomputed(hosted, entry, event))
+
+    # --- statistics ---------------------------------------------------------------------------
+
+    def _take_statistics(self, entry: StoredEntry, envelope: Envelope, event: Event) -> bool:
+        """Compare statistics, which nobody takes in; whether it was one."""
+        if not is_statistics(event, envelope):
+            if self._statistics is not None:
+                self._statistics.take(entry, envelope, event)
+            return False
+        if self._statistics is None:
+            self._unverified += 1
+            return True
+        different = self._statistics.meet(entry, envelope, event)
+        if different is not None:
+            self._found_different(different)
+        return True
+
+    def _found_different(self, one: StatisticsDifference) -> None:
+        both = (one.recorded, one.recomputed)
+        if not self.full:
+            self._found.append(
+                ReplayDivergence(
+                    seq=one.seq,
+                    handler="analytics",
+                    kind=one.kind,
+                    cause_seq=one.cause_seq,
+                    recorded="nothing" if one.recorded is None else _short(one.recorded),
+                    recomputed="nothing" if one.recomputed is None else _short(one.recomputed),
+                    differences=() if None in both else field_differences(*both),
+                )
+            )
 
     # --- inputs -------------------------------------------------------------------------------
 
@@ -414,6 +460,8 @@ class _Replay:
     def report(self) -> VerifyReport:
         if not self.full:
             self._judge_missing()
+            for one in self._statistics.missing() if self._statistics is not None else ():
+                self._found_different(one)
         digest = hashlib.sha256()
         for hosted in self._hosted:
             digest.update(hosted.digest.digest())
@@ -422,11 +470,17 @@ class _Replay:
             for hosted in self._hosted
             for one in hosted.expected.values()
         }
+        decisions = {hosted.spec.service: hosted.decided for hosted in self._hosted}
+        if self._statistics is not None:
+            digest.update(self._statistics.digest())
+            decisions["analytics"] = self._statistics.recomputed
+            open_inputs |= {("analytics", seq) for seq in self._statistics.open_seqs()}
         return VerifyReport(
             entries=self._entries,
-            decisions={hosted.spec.service: hosted.decided for hosted in self._hosted},
+            decisions=decisions,
             answers=self._answers,
             skipped=self._skipped,
+            unverified=self._unverified,
             open_inputs=len(open_inputs),
             divergences=tuple(sorted(self._found, key=lambda one: one.seq)),
             complete=not self.full,

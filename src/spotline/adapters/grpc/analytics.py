@@ -1,0 +1,107 @@
+"""AnalyticsService: read from the statistics that were issued."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar, cast
+
+import grpc
+from google.protobuf.message import Message
+
+from spotline.adapters.grpc.errors import RpcRefused, ServerContext, answers, invalid
+from spotline.adapters.grpc.serving import GrpcServer
+from spotline.api.v1 import analytics_service_pb2 as pb
+from spotline.api.v1 import analytics_service_pb2_grpc
+from spotline.application.statistics_query import (
+    KeysPage,
+    KeysQuery,
+    StatisticsPage,
+    StatisticsQuery,
+)
+from spotline.contracts.codec import from_message, to_message
+from spotline.contracts.errors import ContractError, ProviderUnavailable
+
+QueryT = TypeVar("QueryT", StatisticsQuery, KeysQuery)
+
+
+class StatisticsSource(Protocol):
+    """The running analytics, as what serves its RPC needs it."""
+
+    def query(self, query: StatisticsQuery) -> StatisticsPage:
+        """The windows asked for.
+
+        Raises
+        ------
+        ProviderUnavailable
+            It cannot say now.
+        """
+        ...
+
+    def keys(self, query: KeysQuery) -> KeysPage:
+        """Of whom there are statistics; `ProviderUnavailable` as in `query`."""
+        ...
+
+
+class AnalyticsServicer(analytics_service_pb2_grpc.AnalyticsServiceServicer):
+    """Serves `AnalyticsService`."""
+
+    def __init__(self, source: StatisticsSource) -> None:
+        self._source = source
+
+    @answers
+    async def Query(self, request: pb.QueryRequest, context: ServerContext) -> pb.QueryResponse:
+        """Windows of one key, a page at a time."""
+        query = _asked(StatisticsQuery, request)
+        try:
+            page = self._source.query(query)
+        except ProviderUnavailable as error:
+            raise _not_now(error) from error
+        return cast("pb.QueryResponse", to_message(page))
+
+    @answers
+    async def ListKeys(
+        self, request: pb.ListKeysRequest, context: ServerContext
+    ) -> pb.ListKeysResponse:
+        """Of whom there are statistics, a page at a time."""
+        query = _asked(KeysQuery, request)
+        try:
+            page = self._source.keys(query)
+        except ProviderUnavailable as error:
+            raise _not_now(error) from error
+        return cast("pb.ListKeysResponse", to_message(page))
+
+
+def _asked(query_type: type[QueryT], request: Message) -> QueryT:
+    """Read a request; what its constructor refuses begins with the field's name."""
+    try:
+        return from_message(query_type, request)
+    except ContractError as error:
+        if " " in error.where:
+            raise
+        raise invalid(ValueError(error.problem)) from error
+
+
+def _not_now(error: ProviderUnavailable) -> RpcRefused:
+    return RpcRefused(grpc.StatusCode.UNAVAILABLE, f"{error}; ask again, or another worker")
+
+
+class AnalyticsServer(GrpcServer):
+    """Serves the analytics' RPC from `source` until stopped.
+
+    Parameters
+    ----------
+    source
+        The running analytics.
+    address
+        `host:port`; port 0 takes a free one, which `start` returns.
+    """
+
+    name = "analytics"
+    services = (pb.DESCRIPTOR.services_by_name["AnalyticsService"].full_name,)
+
+    def __init__(self, source: StatisticsSource, *, address: str) -> None:
+        super().__init__(address)
+        self._servicer = AnalyticsServicer(source)
+
+    def register(self, server: grpc.aio.Server) -> None:
+        """Add the service."""
+        analytics_service_pb2_grpc.add_AnalyticsServiceServicer_to_server(self._servicer, server)
