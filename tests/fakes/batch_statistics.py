@@ -138,6 +138,9 @@ def _rows(event, stored_ns, cause):
             yield "submitted", dict(job=event.job.job_id, hard=hard)
         case e.JobAdmitted():
             yield "admitted", dict(job=event.job_id, owner=event.tenant, policy=event.policy_id)
+        case e.PipelineSubmitted():
+            pipeline = event.pipeline
+            yield "admitted", dict(job=pipeline.job_id, owner=pipeline.tenant, policy="")
         case e.JobClosed():
             yield (
                 "closed",

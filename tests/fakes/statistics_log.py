@@ -20,6 +20,9 @@ from spotline.domain.events import (
     JobClosed,
     JobOutcome,
     JobSubmitted,
+    PipelineSubmitted,
+    PlacementEnd,
+    PlacementEnded,
     PolicyWeight,
     PolicyWeightsUpdated,
     SlotDecided,
@@ -29,7 +32,7 @@ from spotline.domain.events import (
 from spotline.domain.jobs.job import Deadline, DeadlineKind
 from spotline.domain.market.offering import CapacityType, Count, Provenance, Quote
 from spotline.domain.units import NS_PER_S, cost_micro_usd
-from tests.samples.events import JOB, START_NS
+from tests.samples.events import JOB, PIPELINE, START_NS
 
 POLICIES = ("ahap(3,1,0.5)", "msu", "sdp")
 OFFERINGS = ("aws/a/1/p3", "aws/b/2/p3")
@@ -48,6 +51,7 @@ def generated(seed: int, *, slots: int, slot_s: int, jobs: int = 3) -> list[tupl
     plans = [_plan(dice, number, slots) for number in range(jobs)]
     for plan in plans:
         tell(JobSubmitted(job=plan["job"], ts_event_ns=START_NS))
+    pipelines = [_plan(dice, number, slots) for number in range(jobs, jobs + 1)]
     prices = {name: [3_000_000, 9_000_000] for name in OFFERINGS}
     for slot in range(slots):
         if dice.random() < 0.08 and 0 < slot < slots - 1:
@@ -61,8 +65,10 @@ def generated(seed: int, *, slots: int, slot_s: int, jobs: int = 3) -> list[tupl
                 quotes=quotes,
             )
         )
-        for plan in plans:
+        for plan in [*plans, *pipelines]:
             _bill(tell, dice, plan, slot - 1, slot_s, opened)
+        for plan in pipelines:
+            _turn_of_pipeline(tell, dice, plan, slot, opened)
         for plan in plans:
             _turn(tell, dice, plan, slot, opened)
         if dice.random() < 0.8:
@@ -191,6 +197,24 @@ def _turn(tell, dice, plan, slot, cause):
                 rehearsed_slot=-1 if over else 3,
                 utility_floor_micro_usd=0,
                 utility_ceiling_micro_usd=0,
+            ),
+            cause,
+        )
+
+
+def _turn_of_pipeline(tell, dice, plan, slot, cause):
+    whose = {"job_id": plan["job"].job_id, "tenant": plan["job"].tenant}
+    ts_event_ns = START_NS + slot * 10**9
+    if slot == plan["first"]:
+        tell(PipelineSubmitted(pipeline=replace(PIPELINE, **whose), ts_event_ns=ts_event_ns))
+    if slot == plan["first"] + plan["slots"]:
+        tell(
+            PlacementEnded(
+                **whose,
+                ts_event_ns=ts_event_ns,
+                end=PlacementEnd.COMPLETED,
+                iterations_done=1,
+                cost_micro_usd=1,
             ),
             cause,
         )

@@ -38,7 +38,7 @@ SEED = 11
 MARKET = generate("mixed", seed=SEED, slots=48, slot_s=1800, start_ns=1_767_571_200_000_000_000)
 GEOGRAPHY = """
 regions:
-  - {id: a, gpus: 8, energy_usd_per_kwh: 0.1}
+  - {id: a, gpus: 8, energy_usd_per_kwh: 0.1, offering: "neocloud:neo-1:a100-1x", spot: true}
   - {id: b, gpus: 8, energy_usd_per_kwh: 0.2}
 links:
   - {from: a, to: b, gbit_per_s: 8}

@@ -25,8 +25,6 @@ from spotline.domain.events import (
     CapacityReported,
     CostAccrued,
     CountProbability,
-    CountTime,
-    DeadlineFigures,
     DecisionReason,
     ForecastIssued,
     ForecastOverdue,
@@ -43,11 +41,9 @@ from spotline.domain.events import (
     JobOutcome,
     JobProgressReported,
     JobSubmitted,
-    LatencyFigures,
     LaunchRefused,
     LinkObserved,
     Lot,
-    MarketFigures,
     MarketLawLearned,
     MarketOpened,
     MarketStatisticsIssued,
@@ -60,21 +56,16 @@ from spotline.domain.events import (
     PlacementEnd,
     PlacementEnded,
     PlacementOutcome,
-    PlatformFigures,
     PlatformStatisticsIssued,
-    PolicyFigures,
     PolicyWeight,
     PolicyWeightsUpdated,
-    PriceFigures,
     ProvisioningCommanded,
     QuoteObserved,
     RegionObserved,
-    RegretFigures,
     RunMeasured,
     SlotDecided,
     SlotOpened,
     SlotQuote,
-    SpendFigures,
     TableSpec,
     ThroughputReestimated,
     ValueTableReady,
@@ -103,6 +94,17 @@ from spotline.domain.placement.graph import Link, Region
 from spotline.domain.placement.pipeline import Placement, RegionShare
 from spotline.domain.placement.submission import Pipeline
 from spotline.domain.selection.regret import SelectionRegret
+from spotline.domain.statistics.figures import (
+    CountTime,
+    DeadlineFigures,
+    LatencyFigures,
+    MarketFigures,
+    PlatformFigures,
+    PolicyFigures,
+    PriceFigures,
+    RegretFigures,
+    SpendFigures,
+)
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden"
 
@@ -497,6 +499,7 @@ SAMPLES = (
         quota_pool="aws:eu-west-1:p4d",
         target=Lot(offering_id="aws:eu-west-1a:p4d.24xlarge", on_demand=3),
         transfer_cost_micro_usd=1_400_000,
+    ),
     MarketStatisticsIssued(
         offering_id=OFFERING.offering_id,
         ts_event_ns=START_NS + 3_600 * 10**9,

@@ -25,6 +25,10 @@ from spotline.domain.events import (
     JobClosed,
     JobSubmitted,
     MarketStatisticsIssued,
+    PipelineSubmitted,
+    PlacementDecided,
+    PlacementEnded,
+    PlacementOutcome,
     PlatformStatisticsIssued,
     PolicyWeightsUpdated,
     SlotDecided,
@@ -51,6 +55,9 @@ SPEC = Spec(
         SlotDecided,
         CostAccrued,
         PolicyWeightsUpdated,
+        PipelineSubmitted,
+        PlacementDecided,
+        PlacementEnded,
     ),
     produces=(MarketStatisticsIssued, PlatformStatisticsIssued),
     decides=(MarketStatisticsIssued, PlatformStatisticsIssued),
@@ -238,12 +245,17 @@ def issue_key(event: Statistics) -> str:
 
 
 def counts(event: Event) -> bool:
-    """Whether an event is an observation: rehearsals and later revisions of a slot are none."""
+    """Whether an event is an observation: rehearsals and later revisions of a slot are none.
+
+    Of a pipeline only its beginning and its end count: they tell whose its bills are.
+    """
     match event:
         case PolicyWeightsUpdated():
             return event.rehearsed_slot == REALISED
         case AllocationDecided() | SlotDecided():
             return event.revision == 0
+        case PlacementDecided():
+            return event.outcome is PlacementOutcome.REFUSED
     return type(event) in _CONSUMED
 
 
@@ -256,4 +268,6 @@ def essence(event: Event) -> Event:
             return replace(event, lots=(), explanation="", move=None)
         case JobSubmitted():
             return replace(event, job=replace(event.job, configuration=None))
+        case PlacementDecided():
+            return replace(event, placement=None, reason="")
     return event

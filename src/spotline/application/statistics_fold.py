@@ -28,7 +28,6 @@ from spotline.application.statistics import (
 )
 from spotline.contracts.subjects import KINDS
 from spotline.domain.events import (
-    ALL_TENANTS,
     AllocationDecided,
     CostAccrued,
     Event,
@@ -38,6 +37,9 @@ from spotline.domain.events import (
     JobOutcome,
     JobSubmitted,
     MarketStatisticsIssued,
+    PipelineSubmitted,
+    PlacementDecided,
+    PlacementEnded,
     PlatformStatisticsIssued,
     PolicyWeightsUpdated,
     SlotDecided,
@@ -45,6 +47,7 @@ from spotline.domain.events import (
 )
 from spotline.domain.jobs.job import DeadlineKind
 from spotline.domain.market.offering import CapacityType
+from spotline.domain.statistics.figures import ALL_TENANTS
 from spotline.domain.statistics.market import UNKNOWN, MarketLaw, MarketPiece, MarketTally
 from spotline.domain.statistics.market import market_pieces as cut_quote
 from spotline.domain.statistics.panes import Arrival, Panes
@@ -276,6 +279,14 @@ class StatisticsFold:
                 job = self._jobs.setdefault(event.job_id, _Job())
                 job.admitted = job.admitted or observation
                 self._found(("job", event.job_id))
+            case PipelineSubmitted():
+                job = self._jobs.setdefault(event.pipeline.job_id, _Job())
+                job.admitted = job.admitted or observation
+                self._found(("job", event.pipeline.job_id))
+            case PlacementDecided() | PlacementEnded():
+                job = self._jobs.setdefault(event.job_id, _Job())
+                job.closed = job.closed or observation
+                job.over_s = event.ts_event_ns // NS_PER_S
             case ForecastIssued():
                 self._forecast.setdefault(event.slot, observation)
                 self._expire(observation, self._slots.get(event.slot))
@@ -389,7 +400,7 @@ class StatisticsFold:
         )
         return bill_pieces(
             self._arrival(observation, slot, job.admitted),
-            _admission(job).policy_id,
+            _policy_of(job),
             bill,
             slot_s=slot.slot_s,
             pane_s=self._pane_s,
@@ -411,7 +422,7 @@ class StatisticsFold:
         job = self._jobs[event.job_id]
         job.closed = job.closed or observation
         over_s = slot.end_s
-        if job.admitted is not None:
+        if job.admitted is not None and isinstance(job.admitted.event, JobAdmitted):
             # Feedback comes at the deadline where the job was done before.
             left = _admission(job).deadline_slot - event.slot
             over_s += (max(0, left) + _FEEDBACK_SLOTS) * slot.slot_s
@@ -669,6 +680,12 @@ def _admission(job: _Job) -> JobAdmitted:
     if not isinstance(admitted, JobAdmitted):
         raise TypeError("the job is not admitted")
     return admitted
+
+
+def _policy_of(job: _Job) -> str:
+    """The policy a job drew; a pipeline draws none."""
+    event = job.admitted.event if job.admitted is not None else None
+    return event.policy_id if isinstance(event, JobAdmitted) else ""
 
 
 def _point(

@@ -9,10 +9,10 @@ from typing import ClassVar
 
 from spotline.application.statistics import LateCounts, load_issued, load_policies
 from spotline.domain.events import (
-    ALL_TENANTS,
     MarketStatisticsIssued,
     PlatformStatisticsIssued,
 )
+from spotline.domain.statistics.figures import ALL_TENANTS
 from spotline.domain.units import NS_PER_S
 
 DEFAULT_PAGE = 100

@@ -19,11 +19,8 @@ if TYPE_CHECKING:
         StatisticsPage,
         StatisticsQuery,
     )
-    from spotline.domain.events import (
-        MarketStatisticsIssued,
-        PlatformFigures,
-        PlatformStatisticsIssued,
-    )
+    from spotline.domain.events import MarketStatisticsIssued, PlatformStatisticsIssued
+from spotline.domain.statistics.figures import PlatformFigures
 
 _DEFAULT_ADDRESS = "127.0.0.1:7073"
 _LENGTH = re.compile(r"(\d+)(s|m|h|d)")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
-from spotline.domain.events import CountTime, MarketFigures, PriceFigures
+from spotline.domain.statistics.figures import CountTime, MarketFigures, PriceFigures
 from spotline.domain.statistics.panes import Arrival, cuts
 from spotline.domain.units import PPM
 

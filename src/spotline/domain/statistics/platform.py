@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from spotline.domain.events import (
+from spotline.domain.statistics.figures import (
     DeadlineFigures,
     LatencyFigures,
     PlatformFigures,
