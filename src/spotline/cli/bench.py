@@ -11,6 +11,7 @@ from spotline.cli import (
     bench_knowledge,
     bench_placement,
     bench_quality,
+    bench_stream,
 )
 
 bench_app = typer.Typer(name="bench", help="Measure decisions.", no_args_is_help=True)
@@ -23,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 @bench_app.callback()
 def root() -> None:
-    """Measure decisions: their quality, their speed, forecasts, configuration knowledge, placement."""
+    """Measure decisions: their quality, their speed, forecasts, configuration knowledge, placement, streams."""
 
 
 for module in (
@@ -33,5 +34,6 @@ for module in (
     bench_forecast,
     bench_knowledge,
     bench_placement,
+    bench_stream,
 ):
     module.register(bench_app)

@@ -1,0 +1,187 @@
+"""Changes of tables, written once per key and commit, by the owner of the partition only.
+
+Faust writes a changelog entry per change. Only the last of a key survives compaction, and nothing
+may be committed before it is stored, so it is enough to write the last one when offsets are about
+to be committed. Between two commits a table is ahead of its changelog: after a crash the same
+events come again, to values that may have seen some of them. Hence the rule for exact tables:
+keep the last applied offset in the value, and skip what is not after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import structlog
+from faust.stores.memory import Store as MemoryStore
+from faust.tables.table import Table
+from faust.types import TP
+
+from spotline.adapters.faust.names import fence_subject
+from spotline.adapters.faust.session import Session
+
+_log = structlog.get_logger(__name__)
+
+# While serialising, give others the loop after this many entries.
+_YIELD_EVERY = 500
+_IMMUTABLE = frozenset({int, float, str, bytes, bool, type(None)})
+
+
+class _Deleted:
+    pass
+
+
+_DELETED = _Deleted()
+
+
+class _Serialised(NamedTuple):
+    """A mutable value, as it was when it was set: it may be half changed when it is written."""
+
+    value: bytes | None
+    headers: Any
+
+
+class ChangelogBuffer:
+    """Collects the changes of tables until `take`.
+
+    A value of an immutable type is kept as it is; any other is serialised when it is set. Only
+    tables in memory: what a store on disk keeps of changes that were never written, nobody undoes.
+    """
+
+    def __init__(self) -> None:
+        self._changes: dict[Table[Any, Any], dict[tuple[int, Any], Any]] = {}
+        self._attached: set[int] = set()
+
+    def attach(self, table: Any) -> None:
+        """Take over what `table` does with a change, if it is an ordinary one."""
+        kind = type(table)
+        if (
+            id(table) in self._attached
+            or kind.on_key_set is not Table.on_key_set
+            or kind.on_key_del is not Table.on_key_del
+            or table.use_partitioner
+            or not isinstance(table.data, MemoryStore)
+        ):
+            return
+        self._attached.add(id(table))
+        self._changes.setdefault(table, {})
+        # Faust notes this only for keys that were recovered.
+        partition_of = table.data._key_partition
+        partition_for_key = table.partition_for_key
+        expires = table._should_expire_keys()
+        note_ttl, forget_ttl = table._maybe_set_key_ttl, table._maybe_del_key_ttl
+        note_set, note_del = table._sensor_on_set, table._sensor_on_del
+
+        def on_key_set(key: Any, value: Any) -> None:
+            partition = partition_for_key(key)
+            self._changes[table][partition, key] = (
+                value if _is_immutable(value) else _serialised(table, value)
+            )
+            partition_of[key] = partition
+            if expires:
+                note_ttl(key, partition)
+            note_set(table, key, value)
+
+        def on_key_del(key: Any) -> None:
+            partition = partition_for_key(key)
+            self._changes[table][partition, key] = _DELETED
+            partition_of.pop(key, None)
+            forget_ttl(key, partition)
+            note_del(table, key)
+
+        table.on_key_set = on_key_set
+        table.on_key_del = on_key_del
+
+    def discard(self, partitions: Iterable[TP]) -> None:
+        """Forget changes of partitions that somebody else owns now."""
+        gone = set(partitions)
+        for table, changes in self._changes.items():
+            topic = table.changelog_topic_name
+            for where in [one for one in changes if TP(topic, one[0]) in gone]:
+                del changes[where]
+
+    def forget(self, partitions: Iterable[TP]) -> None:
+        """Forget all that tables hold of partitions, which are to be recovered if they come back.
+
+        A table is ahead of its changelog. Were the rest of it kept when a partition is lost, the
+        same events would find themselves applied, and never be written.
+        """
+        gone = set(partitions)
+        self.discard(gone)
+        for table in self._changes:
+            topic = table.changelog_topic_name
+            store: Any = table.data
+            for key, partition in list(store._key_partition.items()):
+                if TP(topic, partition) in gone:
+                    store.data.pop(key, None)
+                    del store._key_partition[key]
+
+    async def flush(self, send: Callable[..., Any]) -> None:
+        """Hand every change to `await send(table, partition, key, value, headers)`."""
+        for table, changes in self._changes.items():
+            if not changes:
+                continue
+            self._changes[table] = {}
+            topic: Any = table.changelog_topic
+            for count, ((partition, key), value) in enumerate(changes.items(), 1):
+                raw_key, headers = topic.prepare_key(key, table.key_serializer, None, {})
+                if value is _DELETED:
+                    raw = None
+                elif type(value) is _Serialised:
+                    raw, headers = value
+                else:
+                    raw, headers = topic.prepare_value(value, table.value_serializer, None, headers)
+                await send(table, partition, raw_key, raw, headers)
+                if count % _YIELD_EVERY == 0:
+                    await asyncio.sleep(0)
+
+
+def _serialised(table: Table[Any, Any], value: Any) -> _Serialised:
+    topic: Any = table.changelog_topic
+    return _Serialised(*topic.prepare_value(value, table.value_serializer, None, {}))
+
+
+def _is_immutable(value: Any) -> bool:
+    kind = type(value)
+    if kind in _IMMUTABLE:
+        return True
+    return kind is tuple and all(type(one) in _IMMUTABLE for one in value)
+
+
+class Fences:
+    """Marks in changelog streams that say who writes a partition now.
+
+    An owner stores a mark and then writes on condition that its mark is still the last. The
+    server checks that with every write, so nothing of an owner before can follow the mark.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._conditions: dict[TP, dict[str, str]] = {}
+        self._epochs: dict[TP, int] = {}
+
+    def condition(self, partition: TP) -> dict[str, str] | None:
+        """The headers of a write, None if the partition is not this worker's."""
+        return self._conditions.get(partition)
+
+    async def raise_(self, partition: TP, epoch: int) -> None:
+        """Shut out whoever wrote `partition` before."""
+        if self._epochs.get(partition) == epoch:
+            return
+        subject = fence_subject(*partition)
+        # Retention is for entries, not for the fence between them.
+        ack = await self._session.ask(
+            lambda js: js.publish(subject, str(epoch).encode(), headers={"Nats-TTL": "never"})
+        )
+        self._epochs[partition] = epoch
+        self._conditions[partition] = {
+            "Nats-Expected-Last-Subject-Sequence": str(ack.seq),
+            "Nats-Expected-Last-Subject-Sequence-Subject": subject,
+        }
+
+    def forget(self, partitions: Iterable[TP]) -> None:
+        """Write no more to `partitions`."""
+        for partition in partitions:
+            self._conditions.pop(partition, None)
+            self._epochs.pop(partition, None)
