@@ -21,7 +21,6 @@ from faust.types import TP
 
 from spotline.adapters.faust.hosting import AppCrashed, running
 from spotline.adapters.faust.source import SourcedEvent, event_topic
-from spotline.adapters.faust.topics import STREAMS
 from spotline.application.statistics import (
     SPEC,
     Issue,
@@ -40,7 +39,7 @@ from spotline.application.statistics_query import (
 )
 from spotline.contracts.build import envelope_for
 from spotline.contracts.errors import ProviderUnavailable, SpotlineError
-from spotline.contracts.subjects import filter_of, stream_name
+from spotline.contracts.subjects import filter_of
 from spotline.runtime.health import Health
 from spotline.runtime.metrics import OUTCOME, HostCounters, Readings
 from spotline.runtime.stream import EventStream
@@ -111,10 +110,9 @@ class Analytics:
             self._app,
             SPEC.consumes,
             name=f"{SERVICE}-events-{settings.partition}",
+            # One worker follows one log; as a Faust partition it is always the first.
+            first_partition=settings.partition,
         )
-        # One worker follows one log; as a Faust partition it is always the first.
-        config: Any = self._topic.config
-        config[STREAMS] = [stream_name(settings.partition)]
         tables = [self._table(name) for name in _TABLES]
         self._store = StatisticsStore(**dict(zip(_TABLES, tables, strict=True)))
         self._app.agent(self._topic, name=f"{SERVICE}-fold")(self._follow)
@@ -227,7 +225,7 @@ class Analytics:
     def _committed_seq(self) -> int:
         """The last entry that is not taken again, whatever happens."""
         consumer: Any = self._app.consumer
-        next_seq = consumer._offsets.committed(TP(self._topic.get_topic_name(), 0))
+        next_seq = consumer.committed(TP(self._topic.get_topic_name(), 0))
         return int(next_seq) - 1 if next_seq is not None else 0
 
     async def _revoked(self, *_: object, **__: object) -> None:

@@ -312,6 +312,10 @@ class Consumer(base.Consumer):
         """The next offset that will be read."""
         return self._feeder.position(tp)
 
+    def committed(self, tp: TP) -> int | None:
+        """The offset that a restart would go on at, None if nothing was ever committed."""
+        return self._offsets.committed(tp)
+
     async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
         """Read on at other offsets."""
         for tp, offset in partitions.items():

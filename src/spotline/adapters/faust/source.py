@@ -140,6 +140,7 @@ def event_topic(
     *,
     name: str,
     partitions: int = 1,
+    first_partition: int = 0,
 ) -> EventTopic:
     """Read the events of some types, from the beginning of every partition's log on.
 
@@ -151,7 +152,9 @@ def event_topic(
         Of the topic: how far it was read is committed under it. Read on under the same name with
         more types, and only later events of the new ones will come.
     partitions
-        How many partitions' logs there are.
+        How many partitions' logs are read.
+    first_partition
+        Which one is the topic's partition 0.
     """
     filters = sorted(filter_of(event_type) for event_type in event_types)
     topic = EventTopic(
@@ -159,6 +162,9 @@ def event_topic(
         topics=[name],
         schema=_EventSchema(SourceCounters()),
         partitions=partitions,
-        config={STREAMS: [stream_name(p) for p in range(partitions)], SUBJECTS: filters},
+        config={
+            STREAMS: [stream_name(first_partition + p) for p in range(partitions)],
+            SUBJECTS: filters,
+        },
     )
     return topic
