@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 
 import pytest
-import yaml
 
+from tests.fakes.strict_yaml import read_yaml
 from tools.check_compose import merged, problems
 
 
 @pytest.fixture
 def compose(repository) -> dict:
-    return yaml.safe_load((repository / "docker-compose.yml").read_text())
+    return read_yaml(repository / "docker-compose.yml")
 
 
 def unrelated_to_settings(found: list[str]) -> list[str]:

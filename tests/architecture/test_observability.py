@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from spotline.domain.events import CallOutcome, JobOutcome
 from tests.fakes.listed_telemetry import LISTED, METRICS, PROMETHEUS_NAMES
+from tests.fakes.strict_yaml import read_yaml
 
 DURATION = re.compile(r"\d+(s|m|h)")
 HISTOGRAMS = {row["prometheus"] for row in METRICS.values() if row["type"] == "histogram"}
@@ -40,9 +40,7 @@ def unknown_words(expression: str) -> set[str]:
 
 
 def alerts(repository: Path) -> Iterator[dict]:
-    for group in yaml.safe_load((repository / "deploy/prometheus/alerts.yml").read_text())[
-        "groups"
-    ]:
+    for group in read_yaml(repository / "deploy/prometheus/alerts.yml")["groups"]:
         yield from group["rules"]
 
 
@@ -95,9 +93,9 @@ def test_an_expression_on_nothing_that_exists_is_found(expression: str) -> None:
 
 
 def test_every_service_of_the_compose_file_is_scraped(repository: Path) -> None:
-    compose = yaml.safe_load((repository / "docker-compose.yml").read_text())
-    prometheus = yaml.safe_load((repository / "deploy/prometheus/prometheus.yml").read_text())
-    overlay = yaml.safe_load((repository / "deploy/compose/observability.yml").read_text())
+    compose = read_yaml(repository / "docker-compose.yml")
+    prometheus = read_yaml(repository / "deploy/prometheus/prometheus.yml")
+    overlay = read_yaml(repository / "deploy/compose/observability.yml")
     ours = {name for name, service in compose["services"].items() if "build" in service}
     port = compose["x-environment"]["SPOTLINE_HEALTH_PORT"]
 
@@ -114,8 +112,8 @@ def test_every_service_of_the_compose_file_is_scraped(repository: Path) -> None:
 
 
 def test_the_collector_sends_on_what_it_takes(repository: Path) -> None:
-    collector = yaml.safe_load((repository / "deploy/otel/collector.yaml").read_text())
-    overlay = yaml.safe_load((repository / "deploy/compose/observability.yml").read_text())
+    collector = read_yaml(repository / "deploy/otel/collector.yaml")
+    overlay = read_yaml(repository / "deploy/compose/observability.yml")
 
     for pipeline in collector["service"]["pipelines"].values():
         for part in ("receivers", "processors", "exporters"):

@@ -51,6 +51,8 @@ class Jobs(job_service_pb2_grpc.JobServiceServicer):
         return pb.GetResponse()
 
     async def Watch(self, request, context) -> AsyncIterator[pb.WatchResponse]:
+        while request.job_id == "endless":
+            yield pb.WatchResponse()
         for _ in range(3):
             yield pb.WatchResponse()
         if request.job_id == "refused":
@@ -165,6 +167,35 @@ async def test_a_caller_that_gives_up_ends_span_and_call(told: Told) -> None:
 
     assert told.codes("client") == ["CANCELLED"]
     assert told.codes("server") == ["CANCELLED"]
+
+
+async def test_a_server_that_is_too_slow_is_told_of_as_such(told: Told) -> None:
+    jobs = Jobs()
+    async with serving(told, jobs) as channel, asyncio.timeout(20):
+        stub = job_service_pb2_grpc.JobServiceStub(channel)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.Get(pb.GetRequest(job_id="slow"), timeout=0.2)
+        await jobs.cancelled.wait()
+        await eventually(lambda: told.spans("server"))
+
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert told.codes("server") == ["DEADLINE_EXCEEDED"]
+    assert not told.spans("server")[0].status.is_ok
+
+
+async def test_a_client_that_leaves_a_fast_stream_ends_it_without_a_word(
+    told: Told, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(told, Jobs()) as channel, asyncio.timeout(20):
+        stub = job_service_pb2_grpc.JobServiceStub(channel)
+        call = stub.Watch(pb.WatchRequest(job_id="endless"))
+        async for _ in call:
+            break
+        call.cancel()
+        await eventually(lambda: told.spans("server"))
+
+    assert told.codes("server") == ["CANCELLED"]
+    assert [one.getMessage() for one in caplog.records if one.levelname == "ERROR"] == []
 
 
 @pytest.mark.parametrize(("job_id", "code"), [("there", "OK"), ("refused", "RESOURCE_EXHAUSTED")])

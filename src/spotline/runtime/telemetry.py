@@ -13,7 +13,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any
 
-from opentelemetry import trace
+from opentelemetry import context, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -194,10 +194,22 @@ class Telemetry:
         """
         return RpcInProgress(self._service, method, SpanKind.CLIENT, self._tracer, self._metrics)
 
-    def answering(self, method: str, headers: Mapping[str, str]) -> RpcInProgress:
-        """Time a gRPC call that this service answers, in its caller's trace."""
+    def answering(
+        self, method: str, headers: Mapping[str, str], *, current: bool = True
+    ) -> RpcInProgress:
+        """Time a gRPC call that this service answers, in its caller's trace.
+
+        Not `current` is one that is left and entered again by others: an asynchronous generator,
+        whose end may come in another context than its beginning.
+        """
         return RpcInProgress(
-            self._service, method, SpanKind.SERVER, self._tracer, self._metrics, headers
+            self._service,
+            method,
+            SpanKind.SERVER,
+            self._tracer,
+            self._metrics,
+            headers,
+            current=current,
         )
 
     # --- figures ------------------------------------------------------------------------------
@@ -317,8 +329,8 @@ class RpcInProgress:
     """
 
     __slots__ = (
-        *("_attributes", "_context", "_kind", "_metrics", "_name", "_span", "_started_s"),
-        *("_tracer", "code", "headers"),
+        *("_attributes", "_context", "_current", "_kind", "_metrics", "_name", "_span"),
+        *("_started_s", "_token", "_tracer", "code", "headers"),
     )
 
     def __init__(
@@ -329,6 +341,8 @@ class RpcInProgress:
         tracer: Tracer | None,
         metrics: Metrics | None,
         headers: Mapping[str, str] | None = None,
+        *,
+        current: bool = True,
     ) -> None:
         self.code = ""
         self.headers: dict[str, str] = {}
@@ -338,24 +352,22 @@ class RpcInProgress:
         self._tracer = tracer
         self._metrics = metrics
         self._context = None if headers is None else _TRACE_CONTEXT.extract(headers, _NO_CONTEXT)
-        self._span: Any = None
+        self._span: Span | None = None
+        self._token: Any = None
+        self._current = current
         self._started_s = 0.0
 
     def __enter__(self) -> RpcInProgress:
         self._started_s = perf_counter()
         if self._tracer is not None:
-            self._span = self._tracer.start_as_current_span(
-                self._name,
-                context=self._context,
-                kind=self._kind,
-                attributes=self._attributes,
-                # A refusal is an exception to gRPC, and an answer to us.
-                record_exception=False,
-                set_status_on_exception=False,
+            self._span = self._tracer.start_span(
+                self._name, context=self._context, kind=self._kind, attributes=self._attributes
             )
-            self._span.__enter__()
+            inside = trace.set_span_in_context(self._span)
+            if self._current:
+                self._token = context.attach(inside)
             if self._kind is SpanKind.CLIENT:
-                _TRACE_CONTEXT.inject(self.headers)
+                _TRACE_CONTEXT.inject(self.headers, inside)
         return self
 
     def __exit__(
@@ -364,15 +376,17 @@ class RpcInProgress:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
+        if self._token is not None:
+            context.detach(self._token)
         if self._span is not None:
-            span = trace.get_current_span()
             if self.code:
-                span.set_attribute(RPC_STATUS, self.code)
+                self._span.set_attribute(RPC_STATUS, self.code)
+            # A refusal is an exception to gRPC, and an answer to us.
             if self._failed:
-                span.set_status(Status(StatusCode.ERROR))
+                self._span.set_status(Status(StatusCode.ERROR))
                 if error is not None and self._kind is SpanKind.SERVER:
-                    span.record_exception(error)
-            self._span.__exit__(kind, error, at)
+                    self._span.record_exception(error)
+            self._span.end()
         if self._metrics is not None:
             side = "client" if self._kind is SpanKind.CLIENT else "server"
             self._metrics.record(

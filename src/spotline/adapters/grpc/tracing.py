@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -84,11 +85,12 @@ class _Answering(_ServerInterceptor):
 
     def _streaming(self, method: str, behavior: Callable[..., Any]) -> Callable[..., Any]:
         async def answered(request: Any, context: Any) -> AsyncIterator[Any]:
-            with self._telemetry.answering(method, _headers(context)) as call:
+            with self._telemetry.answering(method, _headers(context), current=False) as call:
                 call.code = grpc.StatusCode.UNKNOWN.name
                 try:
-                    async for response in behavior(request, context):
-                        yield response
+                    async with aclosing(behavior(request, context)) as responses:
+                        async for response in responses:
+                            yield response
                 except BaseException as error:
                     call.code = _code(context, error)
                     raise
@@ -158,5 +160,8 @@ def _code(context: Any, error: BaseException | None) -> str:
         return code.name
     if error is None:
         return grpc.StatusCode.OK.name
-    gone = isinstance(error, asyncio.CancelledError | GeneratorExit)
-    return (grpc.StatusCode.CANCELLED if gone else grpc.StatusCode.UNKNOWN).name
+    if not isinstance(error, asyncio.CancelledError | GeneratorExit):
+        return grpc.StatusCode.UNKNOWN.name
+    left_s = context.time_remaining()
+    late = left_s is not None and left_s <= 0
+    return (grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED).name
