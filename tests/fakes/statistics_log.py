@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -68,7 +68,7 @@ def generated(seed: int, *, slots: int, slot_s: int, jobs: int = 3) -> list[tupl
         for plan in [*plans, *pipelines]:
             _bill(tell, dice, plan, slot - 1, slot_s, opened)
         for plan in pipelines:
-            _turn_of_pipeline(tell, dice, plan, slot, opened)
+            _turn_of_pipeline(tell, plan, slot, slot_s, opened)
         for plan in plans:
             _turn(tell, dice, plan, slot, opened)
         if dice.random() < 0.8:
@@ -202,9 +202,9 @@ def _turn(tell, dice, plan, slot, cause):
         )
 
 
-def _turn_of_pipeline(tell, dice, plan, slot, cause):
+def _turn_of_pipeline(tell, plan, slot, slot_s, cause):
     whose = {"job_id": plan["job"].job_id, "tenant": plan["job"].tenant}
-    ts_event_ns = START_NS + slot * 10**9
+    ts_event_ns = START_NS + slot * slot_s * NS_PER_S
     if slot == plan["first"]:
         tell(PipelineSubmitted(pipeline=replace(PIPELINE, **whose), ts_event_ns=ts_event_ns))
     if slot == plan["first"] + plan["slots"]:
@@ -287,15 +287,15 @@ def folded(
     options: StatisticsOptions,
     *,
     store: StatisticsStore | None = None,
-    forgetting: bool = True,
+    forgetting: bool | Callable[[], bool] = True,
 ) -> list[Issue]:
-    """Everything issued for `entries`."""
+    """Everything issued for `entries`; it may forget behind each, or where it is told to."""
     fold = StatisticsFold(options, store)
     issues: list[Issue] = []
     for entry in entries:
         fresh = take(fold, entry)
         fold.issued(fresh)
         issues.extend(fresh)
-        if forgetting:
+        if forgetting() if callable(forgetting) else forgetting:
             fold.forget(entry.seq)
     return issues

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from spotline.api.v1 import analytics_service_pb2_grpc
 from spotline.application.statistics import (
     SPEC,
     LateCounts,
+    Observation,
     StatisticsOptions,
     StatisticsStore,
     issue_key,
@@ -172,6 +174,88 @@ async def test_what_could_not_be_stored_ends_it_and_is_not_passed_over(
 
     async with running(Analytics(settings, event_stream)):
         await settled(event_stream)
+
+
+class Holding:
+    """A log that takes nothing until it is let."""
+
+    def __init__(self, stream: NatsEventStream) -> None:
+        self._stream = stream
+        self.let = asyncio.Event()
+        self.reached = asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
+
+    async def publish(self, envelopes):
+        self.reached.set()
+        await self.let.wait()
+        return await self._stream.publish(envelopes)
+
+
+async def test_backlog_is_all_that_waits_and_what_cannot_be_read_is_counted(
+    nats_connection, event_stream, broker
+):
+    entries = disordered(5, 80)
+    broken = replace(entries[0], payload=b"\xff\xff", headers={**entries[0].headers, "ce-id": "?"})
+    entries = [broken, *entries]
+    await publish(nats_connection, entries)
+    held = Holding(event_stream)
+    analytics = Analytics(AnalyticsSettings(nats_url=broker.url, options=OPTIONS), held)
+
+    async with running(analytics):
+        await held.reached.wait()
+        await eventually(lambda: analytics.counters.dead_lettered == 1)
+        behind = len(entries) - 1 - analytics.counters.handled
+        # The one in hand is not behind itself, but handled neither.
+        await eventually(lambda: analytics.backlog == behind)
+        assert behind > 256
+        assert not analytics.healthy
+        assert analytics.health().detail["backlog"] == behind
+        assert analytics.lag_s > 0
+
+        held.let.set()
+        await eventually(lambda: analytics.backlog == 0 and analytics.ready, timeout_s=30)
+        assert analytics.healthy
+
+
+@pytest.mark.timeout(120)
+async def test_restart_that_loads_for_longer_than_the_lease_goes_on(
+    nats_connection, event_stream, broker, monkeypatch
+):
+    entries = disordered(8, 60)
+    settings = AnalyticsSettings(nats_url=broker.url, options=OPTIONS, worker="a", lease_s=1.0)
+    async with running(Analytics(settings, event_stream)):
+        await publish(nats_connection, entries[:-40])
+        await settled(event_stream)
+    await publish(nats_connection, entries[-40:])
+    loaded_in_s = slowly_loaded(monkeypatch)
+    one, two = (Analytics(replace(settings, worker=name), event_stream) for name in ("one", "two"))
+
+    async with running(one), running(two):
+        await eventually(lambda: one.counters.handled + two.counters.handled >= 40, timeout_s=60)
+
+    assert loaded_in_s() > settings.lease_s
+    assert 0 in (one.counters.handled, two.counters.handled)
+    monkeypatch.undo()
+    async with running(Analytics(settings, event_stream)):
+        await settled(event_stream)
+
+
+def slowly_loaded(monkeypatch):
+    """Have observations loaded slowly; how long that has taken so far."""
+    load, times_s = Observation.load, []
+
+    def slowly(event_id: str, dumped: bytes) -> Observation:
+        began_s = time.perf_counter()
+        while time.perf_counter() < began_s + 0.01:
+            pass
+        times_s.append(0.01)
+        return load(event_id, dumped)
+
+    monkeypatch.setattr(Observation, "load", slowly)
+    monkeypatch.setattr("spotline.application.statistics_fold._SLICE", 8)
+    return lambda: sum(times_s)
 
 
 class Workers(ServiceProcesses):

@@ -86,6 +86,19 @@ def test_range_asks_for_every_page(asked):
     assert all(one["ts_event_ns"] >= 1_767_232_800 * 10**9 for one in page["platform"])
 
 
+def test_latest_pages_on_until_there_are_as_many_as_asked_for(asked, monkeypatch):
+    words = ("--tenant", "*", "--window", "all", "--hopping", "--json", "--latest")
+    whole = json.loads(stats(*words, "50").output)["platform"]
+    asked.clear()
+    monkeypatch.setattr("spotline.application.statistics_query.LARGEST_PAGE", 7)
+
+    paged = json.loads(stats(*words, "30").output)["platform"]
+
+    assert len(paged) == 30
+    assert paged == whole[-30:]
+    assert len(asked) == 5
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [

@@ -69,7 +69,12 @@ NEVER = -(1 << 62)
 REALISED = -1
 """`rehearsed_slot` of feedback from a job that ended."""
 
+LONGEST_SLOT_S = 7 * S_PER_DAY
+"""A slot that claims to be longer, or no time at all, is no observation."""
+
 _CONSUMED = frozenset(SPEC.consumes)
+_LATE = "late"
+_WATERMARK = "watermark"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +186,8 @@ class Observation:
     def load(cls, event_id: str, dumped: bytes) -> Observation:
         """Read what `dump` wrote."""
         head, _, payload = dumped.partition(b"\n")
-        seq, stored_ns, watermark_s, kind, causation_id = head.decode().split(" ")
+        # The cause is whatever a header said.
+        seq, stored_ns, watermark_s, kind, causation_id = head.decode().split(" ", 4)
         return cls(
             event_id=event_id,
             seq=int(seq),
@@ -233,6 +239,34 @@ class LateCounts:
     merged: int = 0
     dropped: int = 0
 
+    def dump(self) -> bytes:
+        """Write them down."""
+        return f"{self.seq} {self.merged} {self.dropped}".encode()
+
+    @classmethod
+    def of(cls, store: StatisticsStore) -> LateCounts:
+        """As they were noted last."""
+        dumped = store.counters.get(_LATE)
+        if dumped is None:
+            return cls()
+        seq, merged, dropped = (int(one) for one in dumped.split())
+        return cls(seq=seq, merged=merged, dropped=dropped)
+
+    def note(self, store: StatisticsStore) -> None:
+        """Have them survive."""
+        store.counters[_LATE] = self.dump()
+
+
+def noted_watermark_s(store: StatisticsStore) -> int:
+    """The watermark that was noted last: what there is to say before a fold is loaded."""
+    dumped = store.counters.get(_WATERMARK)
+    return NEVER if dumped is None else int(dumped)
+
+
+def note_watermark(store: StatisticsStore, watermark_s: int) -> None:
+    """Have the watermark survive, for `noted_watermark_s`."""
+    store.counters[_WATERMARK] = str(watermark_s).encode()
+
 
 def issue_key(event: Statistics) -> str:
     """The window and whose it is: what revisions of one result share."""
@@ -256,6 +290,8 @@ def counts(event: Event) -> bool:
             return event.revision == 0
         case PlacementDecided():
             return event.outcome is PlacementOutcome.REFUSED
+        case SlotOpened():
+            return 0 < event.slot_s <= LONGEST_SLOT_S
     return type(event) in _CONSUMED
 
 

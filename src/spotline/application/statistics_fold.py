@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from spotline.application.spec import derive_id
 from spotline.application.statistics import (
+    LONGEST_SLOT_S,
     NEVER,
     SPEC,
     Issue,
@@ -25,6 +26,7 @@ from spotline.application.statistics import (
     essence,
     issue_key,
     load_issued,
+    note_watermark,
 )
 from spotline.contracts.subjects import KINDS
 from spotline.domain.events import (
@@ -67,6 +69,9 @@ from spotline.domain.units import NS_PER_S, cost_micro_usd
 # Feedback follows when the slot after a job's last or its deadline's opens, whichever is later.
 _FEEDBACK_SLOTS = 2
 
+# How many observations are loaded between two chances for others to run; some 10 ms.
+_SLICE = 256
+
 _HITS = {
     JobOutcome.COMPLETED: True,
     JobOutcome.COMPLETED_LATE: False,
@@ -74,6 +79,7 @@ _HITS = {
     JobOutcome.EXPIRED: False,
     JobOutcome.CANCELLED: None,
 }
+
 # --- what is derived from it ------------------------------------------------------------------
 
 
@@ -91,13 +97,37 @@ class _Slot:
 
 @dataclass(slots=True)
 class _Job:
-    """What is known of a job; `over_s` is when nothing of it can follow any more."""
+    """What is known of a job, or of a pipeline with its id, and until when it is kept.
+
+    While it is open, `open_s` says when nothing of it is expected any more; once it has ended,
+    `over_s` does. `touched_s` is when the last of what was said of it expires. All are event time,
+    with the horizon.
+    """
 
     hard: bool = False
     submitted: Observation | None = None
     admitted: Observation | None = None
+    pipeline: Observation | None = None
     closed: Observation | None = None
+    open_s: int = NEVER
+    touched_s: int = NEVER
     over_s: int | None = None
+
+    @property
+    def begun(self) -> Observation | None:
+        """What says whose its bills are."""
+        return self.admitted or self.pipeline
+
+    @property
+    def expires_s(self) -> int:
+        """From which watermark on it is as if it had never been."""
+        return max(self.touched_s, self.open_s if self.over_s is None else self.over_s)
+
+    @property
+    def own(self) -> list[Observation]:
+        """The observations that are kept as long as it is."""
+        every = (self.submitted, self.admitted, self.pipeline, self.closed)
+        return [one for one in every if one is not None]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -117,6 +147,10 @@ class _Mark:
     seq: int
     watermark_s: int
     opened_s: int
+
+
+# A job keeps the first of each.
+_OWN = (JobSubmitted, JobAdmitted, PipelineSubmitted, PlacementDecided, PlacementEnded, JobClosed)
 
 
 class _Missing(Exception):
@@ -142,15 +176,27 @@ class StatisticsFold:
         self._options = options
         self._store = store or StatisticsStore()
         self._pane_s = pane_s_of(options.windows)
-        self._load()
+        for _ in self.load():
+            pass
 
-    def _load(self) -> None:
-        """Derive everything from the observations in the store."""
+    @classmethod
+    def unloaded(cls, options: StatisticsOptions, store: StatisticsStore) -> StatisticsFold:
+        """One that is of no use before its `load` has come to an end."""
+        fold = cls(options)
+        fold._store = store
+        return fold
+
+    def load(self, *, before_seq: int | None = None) -> Iterator[None]:
+        """Derive everything from the observations in the store, slice by slice.
+
+        What was observed from the entry `before_seq` on is dropped first: it is taken again. The
+        store must be left alone until the iterator ends.
+        """
         self._market: dict[str, Panes[MarketPiece, MarketTally]] = {}
         self._platform: dict[str, Panes[PlatformPiece, PlatformTally]] = {}
         self._slots: dict[int, _Slot] = {}
         self._slot_of_event: dict[str, int] = {}
-        self._openings: list[tuple[int, int]] = []  # start_s and slot, by time
+        self._openings: list[tuple[int, int]] = []  # start_s and the watermark met, by time
         self._forecast: dict[int, Observation] = {}
         self._decided: dict[int, Observation] = {}
         self._jobs: dict[str, _Job] = {}
@@ -159,12 +205,28 @@ class StatisticsFold:
         self._late: list[_Late] = []
         # When nothing needs an observation any more; of a job's own events, its job says.
         self._expires_s: dict[str, int] = {}
+        self._grid: tuple[int, _Slot] | None = None
+        # The watermark that what is placed now meets, or what it waited for.
+        self._now_s = NEVER
         self._forgotten_s = NEVER
         self._taken_seq = -1
-        loaded = [Observation.load(*item) for item in self._store.observations.items()]
-        for observation in sorted(loaded, key=lambda one: (one.seq, one.event_id)):
-            self._place(observation)
-            self._taken_seq = observation.seq
+        self._counted = LateCounts.of(self._store)
+        order: list[tuple[int, str]] = []
+        observations = self._store.observations
+        for number, event_id in enumerate(list(observations)):
+            seq = int(observations[event_id].partition(b" ")[0])
+            if before_seq is None or seq < before_seq:
+                order.append((seq, event_id))
+            else:
+                observations.pop(event_id, None)
+            if number % (8 * _SLICE) == 0:
+                yield
+        order.sort()
+        for number, (seq, event_id) in enumerate(order):
+            self._place(Observation.load(event_id, observations[event_id]))
+            self._taken_seq = seq
+            if number % _SLICE == 0:
+                yield
 
     @property
     def watermark_s(self) -> int:
@@ -174,16 +236,13 @@ class StatisticsFold:
     @property
     def late(self) -> LateCounts:
         """How much came late so far."""
-        dumped = self._store.counters.get("late")
-        if dumped is None:
-            return LateCounts()
-        seq, merged, dropped = (int(one) for one in dumped.split())
-        return LateCounts(seq=seq, merged=merged, dropped=dropped)
+        return self._counted
 
     def sizes(self) -> dict[str, int]:
         """How much is kept."""
+        own = sum(len(job.own) for job in self._jobs.values())
         return {
-            "observations": len(self._expires_s) + 3 * len(self._jobs),
+            "observations": len(self._expires_s) + own,
             "panes": sum(map(len, self._market.values())) + sum(map(len, self._platform.values())),
             "slots": len(self._slots),
             "jobs": len(self._jobs),
@@ -203,9 +262,9 @@ class StatisticsFold:
         if not counts(event):
             return ()
         if seq <= self._taken_seq:
-            self._rewind(seq)
+            for _ in self.load(before_seq=seq):
+                pass
         self._taken_seq = seq
-        known = self._store.observations.get(event_id)
         observation = Observation(
             event_id=event_id,
             seq=seq,
@@ -214,16 +273,18 @@ class StatisticsFold:
             causation_id=causation_id,
             event=essence(event),
         )
+        self._now_s = observation.watermark_s
         # First of all: what came twice, and is forgotten, looks as if it came late.
         if self._too_late(observation):
             self._count_late(seq, too_late=1)
             return ()
-        if known is not None or self._repeated_slot(observation):
+        if self._known(event_id) or self._repeated(observation):
             return ()
         self._store.observations[event_id] = observation.dump()
         self._place(observation)
         self._count_late(seq)
         if isinstance(event, SlotOpened):
+            note_watermark(self._store, self.watermark_s)
             return self._advance(seq, event_id)
         return ()
 
@@ -246,56 +307,124 @@ class StatisticsFold:
             del self._expires_s[event_id]
             self._store.observations.pop(event_id, None)
         self._forget_derived(watermark_s)
-        for job_id in [j for j, job in self._jobs.items() if self._gone(job, watermark_s)]:
-            job = self._jobs.pop(job_id)
-            for one in (job.submitted, job.admitted, job.closed):
-                if one is not None:
-                    self._store.observations.pop(one.event_id, None)
+        for job_id in [j for j, job in self._jobs.items() if job.expires_s <= watermark_s]:
+            for one in self._jobs.pop(job_id).own:
+                self._store.observations.pop(one.event_id, None)
         kept_s = watermark_s - self._options.history_s
         for key in [one for one in self._store.issued if int(one.split(" ", 4)[3]) <= kept_s]:
             self._store.issued.pop(key, None)
 
-    def _rewind(self, seq: int) -> None:
-        """Be as before the entry `seq`, whatever of those behind it was kept."""
-        kept = self._store.observations
-        for event_id in [one for one in kept if int(kept[one].partition(b" ")[0]) >= seq]:
-            kept.pop(event_id, None)
-        self._load()
-
     # --- placing observations -----------------------------------------------------------------
+    # What has expired counts no more, whether `forget` has dropped it by now or not.
 
     def _place(self, observation: Observation) -> None:
         """Work an observation into what is derived from the store."""
         event = observation.event
+        self._now_s = observation.watermark_s
         match event:
             case SlotOpened():
                 self._place_slot(observation, event)
-            case JobSubmitted():
-                job = self._jobs.setdefault(event.job.job_id, _Job())
-                job.submitted = job.submitted or observation
-                job.hard = event.job.deadline.kind is DeadlineKind.HARD
-                self._found(("job", event.job.job_id))
-            case JobAdmitted():
-                job = self._jobs.setdefault(event.job_id, _Job())
-                job.admitted = job.admitted or observation
-                self._found(("job", event.job_id))
-            case PipelineSubmitted():
-                job = self._jobs.setdefault(event.pipeline.job_id, _Job())
-                job.admitted = job.admitted or observation
-                self._found(("job", event.pipeline.job_id))
+            case JobSubmitted() | JobAdmitted() | PipelineSubmitted():
+                self._place_begin(observation, event)
             case PlacementDecided() | PlacementEnded():
-                job = self._jobs.setdefault(event.job_id, _Job())
-                job.closed = job.closed or observation
-                job.over_s = event.ts_event_ns // NS_PER_S
+                job = self._job(event.job_id)
+                job.closed = observation
+                over_s = max(event.ts_event_ns // NS_PER_S, observation.watermark_s)
+                job.over_s = over_s + self._options.horizon_s
             case ForecastIssued():
-                self._forecast.setdefault(event.slot, observation)
-                self._expire(observation, self._slots.get(event.slot))
+                self._place_once(self._forecast, event.slot, observation)
             case SlotDecided():
-                self._decided.setdefault(event.slot, observation)
-                self._expire(observation, self._slots.get(event.slot))
+                self._place_once(self._decided, event.slot, observation)
                 self._found(("decided", str(event.slot)))
             case _:
                 self._resolve(observation)
+
+    def _place_begin(
+        self, observation: Observation, event: JobSubmitted | JobAdmitted | PipelineSubmitted
+    ) -> None:
+        """Note what a job begins with; of each kind, `_repeated` lets through the first."""
+        until_s = self._kept_from(observation)
+        match event:
+            case JobSubmitted():
+                job_id = event.job.job_id
+                job = self._job(job_id)
+                job.submitted = observation
+                job.hard = event.job.deadline.kind is DeadlineKind.HARD
+                until_s = max(until_s, event.job.deadline.expires_ns // NS_PER_S)
+            case JobAdmitted():
+                job_id = event.job_id
+                job = self._job(job_id)
+                job.admitted = observation
+            case PipelineSubmitted():
+                job_id = event.pipeline.job_id
+                job = self._job(job_id)
+                job.pipeline = observation
+        job.open_s = max(job.open_s, until_s + self._options.horizon_s)
+        self._found(("job", job_id))
+
+    def _place_once(
+        self, places: dict[int, Observation], number: int, observation: Observation
+    ) -> None:
+        """Note the first one of its slot."""
+        before = places.get(number)
+        if before is None or self._is_expired(before.event_id):
+            places[number] = observation
+        self._expire(observation, self._live_slot(number))
+
+    def _job(self, job_id: str) -> _Job:
+        """The job, as new where it has expired."""
+        job = self._live_job(job_id)
+        if job is None:
+            job = self._jobs[job_id] = _Job()
+        return job
+
+    def _live_job(self, job_id: str) -> _Job | None:
+        job = self._jobs.get(job_id)
+        if job is None or job.expires_s > self._now_s or not job.own:
+            return job
+        # Nothing of it is found any more; `forget` finds what is to be dropped.
+        del self._jobs[job_id]
+        self._expires_s.update({one.event_id: job.expires_s for one in job.own})
+        return None
+
+    def _live_slot(self, number: int) -> _Slot | None:
+        slot = self._slots.get(number)
+        if slot is None or self._is_expired(slot.observation.event_id):
+            return None
+        return slot
+
+    def _is_expired(self, event_id: str) -> bool:
+        return self._expires_s.get(event_id, NEVER) <= self._now_s
+
+    def _known(self, event_id: str) -> bool:
+        """Whether an entry is one that counts already."""
+        if event_id in self._expires_s:
+            return not self._is_expired(event_id)
+        dumped = self._store.observations.get(event_id)
+        if dumped is None:
+            return False
+        # It is one of a job's own.
+        event = Observation.load(event_id, dumped).event
+        return self._live_job(_job_id_of(event)) is not None
+
+    def _repeated(self, observation: Observation) -> bool:
+        """Whether an entry says again, under another id, what is known."""
+        event = observation.event
+        if isinstance(event, SlotOpened):
+            return self._live_slot(event.slot) is not None
+        if not isinstance(event, _OWN) or isinstance(event, JobClosed):
+            return False
+        job = self._live_job(_job_id_of(event))
+        if job is None:
+            return False
+        match event:
+            case JobSubmitted():
+                return job.submitted is not None
+            case JobAdmitted():
+                return job.admitted is not None
+            case PipelineSubmitted():
+                return job.pipeline is not None
+        return job.closed is not None
 
     def _place_slot(self, observation: Observation, event: SlotOpened) -> None:
         start_s = event.ts_event_ns // NS_PER_S
@@ -307,13 +436,18 @@ class StatisticsFold:
                 one.quote.offering_id: one.quote.on_demand_price_micro_usd for one in event.quotes
             },
         )
+        before = self._slots.pop(event.slot, None)
+        if before is not None:
+            self._slot_of_event.pop(before.observation.event_id, None)
         self._slots[event.slot] = slot
         self._slot_of_event[observation.event_id] = event.slot
-        bisect.insort(self._openings, (start_s, event.slot))
+        self._grid = None
+        bisect.insort(self._openings, (start_s, observation.watermark_s))
         self._mark(observation.seq, start_s - self._options.delay_slots * event.slot_s, start_s)
         arrival = self._arrival(observation, slot)
-        for one in (observation, self._forecast.get(event.slot), self._decided.get(event.slot)):
-            if one is not None:
+        self._expire(observation, slot)
+        for one in (self._forecast.get(event.slot), self._decided.get(event.slot)):
+            if one is not None and not self._is_expired(one.event_id):
                 self._expire(one, slot)
         for quoted in event.quotes:
             quote = quoted.quote
@@ -335,7 +469,8 @@ class StatisticsFold:
     def _found(self, what: tuple[str, str]) -> None:
         """Resolve what waited."""
         for observation in self._waiting.pop(what, ()):
-            self._resolve(observation)
+            if not self._is_expired(observation.event_id):
+                self._resolve(observation)
 
     def _resolve(self, observation: Observation) -> None:
         """Turn an observation into pieces, or let it wait for what it lacks."""
@@ -345,8 +480,8 @@ class StatisticsFold:
             self._waiting.setdefault(missing.what, []).append(observation)
             self._expire(observation, None)
             return
-        if not isinstance(observation.event, JobClosed):
-            self._expire(observation, slot)
+        self._expire(observation, slot)
+        self._touch(observation, slot)
         parts = list(pieces)
         arrival = parts[0].arrival
         if not self._usable(observation, arrival, slot):
@@ -370,8 +505,8 @@ class StatisticsFold:
                 arrival = self._arrival(observation, slot, job.submitted)
                 return slot, event.tenant, _point(arrival, event.policy_id, said)
             case PolicyWeightsUpdated():
-                slot, job = self._slot_of(observation.causation_id), self._admitted(event.job_id)
-                admitted = _admission(job)
+                slot = self._slot_of(observation.causation_id)
+                job, admitted = self._admission(event.job_id)
                 utilities = {one.policy_id: one.utility_micro_usd for one in event.weights}
                 feedback = JobFeedback(
                     utilities=utilities, drawn_micro_usd=utilities.get(admitted.policy_id, 0)
@@ -399,7 +534,7 @@ class StatisticsFold:
             on_demand_s=0 if spot else instance_s,
         )
         return bill_pieces(
-            self._arrival(observation, slot, job.admitted),
+            self._arrival(observation, slot, job.begun),
             _policy_of(job),
             bill,
             slot_s=slot.slot_s,
@@ -419,27 +554,37 @@ class StatisticsFold:
         )
 
     def _close(self, observation: Observation, event: JobClosed, slot: _Slot) -> None:
-        job = self._jobs[event.job_id]
-        job.closed = job.closed or observation
+        job = self._job(event.job_id)
+        if job.closed is not None:
+            return
+        job.closed = observation
         over_s = slot.end_s
         if job.admitted is not None and isinstance(job.admitted.event, JobAdmitted):
             # Feedback comes at the deadline where the job was done before.
-            left = _admission(job).deadline_slot - event.slot
+            left = job.admitted.event.deadline_slot - event.slot
             over_s += (max(0, left) + _FEEDBACK_SLOTS) * slot.slot_s
-        job.over_s = over_s
-        self._expires_s.pop(observation.event_id, None)
+        job.over_s = over_s + self._options.horizon_s
+
+    def _touch(self, observation: Observation, slot: _Slot) -> None:
+        """Keep the job of an observation as long as that."""
+        job = self._live_job(_job_id_of(observation.event))
+        if job is not None:
+            if job.closed is observation:
+                self._expires_s.pop(observation.event_id, None)
+            job.touched_s = max(job.touched_s, slot.end_s + self._options.horizon_s)
 
     def _slot(self, number: int) -> _Slot:
-        found = self._slots.get(number)
+        found = self._live_slot(number)
         if found is None:
             raise _Missing(("slot", str(number)))
         return found
 
     def _slot_of(self, event_id: str) -> _Slot:
         number = self._slot_of_event.get(event_id)
-        if number is None:
+        found = None if number is None else self._live_slot(number)
+        if found is None:
             raise _Missing(("event", event_id))
-        return self._slots[number]
+        return found
 
     def _decision(self, number: int) -> Observation:
         found = self._decided.get(number)
@@ -448,13 +593,21 @@ class StatisticsFold:
         return found
 
     def _admitted(self, job_id: str) -> _Job:
-        job = self._jobs.get(job_id)
-        if job is None or job.admitted is None:
+        job = self._live_job(job_id)
+        if job is None or job.begun is None:
             raise _Missing(("job", job_id))
         return job
 
+    def _admission(self, job_id: str) -> tuple[_Job, JobAdmitted]:
+        """The job and its admission; a pipeline of that id has none."""
+        job = self._admitted(job_id)
+        event = job.admitted.event if job.admitted is not None else None
+        if not isinstance(event, JobAdmitted):
+            raise _Missing(("job", job_id))
+        return job, event
+
     def _submitted(self, job_id: str) -> _Job:
-        job = self._jobs.get(job_id)
+        job = self._live_job(job_id)
         if job is None or job.submitted is None:
             raise _Missing(("job", job_id))
         return job
@@ -489,10 +642,14 @@ class StatisticsFold:
 
     def _expire(self, observation: Observation, slot: _Slot | None) -> None:
         """Keep an observation as long as it matters; what waits, as if it had happened now."""
-        end_s = observation.watermark_s if slot is None else slot.end_s
-        if end_s == NEVER:
-            end_s = -NEVER  # there is no time yet; a few entries of the log's beginning
+        end_s = self._kept_from(observation) if slot is None else slot.end_s
         self._expires_s[observation.event_id] = end_s + self._options.horizon_s
+
+    def _kept_from(self, observation: Observation) -> int:
+        """What counts as the time of an observation that has no slot yet."""
+        met_s = observation.watermark_s
+        # There is no time before the first slot; a few entries of the log's beginning.
+        return -NEVER if met_s == NEVER else met_s
 
     def _met(self, observation: Observation, slot: _Slot) -> bool:
         """Whether an observation of a slot was still kept when the slot came."""
@@ -507,10 +664,6 @@ class StatisticsFold:
             return False
         return arrival.watermark_s < slot.end_s + horizon_s
 
-    def _repeated_slot(self, observation: Observation) -> bool:
-        event = observation.event
-        return isinstance(event, SlotOpened) and event.slot in self._slots
-
     def _too_late(self, observation: Observation) -> bool:
         """Whether no window can hold it any more, wherever it belongs."""
         end_s = self._end_s(observation.event)
@@ -520,11 +673,16 @@ class StatisticsFold:
         """When the slot of an event ends, by the grid; None where that is not known."""
         if isinstance(event, SlotOpened):
             return event.ts_event_ns // NS_PER_S + event.slot_s
-        if not self._slots or not isinstance(
+        if not isinstance(
             event, CostAccrued | JobClosed | AllocationDecided | SlotDecided | ForecastIssued
         ):
             return None
-        number, slot = max(self._slots.items())
+        if self._grid is None or self._is_expired(self._grid[1].observation.event_id):
+            live = [one for one in self._slots.items() if not self._is_expired(_id_of(one[1]))]
+            self._grid = max(live, default=None, key=lambda one: one[0])
+        if self._grid is None:
+            return None
+        number, slot = self._grid
         return slot.end_s + (event.slot - number) * slot.slot_s
 
     def _note_late(self, arrival: Arrival, slot: _Slot) -> None:
@@ -542,14 +700,15 @@ class StatisticsFold:
             bisect.insort(self._late, late)
 
     def _count_late(self, seq: int, *, too_late: int = 0) -> None:
-        before = self.late
+        before = self._counted
         if before.seq >= seq:
             return
         came = [one.dropped for one in self._late_between(seq - 1, seq)]
         if came or too_late:
             merged = before.merged + came.count(False)
             dropped = before.dropped + came.count(True) + too_late
-            self._store.counters["late"] = f"{seq} {merged} {dropped}".encode()
+            self._counted = LateCounts(seq=seq, merged=merged, dropped=dropped)
+            self._counted.note(self._store)
 
     def _late_between(self, after_seq: int, until_seq: int) -> list[_Late]:
         first = bisect.bisect_left(self._late, after_seq + 1, key=_seq_of)
@@ -612,11 +771,10 @@ class StatisticsFold:
 
     def _opens_in(self, window: Window) -> bool:
         """Whether a slot opens in a window; one in which none does says nothing new."""
-        first = bisect.bisect_left(self._openings, (window.start_s, -1))
-        for start_s, number in self._openings[first:]:
+        first = bisect.bisect_left(self._openings, (window.start_s, NEVER))
+        for start_s, met_s in self._openings[first:]:
             if start_s >= window.end_s:
                 return False
-            met_s = self._slots[number].observation.watermark_s
             if met_s < window.end_s + self._options.grace_s:
                 return True
         return False
@@ -643,14 +801,13 @@ class StatisticsFold:
 
     # --- forgetting ---------------------------------------------------------------------------
 
-    def _gone(self, job: _Job, watermark_s: int) -> bool:
-        return job.over_s is not None and job.over_s + self._options.horizon_s <= watermark_s
-
     def _forget_derived(self, watermark_s: int) -> None:
         kept = self._expires_s
         self._slots = {n: s for n, s in self._slots.items() if s.observation.event_id in kept}
         self._slot_of_event = {e: n for e, n in self._slot_of_event.items() if e in kept}
-        self._openings = [one for one in self._openings if one[1] in self._slots]
+        first_s = watermark_s - self._options.horizon_s - LONGEST_SLOT_S
+        self._openings = [one for one in self._openings if one[0] > first_s]
+        self._grid = None
         self._forecast = {n: o for n, o in self._forecast.items() if o.event_id in kept}
         self._decided = {n: o for n, o in self._decided.items() if o.event_id in kept}
         self._waiting = {
@@ -675,11 +832,28 @@ def _seq_of(one: _Mark | _Late) -> int:
     return one.seq
 
 
-def _admission(job: _Job) -> JobAdmitted:
-    admitted = job.admitted.event if job.admitted is not None else None
-    if not isinstance(admitted, JobAdmitted):
-        raise TypeError("the job is not admitted")
-    return admitted
+def _id_of(slot: _Slot) -> str:
+    return slot.observation.event_id
+
+
+def _job_id_of(event: Event) -> str:
+    """The job or pipeline that an event is about."""
+    match event:
+        case JobSubmitted():
+            return event.job.job_id
+        case PipelineSubmitted():
+            return event.pipeline.job_id
+        case (
+            JobAdmitted()
+            | JobClosed()
+            | PlacementDecided()
+            | PlacementEnded()
+            | CostAccrued()
+            | AllocationDecided()
+            | PolicyWeightsUpdated()
+        ):
+            return event.job_id
+    return ""
 
 
 def _policy_of(job: _Job) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -366,6 +367,83 @@ async def serve_analytics(
             await analytics.run()
         finally:
             await server.stop()
+
+
+async def serve_analytics_apart(
+    bus: BusAddress,
+    parts: AnalyticsParts,
+    *,
+    address: str,
+    hooks: PartHooks,
+    listening: Callable[[str], None] | None = None,
+) -> None:
+    """`serve_analytics` in a thread with an event loop of its own, for a process with others in it.
+
+    Putting windows together takes up to seconds, in which nothing else of its loop goes on. What
+    it tells is told on the caller's loop.
+    """
+    here = asyncio.get_running_loop()
+
+    def note(service: str, host: Hosted, connection: NatsConnection) -> None:
+        here.call_soon_threadsafe(hooks.note, service, host, connection)
+
+    def tell(bound: str) -> None:
+        if listening is not None:
+            here.call_soon_threadsafe(listening, bound)
+
+    await in_own_loop(
+        lambda: serve_analytics(
+            bus, parts, address=address, hooks=PartHooks(started=note), listening=tell
+        ),
+        name="analytics",
+    )
+
+
+async def in_own_loop(work: Callable[[], Coroutine[Any, Any, None]], *, name: str) -> None:
+    """Run `work` in a thread with an event loop of its own, until it ends.
+
+    What it raises is raised here; cancelled, it is cancelled there, and waited for.
+    """
+    here = asyncio.get_running_loop()
+    started: asyncio.Future[Callable[[], None]] = here.create_future()
+    ended: asyncio.Future[BaseException | None] = here.create_future()
+
+    async def there() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+        def cancel() -> None:
+            if task is not None:
+                loop.call_soon_threadsafe(task.cancel)
+
+        here.call_soon_threadsafe(started.set_result, cancel)
+        await work()
+
+    def run() -> None:
+        error: BaseException | None = None
+        try:
+            asyncio.run(there())
+        except BaseException as raised:  # noqa: BLE001 - it is raised again, in the other thread
+            error = raised
+        here.call_soon_threadsafe(ended.set_result, error)
+
+    # A daemon: a process that has to end at once does not wait for it.
+    threading.Thread(target=run, name=name, daemon=True).start()
+    cancelled: asyncio.CancelledError | None = None
+    while not ended.done():
+        try:
+            await asyncio.wait((ended,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+            cancel_there = await started
+            with suppress(RuntimeError):  # its loop is closed: it has ended
+                cancel_there()
+    failed = ended.result()
+    if failed is not None and not isinstance(failed, asyncio.CancelledError):
+        raise failed
+    if cancelled is not None:
+        raise cancelled
+    if failed is not None:
+        raise RuntimeError(f"the thread {name} was cancelled by nobody") from failed
 
 
 class _Server(Protocol):

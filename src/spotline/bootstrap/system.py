@@ -26,7 +26,7 @@ from spotline.bootstrap.parts import (
     PartHooks,
     geography_of,
     serve_allocator,
-    serve_analytics,
+    serve_analytics_apart,
     serve_cloud_actuator,
     serve_configurator,
     serve_forecaster,
@@ -187,7 +187,7 @@ async def running_system(
         system.analytics_address = await listening(
             "analytics",
             partial(
-                serve_analytics,
+                serve_analytics_apart,
                 parts=AnalyticsParts(options=options.statistics),
                 address=options.analytics_address,
             ),

@@ -89,7 +89,7 @@ def stats(
             else:
                 _print_keys(keys)
             return
-        page = asyncio.run(_windows(address, query, every=bool(since or until)))
+        page = asyncio.run(_windows(address, query, latest=0 if since or until else latest))
     if as_json:
         print_json(plain(page))
     else:
@@ -170,21 +170,31 @@ async def _keys(address: str) -> tuple[StatisticsKey, ...]:
                 return tuple(found)
 
 
-async def _windows(address: str, query: StatisticsQuery, *, every: bool) -> StatisticsPage:
+async def _windows(address: str, query: StatisticsQuery, *, latest: int) -> StatisticsPage:
+    """Every window asked for, or the `latest` ones, page after page."""
     from dataclasses import replace
 
     from spotline.adapters.grpc.analytics_client import AnalyticsClient
 
     async with AnalyticsClient(address) as client:
         page = await client.query(query)
-        while every and page.next_page_token:
-            following = await client.query(replace(query, page_token=page.next_page_token))
+        while page.next_page_token:
+            shown = len(page.market) + len(page.platform)
+            if latest and shown >= latest:
+                break
+            following = await client.query(
+                replace(
+                    query,
+                    page_token=page.next_page_token,
+                    page_size=latest - shown if latest else 0,
+                )
+            )
             page = replace(
                 following,
                 market=page.market + following.market,
                 platform=page.platform + following.platform,
             )
-    if every:
+    if not latest:
         return page
     # Asked for from the latest on, shown by time.
     return replace(page, market=page.market[::-1], platform=page.platform[::-1], next_page_token="")

@@ -12,12 +12,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import faust
 import structlog
 from faust.types import TP
+from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
+from nats.js.client import JetStreamContext
+from nats.js.errors import APIError, NotFoundError
 
 from spotline.adapters.faust.hosting import AppCrashed, running
 from spotline.adapters.faust.source import SourcedEvent, event_topic
@@ -27,6 +31,7 @@ from spotline.application.statistics import (
     LateCounts,
     StatisticsOptions,
     StatisticsStore,
+    noted_watermark_s,
 )
 from spotline.application.statistics_fold import StatisticsFold
 from spotline.application.statistics_query import (
@@ -39,7 +44,7 @@ from spotline.application.statistics_query import (
 )
 from spotline.contracts.build import envelope_for
 from spotline.contracts.errors import ProviderUnavailable, SpotlineError
-from spotline.contracts.subjects import filter_of
+from spotline.contracts.subjects import filter_of, stream_name
 from spotline.runtime.health import Health
 from spotline.runtime.metrics import OUTCOME, HostCounters, Readings
 from spotline.runtime.stream import EventStream
@@ -54,6 +59,13 @@ _TABLES = ("observations", "issued", "counters")
 _STATISTICS = [filter_of(event_type) for event_type in SPEC.produces]
 # What an entry leads to is issued in one go; the fold forgets when nothing can ask for it any more.
 _FORGET_EVERY = 256
+_TURN_S = 0.002
+# How old what is known of the log's end may be.
+_LOOK_EVERY_S = 1.0
+# So many that wait are a backlog, as a full batch is for the other services.
+_BACKLOG = 256
+# A consumer that was made only to be told what is behind it.
+_LOOK_IDLE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +104,12 @@ class Analytics:
         self._telemetry = telemetry_for(SERVICE, self)
         self._telemetry.may_record(SPEC.produces)
         self._telemetry.observe("spotline.statistics.late", self._late)
+        # Loaded, and knows what was issued, since this worker holds the log; None before.
         self._fold: StatisticsFold | None = None
+        self._tenure = 0
+        # What was behind at the last look, and how many were taken by then.
+        self._pending = 0
+        self._pending_at = 0
         self._stored_ids: frozenset[str] = frozenset()
         self._seq = 0
         self._event_s = 0.0
@@ -140,11 +157,39 @@ class Analytics:
         """
         try:
             async with running(self._app):
-                await asyncio.get_running_loop().create_future()
+                while True:
+                    await self._look()
+                    await asyncio.sleep(_LOOK_EVERY_S)
         except AppCrashed as crashed:
             if isinstance(crashed.__cause__, SpotlineError):
                 raise crashed.__cause__ from crashed
             raise
+
+    async def _look(self) -> None:
+        """See how many entries are behind the last one taken, as long as the log is ours."""
+        self.counters.dead_lettered = self._topic.counters.rejected
+        app: Any = self._app
+        if not app.started or self._tp not in app.consumer.assignment():
+            self._pending = 0
+            return
+        taken = self._taken
+        seq = max(self._seq, self._committed_seq())
+        try:
+            self._pending = await app.transport.session.ask(
+                lambda js: _behind(js, stream_name(self._settings.partition), seq),
+                patience_s=_LOOK_IDLE_S,
+            )
+            self._pending_at = taken
+        except (ProviderUnavailable, APIError) as error:
+            _log.warning("end_of_log_not_seen", service=SERVICE, reason=str(error))
+
+    @property
+    def _tp(self) -> TP:
+        return TP(self._topic.get_topic_name(), 0)
+
+    @property
+    def _taken(self) -> int:
+        return self.counters.handled + self._topic.counters.rejected
 
     # --- the agent ----------------------------------------------------------------------------
 
@@ -164,12 +209,16 @@ class Analytics:
                 app: Any = self._app
                 await app.crash(error)
                 raise
+            # Where the log was lost, too: Faust waits for it, and it cannot be committed any more.
             event.ack()
 
     async def _handle(self, sourced: SourcedEvent) -> None:
-        if self._fold is None or sourced.seq <= self._seq:
-            await self._resume(sourced.seq)
-        fold = self._own_fold()
+        """Fold an entry, and issue; nothing of it where the log was lost meanwhile."""
+        fold = self._fold
+        if fold is None or sourced.seq <= self._seq:
+            fold = await self._resume(sourced.seq)
+            if fold is None:
+                return
         envelope = sourced.envelope()
         issues = fold.take(
             sourced.event,
@@ -187,9 +236,19 @@ class Analytics:
         if self.counters.handled % _FORGET_EVERY == 0:
             fold.forget(self._committed_seq())
 
-    async def _resume(self, seq: int) -> None:
-        """Find what was issued from the entry `seq` on: it is not stored a second time."""
+    async def _resume(self, seq: int) -> StatisticsFold | None:
+        """Load the fold as of the entry `seq`, and find what was issued from there on.
+
+        That is not stored a second time. None where the log was lost meanwhile.
+        """
+        tenure = self._tenure
         self._fold = None
+        fold = StatisticsFold.unloaded(self._settings.options, self._store)
+        for _ in fold.load(before_seq=seq):
+            # The lease is renewed on this loop, which takes many of its turns.
+            await asyncio.sleep(_TURN_S)
+            if tenure != self._tenure:
+                return None
         last_seq = await self._stream.last_seq()
         self._stored_ids = frozenset(
             [
@@ -197,7 +256,11 @@ class Analytics:
                 async for entry in self._stream.read(_STATISTICS, first_seq=seq, last_seq=last_seq)
             ]
         )
+        if tenure != self._tenure:
+            return None
         _log.info("resumed", service=SERVICE, seq=seq, issued_behind=len(self._stored_ids))
+        self._fold = fold
+        return fold
 
     async def _issue(self, issues: Sequence[Issue], correlation_id: str) -> None:
         fresh = [
@@ -217,18 +280,14 @@ class Analytics:
             await self._stream.publish(fresh)
             self.counters.published += len(fresh)
 
-    def _own_fold(self) -> StatisticsFold:
-        if self._fold is None:
-            self._fold = StatisticsFold(self._settings.options, self._store)
-        return self._fold
-
     def _committed_seq(self) -> int:
         """The last entry that is not taken again, whatever happens."""
         consumer: Any = self._app.consumer
-        next_seq = consumer.committed(TP(self._topic.get_topic_name(), 0))
+        next_seq = consumer.committed(self._tp)
         return int(next_seq) - 1 if next_seq is not None else 0
 
     async def _revoked(self, *_: object, **__: object) -> None:
+        self._tenure += 1
         self._fold = None
 
     # --- what others ask ----------------------------------------------------------------------
@@ -240,7 +299,7 @@ class Analytics:
         if not app.started or app.rebalancing or not app.tables.actives_ready:
             return False
         consumer = app.consumer
-        return TP(self._topic.get_topic_name(), 0) in consumer.assignment()
+        return self._tp in consumer.assignment()
 
     def query(self, query: StatisticsQuery) -> StatisticsPage:
         """Answer from the tables.
@@ -251,8 +310,13 @@ class Analytics:
             Another worker has them, or they are being recovered.
         """
         self._need_tables()
-        fold = self._own_fold()
-        return answer(query, self._store.issued, watermark_s=fold.watermark_s, late=fold.late)
+        fold = self._fold
+        if fold is None:
+            # Nothing came since the start; the fold is loaded for the entry it is to go on from.
+            watermark_s, late = noted_watermark_s(self._store), LateCounts.of(self._store)
+        else:
+            watermark_s, late = fold.watermark_s, fold.late
+        return answer(query, self._store.issued, watermark_s=watermark_s, late=late)
 
     def keys(self, query: KeysQuery) -> KeysPage:
         """Of whom there are statistics; `ProviderUnavailable` as in `query`."""
@@ -268,12 +332,8 @@ class Analytics:
 
     @property
     def backlog(self) -> int:
-        """Entries known to be behind the last one handled."""
-        if not self.ready:
-            return 0
-        consumer: Any = self._app.consumer
-        next_seq: int = consumer.highwater(TP(self._topic.get_topic_name(), 0))
-        return max(0, next_seq - 1 - self._seq)
+        """Entries behind the last one handled, as of a moment ago; none of another worker's log."""
+        return max(0, self._pending - (self._taken - self._pending_at))
 
     @property
     def lag_s(self) -> float:
@@ -282,12 +342,15 @@ class Analytics:
 
     @property
     def healthy(self) -> bool:
-        """Well as the owner of the log, and as the one who would take it over."""
+        """Well as the one who follows the log without a backlog, and as one who would take it over."""
         app: Any = self._app
-        return bool(app.started and not app.crashed)
+        return bool(app.started and not app.crashed and self.backlog < _BACKLOG)
 
     def _late(self) -> Readings:
-        late = LateCounts() if self._fold is None else self._fold.late
+        fold = self._fold
+        if fold is None:
+            return []
+        late = fold.late
         return [(late.merged, {OUTCOME: "merged"}), (late.dropped, {OUTCOME: "dropped"})]
 
     def health(self) -> Health:
@@ -297,6 +360,7 @@ class Analytics:
             healthy=self.healthy,
             detail={
                 "owner": self.ready,
+                "backlog": self.backlog,
                 "seq": self._seq,
                 "handled": self.counters.handled,
                 "published": self.counters.published,
@@ -305,3 +369,19 @@ class Analytics:
                 "rejected": self._topic.counters.rejected,
             },
         )
+
+
+async def _behind(js: JetStreamContext, stream: str, seq: int) -> int:
+    """How many entries that concern the analytics are stored behind `seq`."""
+    config = ConsumerConfig(
+        deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
+        opt_start_seq=seq + 1,
+        ack_policy=AckPolicy.NONE,
+        filter_subjects=sorted(filter_of(event_type) for event_type in SPEC.consumes),
+        inactive_threshold=_LOOK_IDLE_S,
+        mem_storage=True,
+    )
+    made: ConsumerInfo = await js.add_consumer(stream, config)
+    with suppress(NotFoundError):
+        await js.delete_consumer(stream, made.name)
+    return made.num_pending or 0
