@@ -13,14 +13,17 @@ import pytest
 from faust.assignor.client_assignment import ClientAssignment
 from faust.assignor.partition_assignor import PartitionAssignor
 from faust.serializers.registry import Registry
+from faust.streams import current_event
 from faust.tables.manager import TableManager
 from faust.tables.recovery import Recovery
 from faust.tables.table import Table
 from faust.transport import base, conductor, consumer, drivers, producer
 from faust.types import TP, ConsumerMessage
+from mode.utils.collections import ManagedUserDict
 from mode.utils.queues import FlowControlEvent, ThrowableQueue
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
+from nats.protocol.command import unsub_cmd
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
 
@@ -195,3 +198,23 @@ def test_nats_py_parses_and_dispatches_through_what_is_taken_over():
 @pytest.mark.parametrize("setting", ["consumer_group_instance_id", "broker_client_id", "reply_to"])
 def test_settings_that_are_read_exist(setting):
     assert hasattr(made_app().conf, setting)
+
+
+def test_a_raw_subscription_is_ended_as_nats_py_does_it_without_waiting():
+    assert unsub_cmd(7, 0) == b"UNSUB 7 \r\n"
+    assert "self._pending.append(cmd)" in source(Client._send_command)
+    assert "self._pending_data_size += len(cmd)" in source(Client._send_command)
+    assert parameters(Client._remove_sub)[:2] == ["self", "sid"]
+    assert "self._wait_for_msgs_task" in source(Subscription)
+
+
+def test_a_flush_that_nobody_answers_is_bounded():
+    assert "flush_timeout" in parameters(Client.connect)
+    assert "asyncio.wait_for(future, self._flush_timeout)" in source(Client._flush_pending)
+
+
+def test_the_event_being_handled_is_known_and_keys_are_set_after_the_hook():
+    assert callable(current_event)
+    assert "on_final_ack" in source(ConsumerMessage)
+    setting = source(ManagedUserDict.__setitem__)
+    assert setting.index("self.on_key_set") < setting.index("self.data[key]")

@@ -7,7 +7,7 @@ from faust.types import TP
 
 from spotline.adapters.faust.bucket import Bucket, Conflict
 from spotline.adapters.faust.changelog import Fences
-from spotline.adapters.faust.names import subject_of
+from spotline.adapters.faust.names import fence_subject, subject_of
 from spotline.adapters.faust.offsets import Fenced, Offsets
 from spotline.adapters.faust.publisher import Publisher, Refused
 from spotline.adapters.faust.session import Session
@@ -95,3 +95,46 @@ async def test_changes_of_the_owner_before_are_refused_once_the_next_has_a_fence
         running.cancel()
     last = await session.ask(lambda js: js.get_msg(f"FAUST_{CHANGELOG.topic}", subject=subject))
     assert last.data == b"3"
+
+
+async def test_a_fence_that_comes_late_does_not_shut_out_the_next_owner(session):
+    await Topics(session).create(CHANGELOG.topic, 1, compacting=True, retention_s=3600.0)
+    late, owner = Fences(session), Fences(session)
+    read = await late._last(CHANGELOG)
+    await owner.raise_(CHANGELOG, 2)
+
+    with pytest.raises(Fenced, match="written in epoch 2, mine is 1"):
+        await late.raise_(CHANGELOG, 1)
+    # Also if it had looked before, and was slow.
+    assert await late._replace(fence_subject(*CHANGELOG), 1, read[1]) is None
+
+    link = await session.link()
+    subject = subject_of(*CHANGELOG, b"key")
+    ack = await link.client.jetstream().publish(
+        subject, b"1", headers=dict(owner.condition(CHANGELOG))
+    )
+    assert ack.seq == 2
+
+
+async def test_a_fence_whose_answer_was_lost_is_raised_again(session):
+    await Topics(session).create(CHANGELOG.topic, 1, compacting=True, retention_s=3600.0)
+    await Fences(session).raise_(CHANGELOG, 1)
+
+    fences = Fences(session)
+    await fences.raise_(CHANGELOG, 1)
+
+    assert fences.condition(CHANGELOG)["Nats-Expected-Last-Subject-Sequence"] == "2"
+
+
+def test_a_refusal_of_a_lease_before_says_nothing_of_this_one():
+    fences = Fences(None)
+    told = []
+    fences.on_refused = told.append
+    fences._conditions[CHANGELOG] = {"sequence": "2"}
+
+    fences.refused(CHANGELOG, {"sequence": "1"})
+    assert told == []
+    fences.refused(CHANGELOG, {"sequence": "2"})
+
+    assert told == [CHANGELOG]
+    assert fences.condition(CHANGELOG) is None

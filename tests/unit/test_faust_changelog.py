@@ -1,10 +1,16 @@
 """What is written of a table's changes, and what is forgotten with a partition."""
 
+import asyncio
+import weakref
+
 import faust
 import pytest
+from faust.streams import _current_event
 from faust.types import TP
 
-from spotline.adapters.faust.changelog import ChangelogBuffer
+from spotline.adapters.faust.changelog import ChangelogBuffer, StaleEvent
+from spotline.adapters.faust.messages import message_of
+from spotline.adapters.faust.reader import Record
 
 
 @pytest.fixture
@@ -117,3 +123,79 @@ def test_a_table_with_a_way_of_its_own_is_left_alone(app):
     sets = app.SetTable("sets", partitions=1)
     buffer.attach(sets)
     assert "on_key_set" not in vars(sets)
+
+
+async def test_what_a_failed_flush_did_not_hand_over_is_written_the_next_time(app):
+    buffer = ChangelogBuffer()
+    table = attached(app, buffer, default=int)
+    for number in range(3):
+        table[f"k{number}"] = number
+    sent = []
+
+    async def send(of, partition, key, value, headers):
+        if partition == 1:
+            of["k1"] = 7
+            raise ValueError("too large")
+        sent.append((partition, key, value))
+
+    with pytest.raises(ValueError, match="too large"):
+        await buffer.flush(send)
+
+    assert sent == [(0, b'"k0"', b"0")]
+    assert sorted(await written(buffer)) == [(1, b'"k1"', b"7"), (2, b'"k2"', b"2")]
+
+
+async def test_what_a_cancelled_flush_did_not_hand_over_is_written_the_next_time(app):
+    buffer = ChangelogBuffer()
+    table = attached(app, buffer)
+    table["k0"], table["k1"] = 1, 2
+    waiting = asyncio.Event()
+
+    async def send(*_):
+        waiting.set()
+        await asyncio.Event().wait()
+
+    flushing = asyncio.create_task(buffer.flush(send))
+    await waiting.wait()
+    flushing.cancel()
+    await asyncio.wait([flushing])
+
+    assert sorted(await written(buffer)) == [(0, b'"k0"', b"1"), (1, b'"k1"', b"2")]
+
+
+async def test_what_was_discarded_while_it_was_handed_over_does_not_come_back(app):
+    buffer = ChangelogBuffer()
+    table = attached(app, buffer)
+    table["k0"], table["k1"] = 1, 2
+
+    async def send(of, partition, *_):
+        buffer.discard([TP(of.changelog_topic_name, p) for p in (0, 1)])
+        raise ValueError("lost")
+
+    with pytest.raises(ValueError, match="lost"):
+        await buffer.flush(send)
+
+    assert await written(buffer) == []
+
+
+async def test_an_event_of_an_assignment_before_changes_nothing(app):
+    buffer = ChangelogBuffer()
+    table = attached(app, buffer)
+    table["k0"] = 1
+    record = Record(1, 1, b"faust.t.0.azA", b"1", None)
+    message = message_of(TP("t", 0), record, foreign=False, generation_id=1)
+    event = faust.Event(app, b"k0", 1, {}, message)
+    token = _current_event.set(weakref.ref(event))
+    try:
+        app.consumer_generation_id = 1
+        table["k0"] = 2
+        app.consumer_generation_id = 2
+        with pytest.raises(StaleEvent, match="the event comes again"):
+            table["k0"] = 3
+        with pytest.raises(StaleEvent):
+            del table["k0"]
+    finally:
+        _current_event.reset(token)
+
+    assert dict(table) == {"k0": 2}
+    assert await written(buffer) == [(0, b'"k0"', b"2")]

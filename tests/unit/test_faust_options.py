@@ -3,6 +3,8 @@ from faust.exceptions import ImproperlyConfigured
 from yarl import URL
 
 from spotline.adapters.faust.options import Options, parse_options
+from spotline.adapters.faust.session import Session
+from spotline.adapters.nats.connection import NatsConnection, _credentials, redacted
 
 
 def parsed(url):
@@ -50,3 +52,24 @@ def test_a_wrong_option_is_named(query, says):
 def test_several_servers_are_refused():
     with pytest.raises(ImproperlyConfigured, match="takes one broker URL"):
         parse_options([URL("nats://a"), URL("nats://b")])
+
+
+def test_credentials_are_neither_shown_nor_left_encoded():
+    assert redacted("nats://u:p%40ss@host:4222") == "nats://u:***@host:4222"
+    assert redacted("nats://token@host") == "nats://***@host"
+    assert redacted("nats://host:4222") == "nats://host:4222"
+    assert _credentials("nats://u:p%40ss%2F1@host:4222") == (
+        "nats://host:4222",
+        {"user": "u", "password": "p@ss/1"},
+    )
+    assert _credentials("nats://t%40ken@host") == ("nats://host", {"token": "t@ken"})
+    assert _credentials("nats://host:1") == ("nats://host:1", {})
+
+
+def test_neither_options_nor_their_errors_show_a_password():
+    with pytest.raises(ImproperlyConfigured) as refused:
+        parse_options([URL("nats://u:secret@a"), URL("nats://u:secret@b")])
+    assert "secret" not in str(refused.value)
+    assert "secret" not in repr(parse_options([URL("nats://u:secret@a")]))
+    connection = NatsConnection("nats://u:secret@a")
+    assert connection.url == Session("nats://u:secret@a", name="x").url == "nats://u:***@a"

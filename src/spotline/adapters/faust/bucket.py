@@ -10,7 +10,8 @@ from nats.js.api import Header, KeyValueConfig, StorageType
 
 from spotline.adapters.faust.session import Session
 
-_WRONG_LAST_SEQUENCE = (10071, 10164)
+# The server's codes for a write on a condition that does not hold.
+WRONG_LAST_SEQUENCE = (10071, 10164)
 _NAME_IN_USE = 10058
 
 
@@ -87,7 +88,7 @@ class Bucket:
                 lambda js: js.publish(self.subject(key), content, headers=headers)
             )
         except nats.js.errors.BadRequestError as error:
-            if error.err_code in _WRONG_LAST_SEQUENCE:
+            if error.err_code in WRONG_LAST_SEQUENCE:
                 raise Conflict(key) from error
             raise
         return ack.seq

@@ -14,7 +14,7 @@ import structlog
 from faust.assignor.client_assignment import ClientAssignment
 from faust.exceptions import ImproperlyConfigured, ProducerSendError
 from faust.transport import base
-from faust.types import TP, ConsumerMessage
+from faust.types import TP, ConsumerMessage, Message
 from mode import Seconds, Service
 
 from spotline.adapters.faust.bucket import Bucket
@@ -31,6 +31,8 @@ _log = structlog.get_logger(__name__)
 _IDLE_S = 1.0
 _RETRY_S = 0.2
 _PATIENCE_WHEN_STOPPING_S = 10.0
+# How long partitions wait for an event of one that was lost. After that, what it changes is refused.
+_PATIENCE_WITH_EVENTS_S = 30.0
 
 
 class Consumer(base.Consumer):
@@ -68,6 +70,7 @@ class Consumer(base.Consumer):
         )
         self._resuming: set[TP] = set()
         self._leases_changed = asyncio.Event()
+        self._fences.on_refused = self._on_refused
 
     # Life
 
@@ -155,6 +158,18 @@ class Consumer(base.Consumer):
         owned = self._keeper.owned
         gone = {p for p, epoch in self._epochs.items() if owned.get(p) != epoch}
         if gone:
+            _log.warning("faust_leases_lost", worker=self._keeper.name, partitions=sorted(gone))
+            self._lose(gone)
+        self._leases_changed.set()
+
+    def _on_refused(self, changelog: TP) -> None:
+        """Commit no more of a partition whose changes are refused, and claim it anew."""
+        if changelog in self.assignment():
+            self._lose({changelog.partition})
+            self._leases_changed.set()
+
+    def _lose(self, gone: set[int]) -> None:
+        if gone:
             # What is lost is lost now, not when the streams have come to rest.
             self._lost |= {tp for tp in self._assigned or () if self._lease_of(tp) in gone}
             self._fences.forget(self._lost)
@@ -165,8 +180,6 @@ class Consumer(base.Consumer):
             self.stop_flow()
             self.app.flow_control.suspend()
             self.app.flow_control.clear()
-            _log.warning("faust_leases_lost", worker=self._keeper.name, partitions=sorted(gone))
-        self._leases_changed.set()
 
     def _lease_of(self, tp: TP) -> int | None:
         return None if self._is_private(tp.topic) else tp.partition
@@ -181,22 +194,28 @@ class Consumer(base.Consumer):
             return
         self.app.on_rebalance_start()
         await self.on_partitions_revoked(set(self.assignment()))
+        await self._finish_begun()
+        # From here on what earlier events change or acknowledge is refused.
+        self._generation += 1
+        self.app.consumer_generation_id = self._generation
         kept = {tp for tp in wanted if self._is_same_epoch(tp, epochs)}
-        gone = (self._assigned or frozenset()) - kept
-        self._offsets.forget(gone)
-        self._fences.forget(gone)
-        self._changes.forget(gone)
-        await self._feeder.close()
+        self._forget((self._assigned or frozenset()) - kept)
         self._assigned, self._epochs, self._lost = frozenset(), {}, frozenset()
-        if surplus:
-            await self._keeper.release(surplus)
-        await self._claim(wanted, epochs)
-        await self._tell_recovery(gone, kept)
+        is_claimed = False
+        try:
+            await self._feeder.close()
+            if surplus:
+                await self._keeper.release(surplus)
+            await self._claim(wanted, epochs)
+            await self._tell_recovery(kept)
+            is_claimed = True
+        finally:
+            if not is_claimed:
+                # The next try does not know what was kept: it claims and recovers everything.
+                self._forget(wanted)
         self._assigned, self._epochs = wanted, epochs
         if any(self._keeper.owned.get(p) != epoch for p, epoch in epochs.items()):
             self._on_leases_changed()
-        self._generation += 1
-        self.app.consumer_generation_id = self._generation
         self._tell_assignor(wanted)
         _log.info(
             "faust_partitions_assigned",
@@ -205,6 +224,26 @@ class Consumer(base.Consumer):
             generation=self._generation,
         )
         await self.on_partitions_assigned(set(wanted), self._generation)
+
+    async def _finish_begun(self) -> None:
+        """Wait for events of lost partitions too, for which Faust does not.
+
+        One that ended when its partition is this worker's again would write what it read long ago.
+        """
+        try:
+            async with asyncio.timeout(_PATIENCE_WITH_EVENTS_S):
+                await self.wait_empty()
+        except TimeoutError:
+            _log.warning("faust_rebalanced_amid_events", events=len(self._unacked_messages))
+
+    def _forget(self, gone: Iterable[TP]) -> None:
+        """Hold nothing of partitions any more; should they come back, they are recovered."""
+        self._offsets.forget(gone)
+        self._fences.forget(gone)
+        self._changes.forget(gone)
+        recovery: Any = cast(Any, self.app.tables).recovery
+        for tp in gone:
+            recovery.revoke(tp)
 
     def _partitions_for(self, epochs: Mapping[int, int]) -> frozenset[TP]:
         return frozenset(
@@ -236,11 +275,9 @@ class Consumer(base.Consumer):
             if tp.topic in changelogs:
                 await self._fences.raise_(tp, epochs[tp.partition])
 
-    async def _tell_recovery(self, gone: Iterable[TP], kept: Iterable[TP]) -> None:
-        """What is gone is recovered from the start should it come back, what is kept not at all."""
+    async def _tell_recovery(self, kept: Iterable[TP]) -> None:
+        """What is kept is not recovered."""
         recovery: Any = cast(Any, self.app.tables).recovery
-        for tp in gone:
-            recovery.revoke(tp)
         for tp in kept:
             if self._is_changelog_tp(tp):
                 last = await self._topics.last_offset(self._topics.known(tp.topic), tp.partition)
@@ -326,6 +363,8 @@ class Consumer(base.Consumer):
         await self._feeder.seek(partition, offset)
         self._acked.pop(partition, None)
         self._acked_index.pop(partition, None)
+        # Faust notes an offset as committed even if it was not.
+        self._committed_offset[partition] = None
 
     async def seek_to_committed(self) -> Mapping[TP, int]:
         """Read on where was committed; see `consumer_auto_offset_reset` for where nothing was."""
@@ -447,6 +486,14 @@ class Consumer(base.Consumer):
 
     # Acknowledging and committing
 
+    def ack(self, message: Message) -> bool:
+        """Note that `message` is done, unless it will come again, or did so already."""
+        if message.generation_id != self.app.consumer_generation_id:
+            message.acked = True
+            self._unacked_messages.discard(message)
+            return False
+        return super().ack(message)
+
     def _new_offset(self, tp: TP) -> int | None:
         self._acked[tp].clear()
         return self._feeder.advance(tp, self._acked_index[tp])
@@ -472,15 +519,22 @@ class Consumer(base.Consumer):
     async def _commit_if_many(self) -> None:
         if self._commit_every is not None and self._n_acked >= self._commit_every:
             self._n_acked = 0
-            await self.commit()
+            # The fetcher is cancelled when the app stops; a commit that was begun is finished.
+            await asyncio.shield(self.add_future(self.commit()))
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         failure = cast(Producer, self.app.producer).failure
         if failure is not None:
             await self.crash(ProducerSendError(f"a message was not stored: {failure}"))
             return False
-        # Replies are read once and by nobody else.
-        shared = {tp: offset for tp, offset in offsets.items() if not self._is_private(tp.topic)}
+        # Replies are read once and by nobody else. What was lost while flushing, because of a lease
+        # or because a change was refused, is handled again.
+        mine = self.assignment()
+        shared = {
+            tp: offset
+            for tp, offset in offsets.items()
+            if not self._is_private(tp.topic) and tp in mine
+        }
         try:
             lost = await self._offsets.commit(shared)
         except ProviderUnavailable as error:
@@ -489,4 +543,4 @@ class Consumer(base.Consumer):
         if lost:
             _log.warning("faust_commit_fenced", partitions=sorted({tp.partition for tp in lost}))
             self._keeper.look()
-        return len(lost) < len(offsets)
+        return len(lost) < len(shared) or any(self._is_private(tp.topic) for tp in offsets)

@@ -124,7 +124,7 @@ class Feeder:
             # Decoding may have waited: the flow may have stopped, or a seek replaced the reader.
             if not self._may_flow() or self._readers.get(tp) is not reader:
                 return moved
-            record = records.popleft()
+            record = reader.take()
             self._positions[tp] = record.offset + 1
             if not channels:
                 continue
@@ -178,7 +178,21 @@ class Feeder:
                 on_news=self.news.set,
             )
         await reader.open()
+        self._note_skipped(tp, reader.first_offset)
         return reader
+
+    def _note_skipped(self, tp: TP, first: int) -> None:
+        """Tell of messages that have expired before they were read."""
+        position = self._positions.get(tp, 1)
+        # A compacting topic lets go what was replaced; a reader from the start wants what is there.
+        if 1 < position < first and not self._streams(tp).compacting:
+            _log.warning(
+                "faust_messages_expired_unread",
+                topic=tp.topic,
+                partition=tp.partition,
+                next_offset=position,
+                first_offset=first,
+            )
 
     def _streams(self, tp: TP) -> TopicStreams:
         return cast(TopicStreams, self._topics.known(tp.topic))

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.protocol.command import unsub_cmd
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
 Sink = Callable[[bytes, bytes, bytes, bytes | None], None]
@@ -38,7 +39,16 @@ async def subscribe_raw(client: Client, subject: str, sink: Sink) -> Callable[[]
     parser.sinks[number] = sink
 
     def end() -> None:
-        parser.sinks.pop(number, None)
+        if parser.sinks.pop(number, None) is None or client.is_closed:
+            return
+        # What `Subscription.unsubscribe` does, without waiting for the socket.
+        client._remove_sub(subscription._id)
+        command = unsub_cmd(subscription._id, 0)
+        client._pending.append(command)
+        client._pending_data_size += len(command)
+        task: Any = subscription._wait_for_msgs_task
+        if task is not None:
+            task.cancel()
 
     return end
 

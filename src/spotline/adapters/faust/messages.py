@@ -11,6 +11,7 @@ from spotline.adapters.faust.reader import Record
 _STORED_TIME = 1
 _SENDERS_TIME = 0
 _NS_PER_S = 1e9
+_ID_ALONE = b"NATS/1.0\r\nNats-Msg-Id:"
 
 
 class StreamMessage(ConsumerMessage):
@@ -37,8 +38,10 @@ def message_of(tp: TP, record: Record, *, foreign: bool, generation_id: int) -> 
     value: bytes | None = record.payload
     stamp_s, stamp_type = record.stored_ns / _NS_PER_S, _STORED_TIME
     headers: list[tuple[str, bytes]] = []
-    if record.block is not None:
-        pairs = wire.parse_block(record.block)
+    block = record.block
+    # Most have no header but the id that a publisher gave them.
+    if block is not None and not (block.startswith(_ID_ALONE) and block.count(b"\r\n") == 3):
+        pairs = wire.parse_block(block)
         headers = wire.decode_headers(pairs)
         for name, text in pairs:
             if name == wire.NO_VALUE:

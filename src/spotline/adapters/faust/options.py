@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from faust.exceptions import ImproperlyConfigured
 from yarl import URL
+
+from spotline.adapters.nats.connection import redacted
 
 DEFAULT_PORT = 4222
 DEFAULT_LEASE_S = 10.0
@@ -24,7 +26,7 @@ class Options:
     lets Faust's monitor follow every event.
     """
 
-    url: str
+    url: str = field(repr=False)
     lease_s: float = DEFAULT_LEASE_S
     partitions: frozenset[int] | None = None
     coalesce: bool = True
@@ -41,7 +43,8 @@ def parse_options(urls: Sequence[URL]) -> Options:
     """
     if len(urls) != 1:
         raise ImproperlyConfigured(
-            f"the nats:// transport takes one broker URL, was {', '.join(map(str, urls))}; for a "
+            f"the nats:// transport takes one broker URL, was "
+            f"{', '.join(redacted(str(url)) for url in urls)}; for a "
             "cluster name one address that resolves to all its servers (and write several "
             "partitions as partitions=0-3 or partitions=0&partitions=2: Faust splits at commas)"
         )

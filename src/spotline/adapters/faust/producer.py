@@ -14,6 +14,7 @@ from faust.types import TP, RecordMetadata
 from mode import Seconds, Service, want_seconds
 
 from spotline.adapters.faust import headers as wire
+from spotline.adapters.faust.bucket import WRONG_LAST_SEQUENCE
 from spotline.adapters.faust.changelog import ChangelogBuffer, Fences
 from spotline.adapters.faust.names import LONGEST_KEY_BYTES, subject_of
 from spotline.adapters.faust.publisher import Publisher, Refused
@@ -21,7 +22,6 @@ from spotline.adapters.faust.topics import TopicStreams
 
 _log = structlog.get_logger(__name__)
 
-_WRONG_LAST_SEQUENCE = (10071, 10164)
 # A deletion is told for this long to those who read a changelog on from where they were.
 _TOMBSTONE_TTL = "24h"
 # An app that stops while the server is away does not wait for it to come back.
@@ -118,7 +118,11 @@ class Producer(base.Producer):
         would leave it half stopped.
         """
         await self.buffer.flush()
-        await self.changes.flush(self._store_change)
+        try:
+            await self.changes.flush(self._store_change)
+        except Exception as error:  # noqa: BLE001 - the next commit ends the app by it
+            _log.exception("faust_changelog_not_written")
+            self._failure = self._failure or error
         while not await self._publisher.drained(timeout_s=_PATIENCE_WHEN_STOPPING_S):
             if self.app.should_stop:
                 self._publisher.close()
@@ -206,9 +210,11 @@ class Producer(base.Producer):
                 own["Nats-TTL"] = _TOMBSTONE_TTL
         if key is not None and len(key) > LONGEST_KEY_BYTES:
             own[wire.KEY] = wire.base64_text(key)
+        condition: dict[str, str] | None = None
         if self._is_fenced(partition.topic):
             condition = self.fences.condition(partition)
             if condition is None:
+                self.fences.refused(partition, None)
                 return _not_mine(partition)
             own.update(condition)
         if headers:
@@ -217,7 +223,7 @@ class Producer(base.Producer):
             subject_of(partition.topic, partition.partition, key), value or b"", own or None
         )
         metadata: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        seq.add_done_callback(lambda one: self._note_stored(one, partition, metadata))
+        seq.add_done_callback(lambda one: self._note_stored(one, partition, condition, metadata))
         return metadata
 
     def _is_fenced(self, topic: str) -> bool:
@@ -225,7 +231,11 @@ class Producer(base.Producer):
         return table is not None and not table.is_global and not table.use_partitioner
 
     def _note_stored(
-        self, seq: asyncio.Future[int], partition: TP, metadata: asyncio.Future[RecordMetadata]
+        self,
+        seq: asyncio.Future[int],
+        partition: TP,
+        condition: dict[str, str] | None,
+        metadata: asyncio.Future[RecordMetadata],
     ) -> None:
         error = seq.exception()
         if error is None:
@@ -236,12 +246,13 @@ class Producer(base.Producer):
                     )
                 )
             return
-        if isinstance(error, Refused) and error.code in _WRONG_LAST_SEQUENCE:
+        if isinstance(error, Refused) and error.code in WRONG_LAST_SEQUENCE and condition:
             # The next owner goes on at what was committed, and makes this change itself.
-            _log.warning(
-                "faust_changelog_fenced", topic=partition.topic, partition=partition.partition
-            )
-            self.fences.forget([partition])
+            if self.fences.condition(partition) == condition:
+                _log.warning(
+                    "faust_changelog_fenced", topic=partition.topic, partition=partition.partition
+                )
+            self.fences.refused(partition, condition)
         else:
             self._failure = self._failure or error
         if not metadata.done():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -28,6 +29,7 @@ _RETRY_S = 0.1
 _PUT_OFF_S = 1.0
 # The server is there, its JetStream not now.
 _TRY_AGAIN = (503, 500)
+_MESSAGE_ID = "Nats-Msg-Id"
 
 
 class Refused(ProducerSendError):
@@ -42,7 +44,7 @@ class Refused(ProducerSendError):
 class _Message:
     subject: str
     payload: bytes
-    headers: dict[str, str] | None
+    headers: dict[str, str]
     stored: asyncio.Future[int]
     since_s: float
 
@@ -50,8 +52,10 @@ class _Message:
 class Publisher:
     """Stores messages; `send` gives a future of each one's sequence number.
 
-    Messages of one publisher are stored in the order they were sent. One that was stored while
-    its answer was lost is stored again: at least once. `patience_s` is how long a message may
+    Messages of one publisher are stored in the order they were sent. Each has an id, unless the
+    sender gave it one, so that one whose answer was lost is not stored again, if it can be sent
+    again within the stream's window of duplicates (two minutes). Where the server is there but its
+    JetStream is not, as while a cluster elects a leader, order comes before that. `patience_s` is how long a message may
     take, reconnecting included.
     """
 
@@ -60,6 +64,8 @@ class Publisher:
         self._patience_s = patience_s
         self._waiting: dict[int, _Message] = {}
         self._next = 0
+        self._nonce = secrets.token_urlsafe(9)
+        self._renamed = 0
         self._inbox = ""
         self._link: Link | None = None
         self._end_inbox: Callable[[], None] | None = None
@@ -90,9 +96,13 @@ class Publisher:
             self._room.clear()
             await self._room.wait()
         loop = asyncio.get_running_loop()
-        message = _Message(subject, payload, headers, loop.create_future(), loop.time())
         number = self._next
         self._next += 1
+        if headers is None:
+            headers = {_MESSAGE_ID: f"{self._nonce}.{number}"}
+        elif _MESSAGE_ID not in headers:
+            headers = {_MESSAGE_ID: f"{self._nonce}.{number}", **headers}
+        message = _Message(subject, payload, headers, loop.create_future(), loop.time())
         if not self._waiting:
             self._heard_s = message.since_s
             self._drained.clear()
@@ -105,10 +115,7 @@ class Publisher:
                 )
             except nats.errors.MaxPayloadError as error:
                 self._take(number)
-                raise ProducerSendError(
-                    f"{len(payload)} bytes exceed the server's max_payload of "
-                    f"{link.client.max_payload}"
-                ) from error
+                raise _too_large(message, link) from error
             except PASSING:
                 self._lose()
         return message.stored
@@ -133,10 +140,14 @@ class Publisher:
                 try:
                     await self._attach()
                 except (ProviderUnavailable, *PASSING) as error:
+                    self._stop_hearing()
                     _log.warning("faust_publisher_waits", reason=str(error) or repr(error))
                     await asyncio.sleep(_RETRY_S)
             now_s = loop.time()
             self._give_up_old(now_s)
+            if self._link is not None and self._link.lost:
+                self._lose()  # nobody was told
+                continue
             if self._waiting and self._link is not None and now_s > self._heard_s + _SILENCE_S:
                 _log.warning("faust_publish_unanswered", messages=len(self._waiting))
                 await self._session.drop(self._link)
@@ -169,22 +180,34 @@ class Publisher:
                 message = self._waiting.get(number)
                 sent = number
                 if message is not None:
-                    await link.client.publish(
-                        message.subject,
-                        message.payload,
-                        reply=f"{inbox}.{number}",
-                        headers=message.headers,
-                    )
+                    await self._send_again(link, number, message)
             if link.lost:
+                self._stop_hearing()
                 return
         self._link = link
 
+    async def _send_again(self, link: Link, number: int, message: _Message) -> None:
+        try:
+            await link.client.publish(
+                message.subject,
+                message.payload,
+                reply=f"{self._inbox}.{number}",
+                headers=message.headers,
+            )
+        except nats.errors.MaxPayloadError:
+            # It was sent while nobody could say how much the server takes.
+            if number in self._waiting:
+                self._fail(number, _too_large(message, link))
+
     def _lose(self) -> None:
         self._link = None
+        self._stop_hearing()
+        self._wake.set()
+
+    def _stop_hearing(self) -> None:
         if self._end_inbox is not None:
             self._end_inbox()
             self._end_inbox = None
-        self._wake.set()
 
     def _answered(self, subject: bytes, reply: bytes, payload: bytes, block: bytes | None) -> None:
         number = int(subject[subject.rfind(b".") + 1 :])
@@ -199,9 +222,10 @@ class Publisher:
         seq = answer.get("seq")
         error = answer.get("error")
         if seq and error is None:
-            self._take(number)
+            # Before `drained` says so: who waits for that looks at what became of messages.
             if not message.stored.done():
                 message.stored.set_result(int(seq))
+            self._take(number)
         elif error is not None and error.get("code") not in _TRY_AGAIN:
             self._fail(
                 number,
@@ -216,7 +240,22 @@ class Publisher:
             if self._link is not None:
                 _log.warning("faust_publish_put_off", subject=message.subject, answer=str(answer))
                 self._put_off = True
+                self._rename_from(number)
                 self._lose()
+
+    def _rename_from(self, first: int) -> None:
+        """Have the server take all from `first` on as new.
+
+        Those behind it may have been stored. Were they then dropped as repetitions, it would come
+        to be after them: rather twice than out of order.
+        """
+        for number, message in self._waiting.items():
+            if number >= first and message.headers[_MESSAGE_ID].startswith(self._nonce):
+                self._renamed += 1
+                message.headers = {
+                    **message.headers,
+                    _MESSAGE_ID: f"{self._nonce}.{number}.{self._renamed}",
+                }
 
     def _take(self, number: int) -> _Message:
         message = self._waiting.pop(number)
@@ -226,9 +265,10 @@ class Publisher:
         return message
 
     def _fail(self, number: int, error: ProducerSendError) -> None:
-        message = self._take(number)
+        message = self._waiting[number]
         if not message.stored.done():
             message.stored.set_exception(error)
+        self._take(number)
 
     def _give_up_old(self, now_s: float) -> None:
         for number, message in list(self._waiting.items()):
@@ -238,3 +278,9 @@ class Publisher:
                 number,
                 ProducerSendError(f"{message.subject} was not stored in {self._patience_s:.0f} s"),
             )
+
+
+def _too_large(message: _Message, link: Link) -> ProducerSendError:
+    return ProducerSendError(
+        f"{len(message.payload)} bytes exceed the server's max_payload of {link.client.max_payload}"
+    )

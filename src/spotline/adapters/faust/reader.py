@@ -29,7 +29,8 @@ _log = structlog.get_logger(__name__)
 _BATCH = 2000
 # Asked for again when this few are still to come.
 _LOW = 1000
-# What is asked for at once stays below this, so that few large messages do not fill the memory.
+# What is asked for at once, and what may wait before more is asked for, stays below this, so that
+# few large messages do not fill the memory.
 _MAX_BYTES = 16 * 1024 * 1024
 _EXPIRES_S = 30.0
 _HEARTBEAT_S = 2.0
@@ -57,7 +58,8 @@ class Record(NamedTuple):
 class PartitionReader:
     """Reads `stream` from `next_offset` on.
 
-    `records` is where messages wait, taken from the left. `on_news` is called when some came, or
+    `first_offset` is where the stream let it begin: later than asked for, if what was there has
+    expired. `records` is where messages wait, taken from the left by `take`. `on_news` is called when some came, or
     when the end was reached.
     """
 
@@ -72,6 +74,7 @@ class PartitionReader:
     ) -> None:
         self.records: deque[Record] = deque()
         self.at_end = False
+        self.first_offset = 0
         self._session = session
         self._stream = stream
         self._subjects = subjects
@@ -84,7 +87,15 @@ class PartitionReader:
         self._requested = 0
         self._next_delivery = 1
         self._heard_s = 0.0
+        self._has_heard = False
+        self._waiting_bytes = 0
         self._broken = ""
+
+    def take(self) -> Record:
+        """The message that waits longest."""
+        record = self.records.popleft()
+        self._waiting_bytes -= len(record.payload)
+        return record
 
     @property
     def is_open(self) -> bool:
@@ -125,6 +136,8 @@ class PartitionReader:
         link.when_lost(self._lose)
         self._heard_s = asyncio.get_running_loop().time()
         self.at_end = not info.num_pending
+        delivered = info.delivered.stream_seq if info.delivered is not None else 0
+        self.first_offset = (delivered or 0) + 1
         await self.request()
         if self.at_end:
             self._on_news()
@@ -147,7 +160,13 @@ class PartitionReader:
         link = self._link
         if link is None or self._broken:
             return
-        if self._requested > _LOW or len(self.records) > _BATCH:
+        if link.lost:
+            self._break("the connection was closed")
+            return
+        if self._has_heard:
+            self._has_heard = False
+            self._heard_s = asyncio.get_running_loop().time()
+        if self._requested > _LOW or len(self.records) > _BATCH or self._waiting_bytes > _MAX_BYTES:
             if asyncio.get_running_loop().time() > self._heard_s + _SILENCE_S and self._requested:
                 self._break(f"nothing was heard for {_SILENCE_S:.0f} s")
             return
@@ -185,6 +204,8 @@ class PartitionReader:
         self._requested -= 1
         offset = int(tokens[5])
         self._next_offset = offset + 1
+        self._has_heard = True
+        self._waiting_bytes += len(payload)
         records = self.records
         records.append(Record(offset, int(tokens[7]), subject, payload, block))
         self.at_end = tokens[8] == b"0"
@@ -192,8 +213,7 @@ class PartitionReader:
             self._on_news()
 
     def _note_status(self, status: str, block: bytes) -> None:
-        with suppress(RuntimeError):
-            self._heard_s = asyncio.get_running_loop().time()
+        self._has_heard = True
         if status == _HEARTBEAT:
             return
         headers = {name.lower(): value for name, value in parse_block(block)}

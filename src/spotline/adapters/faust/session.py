@@ -9,7 +9,7 @@ from typing import TypeVar
 import structlog
 from nats.js import JetStreamContext
 
-from spotline.adapters.nats.connection import FINAL, PASSING, Link, NatsConnection
+from spotline.adapters.nats.connection import FINAL, PASSING, Link, NatsConnection, redacted
 from spotline.contracts.errors import ProviderUnavailable
 
 _log = structlog.get_logger(__name__)
@@ -29,7 +29,8 @@ class Session:
     """
 
     def __init__(self, url: str, *, name: str, patience_s: float = _PATIENCE_S) -> None:
-        self.url = url
+        self.url = redacted(url)
+        self._server = url
         self._name = name
         self._patience_s = patience_s
         self._connection: NatsConnection | None = None
@@ -48,7 +49,7 @@ class Session:
         """
         async with self._opening:
             if self._connection is None:
-                self._connection = await NatsConnection(self.url, name=self._name).__aenter__()
+                self._connection = await NatsConnection(self._server, name=self._name).__aenter__()
             self._users += 1
 
     async def close(self) -> None:

@@ -11,7 +11,8 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+from urllib.parse import unquote, urlsplit
 
 import nats.errors
 import nats.js.errors
@@ -32,6 +33,8 @@ _CLOSE_S = 2.0
 # A peer that vanished without a word is noticed after two of these.
 _PING_S = 5
 _PINGS = 2
+# nats-py waits for ever to send what is pending if the connection breaks just then.
+_FLUSH_S = 2.0
 
 # What a broken or restarting server looks like; try again.
 PASSING = (nats.errors.Error, OSError, TimeoutError)
@@ -49,8 +52,22 @@ class Link:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.lost = False
+        self._lost = False
         self._callbacks: list[Callable[[], None]] = []
+
+    @property
+    def lost(self) -> bool:
+        """Whether it is of no use any more.
+
+        A client that fails while it closes (a reset under traffic) calls nobody back: it is closed,
+        and its link is lost before that was noted.
+        """
+        return self._lost or bool(self.client.is_closed)
+
+    @property
+    def is_noted(self) -> bool:
+        """Whether callbacks have been told of the loss."""
+        return self._lost
 
     def when_lost(self, callback: Callable[[], None]) -> None:
         """Call back once, when this link is lost."""
@@ -63,14 +80,43 @@ class Link:
 
     def lose(self) -> None:
         """Note that it is lost."""
-        self.lost = True
+        self._lost = True
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback()
 
 
+def redacted(url: str) -> str:
+    """`url` without what is secret in it: fit for a log."""
+    head, at, tail = url.rpartition("@")
+    scheme, slashes, credentials = head.rpartition("//")
+    if not at:
+        return url
+    user, colon, _ = credentials.partition(":")
+    # Without a password it is a token.
+    return f"{scheme}{slashes}{user if colon else ''}{colon}***@{tail}"
+
+
+def _credentials(url: str) -> tuple[str, dict[str, Any]]:
+    """Split `url` into where to connect to and, decoded, as whom; nats-py does not decode."""
+    try:
+        parts = urlsplit(url)
+        user, password = parts.username, parts.password
+    except ValueError:
+        return url, {}
+    if user is None or "," in url:
+        return url, {}
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    if password is None:
+        return bare, {"token": unquote(user)}
+    return bare, {"user": unquote(user), "password": unquote(password)}
+
+
 class NatsConnection:
     """Keeps one connection to `url` open inside `async with`, reconnecting for ever.
+
+    The attribute `url` is without password or token, which in `url` are percent-encoded where they
+    have characters that mean something there.
 
     Raises
     ------
@@ -83,7 +129,8 @@ class NatsConnection:
     def __init__(
         self, url: str, *, name: str = "spotline", timeout_s: float = CONNECT_TIMEOUT_S
     ) -> None:
-        self.url = url
+        self.url = redacted(url)
+        self._server, self._credentials = _credentials(url)
         self._name = name
         self._timeout_s = timeout_s
         self._link: Link | None = None
@@ -114,7 +161,7 @@ class NatsConnection:
         ProviderUnavailable
             None within `timeout_s`; connecting goes on.
         """
-        if self._link is not None and not self._link.lost:
+        if self._link is not None and self.connected:
             return self._link
         if self._connecting is None or self._connecting.done():
             # Outlives an impatient caller; `close` ends it.
@@ -131,7 +178,13 @@ class NatsConnection:
     @property
     def connected(self) -> bool:
         """Whether there is a live link right now."""
-        return self._link is not None and not self._link.lost
+        link = self._link
+        if link is None:
+            return False
+        if link.lost and not link.is_noted:
+            _log.warning("nats_connection_lost", url=self.url)
+            link.lose()
+        return not link.lost
 
     async def drop(self, link: Link) -> None:
         """Give up a link that does not answer; the next `link` is a new one."""
@@ -181,7 +234,7 @@ class NatsConnection:
 
     async def _dial(self, client: Client, link: Link) -> None:
         async def lost() -> None:
-            if not link.lost:
+            if not link.is_noted:
                 _log.warning("nats_connection_lost", url=self.url)
             link.lose()
 
@@ -189,7 +242,8 @@ class NatsConnection:
             self._problem = str(error) or type(error).__name__
 
         await client.connect(
-            self.url,
+            self._server,
+            **self._credentials,
             name=self._name,
             allow_reconnect=False,
             # Attempts are paced by `_connect`; nats-py would wait two seconds between its own.
@@ -198,6 +252,7 @@ class NatsConnection:
             connect_timeout=_ATTEMPT_S,
             ping_interval=_PING_S,
             max_outstanding_pings=_PINGS,
+            flush_timeout=_FLUSH_S,
             closed_cb=lost,
             error_cb=noted,
         )
