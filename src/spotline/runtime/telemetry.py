@@ -117,7 +117,7 @@ class Telemetry:
                     "spotline.correlation_id": correlation_id,
                 },
             )
-        return _Handling(span, self._metrics, attributes)
+        return _Timed("messaging.process.duration", span, self._metrics, attributes)
 
     def traced(self, envelope: Envelope, *, cause: Mapping[str, str] | None = None) -> Envelope:
         """The envelope with trace headers, from the producer span that this makes.
@@ -182,7 +182,9 @@ class Telemetry:
             span = self._tracer.start_as_current_span(
                 f"call {call}", attributes={SERVICE: self._service, CALL: call}
             )
-        return _Calling(span, self._metrics, {SERVICE: self._service, CALL: call})
+        return _Calling(
+            "spotline.call.duration", span, self._metrics, {SERVICE: self._service, CALL: call}
+        )
 
     def asking(self, method: str) -> RpcInProgress:
         """Time a gRPC call that this service makes; its `headers` go with the call.
@@ -250,14 +252,19 @@ def _links(headers: Mapping[str, str]) -> list[Link] | None:
 _ActiveSpan = AbstractContextManager[Span]
 
 
-class _Handling:
-    """Around the handling of one message."""
+class _Timed:
+    """Around something that is timed, in a span if there is a tracer."""
 
-    __slots__ = ("_attributes", "_metrics", "_span", "_started_s")
+    __slots__ = ("_attributes", "_metric", "_metrics", "_span", "_started_s")
 
     def __init__(
-        self, span: _ActiveSpan | None, metrics: Metrics | None, attributes: dict[str, str]
+        self,
+        metric: str,
+        span: _ActiveSpan | None,
+        metrics: Metrics | None,
+        attributes: dict[str, str],
     ) -> None:
+        self._metric = metric
         self._span = span
         self._metrics = metrics
         self._attributes = attributes
@@ -278,43 +285,22 @@ class _Handling:
             self._span.__exit__(kind, error, at)
         if self._metrics is not None:
             taken_s = perf_counter() - self._started_s
-            self._metrics.record("messaging.process.duration", taken_s, self._attributes)
+            self._metrics.record(self._metric, taken_s, self._told(kind))
+
+    def _told(self, kind: type[BaseException] | None) -> dict[str, str]:
+        return self._attributes
 
 
-class _Calling:
-    """Around one attempt at a call."""
+class _Calling(_Timed):
+    """Around one attempt at a call: says how it went, too."""
 
-    __slots__ = ("_attributes", "_metrics", "_span", "_started_s")
+    __slots__ = ()
 
-    def __init__(
-        self, span: _ActiveSpan | None, metrics: Metrics | None, attributes: dict[str, str]
-    ) -> None:
-        self._span = span
-        self._metrics = metrics
-        self._attributes = attributes
-        self._started_s = 0.0
-
-    def __enter__(self) -> None:
-        self._started_s = perf_counter()
-        if self._span is not None:
-            self._span.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        if self._span is not None:
-            self._span.__exit__(kind, error, at)
-        if self._metrics is not None:
-            outcome = "answered"
-            if kind is not None:
-                outcome = "postponed" if issubclass(kind, ProviderUnavailable) else "failed"
-            taken_s = perf_counter() - self._started_s
-            self._metrics.record(
-                "spotline.call.duration", taken_s, {**self._attributes, OUTCOME: outcome}
-            )
+    def _told(self, kind: type[BaseException] | None) -> dict[str, str]:
+        outcome = "answered"
+        if kind is not None:
+            outcome = "postponed" if issubclass(kind, ProviderUnavailable) else "failed"
+        return {**self._attributes, OUTCOME: outcome}
 
 
 class RpcInProgress:
