@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from spotline.application.statistics_query import (
@@ -20,11 +22,12 @@ if TYPE_CHECKING:
         StatisticsQuery,
     )
     from spotline.domain.events import MarketStatisticsIssued, PlatformStatisticsIssued
-from spotline.domain.statistics.figures import PlatformFigures
+    from spotline.domain.statistics.figures import PlatformFigures
 
 _DEFAULT_ADDRESS = "127.0.0.1:7073"
 _LENGTH = re.compile(r"(\d+)(s|m|h|d)")
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_PIPE_COLUMNS = 180
 
 
 def register(app: typer.Typer) -> None:
@@ -200,8 +203,17 @@ async def _windows(address: str, query: StatisticsQuery, *, latest: int) -> Stat
     return replace(page, market=page.market[::-1], platform=page.platform[::-1], next_page_token="")
 
 
-def _print_keys(keys: tuple[StatisticsKey, ...]) -> None:
+def _wide_console() -> Console:
+    """Where the tables go; into a file or a pipe they are never cut."""
     from spotline.cli.jobs_view import console
+
+    shown = console()
+    if not shown.is_terminal and "COLUMNS" not in os.environ:
+        shown.width = _PIPE_COLUMNS
+    return shown
+
+
+def _print_keys(keys: tuple[StatisticsKey, ...]) -> None:
     from spotline.domain.units import utc_iso
 
     table = _table("of", "key", "windows", "first ends", "last ends")
@@ -213,7 +225,7 @@ def _print_keys(keys: tuple[StatisticsKey, ...]) -> None:
             utc_iso(one.first_end_ns),
             utc_iso(one.last_end_ns),
         )
-    shown = console()
+    shown = _wide_console()
     if not keys:
         shown.print("no window has closed yet")
         return
@@ -221,10 +233,9 @@ def _print_keys(keys: tuple[StatisticsKey, ...]) -> None:
 
 
 def _print(page: StatisticsPage, query: StatisticsQuery) -> None:
-    from spotline.cli.jobs_view import console
     from spotline.domain.units import utc_iso
 
-    shown = console()
+    shown = _wide_console()
     if page.market:
         shown.print(_market_table(page.market))
     elif page.platform:
