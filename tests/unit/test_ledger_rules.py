@@ -12,7 +12,7 @@ from spotline.domain.ledger.billing import (
     constant_segments,
     lots_cost_micro_usd,
 )
-from spotline.domain.ledger.caps import Caps, Usage, permit
+from spotline.domain.ledger.caps import Caps, Usage, is_of_a_cap, permit
 from spotline.domain.ledger.intents import (
     HeldInstance,
     RevisionPlan,
@@ -217,3 +217,17 @@ def test_a_forbidden_or_unquoted_launch_says_why():
 
     assert (forbidden.launches[0].permitted, forbidden.launches[0].detail) == (0, "observe mode")
     assert unquoted.launches[0].detail == "the offering is not quoted"
+
+
+@pytest.mark.parametrize(
+    "caps",
+    [Caps(launches_per_minute=0), Caps(micro_usd_per_hour=0), Caps(micro_usd_per_job=0)],
+)
+def test_a_refusal_by_a_cap_says_that_it_is_ours(caps: Caps) -> None:
+    usage = Usage(job_micro_usd=0, micro_usd_per_hour=0, launches=0)
+
+    refused = permit(caps, usage, wanted=1, price_micro_usd=1_000_000, rest_s=600)
+
+    assert refused.instances == 0
+    assert is_of_a_cap(refused.detail)
+    assert not is_of_a_cap("0 of 1 in stock")

@@ -36,6 +36,7 @@ from spotline.domain.events import (
     SlotDecided,
     SlotOpened,
 )
+from spotline.domain.ledger.caps import is_of_a_cap
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.placement.cost import egress_usd_per_iteration, usd_per_gpu_hour
 from spotline.domain.placement.graph import FloatArray, Link, Region, RegionGraph
@@ -290,7 +291,7 @@ class PlacerState:
         kind = event.offering_id, event.capacity_type is CapacityType.SPOT
         run.backoff[kind] = backed_off(run.backoff.get(kind), event.slot)
         # A cap is the platform's: it says nothing of the region.
-        if not event.detail.startswith("cap "):
+        if not is_of_a_cap(event.detail):
             self.short.add(kind)
         detail = f": {event.detail}" if event.detail else ""
         self._break(

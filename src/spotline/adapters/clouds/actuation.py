@@ -41,7 +41,7 @@ from spotline.domain.events import (
     Lot,
 )
 from spotline.domain.ledger.billing import Charge, HeldInterval, SlotPrices, bill
-from spotline.domain.ledger.caps import Caps
+from spotline.domain.ledger.caps import JOB_CAP, Caps
 from spotline.domain.ledger.intents import (
     HeldInstance,
     Intent,
@@ -290,7 +290,7 @@ class CloudActuation:
         done = _Done(results=[], launched=[], refusals=[], ended={})
         owner = self._ledger.owner
         for intent in intents:
-            reason = "cap USD per job" if intent.dropped else "released"
+            reason = JOB_CAP if intent.dropped else "released"
             for instance_id in intent.release:
                 done.ended[instance_id] = _end(instance_id, intent, reason)
         if done.ended:

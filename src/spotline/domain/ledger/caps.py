@@ -6,6 +6,14 @@ from dataclasses import dataclass
 
 from spotline.domain.units import S_PER_HOUR
 
+_CAP = "cap"
+JOB_CAP = f"{_CAP} USD per job"
+
+
+def is_of_a_cap(detail: str) -> bool:
+    """Whether a refusal was ours, by what it says: then it tells nothing of the cloud."""
+    return detail.startswith(f"{_CAP} ")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
@@ -48,13 +56,13 @@ def permit(caps: Caps, usage: Usage, *, wanted: int, price_micro_usd: int, rest_
     fitting: list[Permit] = [Permit(instances=wanted)]
     if caps.launches_per_minute is not None:
         left = caps.launches_per_minute - usage.launches
-        fitting.append(Permit(instances=left, detail="cap launches per minute"))
+        fitting.append(Permit(instances=left, detail=f"{_CAP} launches per minute"))
     if caps.micro_usd_per_hour is not None:
         left = (caps.micro_usd_per_hour - usage.micro_usd_per_hour) // price_micro_usd
-        fitting.append(Permit(instances=left, detail="cap USD per hour"))
+        fitting.append(Permit(instances=left, detail=f"{_CAP} USD per hour"))
     if caps.micro_usd_per_job is not None and rest_s > 0:
         left = caps.micro_usd_per_job - usage.job_micro_usd
         per_job = max(0, left) * S_PER_HOUR // (price_micro_usd * rest_s)
-        fitting.append(Permit(instances=per_job, detail="cap USD per job"))
+        fitting.append(Permit(instances=per_job, detail=JOB_CAP))
     least = min(fitting, key=lambda fit: fit.instances)
     return Permit(instances=max(0, least.instances), detail=least.detail)

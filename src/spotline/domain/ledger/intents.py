@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from spotline.domain.events import Lot, ProvisioningCommanded
 from spotline.domain.ledger.billing import OfferingPrice
-from spotline.domain.ledger.caps import Caps, Permit, Usage, permit
+from spotline.domain.ledger.caps import JOB_CAP, Caps, Permit, Usage, permit
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import cost_micro_usd
 
@@ -246,7 +246,7 @@ def _with_launches(
             elif price is None:
                 permitted = Permit(instances=0, detail="the offering is not quoted")
             elif intent.job_id in barred:
-                permitted = Permit(instances=0, detail="cap USD per job")
+                permitted = Permit(instances=0, detail=JOB_CAP)
             else:
                 permitted = permit(
                     plan.caps,
