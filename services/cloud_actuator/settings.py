@@ -9,7 +9,7 @@ from pydantic import Field
 
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.adapters.ledger.sqlite import ledger_url
-from spotline.application.ports import ActuatorMode
+from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.domain.jobs.program import NOTICE_LEAD_S
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.units import micro_usd_from_usd

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from spotline.application.ingest import IngestOptions
+from spotline.application.market_ingest.handler import IngestOptions
 from spotline.runtime.settings import ServiceSettings
 
 

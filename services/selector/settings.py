@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from spotline.application.selector_state import SelectorOptions
+from spotline.application.selector.state import SelectorOptions
 from spotline.runtime.settings import ServiceSettings
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
-from spotline.application.ports import ActuatorMode, Owner, OwnerFenced
+from spotline.application.cloud_actuator.ports import ActuatorMode, Owner, OwnerFenced
 from spotline.bootstrap.clouds import CLOUDS, open_cloud
 from spotline.contracts.errors import ConfigError
 from tests.fakes.actuator import OWNER, launch, moment, quote

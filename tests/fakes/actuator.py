@@ -7,13 +7,13 @@ from spotline.adapters.clouds.actuation import CloudActuation
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.adapters.ledger.sqlite import SqlLedger, ledger_url
-from spotline.application.actuate import ActuateHandler
-from spotline.application.ports import (
+from spotline.application.cloud_actuator.handler import ActuateHandler
+from spotline.application.cloud_actuator.messages import Moment
+from spotline.application.cloud_actuator.ports import (
     ActuatorMode,
     Instance,
     LaunchRequest,
     LedgerLaunch,
-    Moment,
     Owner,
 )
 from spotline.application.spec import Call, Context

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from spotline.application.admission import job_id_for
-from spotline.application.jobs import JobsHandler, JobsState
+from spotline.application.allocator.handler import JobsHandler, JobsState
 from spotline.contracts.build import envelope_for
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.errors import ProviderUnavailable

@@ -12,9 +12,9 @@ from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.adapters.grpc.client import JobClient, RpcFailed
 from spotline.adapters.ledger.sqlite import ledger_url
 from spotline.adapters.nats.stream import NatsEventStream
-from spotline.application.ingest import IngestOptions
-from spotline.application.ports import ActuatorMode
-from spotline.application.selector_state import SelectorOptions
+from spotline.application.cloud_actuator.ports import ActuatorMode
+from spotline.application.market_ingest.handler import IngestOptions
+from spotline.application.selector.state import SelectorOptions
 from spotline.application.spec import Handler, Timer
 from spotline.bootstrap.parts import (
     ActuatorParts,

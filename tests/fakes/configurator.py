@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from spotline.adapters.grpc.errors import RpcFailed
-from spotline.application.configuring import Completion, CompletionRequest, ConfigurationOption
+from spotline.application.configurator.messages import (
+    Completion,
+    CompletionRequest,
+    ConfigurationOption,
+)
 from spotline.domain.configuration.configuration import Configuration, Method
 from spotline.domain.configuration.provenance import JobConfiguration, OriginKind, ParameterOrigin
 from spotline.domain.jobs.draft import JobDraft

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from spotline.application.configure import ConfigureHandler
+from spotline.application.configurator.handler import ConfigureHandler
 from spotline.contracts.build import envelope_for
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.errors import ProviderUnavailable

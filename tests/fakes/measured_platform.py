@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from spotline.application.allocation import program_of
-from spotline.application.ingest import IngestHandler, IngestOptions
-from spotline.application.jobs import JobsHandler
-from spotline.application.monitoring import MONITORED, MonitoringState, fold, follows
-from spotline.application.select import ALLOCATE_CALL, SelectHandler
-from spotline.application.selector_state import SelectorOptions
+from spotline.application.allocation.allocate import program_of
+from spotline.application.allocator.handler import JobsHandler
+from spotline.application.configurator.monitoring import MONITORED, MonitoringState, fold, follows
+from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
+from spotline.application.selector.handler import ALLOCATE_CALL, SelectHandler
+from spotline.application.selector.state import SelectorOptions
 from spotline.application.spec import Context, Handler, Outcome, Spec, Timer
 from spotline.contracts.codec import digest
 from spotline.contracts.envelope import StoredEntry

@@ -8,8 +8,8 @@ from typing import Any
 
 from spotline.adapters.eventlog.manifest import Manifest, environment
 from spotline.adapters.eventlog.writer import EventLogWriter, LogStatus
-from spotline.application.ingest import IngestHandler, IngestOptions
-from spotline.application.select import ALLOCATE_CALL
+from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
+from spotline.application.selector.handler import ALLOCATE_CALL
 from spotline.application.spec import Handler
 from spotline.contracts.build import event_of
 from spotline.contracts.codec import encode

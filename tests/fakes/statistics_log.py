@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from random import Random
 
-from spotline.application.statistics import Issue, StatisticsOptions, StatisticsStore
-from spotline.application.statistics_fold import StatisticsFold
+from spotline.application.analytics.handler import StatisticsFold
+from spotline.application.analytics.observations import Issue, StatisticsOptions, StatisticsStore
 from spotline.contracts.build import envelope_for, event_of
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.domain.events import (

@@ -14,16 +14,16 @@ from spotline.adapters.grpc.client import JobClient
 from spotline.adapters.grpc.configurator_client import ConfiguratorClient
 from spotline.adapters.grpc.errors import RpcFailed
 from spotline.adapters.grpc.placer_client import PlacerClient
-from spotline.application.configuring import CompletionRequest, PredictionRequest
-from spotline.application.placing import ExplanationRequest
-from spotline.application.requests import (
+from spotline.application.allocator.messages import (
     ComparisonRequest,
     JobStatus,
     PlanRequest,
     ProgressReport,
 )
+from spotline.application.analytics.messages import StatisticsQuery
+from spotline.application.configurator.messages import CompletionRequest, PredictionRequest
+from spotline.application.placer.messages import ExplanationRequest
 from spotline.application.spec import Timer
-from spotline.application.statistics_query import StatisticsQuery
 from spotline.bootstrap.system import RunningSystem, SystemOptions, running_system
 from spotline.contracts.envelope import Envelope
 from spotline.domain.events import CapacityReported, Event, JobAdmitted, JobClosed

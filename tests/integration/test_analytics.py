@@ -21,20 +21,20 @@ from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.api.v1 import analytics_service_pb2 as pb
 from spotline.api.v1 import analytics_service_pb2_grpc
-from spotline.application.statistics import (
+from spotline.application.analytics.messages import (
+    KeysQuery,
+    StatisticsQuery,
+    StatisticsScope,
+    answer,
+    keys_of,
+)
+from spotline.application.analytics.observations import (
     SPEC,
     LateCounts,
     Observation,
     StatisticsOptions,
     StatisticsStore,
     issue_key,
-)
-from spotline.application.statistics_query import (
-    KeysQuery,
-    StatisticsQuery,
-    StatisticsScope,
-    answer,
-    keys_of,
 )
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import nats
 
-from spotline.application.selector_state import SelectorOptions
+from spotline.application.selector.state import SelectorOptions
 from spotline.contracts.build import is_dead_letter
 from spotline.contracts.subjects import EVENT_TYPES, filter_of
 from spotline.domain.events import AllocationDecided, CapacityReported, JobClosed

@@ -21,13 +21,13 @@ from spotline.adapters.grpc.configurator_server import ConfiguratorServer
 from spotline.adapters.grpc.errors import RpcFailed
 from spotline.adapters.knowledge.store import read_knowledge, write_knowledge
 from spotline.api.v1 import configuration_service_pb2_grpc
-from spotline.application.configuring import (
+from spotline.application.configurator.knowledge import KnowledgeBase
+from spotline.application.configurator.messages import (
     CompletionRequest,
     Lesson,
     PredictionAnswer,
     PredictionRequest,
 )
-from spotline.application.knowledge import KnowledgeBase
 from spotline.contracts.codec import to_message
 from spotline.contracts.errors import ConfigError, ContractError
 from spotline.domain.configuration.configuration import MeasuredRun, Method, RunOutcome

@@ -16,7 +16,7 @@ from spotline.adapters.grpc.jobs import JobFeed
 from spotline.adapters.grpc.server import RpcServer
 from spotline.api.v1 import job_service_pb2_grpc
 from spotline.application.admission import job_id_for
-from spotline.application.requests import PlanRequest, Submission
+from spotline.application.allocator.messages import PlanRequest, Submission
 from spotline.contracts.codec import to_message
 from spotline.domain.configuration.configuration import Method
 from spotline.domain.configuration.provenance import OriginKind

@@ -7,8 +7,8 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
-from spotline.application.forecast import ForecastHandler, ForecastState
-from spotline.application.selector_state import SelectorOptions
+from spotline.application.forecaster.handler import ForecastHandler, ForecastState
+from spotline.application.selector.state import SelectorOptions
 from spotline.application.spec import Context, Outcome
 from spotline.domain.events import (
     AllocationDecided,

@@ -17,13 +17,12 @@ from spotline.adapters.grpc.client import AllocateCallPort, JobClient, open_chan
 from spotline.adapters.grpc.errors import EARLIEST_DEADLINE_KEY, RpcFailed
 from spotline.adapters.grpc.jobs import JobFeed
 from spotline.adapters.grpc.server import RpcServer
-from spotline.application.allocation import allocate
-from spotline.application.requests import (
-    AllocateRequest,
+from spotline.application.allocation.allocate import allocate
+from spotline.application.allocation.messages import AllocateRequest, JobTask
+from spotline.application.allocator.messages import (
     ComparisonRequest,
     JobQuery,
     JobState,
-    JobTask,
     MarketSlot,
     PlanRequest,
     ProgressReport,

@@ -16,7 +16,7 @@ from spotline.adapters.grpc.client import JobClient, RpcFailed
 from spotline.adapters.ledger.sqlite import SqlLedger, ledger_url
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.stream import NatsEventStream
-from spotline.application.selector_state import SelectorOptions
+from spotline.application.selector.state import SelectorOptions
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.subjects import filter_of

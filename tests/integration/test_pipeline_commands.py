@@ -15,9 +15,9 @@ from spotline.adapters.grpc.placer import PlacementFeed
 from spotline.adapters.grpc.placer_server import PlacerServer
 from spotline.adapters.placement.geography import parse_geography
 from spotline.adapters.placement.pipeline_file import read_pipeline
-from spotline.application.ingest import IngestOptions
-from spotline.application.place import PlacerOptions
-from spotline.application.placing import pipeline_id_for
+from spotline.application.market_ingest.handler import IngestOptions
+from spotline.application.placer.handler import PlacerOptions
+from spotline.application.placer.messages import pipeline_id_for
 from spotline.application.spec import Timer
 from spotline.bootstrap.parts import BusAddress, PartHooks, serve_market_ingest, serve_placer
 from spotline.cli import pipelines as commands

@@ -18,9 +18,9 @@ from spotline.adapters.grpc.placer_server import PlacerServer
 from spotline.adapters.placement.geography import parse_geography
 from spotline.api.v1 import placement_service_pb2 as pb
 from spotline.api.v1 import placement_service_pb2_grpc
-from spotline.application.ingest import IngestOptions
-from spotline.application.place import PlacerOptions
-from spotline.application.placing import (
+from spotline.application.market_ingest.handler import IngestOptions
+from spotline.application.placer.handler import PlacerOptions
+from spotline.application.placer.messages import (
     ExplanationRequest,
     PlacementPhase,
     PlacementQuery,

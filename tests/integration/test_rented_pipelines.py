@@ -11,8 +11,8 @@ from spotline.adapters.grpc.errors import RpcFailed
 from spotline.adapters.grpc.placer_client import PlacerClient
 from spotline.adapters.ledger.sqlite import SqlLedger, ledger_url
 from spotline.adapters.placement.geography import parse_geography, read_geography
-from spotline.application.ingest import IngestOptions
-from spotline.application.placing import PlaceReceipt
+from spotline.application.market_ingest.handler import IngestOptions
+from spotline.application.placer.messages import PlaceReceipt
 from spotline.application.spec import Timer
 from spotline.bootstrap.parts import BusAddress, PartHooks, open_stream, serve_market_ingest
 from spotline.bootstrap.system import LEDGER_OWNER, SystemOptions, running_system

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
-from spotline.application.selector_state import SelectorOptions
+from spotline.application.selector.state import SelectorOptions
 from spotline.domain.events import (
     AllocationDecided,
     CapacityLost,

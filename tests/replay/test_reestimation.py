@@ -11,8 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from spotline.adapters.eventlog.manifest import environment
-from spotline.application.select import SelectHandler
-from spotline.application.selector_state import SelectorState
+from spotline.application.selector.handler import SelectHandler
+from spotline.application.selector.state import SelectorState
 from spotline.application.spec import Context
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry

@@ -11,16 +11,15 @@ from typing import Union, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
-from spotline.application.configuring import CompletionRequest
-from spotline.application.requests import (
-    AllocateRequest,
-    Alternative,
+from spotline.application.allocation.messages import AllocateRequest, Alternative
+from spotline.application.allocator.messages import (
     ComparisonRequest,
     JobQuery,
     PlanRequest,
     ProgressReport,
     Submission,
 )
+from spotline.application.configurator.messages import CompletionRequest
 from spotline.domain.configuration.configuration import (
     PRECISIONS,
     Configuration,

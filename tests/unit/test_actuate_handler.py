@@ -1,6 +1,11 @@
 import pytest
 
-from spotline.application.actuate import APPLY_REVISION, OPEN_SLOT, SPEC, ActuateHandler
+from spotline.application.cloud_actuator.handler import (
+    APPLY_REVISION,
+    OPEN_SLOT,
+    SPEC,
+    ActuateHandler,
+)
 from spotline.contracts.errors import InvariantViolation
 from spotline.domain.events import SlotDecided
 from tests.fakes.actuator import CTX, SLOT_S, command, lot, opened, quote

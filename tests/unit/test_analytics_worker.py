@@ -8,8 +8,8 @@ import pytest
 
 from spotline.adapters.faust.analytics import Analytics, AnalyticsSettings
 from spotline.adapters.faust.source import SourcedEvent
-from spotline.application.statistics import LateCounts, StatisticsStore
-from spotline.application.statistics_query import StatisticsQuery, StatisticsScope
+from spotline.application.analytics.messages import StatisticsQuery, StatisticsScope
+from spotline.application.analytics.observations import LateCounts, StatisticsStore
 from spotline.contracts.build import event_of
 from tests.fakes.statistics_log import generated, stored
 

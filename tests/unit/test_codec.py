@@ -9,8 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spotline.api.v1 import allocator_service_pb2, job_service_pb2, market_pb2
-from spotline.application import configuring, requests
-from spotline.application.requests import AllocateAnswer, AllocateRequest, JobQuery, JobStatus
+from spotline.application.allocation.messages import AllocateAnswer, AllocateRequest
+from spotline.application.allocator import messages as requests
+from spotline.application.allocator.messages import JobQuery, JobStatus
+from spotline.application.configurator import messages as configuring
 from spotline.contracts.build import (
     dead_letter_for,
     envelope_for,

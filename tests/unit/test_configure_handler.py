@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from spotline.application import configure
-from spotline.application.configure import SPEC, ConfigureHandler
+from spotline.application.configurator import handler as configure
+from spotline.application.configurator.handler import SPEC, ConfigureHandler
 from spotline.application.spec import Context
 from spotline.contracts.build import event_of
 from spotline.contracts.codec import encode

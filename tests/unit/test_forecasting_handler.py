@@ -1,6 +1,6 @@
 import pytest
 
-from spotline.application.forecast import SPEC, ForecastHandler, ForecastStateCodec
+from spotline.application.forecaster.handler import SPEC, ForecastHandler, ForecastStateCodec
 from spotline.application.spec import NOTHING, Context
 from spotline.domain.events import ForecastIssued, MarketOpened
 from spotline.domain.forecasting.persistence import PersistenceForecaster

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from spotline.adapters.placement.geography import parse_geography, read_geography
 from spotline.adapters.placement.pipeline_file import read_pipeline
-from spotline.application.ingest import IngestHandler, IngestOptions
+from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.cli.main import app
 from spotline.contracts.errors import ContractError
 from spotline.domain.events import LinkObserved, RegionObserved, SlotOpened

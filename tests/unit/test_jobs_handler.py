@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spotline.application.admission import Accepted, Refused, job_id_for
-from spotline.application.allocation import program_of
-from spotline.application.jobs import JobsHandler, JobsState, check_submission
+from spotline.application.allocation.allocate import program_of
+from spotline.application.allocation.value_tables import table_spec
+from spotline.application.allocator.handler import JobsHandler, JobsState, check_submission
+from spotline.application.allocator.messages import JobState
 from spotline.application.market_view import HISTORY_SLOTS
-from spotline.application.requests import JobState
 from spotline.application.spec import NOTHING, Context
-from spotline.application.value_tables import table_spec
 from spotline.domain.events import (
     AllocationDecided,
     DecisionReason,
@@ -389,7 +389,7 @@ def test_the_earliest_deadline_is_feasible_and_one_slot_less_is_not(
 
 def _finishes(state: JobsState, one) -> bool:
     """Whether on-demand alone, decided as live, is done in time."""
-    from spotline.application.allocation import program_of
+    from spotline.application.allocation.allocate import program_of
 
     market = state.market()
     assert market is not None

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotline.application.configuring import PredictionRequest
-from spotline.application.knowledge import (
+from spotline.application.configurator.knowledge import (
     LEAST_LIVE_RUNS,
     KnowledgeBase,
     RunList,
     fitted_runs,
     why_not_learned,
 )
+from spotline.application.configurator.messages import PredictionRequest
 from spotline.domain.configuration.configuration import RunOutcome
 from spotline.domain.configuration.registry import DEFAULT_SOURCE, source_names
 from tests.fakes.knowledge import (

@@ -10,7 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
-from spotline.application.ports import ActuatorMode, LedgerEnd, LedgerEntry, OwnerFenced
+from spotline.application.cloud_actuator.ports import (
+    ActuatorMode,
+    LedgerEnd,
+    LedgerEntry,
+    OwnerFenced,
+)
 from spotline.domain.events import (
     CapacityLost,
     CostAccrued,

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from spotline.adapters.ledger.sqlite import SqlLedger, ledger_url
-from spotline.application.ports import LedgerEnd, LedgerEntry, OwnerFenced
+from spotline.application.cloud_actuator.ports import LedgerEnd, LedgerEntry, OwnerFenced
 from spotline.contracts.errors import ConfigError
 from spotline.domain.events import (
     CapacityLost,

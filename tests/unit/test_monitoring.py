@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from spotline.application.monitoring import (
+from spotline.application.configurator.monitoring import (
     LEAST_REPORTS,
     LEAST_REPORTS_OF_A_RUN,
     LIVE_STACK,

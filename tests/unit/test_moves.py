@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from spotline.adapters.eventlog.manifest import environment
-from spotline.application.allocation import allocate, program_of
-from spotline.application.job_run import RunPhase
-from spotline.application.ports import ActuatorMode
-from spotline.application.requests import AllocateRequest, Alternative, JobTask
-from spotline.application.select import SelectHandler
-from spotline.application.selector_state import SelectorOptions, SelectorState
+from spotline.application.allocation.allocate import allocate, program_of
+from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
+from spotline.application.allocation.value_tables import table_spec
+from spotline.application.cloud_actuator.ports import ActuatorMode
+from spotline.application.selector.handler import SelectHandler
+from spotline.application.selector.job_run import RunPhase
+from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.application.spec import Context, Outcome
-from spotline.application.value_tables import table_spec
 from spotline.contracts.build import event_of
 from spotline.contracts.codec import digest
 from spotline.domain.events import (

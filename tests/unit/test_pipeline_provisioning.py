@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
-from spotline.application.actuate import ActuateHandler
-from spotline.application.placing import PlacementPhase
-from spotline.application.renting import Rental, covers, lots_of
+from spotline.application.cloud_actuator.handler import ActuateHandler
+from spotline.application.placer.messages import PlacementPhase
+from spotline.application.placer.renting import Rental, covers, lots_of
 from spotline.domain.events import (
     CapacityLost,
     CapacityReported,

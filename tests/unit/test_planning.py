@@ -7,19 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from spotline.application.planning import (
-    DEFAULT_POLICY_IDS,
-    compare,
-    market_of_request,
-    plan,
-    warm_up,
-)
-from spotline.application.requests import (
+from spotline.application.allocator.messages import (
     ComparisonRequest,
     JointPlan,
     MarketSlot,
     PlanRequest,
     QuotaLimit,
+)
+from spotline.application.allocator.planning import (
+    DEFAULT_POLICY_IDS,
+    compare,
+    market_of_request,
+    plan,
+    warm_up,
 )
 from spotline.application.scenarios import ScenarioSpec, fit_chain, sample_records
 from spotline.domain.market.offering import UNKNOWN_COUNT

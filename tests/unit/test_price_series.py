@@ -17,7 +17,7 @@ from spotline.adapters.energy.entsoe import DAY_AHEAD_FILE
 from spotline.adapters.market.importers.gcp_gpu_weekly import GCP_GPU_FILE
 from spotline.adapters.network.skyplane import EGRESS_FILE, THROUGHPUT_FILE
 from spotline.adapters.placement.geography import parse_geography, read_geography
-from spotline.application.ingest import IngestHandler, IngestOptions
+from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.contracts.errors import ContractError
 from spotline.domain.events import RegionObserved
 from spotline.domain.market.generate import generate

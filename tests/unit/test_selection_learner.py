@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotline.application.select import SelectHandler
-from spotline.application.selector_state import SelectorOptions
+from spotline.application.selector.handler import SelectHandler
+from spotline.application.selector.state import SelectorOptions
 from spotline.contracts.codec import decode, digest
 from spotline.domain.market.generate import generate
 from spotline.domain.policies.registry import POOL

@@ -8,9 +8,9 @@ from functools import cache
 import pytest
 
 from spotline.application.admission import Accepted, Refused
-from spotline.application.job_run import JobRun, RunPhase
-from spotline.application.jobs import JobsHandler, JobsState, check_submission
-from spotline.application.requests import AllocateRequest, JobTask
+from spotline.application.allocation.messages import AllocateRequest, JobTask
+from spotline.application.allocator.handler import JobsHandler, JobsState, check_submission
+from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.spec import Call, Context, Outcome, Spec, Timer
 from spotline.domain.events import (
     Event,

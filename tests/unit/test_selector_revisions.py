@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spotline.application.ingest import IngestHandler, IngestOptions
-from spotline.application.job_run import JobTable, RunPhase
-from spotline.application.requests import AllocateRequest
-from spotline.application.select import SelectHandler
-from spotline.application.selector_state import SelectorOptions, SelectorState, SlotPhase
+from spotline.application.allocation.messages import AllocateRequest
+from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
+from spotline.application.selector.handler import SelectHandler
+from spotline.application.selector.job_run import JobTable, RunPhase
+from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.application.spec import Context, Outcome
 from spotline.contracts.codec import digest
 from spotline.domain.events import (

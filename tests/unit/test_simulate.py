@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.adapters.market.parquet import write_market
-from spotline.application.select import SelectHandler
-from spotline.application.selector_state import SelectorOptions
-from spotline.application.value_tables import terms_of
+from spotline.application.allocation.value_tables import terms_of
+from spotline.application.selector.handler import SelectHandler
+from spotline.application.selector.state import SelectorOptions
 from spotline.cli import simulate as simulate_command
 from spotline.contracts.build import event_of
 from spotline.contracts.errors import ContractError

@@ -4,7 +4,7 @@ import pytest
 
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings, interruption_s
-from spotline.application.ports import Owner
+from spotline.application.cloud_actuator.ports import Owner
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import NS_PER_S
 from tests.fakes.actuator import OWNER, SLOT_S, launch, moment, quote

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spotline.application.statistics import StatisticsOptions, StatisticsStore
-from spotline.application.statistics_fold import StatisticsFold
+from spotline.application.analytics.handler import StatisticsFold
+from spotline.application.analytics.observations import StatisticsOptions, StatisticsStore
 from spotline.contracts.build import event_of
 from spotline.contracts.errors import ContractError
 from spotline.domain.events import (

@@ -8,8 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from spotline.adapters.grpc.analytics_client import AnalyticsClient
-from spotline.application.statistics import LateCounts, StatisticsOptions, StatisticsStore
-from spotline.application.statistics_query import answer, keys_of
+from spotline.application.analytics.messages import answer, keys_of
+from spotline.application.analytics.observations import (
+    LateCounts,
+    StatisticsOptions,
+    StatisticsStore,
+)
 from spotline.cli.main import app
 from tests.fakes.statistics_log import OFFERINGS, folded, generated, stored
 

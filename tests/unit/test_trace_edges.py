@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from spotline.application import (
-    actuate,
-    configure,
-    forecast,
-    ingest,
-    jobs,
-    place,
-    select,
-    statistics,
-)
+from spotline.application.allocator import handler as allocator
+from spotline.application.analytics import observations as analytics
+from spotline.application.cloud_actuator import handler as cloud_actuator
+from spotline.application.configurator import handler as configurator
+from spotline.application.forecaster import handler as forecaster
+from spotline.application.market_ingest import handler as market_ingest
+from spotline.application.placer import handler as placer
+from spotline.application.selector import handler as selector
 from spotline.contracts.subjects import KINDS
 from tests.fakes.trace_edges import TABLE, Edge, listed_edges
 
 SPECS = tuple(
     module.SPEC
-    for module in (ingest, forecast, select, jobs, configure, place, actuate, statistics)
+    for module in (
+        market_ingest,
+        forecaster,
+        selector,
+        allocator,
+        configurator,
+        placer,
+        cloud_actuator,
+        analytics,
+    )
 )
 SERVICES = {spec.service for spec in SPECS}
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
-from spotline.application.ports import ActuatorMode, CloudProvider
+from spotline.application.cloud_actuator.ports import ActuatorMode, CloudProvider
 from spotline.contracts.errors import ConfigError
 
 

@@ -12,7 +12,7 @@ from spotline.adapters.eventlog.manifest import Manifest, environment
 from spotline.adapters.eventlog.writer import record
 from spotline.adapters.grpc.client import JobClient
 from spotline.adapters.ledger.sqlite import SqlLedger
-from spotline.application.selector_state import SelectorState
+from spotline.application.selector.state import SelectorState
 from spotline.application.spec import Timer
 from spotline.bootstrap.parts import AnyHost, open_stream
 from spotline.bootstrap.platform import Ear, TrainingPlatform, TrueRates

@@ -14,12 +14,12 @@ from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.snapshots import NatsSnapshotStore
 from spotline.adapters.nats.stream import NatsEventStream
-from spotline.application.ingest import IngestHandler, IngestOptions
-from spotline.application.place import PlaceHandler, PlacerOptions
-from spotline.application.ports import ActuatorMode
-from spotline.application.select import SelectHandler
-from spotline.application.selector_state import SelectorOptions
-from spotline.application.statistics import StatisticsOptions
+from spotline.application.analytics.observations import StatisticsOptions
+from spotline.application.cloud_actuator.ports import ActuatorMode
+from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
+from spotline.application.placer.handler import PlaceHandler, PlacerOptions
+from spotline.application.selector.handler import SelectHandler
+from spotline.application.selector.state import SelectorOptions
 from spotline.contracts.codec import digest
 from spotline.contracts.errors import ConfigError
 from spotline.domain.configuration.configuration import MeasuredRun
@@ -162,7 +162,7 @@ async def serve_forecaster(
 ) -> None:
     """Forecast every slot."""
     # River takes a second to import; only this service needs it.
-    from spotline.application.forecast import ForecastHandler, ForecastStateCodec
+    from spotline.application.forecaster.handler import ForecastHandler, ForecastStateCodec
     from spotline.domain.forecasting.registry import forecaster_factory
 
     factory = forecaster_factory(forecaster)
@@ -221,7 +221,7 @@ async def serve_allocator(
     from spotline.adapters.grpc.configurator_client import ConfiguratorClient
     from spotline.adapters.grpc.jobs import JobFeed
     from spotline.adapters.grpc.server import RpcServer
-    from spotline.application.jobs import JobsHandler
+    from spotline.application.allocator.handler import JobsHandler
 
     async with AsyncExitStack() as stack:
         connection, stream = await stack.enter_async_context(open_stream(bus, name="allocator"))
@@ -263,8 +263,8 @@ async def serve_configurator(
     """
     from spotline.adapters.grpc.configurator import RunFeed, SharedKnowledge
     from spotline.adapters.grpc.configurator_server import ConfiguratorServer
-    from spotline.application.configure import ConfigureHandler
-    from spotline.application.knowledge import KnowledgeBase
+    from spotline.application.configurator.handler import ConfigureHandler
+    from spotline.application.configurator.knowledge import KnowledgeBase
 
     runs = await asyncio.to_thread(_runs_of, knowledge)
     async with open_stream(bus, name="configurator") as (connection, stream):
@@ -513,7 +513,7 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
     from spotline.adapters.clouds.actuation import CloudActuation
     from spotline.adapters.ledger.figures import show_ledger
     from spotline.adapters.ledger.sqlite import SqlLedger
-    from spotline.application.actuate import ActuateHandler
+    from spotline.application.cloud_actuator.handler import ActuateHandler
     from spotline.bootstrap.clouds import open_cloud
 
     parts.store.mkdir(parents=True, exist_ok=True)

@@ -16,10 +16,10 @@ import numpy as np
 
 from spotline.adapters.grpc.client import JobClient
 from spotline.adapters.grpc.errors import RpcFailed
-from spotline.application.allocation import program_of
-from spotline.application.job_run import JobRun, RunPhase
-from spotline.application.requests import ProgressReport
-from spotline.application.selector_state import SelectorState
+from spotline.application.allocation.allocate import program_of
+from spotline.application.allocator.messages import ProgressReport
+from spotline.application.selector.job_run import JobRun, RunPhase
+from spotline.application.selector.state import SelectorState
 from spotline.contracts.envelope import Envelope
 from spotline.domain.events import CapacityReported, Event, ForecastIssued, JobProgressReported
 from spotline.domain.jobs.draft import JobDraft

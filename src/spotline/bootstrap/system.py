@@ -13,11 +13,11 @@ from typing import Any
 
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.adapters.ledger.sqlite import ledger_url
-from spotline.application.ingest import IngestOptions
-from spotline.application.place import PlacerOptions
-from spotline.application.ports import ActuatorMode
-from spotline.application.selector_state import SelectorOptions
-from spotline.application.statistics import StatisticsOptions
+from spotline.application.analytics.observations import StatisticsOptions
+from spotline.application.cloud_actuator.ports import ActuatorMode
+from spotline.application.market_ingest.handler import IngestOptions
+from spotline.application.placer.handler import PlacerOptions
+from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.parts import (
     ActuatorParts,
     AnalyticsParts,

@@ -69,7 +69,7 @@ def demo(
     """
     from rich.console import Console
 
-    from spotline.application.selector_state import SelectorOptions
+    from spotline.application.selector.state import SelectorOptions
     from spotline.bootstrap.demo import run_demo
     from spotline.bootstrap.process import run_to_exit_code
     from spotline.bootstrap.system import SystemOptions

@@ -33,7 +33,7 @@ from spotline.cli.jobs_view import (
 )
 
 if TYPE_CHECKING:
-    from spotline.application.requests import (
+    from spotline.application.allocator.messages import (
         JobStatus,
         PlanAnswer,
         QuotaLimit,
@@ -116,7 +116,7 @@ def status(
 ) -> None:
     """Show where one job stands, or all of them."""
     from spotline.adapters.grpc.client import JobClient
-    from spotline.application.requests import JobQuery, JobState
+    from spotline.application.allocator.messages import JobQuery, JobState
 
     wanted = None
     if state is not None:
@@ -150,7 +150,7 @@ def watch(job: JobArgument, address: Address = _DEFAULT_ADDRESS, as_json: AsJson
     Exits 0 if it completed, 1 if it ended in any other way.
     """
     from spotline.adapters.grpc.client import JobClient
-    from spotline.application.requests import JobState
+    from spotline.application.allocator.messages import JobState
 
     async def run() -> JobState:
         state = JobState.PENDING
@@ -217,7 +217,7 @@ def plan(
     forecast. Exits 1 if a deadline cannot be met.
     """
     from spotline.adapters.grpc.client import JobClient
-    from spotline.application.requests import PlanRequest
+    from spotline.application.allocator.messages import PlanRequest
     from spotline.domain.jobs.draft import JobDraft
     from spotline.domain.jobs.job import Job
     from spotline.domain.units import micro_usd_from_usd
@@ -281,7 +281,7 @@ def _read(file: Path, *, as_json: bool) -> Job | JobDraft:
 
 
 def _quota(text: str, *, as_json: bool) -> QuotaLimit:
-    from spotline.application.requests import QuotaLimit
+    from spotline.application.allocator.messages import QuotaLimit
 
     pool, _, count = text.rpartition("=")
     if not pool or not count.isdecimal():

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from spotline.application.configuring import Completion, ConfigurationOption
-    from spotline.application.requests import (
+    from spotline.application.allocator.messages import (
         JobStatus,
         JobUpdate,
         JointPlan,
         PlanAnswer,
         PlanStep,
     )
+    from spotline.application.configurator.messages import Completion, ConfigurationOption
     from spotline.domain.configuration.provenance import JobConfiguration, ParameterOrigin
     from spotline.domain.jobs.job import Job, Throughput
 

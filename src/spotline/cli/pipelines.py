@@ -23,7 +23,7 @@ from spotline.cli.pipelines_view import phase_line, pipelines_table, print_pipel
 
 if TYPE_CHECKING:
     from spotline.adapters.grpc.placer_client import PlacerClient
-    from spotline.application.placing import PlacementPhase, PlacementStatus, PlaceReceipt
+    from spotline.application.placer.messages import PlacementPhase, PlacementStatus, PlaceReceipt
     from spotline.domain.placement.submission import Pipeline
 
 PlacerAddress = Annotated[
@@ -96,7 +96,7 @@ def list_command(
 ) -> None:
     """Show where pipelines stand."""
     from spotline.adapters.grpc.placer_client import PlacerClient
-    from spotline.application.placing import PlacementQuery
+    from spotline.application.placer.messages import PlacementQuery
 
     query = PlacementQuery(
         tenant=tenant, phase=_phase(phase, as_json=as_json), page_size=_LARGEST_PAGE
@@ -181,7 +181,7 @@ def _read(file: Path, *, as_json: bool) -> Pipeline:
 
 
 def _phase(text: str | None, *, as_json: bool) -> PlacementPhase | None:
-    from spotline.application.placing import PlacementPhase
+    from spotline.application.placer.messages import PlacementPhase
 
     if text is None:
         return None
@@ -194,7 +194,7 @@ def _phase(text: str | None, *, as_json: bool) -> PlacementPhase | None:
 
 async def _found(client: PlacerClient, job: str, tenant: str) -> PlacementStatus | None:
     """The only pipeline whose id begins so; None without one."""
-    from spotline.application.placing import PlacementQuery
+    from spotline.application.placer.messages import PlacementQuery
 
     query = PlacementQuery(tenant=tenant, page_size=_LARGEST_PAGE)
     by_id = {one.pipeline.job_id: one for one in await client.list_all(query)}

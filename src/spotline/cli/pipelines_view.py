@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from spotline.application.placing import PlacementStatus
+    from spotline.application.placer.messages import PlacementStatus
 
 _MICRO_USD_PER_USD = 1e6
 _S_PER_HOUR = 3600

@@ -14,7 +14,7 @@ from spotline.cli.calls import EXIT_REFUSED, AsJson
 from spotline.cli.pipelines import DEFAULT_PLACER_ADDRESS, PlacerAddress
 
 if TYPE_CHECKING:
-    from spotline.application.placing import ExplainedPath, Explanation
+    from spotline.application.placer.messages import ExplainedPath, Explanation
     from spotline.domain.placement.submission import Pipeline
 
 _BYTES_PER_S_PER_GBIT = 1e9 / 8
@@ -73,8 +73,8 @@ def _worked_out(
     pipeline: Pipeline, method: str | None, cost: str | None, file: Path
 ) -> Explanation:
     from spotline.adapters.placement.geography import read_geography
-    from spotline.application.place import PlacerOptions, named_method
-    from spotline.application.placing import explain
+    from spotline.application.placer.handler import PlacerOptions, named_method
+    from spotline.application.placer.messages import explain
     from spotline.domain.placement.cost import usd_per_gpu_hour
     from spotline.domain.placement.interface import PlacementMoment, Residual
 
@@ -93,8 +93,8 @@ async def _asked(
     pipeline: Pipeline, method: str | None, cost: str | None, address: str
 ) -> Explanation:
     from spotline.adapters.grpc.placer_client import PlacerClient
-    from spotline.application.place import named_basis
-    from spotline.application.placing import ExplanationRequest
+    from spotline.application.placer.handler import named_basis
+    from spotline.application.placer.messages import ExplanationRequest
 
     request = ExplanationRequest(
         pipeline=pipeline, method_id=method or "", basis=named_basis(cost) if cost else None

@@ -86,7 +86,7 @@ def simulate(
     """
     from rich.console import Console
 
-    from spotline.application.selector_state import SelectorOptions
+    from spotline.application.selector.state import SelectorOptions
     from spotline.cli.weights_file import read_weights, write_weights
     from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
     from spotline.replay.simulate import SimulationOptions

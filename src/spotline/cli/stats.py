@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from spotline.application.statistics_query import (
+    from spotline.application.analytics.messages import (
         KeysPage,
         StatisticsKey,
         StatisticsPage,
@@ -110,7 +110,7 @@ def _query(
     until: str,
     latest: int,
 ) -> StatisticsQuery | None:
-    from spotline.application.statistics_query import StatisticsQuery, StatisticsScope
+    from spotline.application.analytics.messages import StatisticsQuery, StatisticsScope
 
     if offering and (tenant or policy):
         raise ValueError("--offering goes without --tenant and --policy: the market has none")
@@ -160,7 +160,7 @@ def _ns(option: str, text: str) -> int:
 
 async def _keys(address: str) -> tuple[StatisticsKey, ...]:
     from spotline.adapters.grpc.analytics_client import AnalyticsClient
-    from spotline.application.statistics_query import KeysQuery
+    from spotline.application.analytics.messages import KeysQuery
 
     found: list[StatisticsKey] = []
     token = ""

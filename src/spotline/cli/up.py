@@ -89,9 +89,9 @@ def up(
     from dataclasses import replace
 
     from spotline.adapters.market.parquet import read_market
-    from spotline.application.ingest import IngestOptions
-    from spotline.application.place import PlacerOptions
-    from spotline.application.selector_state import SelectorOptions
+    from spotline.application.market_ingest.handler import IngestOptions
+    from spotline.application.placer.handler import PlacerOptions
+    from spotline.application.selector.state import SelectorOptions
     from spotline.bootstrap.process import run_to_exit_code
     from spotline.bootstrap.system import SystemOptions
     from spotline.bootstrap.up import run_up

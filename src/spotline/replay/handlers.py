@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from spotline.application.configure import ConfigureHandler
-from spotline.application.forecast import DEFAULT_HORIZON_SLOTS, ForecastHandler
-from spotline.application.jobs import JobsHandler
-from spotline.application.place import PlaceHandler, PlacerOptions
-from spotline.application.select import SelectHandler
-from spotline.application.selector_state import SelectorOptions
+from spotline.application.allocator.handler import JobsHandler
+from spotline.application.analytics.handler import StatisticsFold
+from spotline.application.analytics.observations import options_of
+from spotline.application.configurator.handler import ConfigureHandler
+from spotline.application.forecaster.handler import DEFAULT_HORIZON_SLOTS, ForecastHandler
+from spotline.application.placer.handler import PlaceHandler, PlacerOptions
+from spotline.application.selector.handler import SelectHandler
+from spotline.application.selector.state import SelectorOptions
 from spotline.application.spec import Handler
-from spotline.application.statistics import options_of
-from spotline.application.statistics_fold import StatisticsFold
 from spotline.contracts.codec import digest
 from spotline.contracts.errors import ContractError
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER, forecaster_factory

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from spotline.application.allocation import allocate
-from spotline.application.job_run import JobTable
-from spotline.application.requests import AllocateRequest
-from spotline.application.select import SelectHandler
-from spotline.application.selector_state import SelectorState
+from spotline.application.allocation.allocate import allocate
+from spotline.application.allocation.messages import AllocateRequest
+from spotline.application.selector.handler import SelectHandler
+from spotline.application.selector.job_run import JobTable
+from spotline.application.selector.state import SelectorState
 from spotline.application.spec import NOTHING, Call, Context, Outcome, Spec, Timer
 from spotline.contracts.errors import InvariantViolation
 from spotline.domain.events import (

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spotline.adapters.eventlog.reader import EventLogReader
-from spotline.application.job_run import JobRun
-from spotline.application.select import SelectHandler
-from spotline.application.selector_state import SelectorOptions, SelectorState
+from spotline.application.selector.handler import SelectHandler
+from spotline.application.selector.job_run import JobRun
+from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.contracts.codec import digest
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ContractError

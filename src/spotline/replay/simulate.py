@@ -15,13 +15,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
-from spotline.application.allocation import forecast_of, program_of
-from spotline.application.forecast import ForecastHandler
-from spotline.application.ingest import IngestHandler, IngestOptions
-from spotline.application.jobs import JobsHandler
-from spotline.application.offering_choice import best_offering
-from spotline.application.select import ALLOCATE_CALL, SelectHandler
-from spotline.application.selector_state import SelectorOptions, SelectorState
+from spotline.application.allocation.allocate import forecast_of, program_of
+from spotline.application.allocator.handler import JobsHandler
+from spotline.application.forecaster.handler import ForecastHandler
+from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
+from spotline.application.selector.handler import ALLOCATE_CALL, SelectHandler
+from spotline.application.selector.offering_choice import best_offering
+from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.application.spec import Call, Context
 from spotline.contracts.errors import ContractError
 from spotline.domain.events import (

@@ -15,10 +15,10 @@ from enum import Enum
 from typing import Any
 
 from spotline.adapters.eventlog.manifest import Environment, Manifest, UnreadableLog
-from spotline.application.allocation import allocate
-from spotline.application.requests import AllocateRequest
+from spotline.application.allocation.allocate import allocate
+from spotline.application.allocation.messages import AllocateRequest
+from spotline.application.analytics.handler import StatisticsFold
 from spotline.application.spec import Call, Context, Handler, Spec
-from spotline.application.statistics_fold import StatisticsFold
 from spotline.contracts.build import event_of, is_dead_letter
 from spotline.contracts.codec import encode
 from spotline.contracts.envelope import Envelope, StoredEntry

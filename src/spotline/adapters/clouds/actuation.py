@@ -13,9 +13,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from spotline.application.ports import (
-    ActuatorMode,
+from spotline.application.cloud_actuator.messages import (
     ApplyRevisionRequest,
+    Moment,
+    OpenSlotRequest,
+)
+from spotline.application.cloud_actuator.ports import (
+    ActuatorMode,
     CloudProvider,
     CloudSignal,
     Instance,
@@ -24,8 +28,6 @@ from spotline.application.ports import (
     LedgerEnd,
     LedgerEntry,
     LedgerLaunch,
-    Moment,
-    OpenSlotRequest,
 )
 from spotline.application.spec import Call
 from spotline.contracts.errors import InvariantViolation

@@ -25,22 +25,22 @@ from nats.js.errors import APIError, NotFoundError
 
 from spotline.adapters.faust.hosting import AppCrashed, running
 from spotline.adapters.faust.source import SourcedEvent, event_topic
-from spotline.application.statistics import (
-    SPEC,
-    Issue,
-    LateCounts,
-    StatisticsOptions,
-    StatisticsStore,
-    noted_watermark_s,
-)
-from spotline.application.statistics_fold import StatisticsFold
-from spotline.application.statistics_query import (
+from spotline.application.analytics.handler import StatisticsFold
+from spotline.application.analytics.messages import (
     KeysPage,
     KeysQuery,
     StatisticsPage,
     StatisticsQuery,
     answer,
     keys_of,
+)
+from spotline.application.analytics.observations import (
+    SPEC,
+    Issue,
+    LateCounts,
+    StatisticsOptions,
+    StatisticsStore,
+    noted_watermark_s,
 )
 from spotline.contracts.build import envelope_for
 from spotline.contracts.errors import ProviderUnavailable, SpotlineError

@@ -16,17 +16,12 @@ from spotline.adapters.grpc.jobs import name_job
 from spotline.api.v1 import allocator_service_pb2 as pb
 from spotline.api.v1 import allocator_service_pb2_grpc
 from spotline.application.admission import job_id_for
-from spotline.application.allocation import allocate
-from spotline.application.configuring import Completion
-from spotline.application.job_ports import ConfiguratorPort, JobsHost
-from spotline.application.planning import compare, market_of_request, plan
-from spotline.application.requests import (
-    AllocateAnswer,
-    AllocateRequest,
-    ComparisonRequest,
-    PlanAnswer,
-    PlanRequest,
-)
+from spotline.application.allocation.allocate import allocate
+from spotline.application.allocation.messages import AllocateAnswer, AllocateRequest
+from spotline.application.allocator.messages import ComparisonRequest, PlanAnswer, PlanRequest
+from spotline.application.allocator.planning import compare, market_of_request, plan
+from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
+from spotline.application.configurator.messages import Completion
 from spotline.contracts.codec import digest, from_message, to_message
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.units import utc_iso

@@ -11,7 +11,7 @@ from spotline.adapters.grpc.errors import RpcRefused, ServerContext, answers, in
 from spotline.adapters.grpc.serving import GrpcServer
 from spotline.api.v1 import analytics_service_pb2 as pb
 from spotline.api.v1 import analytics_service_pb2_grpc
-from spotline.application.statistics_query import (
+from spotline.application.analytics.messages import (
     KeysPage,
     KeysQuery,
     StatisticsPage,

@@ -8,7 +8,7 @@ from spotline.adapters.grpc.calling import RpcClient
 from spotline.adapters.grpc.errors import failing_as_rpc
 from spotline.api.v1 import analytics_service_pb2 as pb
 from spotline.api.v1 import analytics_service_pb2_grpc
-from spotline.application.statistics_query import (
+from spotline.application.analytics.messages import (
     KeysPage,
     KeysQuery,
     StatisticsPage,

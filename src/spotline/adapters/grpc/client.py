@@ -22,9 +22,8 @@ from spotline.api.v1 import (
     job_service_pb2_grpc,
 )
 from spotline.application.admission import job_id_for
-from spotline.application.requests import (
-    AllocateAnswer,
-    AllocateRequest,
+from spotline.application.allocation.messages import AllocateAnswer, AllocateRequest
+from spotline.application.allocator.messages import (
     ComparisonAnswer,
     ComparisonRequest,
     JobPage,

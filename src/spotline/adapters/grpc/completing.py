@@ -7,8 +7,8 @@ from datetime import datetime
 import grpc
 
 from spotline.adapters.grpc.errors import RpcFailed, RpcRefused
-from spotline.application.configuring import Completion, CompletionRequest
-from spotline.application.job_ports import ConfiguratorPort
+from spotline.application.allocator.ports import ConfiguratorPort
+from spotline.application.configurator.messages import Completion, CompletionRequest
 from spotline.contracts.errors import ContractError
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.units import ns_from_datetime

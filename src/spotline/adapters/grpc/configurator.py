@@ -22,19 +22,19 @@ from spotline.adapters.grpc.errors import (
 from spotline.api.v1 import configuration_service_pb2 as pb
 from spotline.api.v1 import configuration_service_pb2_grpc
 from spotline.application.admission import Refused
-from spotline.application.completion import complete
-from spotline.application.configure import ConfiguratorHost
-from spotline.application.configuring import (
-    CompletionRequest,
-    LessonReceipt,
-    PredictionRequest,
-    RefusedRun,
-)
-from spotline.application.knowledge import (
+from spotline.application.configurator.completion import complete
+from spotline.application.configurator.handler import ConfiguratorHost
+from spotline.application.configurator.knowledge import (
     MOST_LEARNED_RUNS,
     FitPlan,
     KnowledgeBase,
     why_not_learned,
+)
+from spotline.application.configurator.messages import (
+    CompletionRequest,
+    LessonReceipt,
+    PredictionRequest,
+    RefusedRun,
 )
 from spotline.application.spec import derive_id
 from spotline.contracts.codec import digest, from_message, to_message

@@ -9,7 +9,7 @@ from spotline.adapters.grpc.calling import ANY_CLIENT, RpcClient
 from spotline.adapters.grpc.errors import failing_as_rpc
 from spotline.api.v1 import configuration_service_pb2 as pb
 from spotline.api.v1 import configuration_service_pb2_grpc
-from spotline.application.configuring import (
+from spotline.application.configurator.messages import (
     Completion,
     CompletionRequest,
     KnownSources,

@@ -9,8 +9,8 @@ import grpc
 from spotline.adapters.grpc.configurator import ConfigurationServicer, SharedKnowledge
 from spotline.adapters.grpc.serving import GrpcServer
 from spotline.api.v1 import configuration_service_pb2, configuration_service_pb2_grpc
-from spotline.application.completion import warm_up
-from spotline.application.configure import ConfiguratorHost
+from spotline.application.configurator.completion import warm_up
+from spotline.application.configurator.handler import ConfiguratorHost
 
 
 class ConfiguratorServer(GrpcServer):

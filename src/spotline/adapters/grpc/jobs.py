@@ -14,10 +14,9 @@ from spotline.adapters.grpc.errors import RpcRefused, ServerContext, answers, re
 from spotline.api.v1 import allocator_service_pb2, job_pb2, job_service_pb2_grpc
 from spotline.api.v1 import job_service_pb2 as pb
 from spotline.application.admission import Accepted, Refused, job_id_for
-from spotline.application.drafts import check_draft
-from spotline.application.job_ports import ConfiguratorPort, JobsHost
-from spotline.application.jobs import check_submission
-from spotline.application.requests import (
+from spotline.application.allocator.drafts import check_draft
+from spotline.application.allocator.handler import check_submission
+from spotline.application.allocator.messages import (
     JobPage,
     JobQuery,
     JobStatus,
@@ -26,6 +25,7 @@ from spotline.application.requests import (
     Submission,
     SubmissionReceipt,
 )
+from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
 from spotline.application.spec import derive_id
 from spotline.contracts.codec import from_message, to_message
 from spotline.contracts.envelope import Envelope

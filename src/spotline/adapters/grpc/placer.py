@@ -11,10 +11,8 @@ import grpc
 from spotline.adapters.grpc.errors import RpcRefused, ServerContext, answers, invalid
 from spotline.api.v1 import placement_pb2, placement_service_pb2_grpc
 from spotline.api.v1 import placement_service_pb2 as pb
-from spotline.application.pipeline_run import PipelineRun
-from spotline.application.place import PlacerOptions, named_method
-from spotline.application.placer_state import PlacerState
-from spotline.application.placing import (
+from spotline.application.placer.handler import PlacerOptions, named_method
+from spotline.application.placer.messages import (
     ExplanationRequest,
     PlacementPage,
     PlacementPhase,
@@ -26,6 +24,8 @@ from spotline.application.placing import (
     explain,
     pipeline_id_for,
 )
+from spotline.application.placer.pipeline_run import PipelineRun
+from spotline.application.placer.state import PlacerState
 from spotline.application.spec import derive_id
 from spotline.contracts.codec import from_message, to_message
 from spotline.contracts.envelope import Envelope

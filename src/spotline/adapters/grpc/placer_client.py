@@ -9,7 +9,7 @@ from spotline.adapters.grpc.calling import ANY_CLIENT, RpcClient
 from spotline.adapters.grpc.errors import failing_as_rpc
 from spotline.api.v1 import placement_service_pb2 as pb
 from spotline.api.v1 import placement_service_pb2_grpc
-from spotline.application.placing import (
+from spotline.application.placer.messages import (
     Explanation,
     ExplanationRequest,
     PlacementPage,

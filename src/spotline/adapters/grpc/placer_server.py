@@ -7,7 +7,7 @@ import grpc
 from spotline.adapters.grpc.placer import PlacementFeed, PlacementServicer, PlacerHost
 from spotline.adapters.grpc.serving import GrpcServer
 from spotline.api.v1 import placement_service_pb2, placement_service_pb2_grpc
-from spotline.application.place import PlacerOptions
+from spotline.application.placer.handler import PlacerOptions
 
 
 class PlacerServer(GrpcServer):

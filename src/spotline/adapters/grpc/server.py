@@ -13,8 +13,8 @@ from spotline.api.v1 import (
     job_service_pb2,
     job_service_pb2_grpc,
 )
-from spotline.application.job_ports import ConfiguratorPort, JobsHost
-from spotline.application.planning import warm_up
+from spotline.application.allocator.planning import warm_up
+from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
 
 
 class RpcServer(GrpcServer):

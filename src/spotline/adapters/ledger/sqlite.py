@@ -26,12 +26,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError
 
 from spotline.adapters.ledger import tables as t
 from spotline.adapters.ledger.events import dump_events, load_events
-from spotline.application.ports import (
-    LedgerEntry,
-    LedgerIntent,
-    Owner,
-    OwnerFenced,
-)
+from spotline.application.cloud_actuator.ports import LedgerEntry, LedgerIntent, Owner, OwnerFenced
 from spotline.contracts.errors import ConfigError
 from spotline.domain.events import Event, Lot
 from spotline.domain.ledger.billing import HeldInterval

@@ -19,10 +19,10 @@ from spotline.adapters.grpc.configurator import RunFeed, SharedKnowledge
 from spotline.adapters.grpc.configurator_client import ConfiguratorClient
 from spotline.adapters.grpc.configurator_server import ConfiguratorServer
 from spotline.adapters.grpc.errors import RpcFailed
-from spotline.application.completion import warm_up
-from spotline.application.configure import ConfiguratorState, ConfigureHandler
-from spotline.application.configuring import CompletionRequest
-from spotline.application.knowledge import KnowledgeBase
+from spotline.application.configurator.completion import warm_up
+from spotline.application.configurator.handler import ConfiguratorState, ConfigureHandler
+from spotline.application.configurator.knowledge import KnowledgeBase
+from spotline.application.configurator.messages import CompletionRequest
 from spotline.bench.knowledge.generated import WORLD_MODELS, generate_runs
 from spotline.contracts.errors import ProviderUnavailable
 from spotline.domain.configuration.configuration import Method

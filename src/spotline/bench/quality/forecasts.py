@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from spotline.application.allocation import forecast_of
+from spotline.application.allocation.allocate import forecast_of
 from spotline.bench.quality.families import Series
 from spotline.domain.events import ForecastIssued, SlotOpened, SlotQuote
 from spotline.domain.forecasting.trust import ForecastTrust

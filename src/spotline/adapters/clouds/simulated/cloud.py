@@ -12,12 +12,12 @@ from spotline.adapters.clouds.simulated.faults import (
     is_refused,
 )
 from spotline.adapters.clouds.simulated.store import CloudStore, instance_from_row
-from spotline.application.ports import (
+from spotline.application.cloud_actuator.messages import Moment
+from spotline.application.cloud_actuator.ports import (
     CloudSignal,
     Grant,
     Instance,
     LaunchRequest,
-    Moment,
     Owner,
     OwnerFenced,
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from spotline.application.ports import Instance
+from spotline.application.cloud_actuator.ports import Instance
 from spotline.contracts.errors import ConfigError
 from spotline.domain.market.offering import CapacityType
 

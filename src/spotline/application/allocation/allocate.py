@@ -1,0 +1,341 @@
+"""The stateless allocator: one slot, several jobs, in order, on what is left for each.
+
+The allocator service answers with it, verification recomputes recorded answers with it, and the
+selector falls back to it when nobody answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from spotline.application.allocation.messages import (
+    AllocateAnswer,
+    AllocateRequest,
+    Alternative,
+    JobTask,
+)
+from spotline.application.allocation.value_tables import outlook_of
+from spotline.domain.events import DecisionReason, ForecastIssued, JobAnswer, Lot, Move, SlotQuote
+from spotline.domain.jobs.job import Job, Throughput
+from spotline.domain.jobs.program import Holding, JobProgram, compile_program
+from spotline.domain.jobs.progress import JobProgress
+from spotline.domain.market.offering import UNKNOWN_COUNT, Count, Provenance, Quote
+from spotline.domain.policies.contention import ResidualCapacity
+from spotline.domain.policies.decision import (
+    decide_slot,
+    is_safe,
+    on_demand_to_hold,
+    slot_cost_micro_usd,
+)
+from spotline.domain.policies.interface import START, Outlook, PolicyView, WindowForecast
+from spotline.domain.policies.prediction import UNCOUNTED, window_forecast
+from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
+from spotline.domain.solvers.value_table import best_value
+from spotline.domain.units import PPM, cost_micro_usd
+
+# A job moves for more than this share of what a slot of its largest count costs on demand: below
+# it, two tables differ by how they interpolate, and a job would go to and fro between equals.
+MOVE_MARGIN_PPM = 50_000
+
+
+def allocate(request: AllocateRequest) -> AllocateAnswer:
+    """Decide what every task's job holds for the rest of the slot.
+
+    Raises
+    ------
+    ValueError
+        A task names an unknown policy or offering, or a job that cannot run on its offering.
+    """
+    residual = ResidualCapacity(request.quotes)
+    quotes = {sq.quote.offering_id: sq.quote for sq in request.quotes}
+    answers = []
+    for task in request.tasks:
+        if task.offering_id not in quotes:
+            raise ValueError(f"tasks.offering_id must have a quote, {task.offering_id!r} has none")
+        answer = _placed(request, task, quotes, residual)
+        # What is held on demand stays even where the stock has run out.
+        residual.take_what_is_left(answer.lots)
+        answers.append(answer)
+    return AllocateAnswer(answers=tuple(answers))
+
+
+def _placed(
+    request: AllocateRequest,
+    task: JobTask,
+    quotes: Mapping[str, Quote],
+    residual: ResidualCapacity,
+) -> JobAnswer:
+    """Decide where a task's job runs by its value tables, then how much it holds by its policy.
+
+    It moves where the best it can do there is worth more than the best at home by over
+    `MOVE_MARGIN_PPM`, the policy makes use of it, and a deadline that is safe at home stays safe.
+    """
+    home = task_view(request, task, quotes[task.offering_id], residual)
+    stays = _answer(request, task, home)
+    moved = _worth_moving(request, task, home, quotes, residual)
+    if moved is None:
+        return stays
+    there = task_view(request, moved, quotes[moved.offering_id], residual)
+    goes = _answer(request, moved, there)
+    if not _is_better(home, stays, there, goes):
+        return stays
+    move = Move(
+        from_offering_id=task.offering_id,
+        overhead_s=moved.pending_overhead_s,
+        cost_micro_usd=moved.spent_micro_usd - task.spent_micro_usd,
+    )
+    return replace(goes, move=move)
+
+
+def _is_better(home: PolicyView, stays: JobAnswer, there: PolicyView, goes: JobAnswer) -> bool:
+    """Whether what the policy makes of a better place is worth going there.
+
+    Tables speak of the best that can be done: a policy that takes no spot where that is cheap
+    would only pay for the way.
+    """
+    before, after = _held(stays.lots), _held(goes.lots)
+    if not after.instances or (_saved(home, before) and not _saved(there, after)):
+        return False
+    return (
+        after.spot > 0
+        or after.instances > before.instances
+        or slot_cost_micro_usd(there, after) < slot_cost_micro_usd(home, before)
+    )
+
+
+def _worth_moving(
+    request: AllocateRequest,
+    task: JobTask,
+    home: PolicyView,
+    quotes: Mapping[str, Quote],
+    residual: ResidualCapacity,
+) -> JobTask | None:
+    """The task as it would stand at the best alternative, None where home is as good.
+
+    Raises
+    ------
+    ValueError
+        An alternative has no quote.
+    """
+    over = home.elapsed_slots >= home.program.deadline_slots
+    done = home.state.progress_quanta >= home.program.work_quanta
+    if not task.alternatives or home.outlook is None or request.offset_s or over or done:
+        return None
+    full_slot = cost_micro_usd(
+        home.on_demand_price, home.program.max_instances, home.program.slot_s
+    )
+    best = _value(home, home.outlook) + full_slot * MOVE_MARGIN_PPM / PPM
+    chosen = None
+    for one in task.alternatives:
+        if one.offering_id not in quotes:
+            raise ValueError(
+                f"tasks.alternatives.offering_id must have a quote, {one.offering_id!r} has none"
+            )
+        moved = _moved(task, one, home)
+        view = task_view(request, moved, quotes[one.offering_id], residual)
+        if view.outlook is None:
+            continue
+        value = _value(view, view.outlook) - one.move_cost_micro_usd
+        if value > best:
+            best, chosen = value, moved
+    return chosen
+
+
+def _moved(task: JobTask, alternative: Alternative, home: PolicyView) -> JobTask:
+    """A task whose job has just left its home: idle, its checkpoint on the way."""
+    overhead_s = max(alternative.migrate_s, task.pending_overhead_s)
+    if home.interrupted:
+        overhead_s = max(overhead_s, home.program.interrupted_s)
+    return replace(
+        task,
+        offering_id=alternative.offering_id,
+        instance_type=alternative.instance_type,
+        holding=Lot(offering_id=alternative.offering_id),
+        interrupted=False,
+        pending_overhead_s=overhead_s,
+        spent_micro_usd=task.spent_micro_usd + alternative.move_cost_micro_usd,
+        # The plans of a policy are for where it made them.
+        memory=START,
+        table_use=alternative.table_use,
+        alternatives=(),
+        on_demand_reserve_slots=alternative.on_demand_reserve_slots,
+        rescue_instances=alternative.rescue_instances,
+    )
+
+
+def _value(view: PolicyView, outlook: Outlook) -> float:
+    return best_value(
+        outlook.table,
+        elapsed_slots=view.elapsed_slots,
+        run_state=outlook.run_state,
+        price_ppm=view.spot_price * PPM // view.on_demand_price,
+        held=view.state.holding,
+        interrupted=view.interrupted,
+        pending_overhead_s=view.state.pending_overhead_s,
+        work_left_quanta=view.program.work_quanta - view.state.progress_quanta,
+        spot_price=view.spot_price,
+        on_demand_price=view.on_demand_price,
+        spot_available=view.spot_available,
+        on_demand_available=view.on_demand_available,
+        slot_left_s=view.slot_left_s,
+    )
+
+
+def _held(lots: Sequence[Lot]) -> Holding:
+    return Holding(spot=sum(lot.spot for lot in lots), on_demand=sum(lot.on_demand for lot in lots))
+
+
+def _saved(view: PolicyView, holding: Holding) -> bool:
+    """Whether on-demand, as much of it as there is now, still meets a hard deadline."""
+    if not view.program.hard:
+        return True
+    wanted = view.rescue_instances or view.program.max_instances
+    in_stock = view.on_demand_available >= wanted or view.reserve_slots > 0
+    return in_stock and is_safe(view, holding)
+
+
+def _answer(request: AllocateRequest, task: JobTask, view: PolicyView) -> JobAnswer:
+    try:
+        policy = policy_named(task.policy_id)
+    except KeyError as error:
+        raise ValueError(f"tasks.policy_id: {error.args[0]}") from error
+    reason = request.reason
+    memory = task.memory
+    asked = policy
+    if policy.needs_forecast and view.forecast is None:
+        asked = policy_named(FALLBACK_POLICY_ID)
+        memory = START
+        if reason is DecisionReason.POLICY:
+            reason = DecisionReason.FORECAST_OVERDUE
+    decision = decide_slot(asked, view, memory)
+    if decision.reason is not DecisionReason.POLICY:
+        reason = decision.reason
+    lot = Lot(
+        offering_id=task.offering_id,
+        spot=decision.holding.spot,
+        on_demand=decision.holding.on_demand,
+    )
+    return JobAnswer(
+        job_id=task.job.job_id,
+        policy_id=asked.policy_id,
+        lots=(lot,) if decision.holding.instances else (),
+        # The plans of a policy that was not asked are stale: it starts them anew.
+        memory=decision.memory if asked is policy else START,
+        reason=reason,
+    )
+
+
+def task_view(
+    request: AllocateRequest, task: JobTask, quote: Quote, residual: ResidualCapacity
+) -> PolicyView:
+    """What a task's policy may know: the request's market, less what earlier jobs took."""
+    spot_available = residual.spot(task.offering_id)
+    program = program_of(
+        task.job, task.offering_id, task.instance_type, request.slot_s, task.first_slot_start_ns
+    )
+    held = Holding(spot=task.holding.spot, on_demand=task.holding.on_demand)
+    reserve_slots = task.on_demand_reserve_slots
+    return PolicyView(
+        program=program,
+        elapsed_slots=task.elapsed_slots,
+        state=JobProgress(
+            progress_quanta=task.progress_quanta,
+            holding=held,
+            pending_overhead_s=task.pending_overhead_s,
+        ),
+        interrupted=task.interrupted or task.holding.spot > spot_available,
+        spot_price=quote.spot_price_micro_usd,
+        on_demand_price=quote.on_demand_price_micro_usd,
+        spot_available=spot_available,
+        on_demand_available=on_demand_to_hold(
+            residual.on_demand(task.offering_id), held, reserve_slots=reserve_slots
+        ),
+        forecast=forecast_of(request.forecast, quote, left=spot_available),
+        slot_left_s=request.slot_s - request.offset_s,
+        spent_micro_usd=task.spent_micro_usd,
+        spot_firm=task.spot_firm,
+        outlook=outlook_of(task.table_use, program, request.laws),
+        reserve_slots=reserve_slots,
+        rescue_instances=task.rescue_instances,
+    )
+
+
+def forecast_of(
+    issued: ForecastIssued | None, quote: Quote, *, left: int | None = None
+) -> WindowForecast | None:
+    """The forecast of one offering as planners use it, None where there is none.
+
+    `left` is what of the quoted spot jobs served earlier leave to this one (None: all of it);
+    what they take now is not counted on later.
+    """
+    if issued is None:
+        return None
+    available = quote.spot_available
+    taken = 0
+    if left is not None and available.known:
+        taken = max(0, available.instances - left)
+    for forecast in issued.forecasts:
+        if forecast.offering_id == quote.offering_id and forecast.steps:
+            return window_forecast(
+                forecast,
+                on_demand_price_micro_usd=quote.on_demand_price_micro_usd,
+                taken=taken,
+                counted=available.known,
+            )
+    return None
+
+
+def at_rates(job: Job, throughputs: tuple[Throughput, ...]) -> Job:
+    """The job at other rates; as it is where these are not rates of the same throughputs.
+
+    What was recorded must be accepted: rates that no job can have change nothing.
+    """
+    if [one.offering for one in throughputs] != [one.offering for one in job.throughputs]:
+        return job
+    try:
+        return replace(job, throughputs=throughputs)
+    except ValueError:
+        return job
+
+
+@lru_cache(maxsize=1024)
+def program_of(
+    job: Job, offering_id: str, instance_type: str, slot_s: int, first_slot_start_ns: int
+) -> JobProgram:
+    """The job compiled for one offering and slot grid.
+
+    Raises
+    ------
+    ValueError
+        The job states no throughput for the offering.
+    """
+    throughput = job.throughput_on(offering_id, instance_type)
+    if throughput is None:
+        raise ValueError(f"job {job.job_id} states no throughput for {offering_id}")
+    return compile_program(job, throughput, slot_s=slot_s, first_slot_start_ns=first_slot_start_ns)
+
+
+def capped_quotes(quotes: Sequence[SlotQuote], residual: ResidualCapacity) -> tuple[SlotQuote, ...]:
+    """The same quotes with what is left of every offering as its counts."""
+    capped = []
+    for slot_quote in quotes:
+        quote = slot_quote.quote
+        capped.append(
+            replace(
+                slot_quote,
+                quote=replace(
+                    quote,
+                    spot_available=_left(residual.spot(quote.offering_id)),
+                    on_demand_available=_left(residual.on_demand(quote.offering_id)),
+                ),
+            )
+        )
+    return tuple(capped)
+
+
+def _left(instances: int) -> Count:
+    if instances >= UNCOUNTED:
+        return UNKNOWN_COUNT
+    return Count(instances=instances, provenance=Provenance.INFERRED)

@@ -1,0 +1,110 @@
+"""What is asked of the stateless allocation and what it answers, as frozen values.
+
+A value maps to the message of the same name, or to the one its `message_name` says. Money is
+micro-USD, times nanoseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from spotline.domain.events import (
+    DecisionReason,
+    ForecastIssued,
+    JobAnswer,
+    Lot,
+    NamedLaw,
+    SlotQuote,
+    TableUse,
+)
+from spotline.domain.jobs.job import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """An offering that a job could move to, with its value table there.
+
+    Moving takes `migrate_s` seconds without progress (more where more is pending) and
+    `move_cost_micro_usd` for copying the checkpoint.
+    """
+
+    offering_id: str
+    instance_type: str
+    table_use: TableUse
+    migrate_s: int
+    move_cost_micro_usd: int
+    on_demand_reserve_slots: int = 0
+    rescue_instances: int = 0
+
+    def __post_init__(self) -> None:
+        if self.migrate_s < 0 or self.move_cost_micro_usd < 0:
+            raise ValueError(
+                f"migrate_s and move_cost_micro_usd must be >= 0, were "
+                f"{self.migrate_s}, {self.move_cost_micro_usd}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTask:
+    """A job as it stands when a slot is decided.
+
+    `first_slot_start_ns` is the origin of the job's slot grid, `elapsed_slots` its slots before
+    this one. `holding` is what it holds now, after interruptions; `spot_firm` says that spot taken
+    now stays for the rest of the slot. `table_use` is None in its first slot, and
+    `alternatives` are offerings it may move to. For `on_demand_reserve_slots` (0: on-demand is
+    always there) and `rescue_instances` see `PolicyView`.
+    """
+
+    job: Job
+    policy_id: str
+    offering_id: str
+    instance_type: str
+    first_slot_start_ns: int
+    elapsed_slots: int
+    progress_quanta: int
+    holding: Lot
+    interrupted: bool
+    pending_overhead_s: int
+    spent_micro_usd: int
+    memory: tuple[int, ...]
+    spot_firm: bool
+    table_use: TableUse | None = None
+    alternatives: tuple[Alternative, ...] = ()
+    on_demand_reserve_slots: int = 0
+    rescue_instances: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateRequest:
+    """Decide one slot for several jobs, in their order, each on what those before it left.
+
+    `reason` says why there is no forecast, or why it is decided again; otherwise it is `POLICY`.
+    `laws` are those that the tasks' value tables are solved on.
+    """
+
+    slot: int
+    revision: int
+    offset_s: int
+    slot_s: int
+    quotes: tuple[SlotQuote, ...]
+    forecast: ForecastIssued | None
+    reason: DecisionReason
+    tasks: tuple[JobTask, ...]
+    laws: tuple[NamedLaw, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.slot_s < 1:
+            raise ValueError(f"slot_s must be >= 1, was {self.slot_s}")
+        if not 0 <= self.offset_s < self.slot_s:
+            raise ValueError(f"offset_s must lie in 0..{self.slot_s - 1}, was {self.offset_s}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateAnswer:
+    """One answer per task, in order; `request_digest` is the SHA-256 of what was asked."""
+
+    message_name: ClassVar[str] = "AllocateResponse"
+
+    answers: tuple[JobAnswer, ...]
+    request_digest: str = ""

@@ -1,0 +1,253 @@
+"""The allocator's read model: jobs and where they stand, the market they would run on.
+
+What platforms say over RPC becomes observations, made by the service's shell; everything it answers
+is folded from the log. A submission is checked here before it is recorded. The one thing that it
+does by itself is to build the value tables that the selector asks for, away from any decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from spotline.application.admission import Accepted, Refused, check_job, job_id_for
+from spotline.application.allocation.allocate import at_rates, program_of
+from spotline.application.allocation.value_tables import terms_of
+from spotline.application.allocator.messages import JobState, JobStatus
+from spotline.application.market_view import MarketFold, MarketView
+from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
+from spotline.domain.events import (
+    AllocationDecided,
+    Event,
+    ForecastIssued,
+    JobAdmitted,
+    JobAdvanced,
+    JobCancelled,
+    JobClosed,
+    JobProgressReported,
+    JobSubmitted,
+    MarketOpened,
+    SlotOpened,
+    ThroughputReestimated,
+    ValueTableReady,
+    ValueTableRequested,
+)
+from spotline.domain.jobs.job import Job
+from spotline.domain.solvers.value_table import table_of
+from spotline.domain.units import PPM
+
+SPEC = Spec(
+    service="allocator",
+    consumes=(
+        MarketOpened,
+        SlotOpened,
+        ForecastIssued,
+        JobSubmitted,
+        JobCancelled,
+        JobAdmitted,
+        AllocationDecided,
+        JobAdvanced,
+        JobClosed,
+        JobProgressReported,
+        ThroughputReestimated,
+        ValueTableRequested,
+    ),
+    produces=(JobSubmitted, JobCancelled, JobProgressReported, ValueTableReady),
+    decides=(ValueTableReady,),
+)
+
+# --- state ------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class JobsState:
+    """All jobs by id, and the recent market. `applied` counts the events folded in.
+
+    A status shows the rates that are believed now; `stated` keeps jobs whose rates were replaced
+    as they were submitted.
+    """
+
+    recent: MarketFold = field(default_factory=MarketFold)
+    statuses: dict[str, JobStatus] = field(default_factory=dict)
+    stated: dict[str, Job] = field(default_factory=dict)
+    cancelled: set[str] = field(default_factory=set)
+    applied: int = 0
+
+    @property
+    def now_ns(self) -> int:
+        """Market time: when the latest slot opened, before that when the first one will."""
+        return self.recent.now_ns
+
+    def submitted(self, job_id: str) -> Job | None:
+        """A job as its platform submitted it, None where there is none."""
+        status = self.statuses.get(job_id)
+        return None if status is None else self.stated.get(job_id, status.job)
+
+    def market(self) -> MarketView | None:
+        """The market as it stands, None before it opened."""
+        return self.recent.view()
+
+
+class JobsHandler:
+    """Folds the log into the read model."""
+
+    spec = SPEC
+
+    def initial(self) -> JobsState:
+        """No market, no jobs."""
+        return JobsState()
+
+    def decide(self, state: JobsState, event: Event, ctx: Context) -> Outcome:
+        """Build the table that is asked for."""
+        if not isinstance(event, ValueTableRequested):
+            return NOTHING
+        status = state.statuses.get(event.job_id)
+        spec = event.table
+        if status is None:
+            return NOTHING
+        try:
+            program = program_of(
+                status.job,
+                spec.offering_id,
+                spec.instance_type,
+                spec.slot_s,
+                spec.first_slot_start_ns,
+            )
+            terms = terms_of(spec, program, event.named.law)
+        except ValueError:
+            # A request that contradicts itself, which our selector does not make: the job goes on
+            # without a table, and its decisions say so.
+            return NOTHING
+        table = table_of(terms)
+        ready = ValueTableReady(
+            job_id=event.job_id,
+            tenant=event.tenant,
+            slot=event.slot,
+            table_id=spec.table_id,
+            size_bytes=table.size_bytes,
+        )
+        return Outcome(events=(ready,))
+
+    def due(self, state: JobsState) -> Sequence[Timer]:
+        """Wait for nothing."""
+        return ()
+
+    def evolve(self, state: JobsState, event: Event) -> None:
+        """Apply `event` to `state`."""
+        state.applied += 1
+        match event:
+            case MarketOpened() | SlotOpened() | ForecastIssued():
+                state.recent.fold(event)
+            case JobSubmitted():
+                state.statuses.setdefault(
+                    event.job.job_id,
+                    JobStatus(
+                        job=event.job, state=JobState.PENDING, submitted_ns=event.ts_event_ns
+                    ),
+                )
+            case (
+                JobCancelled()
+                | JobProgressReported()
+                | JobAdmitted()
+                | AllocationDecided()
+                | JobAdvanced()
+                | JobClosed()
+                | ThroughputReestimated()
+            ):
+                status = state.statuses.get(event.job_id)
+                if status is not None:
+                    if isinstance(event, JobCancelled):
+                        state.cancelled.add(event.job_id)
+                    elif isinstance(event, ThroughputReestimated):
+                        state.stated.setdefault(event.job_id, status.job)
+                    state.statuses[event.job_id] = _after(status, event)
+            case _:
+                pass
+
+
+def _after(status: JobStatus, event: Event) -> JobStatus:
+    """Where a job stands after an event of its own."""
+    match event:
+        case JobAdmitted():
+            return replace(
+                status,
+                state=JobState.RUNNING,
+                policy_id=event.policy_id,
+                offering_id=event.offering_id,
+                deadline_slot=event.deadline_slot,
+                last_slot=event.slot,
+            )
+        case AllocationDecided():
+            return replace(
+                status,
+                offering_id=event.lots[0].offering_id if event.lots else status.offering_id,
+                lots=event.lots,
+                last_slot=event.slot,
+                last_reason=event.reason,
+                last_explanation=event.explanation,
+            )
+        case JobAdvanced():
+            return replace(
+                status, progress_ppm=event.progress_ppm, cost_micro_usd=event.cost_micro_usd
+            )
+        case JobProgressReported():
+            # The greatest report counts, and never more than all of the work.
+            whole = status.job.work.amount
+            done_ppm = PPM if event.done >= whole else int(event.done * PPM / whole)
+            return replace(status, progress_ppm=max(status.progress_ppm, done_ppm))
+        case ThroughputReestimated() if not status.state.over:
+            return replace(status, job=at_rates(status.job, event.throughputs))
+        case JobClosed():
+            return replace(
+                status,
+                state=JobState.from_outcome(event.outcome),
+                lots=(),
+                last_slot=event.slot,
+                progress_ppm=event.progress_ppm,
+                cost_micro_usd=event.cost_micro_usd,
+                value_micro_usd=event.value_micro_usd,
+            )
+        case _:
+            return status
+
+
+# --- admission --------------------------------------------------------------------------------
+
+
+def check_submission(state: JobsState, job: Job) -> Accepted | Refused:
+    """Say whether `job` can be recorded as it is.
+
+    Raises
+    ------
+    ValueError
+        No market is open: there is nothing to check against.
+    """
+    expected_id = job_id_for(job.tenant, job.client_request_id)
+    if job.job_id != expected_id:
+        return Refused(
+            field="job.job_id",
+            message=f"must be empty or {expected_id} (from tenant and client_request_id), "
+            f"was {job.job_id}",
+        )
+    known = state.submitted(job.job_id)
+    if known is not None:
+        return _repeated(known, job)
+    market = state.market()
+    if market is None:
+        raise ValueError("no market is open yet")
+    refused = check_job(market, job)
+    return refused or Accepted(job_id=job.job_id, already_submitted=False)
+
+
+def _repeated(before: Job, job: Job) -> Accepted | Refused:
+    if before == job:
+        return Accepted(job_id=job.job_id, already_submitted=True)
+    differs = [
+        name for name in Job.__dataclass_fields__ if getattr(before, name) != getattr(job, name)
+    ]
+    return Refused(
+        field="job.client_request_id",
+        message=f"{job.client_request_id!r} was used by {job.tenant} for another job, which "
+        f"differs in {', '.join(differs)}; use a new request id for a new job",
+        permanent=True,
+    )

@@ -1,0 +1,319 @@
+"""What is asked of the allocator's gRPC services and answered, as frozen values.
+
+Only adapters see protobuf. A value maps to the message of the same name, or to the one its `message_name` says. Money is
+micro-USD, times nanoseconds since the epoch, probabilities parts per million.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar
+
+from spotline.application.configurator.messages import Completion
+from spotline.domain.configuration.provenance import JobConfiguration
+from spotline.domain.events import (
+    DecisionReason,
+    ForecastIssued,
+    JobOutcome,
+    Lot,
+    SlotQuote,
+)
+from spotline.domain.jobs.draft import JobDraft
+from spotline.domain.jobs.job import Job
+from spotline.domain.market.offering import Offering
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaLimit:
+    """How many instances of a quota pool may be held at a time, spot and on-demand together."""
+
+    quota_pool: str
+    instances: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """Plan one job, or several (`jobs`) at once on what they share.
+
+    A `draft` in the place of a job is completed first. Without `quotes` the latest slot the allocator has seen is used. The limits at the end are for
+    several jobs: `budget_micro_usd_per_hour` (0: none) holds for all of them together in every
+    slot, `egress_micro_usd_per_gb` is what copying a checkpoint to another region costs.
+    """
+
+    job: Job | None = None
+    policy_ids: tuple[str, ...] = ()
+    quotes: tuple[SlotQuote, ...] = ()
+    forecast: ForecastIssued | None = None
+    offerings: tuple[Offering, ...] = ()
+    slot: int = 0
+    slot_s: int = 0
+    slot_start_ns: int = 0
+    jobs: tuple[Job, ...] = ()
+    quotas: tuple[QuotaLimit, ...] = ()
+    budget_micro_usd_per_hour: int = 0
+    egress_micro_usd_per_gb: int = 0
+    draft: JobDraft | None = None
+
+    def __post_init__(self) -> None:
+        if self.quotes and self.slot_s < 1:
+            raise ValueError(f"slot_s must be >= 1 where quotes are given, was {self.slot_s}")
+        if self.quotes and not self.offerings:
+            raise ValueError("offerings must be given where quotes are")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanStep:
+    """One slot of a plan."""
+
+    slot: int
+    slot_start_ns: int
+    lot: Lot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOption:
+    """What one policy would do on one offering, and why it is or is not `chosen`."""
+
+    policy_id: str
+    offering_id: str
+    expected_cost_micro_usd: int
+    cost_p10_micro_usd: int
+    cost_p90_micro_usd: int
+    on_time_probability_ppm: int
+    expected_utility_micro_usd: int
+    chosen: bool
+    why: str
+    steps: tuple[PlanStep, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointSchedule:
+    """One job's part of a plan of several; `finished_slot` is -1 where the window ends before.
+
+    `value_micro_usd` is earned within the window; `end_value_micro_usd` is what being this far at
+    its end is worth to a job that is not done. `cost_micro_usd` holds `egress_micro_usd`.
+    """
+
+    job_id: str
+    cost_micro_usd: int
+    egress_micro_usd: int
+    value_micro_usd: int
+    end_value_micro_usd: int
+    finished_slot: int
+    progress_ppm: int
+    steps: tuple[PlanStep, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointPlan:
+    """A plan of several jobs over one window; no plan of it is worth more than the upper bound."""
+
+    first_slot: int
+    slots: int
+    utility_micro_usd: int
+    upper_utility_micro_usd: int
+    proven: bool
+    schedules: tuple[JointSchedule, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanAnswer:
+    """What was considered, best first; `earliest_feasible_deadline_ns` is 0 where unknown.
+
+    Several jobs have no options but a `joint` plan, None where there is none. `completion` says
+    how a draft was completed.
+    """
+
+    message_name: ClassVar[str] = "PlanResponse"
+
+    feasible: bool
+    infeasible_reason: str
+    earliest_feasible_deadline_ns: int
+    options: tuple[PlanOption, ...]
+    joint: JointPlan | None = None
+    completion: Completion | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarketSlot:
+    """One slot as a job would have seen it."""
+
+    slot: int
+    slot_start_ns: int
+    quotes: tuple[SlotQuote, ...]
+    forecast: ForecastIssued | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonRequest:
+    """Replay policies (all if none is named) for a job over consecutive slots from its first."""
+
+    message_name: ClassVar[str] = "ComparePoliciesRequest"
+
+    job: Job
+    policy_ids: tuple[str, ...]
+    slots: tuple[MarketSlot, ...]
+    slot_s: int
+    offerings: tuple[Offering, ...]
+
+    def __post_init__(self) -> None:
+        if self.slot_s < 1:
+            raise ValueError(f"slot_s must be >= 1, was {self.slot_s}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyComparison:
+    """How a job fares under one policy; `finished_slot` counts from 1, 0: it does not finish."""
+
+    policy_id: str
+    offering_id: str = ""
+    cost_micro_usd: int
+    utility_micro_usd: int
+    finished_slot: int
+    on_time: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonAnswer:
+    """One comparison per policy, in the order asked for, and the best any schedule had."""
+
+    message_name: ClassVar[str] = "ComparePoliciesResponse"
+
+    comparisons: tuple[PolicyComparison, ...]
+    clairvoyant: PolicyComparison
+
+
+class JobState(Enum):
+    """Where a job stands."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    COMPLETED_LATE = "completed_late"
+    MISSED_DEADLINE = "missed_deadline"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen."""
+        return self not in (JobState.PENDING, JobState.RUNNING)
+
+    @classmethod
+    def from_outcome(cls, outcome: JobOutcome) -> JobState:
+        """The state of a job that ended like this."""
+        return cls(outcome.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStatus:
+    """A job and where it stands; fields without an answer yet are empty, 0 or None.
+
+    `lots` is what it is to hold now, `value_micro_usd` what it was worth once over, `seq` the
+    place in the log of the last change.
+    """
+
+    job: Job
+    state: JobState
+    submitted_ns: int
+    policy_id: str = ""
+    offering_id: str = ""
+    progress_ppm: int = 0
+    cost_micro_usd: int = 0
+    value_micro_usd: int = 0
+    lots: tuple[Lot, ...] = ()
+    deadline_slot: int = 0
+    last_slot: int = 0
+    last_reason: DecisionReason | None = None
+    last_explanation: str = ""
+    seq: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A job handed over, or a draft of one that is to be completed first."""
+
+    message_name: ClassVar[str] = "SubmitRequest"
+
+    job: Job | None = None
+    draft: JobDraft | None = None
+
+    def __post_init__(self) -> None:
+        if (self.job is None) == (self.draft is None):
+            raise ValueError("exactly one of job and draft must be given")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmissionReceipt:
+    """The job was recorded, now or by an earlier, equal request.
+
+    `configuration` says how a draft was completed.
+    """
+
+    message_name: ClassVar[str] = "SubmitResponse"
+
+    job_id: str
+    already_submitted: bool
+    configuration: JobConfiguration | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobQuery:
+    """Which jobs, ordered by id: of one tenant, in one state, a page at a time."""
+
+    message_name: ClassVar[str] = "ListRequest"
+
+    tenant: str = ""
+    state: JobState | None = None
+    page_size: int = 0
+    page_token: str = ""
+
+    def __post_init__(self) -> None:
+        if self.page_size < 0:
+            raise ValueError(f"page_size must be >= 0, was {self.page_size}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPage:
+    """A page of jobs; an empty `next_page_token` says that it was the last."""
+
+    message_name: ClassVar[str] = "ListResponse"
+
+    statuses: tuple[JobStatus, ...]
+    next_page_token: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressReport:
+    """Work a job has done so far, in its own unit; see `JobProgressReported`."""
+
+    message_name: ClassVar[str] = "ReportProgressRequest"
+
+    job_id: str
+    tenant: str
+    done: float
+    ts_event_ns: int = 0
+    rate_per_hour: float = 0.0
+    instances: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("done", "ts_event_ns", "rate_per_hour", "instances"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be >= 0, was {getattr(self, name)}")
+        if (self.rate_per_hour > 0) != (self.instances > 0):
+            raise ValueError(
+                "rate_per_hour and instances must be given together, were "
+                f"{self.rate_per_hour:g} and {self.instances}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobUpdate:
+    """A job after one change; `change` is the event's kind, empty in the first of a watch."""
+
+    message_name: ClassVar[str] = "WatchResponse"
+
+    status: JobStatus
+    change: str
+    seq: int

@@ -1,0 +1,275 @@
+"""What is asked of `analytics` and what it answers, as frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import ClassVar
+
+from spotline.application.analytics.observations import LateCounts, load_issued, load_policies
+from spotline.domain.events import (
+    MarketStatisticsIssued,
+    PlatformStatisticsIssued,
+)
+from spotline.domain.statistics.figures import ALL_TENANTS
+from spotline.domain.units import NS_PER_S
+
+DEFAULT_PAGE = 100
+LARGEST_PAGE = 1000
+
+
+class StatisticsScope(Enum):
+    """Whose statistics."""
+
+    OFFERING = "offering"
+    TENANT = "tenant"
+    POLICY = "policy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatisticsQuery:
+    """Windows of one key; fields as in `analytics_service.proto`."""
+
+    message_name: ClassVar[str] = "QueryRequest"
+
+    scope: StatisticsScope
+    key: str
+    tenant: str = ""
+    window_s: int = 0
+    tumbling_only: bool = False
+    from_ns: int = 0
+    until_ns: int = 0
+    latest_first: bool = False
+    page_size: int = 0
+    page_token: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.key:
+            raise ValueError(f"key must name {_AN[self.scope]}, was empty")
+        if self.tenant and self.scope is not StatisticsScope.POLICY:
+            raise ValueError(
+                f"tenant goes with the scope policy only, was {self.tenant!r} with "
+                f"{self.scope.value}; ask for the scope tenant with it as key"
+            )
+        for name in ("window_s", "from_ns", "until_ns", "page_size"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be >= 0, was {getattr(self, name)}")
+        if self.until_ns and self.until_ns <= self.from_ns:
+            raise ValueError(f"until_ns must be > from_ns ({self.from_ns}), was {self.until_ns}")
+        if self.page_token:
+            self.resumed()
+
+    def resumed(self) -> tuple[int, int, int]:
+        """The last window of the page before: its end, length and hop in seconds."""
+        parts = self.page_token.split("-")
+        if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts):
+            raise ValueError(
+                "page_token must be the next_page_token of an earlier answer, was "
+                f"{self.page_token!r}"
+            )
+        end_s, size_s, hop_s = (int(part) for part in parts)
+        return end_s, size_s, hop_s
+
+
+_AN = {
+    StatisticsScope.OFFERING: "an offering",
+    StatisticsScope.TENANT: f"a tenant ({ALL_TENANTS} for all together)",
+    StatisticsScope.POLICY: "a policy",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatisticsPage:
+    """Windows by end, then length; fields as in `analytics_service.proto`."""
+
+    message_name: ClassVar[str] = "QueryResponse"
+
+    market: tuple[MarketStatisticsIssued, ...] = ()
+    platform: tuple[PlatformStatisticsIssued, ...] = ()
+    next_page_token: str = ""
+    watermark_ns: int = 0
+    late_merged: int = 0
+    late_dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeysQuery:
+    """Of whom there are statistics."""
+
+    message_name: ClassVar[str] = "ListKeysRequest"
+
+    scope: StatisticsScope | None = None
+    page_size: int = 0
+    page_token: str = ""
+
+    def __post_init__(self) -> None:
+        if self.page_size < 0:
+            raise ValueError(f"page_size must be >= 0, was {self.page_size}")
+        if self.page_token:
+            self.resumed()
+
+    def resumed(self) -> tuple[str, str]:
+        """The last key of the page before: scope and name."""
+        scope, _, name = self.page_token.partition("-")
+        if scope not in {one.value for one in StatisticsScope} or not name:
+            raise ValueError(
+                "page_token must be the next_page_token of an earlier answer, was "
+                f"{self.page_token!r}"
+            )
+        return scope, name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatisticsKey:
+    """Somebody there are statistics of; fields as in `analytics_service.proto`."""
+
+    scope: StatisticsScope
+    key: str
+    windows: int
+    first_end_ns: int
+    last_end_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeysPage:
+    """Keys by scope, then name."""
+
+    message_name: ClassVar[str] = "ListKeysResponse"
+
+    keys: tuple[StatisticsKey, ...]
+    next_page_token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """The parts of an issue's key."""
+
+    end_s: int
+    size_s: int
+    hop_s: int
+    stored_as: str
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        return self.end_s, self.size_s, self.hop_s
+
+
+def answer(
+    query: StatisticsQuery,
+    issued: Mapping[str, bytes],
+    *,
+    watermark_s: int,
+    late: LateCounts,
+) -> StatisticsPage:
+    """Answer from what was issued (`StatisticsStore.issued`).
+
+    `watermark_s` and `late` are the fold's.
+    """
+    market = query.scope is StatisticsScope.OFFERING
+    name = (query.tenant or ALL_TENANTS) if query.scope is StatisticsScope.POLICY else query.key
+    found = sorted(
+        (
+            one
+            for one in _windows(issued, "market" if market else "platform", name)
+            if _wanted(query, one)
+        ),
+        key=lambda one: one.place,
+        reverse=query.latest_first,
+    )
+    if query.page_token:
+        last = query.resumed()
+        found = [
+            one for one in found if (one.place < last if query.latest_first else one.place > last)
+        ]
+    size = min(query.page_size or DEFAULT_PAGE, LARGEST_PAGE)
+    market_found: list[MarketStatisticsIssued] = []
+    platform_found: list[PlatformStatisticsIssued] = []
+    next_page_token = ""
+    shown: _Window | None = None
+    for one in found:
+        _, event = load_issued(issued[one.stored_as])
+        if isinstance(event, MarketStatisticsIssued):
+            kept = True
+        else:
+            event, kept = _of_policy(event, query)
+        if not kept:
+            continue
+        if shown is not None and len(market_found) + len(platform_found) == size:
+            next_page_token = "-".join(str(part) for part in shown.place)
+            break
+        shown = one
+        if isinstance(event, MarketStatisticsIssued):
+            market_found.append(event)
+        else:
+            platform_found.append(event)
+    return StatisticsPage(
+        market=tuple(market_found),
+        platform=tuple(platform_found),
+        next_page_token=next_page_token,
+        watermark_ns=max(0, watermark_s) * NS_PER_S,
+        late_merged=late.merged,
+        late_dropped=late.dropped,
+    )
+
+
+def keys_of(query: KeysQuery, issued: Mapping[str, bytes]) -> KeysPage:
+    """Say of whom there are statistics."""
+    extents: dict[tuple[str, str], list[int]] = {}
+    for stored_as in issued:
+        scope, _, _, end_s, name = stored_as.split(" ", 4)
+        places = [("offering" if scope == "market" else "tenant", name)]
+        if scope == "platform" and name == ALL_TENANTS:
+            places += [("policy", one) for one in load_policies(issued[stored_as]) if one]
+        for place in places:
+            extent = extents.setdefault(place, [0, int(end_s), int(end_s)])
+            extent[0] += 1
+            extent[1] = min(extent[1], int(end_s))
+            extent[2] = max(extent[2], int(end_s))
+    wanted = None if query.scope is None else query.scope.value
+    found = sorted(place for place in extents if wanted in (None, place[0]))
+    if query.page_token:
+        last = query.resumed()
+        found = [place for place in found if place > last]
+    size = min(query.page_size or DEFAULT_PAGE, LARGEST_PAGE)
+    shown = found[:size]
+    return KeysPage(
+        keys=tuple(
+            StatisticsKey(
+                scope=StatisticsScope(scope),
+                key=name,
+                windows=extents[scope, name][0],
+                first_end_ns=extents[scope, name][1] * NS_PER_S,
+                last_end_ns=extents[scope, name][2] * NS_PER_S,
+            )
+            for scope, name in shown
+        ),
+        next_page_token="-".join(shown[-1]) if len(found) > len(shown) else "",
+    )
+
+
+def _windows(issued: Mapping[str, bytes], scope: str, name: str) -> Iterator[_Window]:
+    for stored_as in issued:
+        of_scope, size_s, hop_s, end_s, of_name = stored_as.split(" ", 4)
+        if of_scope == scope and of_name == name:
+            yield _Window(int(end_s), int(size_s), int(hop_s), stored_as)
+
+
+def _wanted(query: StatisticsQuery, one: _Window) -> bool:
+    end_ns = one.end_s * NS_PER_S
+    return (
+        query.window_s in (0, one.size_s)
+        and (not query.tumbling_only or one.end_s % one.size_s == 0)
+        and end_ns >= query.from_ns
+        and (not query.until_ns or end_ns < query.until_ns)
+    )
+
+
+def _of_policy(
+    event: PlatformStatisticsIssued, query: StatisticsQuery
+) -> tuple[PlatformStatisticsIssued, bool]:
+    """The event with the policy asked for alone, and whether it says anything of it."""
+    if query.scope is not StatisticsScope.POLICY:
+        return event, True
+    policies = tuple(one for one in event.policies if one.policy_id == query.key)
+    return replace(event, policies=policies), bool(policies)

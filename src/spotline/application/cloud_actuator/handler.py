@@ -1,0 +1,204 @@
+"""The actuator's deciding half: collect a revision's commands, then ask for them to be done.
+
+All it produces are observations of a cloud, so it decides no events; it asks for two calls, one
+when a slot opens and one when a revision is complete. Commands wait for their revision so that
+releases of one job come before launches of another.
+
+What pipelines are to hold is commanded without regard to slots. Such commands wait for the next
+revision of the open slot and are carried out with it: a slot is settled once, by its own author.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from spotline.application.cloud_actuator.messages import (
+    ApplyRevisionRequest,
+    Moment,
+    OpenSlotRequest,
+)
+from spotline.application.spec import NOTHING, Call, Context, Outcome, Spec, Timer
+from spotline.contracts.errors import InvariantViolation
+from spotline.domain.events import (
+    CapacityLost,
+    CapacityReported,
+    CostAccrued,
+    Event,
+    InterruptionNoticed,
+    LaunchRefused,
+    PipelineProvisioningCommanded,
+    ProvisioningCommanded,
+    SlotDecided,
+    SlotOpened,
+)
+from spotline.domain.ledger.billing import OfferingPrice, SlotPrices
+from spotline.domain.units import NS_PER_S
+
+SPEC = Spec(
+    service="cloud_actuator",
+    consumes=(SlotOpened, ProvisioningCommanded, SlotDecided, PipelineProvisioningCommanded),
+    produces=(LaunchRefused, InterruptionNoticed, CapacityLost, CapacityReported, CostAccrued),
+)
+
+OPEN_SLOT = "cloud.open_slot"
+APPLY_REVISION = "cloud.apply_revision"
+
+
+@dataclass(slots=True, kw_only=True)
+class ActuateState:
+    """The open slot with its prices, the slots still to be billed, and the waiting commands.
+
+    `pipelines` are commands that wait for a revision, by job and offering; `carried` those that go
+    with the revision decided last.
+    """
+
+    opened: SlotOpened | None = None
+    prices: dict[str, OfferingPrice] = field(default_factory=dict)
+    unbilled: tuple[SlotPrices, ...] = ()
+    commands: list[ProvisioningCommanded] = field(default_factory=list)
+    pipelines: dict[tuple[str, str], PipelineProvisioningCommanded] = field(default_factory=dict)
+    carried: tuple[ProvisioningCommanded, ...] = ()
+
+
+class ActuateHandler:
+    """Turns slots and decided revisions into calls."""
+
+    spec = SPEC
+
+    def initial(self) -> ActuateState:
+        """No slot yet."""
+        return ActuateState()
+
+    def evolve(self, state: ActuateState, event: Event) -> None:
+        """Apply `event` to `state`."""
+        if isinstance(event, SlotOpened):
+            if state.opened is None or event.slot > state.opened.slot:
+                _open(state, event)
+        elif isinstance(event, ProvisioningCommanded):
+            # What an earlier revision left behind was never decided and never will be.
+            same = (event.slot, event.revision)
+            state.commands = [one for one in state.commands if (one.slot, one.revision) == same]
+            state.commands.append(event)
+        elif isinstance(event, PipelineProvisioningCommanded):
+            _put_off(state, event)
+        elif isinstance(event, SlotDecided) and _of_open_slot(state, event):
+            state.carried = tuple(
+                _with_revision(waiting, event) for _, waiting in sorted(state.pipelines.items())
+            )
+            state.pipelines = {}
+
+    def decide(self, state: ActuateState, event: Event, ctx: Context) -> Outcome:
+        """Ask for the call that a new slot or a complete revision needs.
+
+        A revision of a slot that is over is not carried out: that slot is billed, and the
+        selector decides the present one against what is held.
+        """
+        opened = state.opened
+        if isinstance(event, SlotOpened) and event == opened:
+            return _call(
+                OPEN_SLOT,
+                OpenSlotRequest(
+                    at=_moment(event, 0),
+                    quotes=tuple(quoted.quote for quoted in event.quotes),
+                    unbilled=state.unbilled,
+                ),
+            )
+        if not isinstance(event, SlotDecided):
+            return NOTHING
+        if opened is None or event.slot > opened.slot:
+            raise InvariantViolation(f"slot {event.slot} was decided before it opened")
+        if event.slot < opened.slot:
+            return NOTHING
+        commands = tuple(
+            one
+            for one in state.commands
+            if (one.slot, one.revision) == (event.slot, event.revision)
+        )
+        if len(commands) != event.commands:
+            raise InvariantViolation(
+                f"slot {event.slot} revision {event.revision} was decided with {event.commands} "
+                f"commands, {len(commands)} came before it"
+            )
+        return _call(
+            APPLY_REVISION,
+            ApplyRevisionRequest(
+                revision=event.revision,
+                at=_moment(opened, event.offset_s),
+                prices=_slot_prices(state, opened.slot, opened.slot_s),
+                commands=(*commands, *state.carried),
+                last=opened.last,
+            ),
+        )
+
+    def due(self, state: ActuateState) -> Sequence[Timer]:
+        """Wait for nothing."""
+        return ()
+
+
+def _put_off(state: ActuateState, event: PipelineProvisioningCommanded) -> None:
+    """Keep a command for the next revision; copies are paid whatever is held afterwards."""
+    where = event.job_id, event.target.offering_id
+    before = state.pipelines.get(where)
+    owed = 0 if before is None else before.transfer_cost_micro_usd
+    state.pipelines[where] = replace(
+        event, transfer_cost_micro_usd=event.transfer_cost_micro_usd + owed
+    )
+
+
+def _of_open_slot(state: ActuateState, decided: SlotDecided) -> bool:
+    return state.opened is not None and decided.slot == state.opened.slot
+
+
+def _with_revision(
+    waiting: PipelineProvisioningCommanded, decided: SlotDecided
+) -> ProvisioningCommanded:
+    return ProvisioningCommanded(
+        command_id=waiting.command_id,
+        job_id=waiting.job_id,
+        tenant=waiting.tenant,
+        quota_pool=waiting.quota_pool,
+        slot=decided.slot,
+        revision=decided.revision,
+        offset_s=decided.offset_s,
+        target=waiting.target,
+        transfer_cost_micro_usd=waiting.transfer_cost_micro_usd,
+    )
+
+
+def _open(state: ActuateState, opened: SlotOpened) -> None:
+    before = state.opened
+    state.unbilled = ()
+    if before is not None and not before.last:
+        # A market that skips slots keeps its last prices; what is held goes on costing.
+        state.unbilled = tuple(
+            _slot_prices(state, slot, before.slot_s) for slot in range(before.slot, opened.slot)
+        )
+    state.opened = opened
+    for quoted in opened.quotes:
+        quote = quoted.quote
+        state.prices[quote.offering_id] = OfferingPrice(
+            offering_id=quote.offering_id,
+            spot_micro_usd=quote.spot_price_micro_usd,
+            on_demand_micro_usd=quote.on_demand_price_micro_usd,
+        )
+
+
+def _slot_prices(state: ActuateState, slot: int, slot_s: int) -> SlotPrices:
+    prices = tuple(price for _, price in sorted(state.prices.items()))
+    return SlotPrices(slot=slot, slot_s=slot_s, prices=prices)
+
+
+def _moment(opened: SlotOpened, offset_s: int) -> Moment:
+    return Moment(
+        slot=opened.slot,
+        slot_s=opened.slot_s,
+        offset_s=offset_s,
+        ts_ns=opened.ts_event_ns + offset_s * NS_PER_S,
+    )
+
+
+def _call(name: str, request: OpenSlotRequest | ApplyRevisionRequest) -> Outcome:
+    digest = hashlib.sha256(f"{name}\x1f{request!r}".encode()).hexdigest()[:32]
+    return Outcome(calls=(Call(name=name, digest=digest, request=request),))

@@ -1,0 +1,39 @@
+"""What the actuator's handler asks to have done: the calls it makes, as frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from spotline.domain.events import ProvisioningCommanded
+from spotline.domain.ledger.billing import SlotPrices
+from spotline.domain.market.offering import Quote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """A moment of the market: `offset_s` into a slot of `slot_s` seconds, at `ts_ns`."""
+
+    slot: int
+    slot_s: int
+    offset_s: int
+    ts_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSlotRequest:
+    """Bill the slots that are over and show the cloud the new one."""
+
+    at: Moment
+    quotes: tuple[Quote, ...]
+    unbilled: tuple[SlotPrices, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyRevisionRequest:
+    """Carry out a revision's commands and report. `last`: no later slot will bill this one."""
+
+    revision: int
+    at: Moment
+    prices: SlotPrices
+    commands: tuple[ProvisioningCommanded, ...] = field(default=())
+    last: bool = False

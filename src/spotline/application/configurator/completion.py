@@ -1,0 +1,293 @@
+"""A whole job of a draft: complete configurations ranked by expected cost to meet the deadline.
+
+What is stated is never overridden. What is not is filled in by defaults where cost has no say
+(method, sequence length, precision), and by the cheapest configuration where it has: GPU type,
+instance counts, batch size. Nothing here is random; equal requests on equal markets and knowledge
+give equal answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from spotline.application.admission import MOST_INSTANCES, MOST_SLOTS, Refused, check_job
+from spotline.application.configurator.candidates import (
+    Curve,
+    Knowledge,
+    Menu,
+    Place,
+    Point,
+    configuration_on,
+    menu_of,
+    places_of,
+)
+from spotline.application.configurator.messages import (
+    Completion,
+    CompletionRequest,
+    ConfigurationOption,
+)
+from spotline.application.configurator.ranking import (
+    ROOM_PPM,
+    Candidate,
+    PlannedOption,
+    candidates_of,
+    earliest_finish_ns,
+    rank_options,
+    warm_up_planning,
+)
+from spotline.application.configurator.throughput import throughput_of
+from spotline.application.configurator.whole_job import (
+    Basis,
+    checkpoint_of,
+    completed_job,
+    job_with,
+)
+from spotline.application.market_view import MarketView
+from spotline.domain.configuration.configuration import MethodOption
+from spotline.domain.configuration.models import UnknownModel, model_facts
+from spotline.domain.jobs.draft import JobDraft
+from spotline.domain.jobs.job import DeadlineKind, Job, Throughput
+from spotline.domain.units import NS_PER_S, PPM, usd_from_micro_usd, utc_iso
+
+__all__ = ["DEFAULT_MOST_OPTIONS", "Knowledge", "complete", "warm_up"]
+
+# Options returned unless the request says how many.
+DEFAULT_MOST_OPTIONS = 10
+
+
+def complete(
+    request: CompletionRequest,
+    market: MarketView,
+    knowledge: Knowledge,
+    *,
+    speed_options: Sequence[MethodOption] = (),
+) -> Completion | Refused:
+    """Fill in what the draft leaves out so that its deadline is met at the least expected cost.
+
+    Parameters
+    ----------
+    request
+        The draft, the knowledge source to ask and how many options to return.
+    market
+        The live market; only offerings with a quote and a known GPU are considered.
+    knowledge
+        Gives the source and names the software stack.
+    speed_options
+        Options of that software that change the speed alone (`fast_kernels`); where the draft
+        states no options, it is completed with none or all of them.
+
+    Returns
+    -------
+    Completion
+        The job, with throughputs for every instance type that runs all of its counts, and the best
+        options, the first one chosen.
+    Refused
+        The field of the draft at fault, the rule it breaks, and what would fit; for a deadline
+        that nothing meets, the earliest that can be met.
+
+    Raises
+    ------
+    ValueError
+        There is no such source.
+    """
+    draft = request.draft
+    source = knowledge.source(request.source_id)
+    refused = _unusable(draft, market)
+    if refused is not None:
+        return refused
+    places = places_of(draft, market)
+    if isinstance(places, Refused):
+        return places
+    menu = menu_of(draft, places, source, knowledge.stack, speed_options)
+    if isinstance(menu, Refused):
+        return menu
+    whole = bool(draft.allowed_counts or draft.gpus)
+    outline = _outline(draft, menu.curves)
+
+    ranked = rank_options(menu.curves, market, outline, _throughput, whole=whole)
+    if not ranked:
+        return _too_late(draft, market, menu.curves, outline)
+    basis = Basis(
+        source_id=source.source_id,
+        stack=knowledge.stack,
+        gpu_models=len({place.gpu.name for place in places}),
+    )
+    job = completed_job(
+        draft, ranked[0].candidate, _same_batch(ranked[0], menu, places), places, basis
+    )
+    unfit = check_job(market, job)
+    if unfit is not None:
+        return replace(unfit, field=unfit.field.replace("job.", "draft.", 1))
+    most = request.most_options or DEFAULT_MOST_OPTIONS
+    return Completion(
+        job=job,
+        options=_options(ranked, hard=draft.deadline.kind is DeadlineKind.HARD)[:most],
+        considered=len(candidates_of(menu.curves, whole=whole)),
+    )
+
+
+def _unusable(draft: JobDraft, market: MarketView) -> Refused | None:
+    """What no configuration could heal."""
+    try:
+        model_facts(draft.model_name, draft.model_parameters)
+    except UnknownModel as error:
+        return Refused(field="draft.model_name", message=str(error))
+    if market.ended:
+        return Refused(
+            field="draft.start_ns",
+            message="the replayed market has ended: no slot opens any more",
+            permanent=True,
+        )
+    if draft.deadline.at_ns - draft.start_ns < NS_PER_S:
+        return Refused(field="draft.deadline", message="must lie after start_ns")
+    return _absurd(draft, market) or _repeated_throughput(draft)
+
+
+def _absurd(draft: JobDraft, market: MarketView) -> Refused | None:
+    """As `admission`, but before anything is laid out in so many slots or instances."""
+    last_ns = market.next_slot_start_ns + MOST_SLOTS * market.slot_ns
+    if max(draft.deadline.expires_ns, draft.start_ns) > last_ns:
+        return Refused(
+            field="draft.deadline",
+            message=f"must lie within {MOST_SLOTS} slots, before {utc_iso(last_ns)}, "
+            f"was {utc_iso(draft.deadline.expires_ns)}",
+        )
+    if draft.allowed_counts and draft.allowed_counts[-1] > MOST_INSTANCES:
+        return Refused(
+            field="draft.allowed_counts",
+            message=f"must be <= {MOST_INSTANCES}, was {draft.allowed_counts[-1]}",
+        )
+    largest = max((one.gpus_per_instance for one in market.offerings), default=1)
+    if draft.gpus > MOST_INSTANCES * largest:
+        return Refused(
+            field="draft.gpus",
+            message=f"must be <= {MOST_INSTANCES * largest} ({MOST_INSTANCES} instances of the "
+            f"largest type), was {draft.gpus}",
+        )
+    return None
+
+
+def _repeated_throughput(draft: JobDraft) -> Refused | None:
+    names = [throughput.offering for throughput in draft.throughputs]
+    for index, throughput in enumerate(draft.throughputs):
+        if names.index(throughput.offering) != index:
+            return Refused(
+                field=f"draft.throughputs[{index}].offering",
+                message=f"must be stated once, {throughput.offering!r} is stated again",
+            )
+    return None
+
+
+def _outline(draft: JobDraft, curves: Sequence[Curve]) -> Job:
+    """The job with everything that no choice changes; counts and throughput are placeholders."""
+    place = curves[0].place
+    checkpoint = checkpoint_of(
+        draft, configuration_on(draft, place, 1, place.gpus_per_instance, draft.options)
+    )
+    return job_with(draft, checkpoint, (1,), (Throughput(offering="*", alpha=1.0),))
+
+
+def _throughput(candidate: Candidate) -> Throughput:
+    place = candidate.curve.place
+    if place.stated is not None:
+        return place.stated
+    points = candidate.curve.points[: candidate.size]
+    return throughput_of(place.key, {one.count: one.planned_tokens_per_hour for one in points})
+
+
+def _same_batch(
+    chosen: PlannedOption, menu: Menu, places: Sequence[Place]
+) -> Mapping[str, Mapping[int, Point]]:
+    curve = chosen.candidate.curve
+    return {place.key: menu.points.get(curve.elsewhere(place), {}) for place in places}
+
+
+def _too_late(
+    draft: JobDraft, market: MarketView, curves: Sequence[Curve], outline: Job
+) -> Refused:
+    earliest_ns = earliest_finish_ns(curves, market, outline)
+    # A message carries whole seconds; rounded down, the answer itself would be refused.
+    earliest_ns = -(-earliest_ns // NS_PER_S) * NS_PER_S
+    hard = draft.deadline.kind is DeadlineKind.HARD
+    asked_ns = draft.deadline.at_ns if hard else draft.deadline.expires_ns
+    return Refused(
+        field="draft.deadline",
+        message=f"cannot be met: {utc_iso(asked_ns)} was asked for, but the fastest configuration "
+        f"that keeps what is stated is done at {utc_iso(earliest_ns)} at the earliest, on demand",
+        earliest_feasible_deadline_ns=earliest_ns,
+    )
+
+
+# --- options ----------------------------------------------------------------------------------
+
+
+def _options(ranked: Sequence[PlannedOption], *, hard: bool) -> tuple[ConfigurationOption, ...]:
+    found = []
+    for index, option in enumerate(ranked):
+        candidate = option.candidate
+        largest = candidate.curve.points[candidate.size - 1]
+        place = candidate.curve.place
+        prediction = largest.prediction
+        found.append(
+            ConfigurationOption(
+                configuration=largest.configuration,
+                instance_type=place.instance_type,
+                offering_id=option.offering_id,
+                allowed_counts=candidate.counts,
+                throughput=_throughput(candidate),
+                tokens_per_s=prediction.tokens_per_s,
+                low_tokens_per_s=prediction.low_tokens_per_s,
+                high_tokens_per_s=prediction.high_tokens_per_s,
+                success_ppm=round(candidate.success_probability * PPM),
+                expected_cost_micro_usd=option.expected_cost_micro_usd,
+                on_time_probability_ppm=option.on_time_ppm,
+                expected_utility_micro_usd=option.expected_utility_micro_usd,
+                policy_id=option.policy_id,
+                chosen=index == 0,
+                why=_why_chosen(ranked, hard=hard)
+                if index == 0
+                else _why_not(option, ranked[0], hard=hard),
+            )
+        )
+    return tuple(found)
+
+
+def _why_chosen(ranked: Sequence[PlannedOption], *, hard: bool) -> str:
+    chosen, sure = ranked[0], sum(option.sure for option in ranked)
+    cost = f"{usd_from_micro_usd(chosen.expected_cost_micro_usd):.2f} USD"
+    if not chosen.sure:
+        return (
+            f"likeliest to be on time, in {chosen.on_time_ppm / 10_000:.0f} % of the futures, for "
+            f"{cost}; none reaches the 99 % that a hard deadline asks for"
+        )
+    among = f"the {sure} planned that meet the hard deadline" if hard else f"the {sure} planned"
+    if chosen.expected_utility_micro_usd < 0:
+        cost += ", more than the job is worth"
+    what = (
+        "least expected cost" if hard else "most expected value less cost, at an expected cost of"
+    )
+    what += f" ({cost})" if hard else f" {cost},"
+    if min(ranked, key=lambda option: option.rank) is not chosen:
+        within = f"within {ROOM_PPM / 10_000:.0f} % of the"
+        return f"{within} {what} among {among}, with more counts to grow to if it runs slower"
+    return f"{what} among {among}"
+
+
+def _why_not(option: PlannedOption, chosen: PlannedOption, *, hard: bool) -> str:
+    if not option.sure:
+        return (
+            f"on time in {option.on_time_ppm / 10_000:.0f} % of the futures; "
+            "a hard deadline asks for 99 %"
+        )
+    less = chosen.expected_utility_micro_usd - option.expected_utility_micro_usd
+    if less < 0:
+        return f"{usd_from_micro_usd(-less):.2f} USD better, but with fewer counts to grow to"
+    if hard:
+        return f"{usd_from_micro_usd(less):.2f} USD dearer than the chosen one"
+    return f"{usd_from_micro_usd(less):.2f} USD less expected value than the chosen one"
+
+
+def warm_up() -> None:
+    """Compile the replay, or load it compiled, before the first draft needs it."""
+    warm_up_planning()

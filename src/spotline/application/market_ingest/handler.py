@@ -1,0 +1,145 @@
+"""The market's clock: replays a market slot by slot, each one when the last is settled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spotline.application.market_ingest.observing import observations
+from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
+from spotline.domain.events import (
+    CapacityReported,
+    Event,
+    LinkObserved,
+    MarketOpened,
+    QuoteObserved,
+    RegionObserved,
+    SlotOpened,
+    SlotQuote,
+)
+from spotline.domain.market.market import Market
+from spotline.domain.placement.geography import Geography
+
+SPEC = Spec(
+    service="market_ingest",
+    consumes=(MarketOpened, SlotOpened, CapacityReported),
+    produces=(MarketOpened, QuoteObserved, RegionObserved, LinkObserved, SlotOpened),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestOptions:
+    """How fast a recorded market runs.
+
+    `slot_interval_s` is the pause between slots (0: as fast as decisions come). With `barrier`
+    slot k + 1 opens only after slot k is settled; without, time alone opens it, as on a live
+    market.
+    """
+
+    slot_interval_s: float = 0.0
+    barrier: bool = True
+
+
+@dataclass(slots=True, kw_only=True)
+class IngestState:
+    """What was opened so far."""
+
+    opened: bool = False
+    slot: int = -1
+    settled: bool = True
+
+
+class IngestHandler:
+    """Opens the slots of a recorded or generated market; its outputs are observations.
+
+    A `geography` is shown along with it: all of it with the first slot, then what changes.
+    """
+
+    spec = SPEC
+
+    def __init__(
+        self, market: Market, options: IngestOptions, geography: Geography | None = None
+    ) -> None:
+        self._market = market
+        self._options = options
+        self._geography = geography
+
+    def initial(self) -> IngestState:
+        """Nothing opened."""
+        return IngestState()
+
+    def evolve(self, state: IngestState, event: Event) -> None:
+        """Follow what was opened and settled."""
+        match event:
+            case MarketOpened():
+                state.opened = True
+            case SlotOpened():
+                state.slot = max(state.slot, event.slot)
+                state.settled = False
+            case CapacityReported() if event.slot == state.slot and event.settled:
+                state.settled = True
+            case _:
+                pass
+
+    def decide(self, state: IngestState, event: Event, ctx: Context) -> Outcome:
+        """Nothing follows but time: see `due`."""
+        return NOTHING
+
+    def due(self, state: IngestState) -> Sequence[Timer]:
+        """The next thing to open, if its time has come."""
+        market = self._market
+        if not state.opened:
+            opened = MarketOpened(
+                offerings=market.offerings,
+                slot_s=market.slot_s,
+                first_slot_start_ns=market.start_ns,
+                source=market.source,
+            )
+            return (Timer(timer_id="market_opened", after_s=0.0, events=(opened,)),)
+        following = state.slot + 1
+        if following >= market.slots:
+            return ()
+        if self._options.barrier and not state.settled:
+            return ()
+        return (
+            Timer(
+                timer_id=f"slot:{following}",
+                after_s=self._options.slot_interval_s if following else 0.0,
+                events=self.slot_events(following),
+                needs_gate=True,
+            ),
+        )
+
+    def slot_events(self, slot: int) -> tuple[Event, ...]:
+        """What changed since the slot before (quotes, regions, links), then the opening itself."""
+        market = self._market
+        quotes = market.quotes(slot)
+        before = market.quotes(slot - 1) if slot else ()
+        known = {quote.offering_id: quote for quote in before}
+        changed = [quote for quote in quotes if quote != known.get(quote.offering_id)]
+        ts_event_ns = int(market.slot_starts_ns()[slot])
+        opened = SlotOpened(
+            slot=slot,
+            ts_event_ns=ts_event_ns,
+            slot_s=market.slot_s,
+            quotes=tuple(
+                SlotQuote(quote=quote, age_s=quote.age_s(ts_event_ns)) for quote in quotes
+            ),
+            last=slot == market.slots - 1,
+        )
+        return (
+            *(QuoteObserved(quote=quote) for quote in changed),
+            *self._observed(slot, ts_event_ns),
+            opened,
+        )
+
+    def _observed(self, slot: int, ts_event_ns: int) -> tuple[Event, ...]:
+        if self._geography is None:
+            return ()
+        slot_s = self._market.slot_s
+        return observations(
+            self._geography,
+            at_s=slot * slot_s,
+            before_s=(slot - 1) * slot_s if slot else None,
+            ts_event_ns=ts_event_ns,
+        )

@@ -1,0 +1,357 @@
+"""How events change what the selector knows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from spotline.application.allocation.allocate import at_rates, forecast_of
+from spotline.application.selector.job_run import JobRun, JobTable, RunPhase, Segment
+from spotline.application.selector.state import (
+    SelectorOptions,
+    SelectorState,
+    SlotPhase,
+    holding_of,
+)
+from spotline.domain.events import (
+    AllocationAnswered,
+    AllocationDecided,
+    CallOutcome,
+    CapacityLost,
+    CapacityReported,
+    DecisionReason,
+    Event,
+    ForecastIssued,
+    ForecastOverdue,
+    JobAdmitted,
+    JobCancelled,
+    JobClosed,
+    JobProgressReported,
+    JobSubmitted,
+    LaunchRefused,
+    MarketLawLearned,
+    MarketOpened,
+    PolicyWeightsUpdated,
+    SlotDecided,
+    SlotOpened,
+    ThroughputReestimated,
+    ValueTableRequested,
+)
+from spotline.domain.jobs.program import IDLE, Holding
+from spotline.domain.market.offering import CapacityType
+from spotline.domain.policies.interface import START
+from spotline.domain.policies.prediction import UNCOUNTED
+from spotline.domain.policies.replay import SlotRecord
+from spotline.domain.selection.learner import Draw, PoolFeedback
+
+
+def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
+    """Apply one event to `state`, in place."""
+    match event:
+        case (
+            MarketOpened()
+            | SlotOpened()
+            | ForecastIssued()
+            | ForecastOverdue()
+            | PolicyWeightsUpdated()
+            | MarketLawLearned()
+        ):
+            _fold_market(state, event, options)
+        case (
+            JobSubmitted()
+            | JobCancelled()
+            | JobProgressReported()
+            | JobAdmitted()
+            | JobClosed()
+            | ValueTableRequested()
+            | ThroughputReestimated()
+        ):
+            _fold_job(state, event)
+        case _:
+            _fold_slot(state, event)
+
+
+def _fold_market(state: SelectorState, event: Event, options: SelectorOptions) -> None:
+    match event:
+        case MarketOpened():
+            state.offerings = {o.offering_id: o for o in event.offerings}
+        case SlotOpened():
+            _open_slot(state, event, options)
+        case ForecastIssued():
+            state.trust.note_forecast(event)
+            _note_forecast(state, event)
+        case ForecastOverdue():
+            if event.slot == state.slot and state.phase is SlotPhase.WAITING_FORECAST:
+                state.forecast_reason = DecisionReason.FORECAST_OVERDUE
+                _start_allocating(state, event)
+        case PolicyWeightsUpdated():
+            _learn(state, event)
+        case MarketLawLearned():
+            state.laws[event.offering_id] = event.named
+        case _:
+            pass
+
+
+def _fold_job(state: SelectorState, event: Event) -> None:
+    if isinstance(event, JobSubmitted):
+        state.runs.setdefault(event.job.job_id, JobRun(job=event.job))
+    elif isinstance(event, JobAdmitted):
+        _admit(state, event)
+    elif isinstance(event, ValueTableRequested):
+        tables = state.runs[event.job_id].tables
+        tables[event.table.offering_id] = JobTable(
+            spec=event.table, named=event.named, slot=event.slot
+        )
+    elif isinstance(event, (JobCancelled, JobProgressReported, JobClosed, ThroughputReestimated)):
+        # A platform may speak of a job that was never submitted here.
+        run = state.runs.get(event.job_id)
+        if run is None:
+            return
+        match event:
+            case JobCancelled():
+                # One that is over has its feedback to come: nothing else would let go of it.
+                run.cancelled = run.cancelled or run.phase is not RunPhase.CLOSED
+            case JobProgressReported():
+                run.note_progress(event.done)
+            case ThroughputReestimated():
+                _take_rates(state, run, event)
+            case JobClosed():
+                run.phase = RunPhase.CLOSED
+                run.outcome = event.outcome
+                if not run.teaches:
+                    state.draws.pop(event.job_id, None)
+                    run.forget_offers()
+                run.target = IDLE
+                run.memory = START
+
+
+def _take_rates(state: SelectorState, run: JobRun, event: ThroughputReestimated) -> None:
+    """Believe other rates of a job from now on; one that is over keeps those it ran at."""
+    if run.phase is RunPhase.CLOSED:
+        return
+    before, after = run.job, at_rates(run.job, event.throughputs)
+    rerated = []
+    for offering_id in run.tables:
+        instance_type = state.offerings[offering_id].instance_type
+        if before.throughput_on(offering_id, instance_type) != after.throughput_on(
+            offering_id, instance_type
+        ):
+            rerated.append(offering_id)
+    program = None
+    if run.phase is RunPhase.RUNNING:
+        program = state.program_of(after, run.offering_id)
+    run.take_rates(after, program, rerated)
+
+
+def _fold_slot(state: SelectorState, event: Event) -> None:
+    match event:
+        case AllocationAnswered():
+            _note_answer(state, event)
+        case AllocationDecided():
+            run = state.runs[event.job_id]
+            if event.move is not None and event.lots:
+                home = event.lots[0].offering_id
+                run.move(home, state.program_of(run.job, home), event.move)
+            run.target = holding_of(event.lots)
+        case SlotDecided() if event.slot == state.slot:
+            state.phase = SlotPhase.AWAITING_CAPACITY
+            state.revision = event.revision
+            for run in state.runs.values():
+                run.lost = 0
+        case LaunchRefused() if event.slot == state.slot:
+            state.refused[event.offering_id, event.capacity_type] = True
+            if event.capacity_type is CapacityType.ON_DEMAND and event.offering_id in state.stock:
+                state.stock[event.offering_id][-1] = 0
+        case CapacityLost() if event.slot == state.slot:
+            if event.job_id in state.runs:
+                state.runs[event.job_id].lost += len(event.instance_ids)
+        case CapacityReported():
+            _note_capacity(state, event)
+        case _:
+            pass
+
+
+def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions) -> None:
+    if state.opened is not None:
+        if event.slot <= state.slot:
+            return
+        _record_slot(state)
+        prices = {sq.quote.offering_id: sq.quote for sq in state.opened.quotes}
+        for run in state.running():
+            quote = prices[run.offering_id]
+            # A slot nobody opened (a live market's clock went on) is held through unchanged.
+            for _ in range(event.slot - state.slot):
+                run.settle(quote.spot_price_micro_usd, quote.on_demand_price_micro_usd)
+        trusted = None
+        if state.forecast_reason is DecisionReason.POLICY:
+            trusted = state.forecast
+        state.history.append((state.opened, trusted))
+        del state.history[: -options.history_slots]
+    state.trust.note_slot(event)
+    for slot_quote in event.quotes:
+        available = slot_quote.quote.spot_available
+        if available.known:
+            counts = state.counts.setdefault(slot_quote.quote.offering_id, [])
+            counts.append(available.instances)
+            del counts[: -options.history_slots]
+        on_demand = slot_quote.quote.on_demand_available
+        stock = state.stock.setdefault(slot_quote.quote.offering_id, [])
+        stock.append(on_demand.instances if on_demand.known else UNCOUNTED)
+        del stock[: -options.history_slots]
+    state.slot = event.slot
+    state.opened = event
+    state.forecast = None
+    state.forecast_reason = DecisionReason.POLICY
+    state.phase = SlotPhase.WAITING_FORECAST
+    state.revision = state.job_revisions = 0
+    state.offset_s = 0
+    state.trigger = None
+    state.refused = {}
+    state.caps = {}
+    for run in state.running():
+        run.lost = 0
+
+
+def _note_forecast(state: SelectorState, event: ForecastIssued) -> None:
+    if event.slot != state.slot or state.phase is not SlotPhase.WAITING_FORECAST:
+        return
+    # How far it has been right is how far it is believed.
+    state.forecast = state.trust.moderated(event)
+    if not state.trust.trusted:
+        state.forecast_reason = DecisionReason.FORECAST_UNTRUSTED
+    _start_allocating(state, event)
+
+
+def _note_answer(state: SelectorState, event: AllocationAnswered) -> None:
+    if state.phase is not SlotPhase.ALLOCATING or event.slot != state.slot:
+        return
+    if event.revision != state.revision:
+        return
+    state.trigger = event
+    if event.outcome is CallOutcome.ANSWERED:
+        for answer in event.answers:
+            state.runs[answer.job_id].memory = answer.memory
+
+
+def _note_capacity(state: SelectorState, event: CapacityReported) -> None:
+    if event.slot != state.slot or event.revision != state.revision:
+        return
+    if state.phase is not SlotPhase.AWAITING_CAPACITY:
+        return
+    reported = {holding.job_id: holding.lots for holding in event.holdings}
+    first_s = state.offset_s
+    for job_id in sorted(state.runs):
+        run = state.runs[job_id]
+        run.held_lots = reported.get(job_id, ())
+        run.launched = run.launched or bool(run.held_lots)
+        held = run.held
+        if run.phase is RunPhase.RUNNING:
+            # What was granted was held until instances were lost inside the slot.
+            granted = replace(held, spot=held.spot + run.lost)
+            if granted.instances == run.target.instances:
+                # All was granted, so the target says of which kind the lost ones were.
+                granted = run.target
+            broken = _interrupted(state, run, granted)
+            run.place(Segment(offset_s=first_s, holding=granted, interrupted=broken))
+            if run.lost:
+                run.place(Segment(offset_s=event.offset_s, holding=held, interrupted=True))
+    if event.settled:
+        state.phase = SlotPhase.SETTLED
+        return
+    _note_caps(state)
+    state.affected = tuple(
+        job_id for job_id in state.order if state.runs[job_id].held != state.runs[job_id].target
+    )
+    state.offset_s = event.offset_s
+    state.revision += 1
+    # A pipeline's refusals are settled with revisions too, and use up none of the jobs'.
+    state.job_revisions += bool(state.affected)
+    state.refused = {}
+    state.phase = SlotPhase.ALLOCATING
+    state.trigger = event
+
+
+def _interrupted(state: SelectorState, run: JobRun, granted: Holding) -> bool:
+    """Whether the segment that starts now follows a loss of what was held before it."""
+    if state.offset_s:
+        return any(s.interrupted and s.offset_s == state.offset_s for s in run.segments)
+    return run.state.holding.spot > state.offered(run.job.job_id)[0]
+
+
+def _note_caps(state: SelectorState) -> None:
+    """A refusal shows the stock: what everybody holds of the offering is all there is."""
+    for offering_id, capacity_type in state.refused:
+        held = 0
+        for run in state.runs.values():
+            at = run.held_at(offering_id)
+            held += at.spot if capacity_type is CapacityType.SPOT else at.on_demand
+        state.caps[offering_id, capacity_type] = held
+
+
+def _record_slot(state: SelectorState) -> None:
+    """Keep what every unfinished or not yet fed-back job was offered in the slot."""
+    if state.opened is None:
+        return
+    trusted = state.forecast if state.forecast_reason is DecisionReason.POLICY else None
+    quotes = {sq.quote.offering_id: sq.quote for sq in state.opened.quotes}
+    for job_id in sorted(state.runs):
+        run = state.runs[job_id]
+        if not run.teaches:
+            continue
+        quote = quotes[run.offering_id]
+        spot, on_demand = state.offered(job_id)
+        reserve_slots, rescue_instances = state.on_demand_stock(run.job, run.offering_id)
+        run.records.append(
+            SlotRecord(
+                spot_price=quote.spot_price_micro_usd,
+                on_demand_price=quote.on_demand_price_micro_usd,
+                spot_available=spot,
+                on_demand_available=on_demand,
+                forecast=forecast_of(trusted, quote, left=spot),
+                run_state=_run_state(state, run),
+                reserve_slots=reserve_slots,
+                rescue_instances=rescue_instances,
+            )
+        )
+
+
+def _run_state(state: SelectorState, run: JobRun) -> int:
+    # Feedback looks into the table of the first home: other homes are told in its law's states.
+    table = run.table_in(state.slot, run.first_offering_id)
+    if table is None:
+        return -1
+    return state.run_state(run.offering_id, table.named.law.space)
+
+
+def _admit(state: SelectorState, event: JobAdmitted) -> None:
+    run = state.runs[event.job_id]
+    opened = state.current
+    run.phase = RunPhase.RUNNING
+    run.policy_id = event.policy_id
+    run.offering_id = event.offering_id
+    run.first_offering_id = event.offering_id
+    run.first_slot = event.slot
+    run.first_slot_start_ns = opened.ts_event_ns
+    run.program = state.program_of(run.job, event.offering_id)
+    state.draws[event.job_id] = Draw(weights=state.learner.weights(), policy_id=event.policy_id)
+
+
+def _learn(state: SelectorState, event: PolicyWeightsUpdated) -> None:
+    rehearsed = event.rehearsed_slot >= 0
+    draw = None if rehearsed else state.draws.pop(event.job_id, None)
+    feedback = PoolFeedback(
+        policy_ids=tuple(one.policy_id for one in event.weights),
+        utility_micro_usd=tuple(one.utility_micro_usd for one in event.weights),
+        floor_micro_usd=event.utility_floor_micro_usd,
+        ceiling_micro_usd=event.utility_ceiling_micro_usd,
+    )
+    state.learner.learn(feedback, draw)
+    if not rehearsed:
+        run = state.runs[event.job_id]
+        run.fed_back = True
+        run.forget_offers()
+
+
+def _start_allocating(state: SelectorState, event: Event) -> None:
+    state.phase = SlotPhase.ALLOCATING
+    state.trigger = event
+    state.order = tuple(state.in_order())

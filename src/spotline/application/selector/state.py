@@ -1,0 +1,234 @@
+"""What the selector knows, and what can be read from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from spotline.application.allocation.allocate import program_of
+from spotline.application.allocation.value_tables import table_spec
+from spotline.application.selector.job_run import JobRun, RunPhase
+from spotline.domain.events import (
+    DecisionReason,
+    Event,
+    ForecastIssued,
+    Lot,
+    NamedLaw,
+    SlotOpened,
+    TableSpec,
+)
+from spotline.domain.forecasting.trust import ForecastTrust
+from spotline.domain.jobs.job import Job
+from spotline.domain.jobs.program import Holding, JobProgram
+from spotline.domain.market.law import StateSpace, run_states
+from spotline.domain.market.offering import CapacityType, Offering
+from spotline.domain.market.stock import launchable_count, reserve_slots
+from spotline.domain.policies.contention import ResidualCapacity
+from spotline.domain.selection.learner import Draw, Learner
+from spotline.domain.selection.rules import DEFAULT_RULE
+from spotline.domain.units import micro_usd_from_usd
+
+
+class SlotPhase(Enum):
+    """What the current slot waits for."""
+
+    WAITING_FORECAST = "waiting_forecast"
+    ALLOCATING = "allocating"
+    AWAITING_CAPACITY = "awaiting_capacity"
+    SETTLED = "settled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectorOptions:
+    """How the selector behaves; equal options give equal decisions.
+
+    `rehearsals` jobs are replayed on the market seen so far before the first realised ones can
+    teach anything (0: start from equal weights); `history_slots` bounds how far back they reach.
+    `most_revisions` bounds how often one slot is decided anew for jobs' sake. Jobs that are not `competing` are
+    each offered the whole market: a simulation's choice, never a service's.
+
+    `decay` is AdaHedge's, `horizon_jobs` the K of exponentiated gradient (0: unknown). Its
+    utilities are scaled by `utility_floor_usd` and `utility_ceiling_usd`; where both are 0, by each
+    job's own worst cost and value, and then it maximises shares of those, not dollars.
+    `warm_start` is what `SavedWeights.to_json` wrote, empty to start from equal weights: the
+    text, not a path, so that a log's manifest says all that a decision depends on.
+
+    With `moves` a job may leave its offering where value tables say that it pays. Copying a
+    checkpoint then costs `egress_usd_per_gb` (10^9 bytes) to another region,
+    `zone_egress_usd_per_gb` to another zone of one, nothing within a zone. The defaults are common
+    list prices between a large provider's own places; what leaves a provider may cost five times
+    as much, and other continents differ.
+    """
+
+    rule: str = DEFAULT_RULE
+    decay: float = 1.0
+    horizon_jobs: int = 0
+    utility_floor_usd: float = 0.0
+    utility_ceiling_usd: float = 0.0
+    warm_start: str = ""
+    forecast_timeout_s: float = 10.0
+    rehearsals: int = 24
+    rehearsals_per_job: int = 6
+    history_slots: int = 192
+    most_revisions: int = 8
+    spot_firm: bool = True
+    competing: bool = True
+    moves: bool = True
+    egress_usd_per_gb: float = 0.02
+    zone_egress_usd_per_gb: float = 0.01
+
+
+@dataclass(slots=True, kw_only=True)
+class SelectorState:
+    """Everything the selector knows: a fold over the log.
+
+    `draws` holds how each admitted job got its policy, until its feedback has come. `laws` and
+    `counts` are by offering: the law learned last, and the recent spot counts, this slot's last;
+    `stock` likewise that of on-demand, where an unknown one is plenty and a refusal shows none.
+    """
+
+    learner: Learner
+    trust: ForecastTrust
+    competing: bool = True
+    offerings: dict[str, Offering] = field(default_factory=dict)
+    slot: int = -1
+    opened: SlotOpened | None = None
+    forecast: ForecastIssued | None = None
+    forecast_reason: DecisionReason = DecisionReason.POLICY
+    phase: SlotPhase = SlotPhase.SETTLED
+    revision: int = 0
+    job_revisions: int = 0
+    offset_s: int = 0
+    trigger: Event | None = None
+    order: tuple[str, ...] = ()
+    affected: tuple[str, ...] = ()
+    refused: dict[tuple[str, CapacityType], bool] = field(default_factory=dict)
+    caps: dict[tuple[str, CapacityType], int] = field(default_factory=dict)
+    runs: dict[str, JobRun] = field(default_factory=dict)
+    draws: dict[str, Draw] = field(default_factory=dict)
+    history: list[tuple[SlotOpened, ForecastIssued | None]] = field(default_factory=list)
+    laws: dict[str, NamedLaw] = field(default_factory=dict)
+    counts: dict[str, list[int]] = field(default_factory=dict)
+    stock: dict[str, list[int]] = field(default_factory=dict)
+
+    def running(self) -> list[JobRun]:
+        """Admitted jobs that are not closed, by job id."""
+        return [
+            self.runs[job_id]
+            for job_id in sorted(self.runs)
+            if self.runs[job_id].phase is RunPhase.RUNNING
+        ]
+
+    @property
+    def current(self) -> SlotOpened:
+        """The slot that is open.
+
+        Raises
+        ------
+        ValueError
+            None has opened yet.
+        """
+        if self.opened is None:
+            raise ValueError("no slot has opened yet")
+        return self.opened
+
+    @property
+    def forecast_used(self) -> bool:
+        """Whether this slot is decided with its forecast."""
+        return self.forecast_reason is DecisionReason.POLICY
+
+    def in_order(self) -> list[str]:
+        """Running jobs in the order they are served: least slack first, then job id."""
+        return [
+            run.job.job_id
+            for run in sorted(
+                self.running(), key=lambda run: (run.slack_slots(self.slot), run.job.job_id)
+            )
+        ]
+
+    def residual(self) -> ResidualCapacity:
+        """What the slot's quotes offer, less what refusals have shown not to be there."""
+        residual = ResidualCapacity(self.current.quotes)
+        for (offering_id, capacity_type), held in sorted(
+            self.caps.items(), key=lambda item: (item[0][0], item[0][1].value)
+        ):
+            spot = capacity_type is CapacityType.SPOT
+            residual.cap(offering_id, spot=held if spot else None, on_demand=None if spot else held)
+        return residual
+
+    def offered(self, job_id: str) -> tuple[int, int]:
+        """Spot and on-demand left for a job after those before it, when the slot opened."""
+        residual = self.residual()
+        for other in self.order if self.competing else ():
+            if other == job_id:
+                break
+            run = self.runs[other]
+            if run.phase is RunPhase.RUNNING:
+                residual.take_what_is_left(run.lots(run.target))
+        offering_id = self.runs[job_id].offering_id
+        return residual.spot(offering_id), residual.on_demand(offering_id)
+
+    def run_state(self, offering_id: str, space: StateSpace) -> int:
+        """Where an offering's spot is in the open slot, on the states of a law."""
+        counts = self.counts.get(offering_id, [])
+        # A count that nobody tells is taken for plenty, as planners do.
+        return int(run_states(space, counts)[-1]) if counts else space.run_states - 1
+
+    def on_demand_stock(self, job: Job, offering_id: str) -> tuple[int, int]:
+        """A job's `reserve_slots` and `rescue_instances` on an offering, by its recent stock."""
+        return self._stock_of(job.allowed_counts, offering_id)
+
+    def _stock_of(self, allowed_counts: tuple[int, ...], offering_id: str) -> tuple[int, int]:
+        stock = self.stock.get(offering_id, [])
+        rescue = launchable_count(stock, allowed_counts)
+        reserve = reserve_slots(stock, rescue or allowed_counts[-1])
+        return reserve, rescue if rescue < allowed_counts[-1] else 0
+
+    def table_spec(self, named: NamedLaw, offering_id: str, program: JobProgram) -> TableSpec:
+        """The value table of a job that arrives now, for what running jobs leave of an offering."""
+        taken = 0
+        for run in self.running() if self.competing else ():
+            if run.offering_id == offering_id:
+                taken += run.target.spot
+        quotes = {sq.quote.offering_id: sq.quote for sq in self.current.quotes}
+        return table_spec(
+            program,
+            named,
+            self.offerings[offering_id],
+            first_slot_start_ns=self.current.ts_event_ns,
+            on_demand_price_micro_usd=quotes[offering_id].on_demand_price_micro_usd,
+            on_demand_available=self.residual().on_demand(offering_id),
+            taken=taken,
+            on_demand_reserve_slots=self._stock_of(program.allowed_counts, offering_id)[0],
+        )
+
+    def egress_micro_usd(self, job: Job, home: str, other: str, options: SelectorOptions) -> int:
+        """What copying a job's checkpoint from one offering to another costs."""
+        here, there = self.offerings[home], self.offerings[other]
+        if (here.provider, here.region) != (there.provider, there.region):
+            usd_per_gb = options.egress_usd_per_gb
+        elif here.zone != there.zone:
+            usd_per_gb = options.zone_egress_usd_per_gb
+        else:
+            return 0
+        return micro_usd_from_usd(job.checkpoint.size_gb * usd_per_gb)
+
+    def program_of(self, job: Job, offering_id: str) -> JobProgram:
+        """A job compiled for an offering, on its own slot grid or, if it is arriving, from now."""
+        run = self.runs.get(job.job_id)
+        start_ns = self.current.ts_event_ns
+        if run is not None and run.phase is not RunPhase.PENDING:
+            start_ns = run.first_slot_start_ns
+        return program_of(
+            job,
+            offering_id,
+            self.offerings[offering_id].instance_type,
+            self.current.slot_s,
+            start_ns,
+        )
+
+
+def holding_of(lots: Sequence[Lot]) -> Holding:
+    """What lots of one offering come to."""
+    return Holding(spot=sum(lot.spot for lot in lots), on_demand=sum(lot.on_demand for lot in lots))
