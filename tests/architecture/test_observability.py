@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from spotline.domain.events import CallOutcome, JobOutcome
+from spotline.domain.events.allocation import CallOutcome
+from spotline.domain.events.lifecycle import JobOutcome
 from tests.fakes.listed_telemetry import LISTED, METRICS, PROMETHEUS_NAMES
 from tests.fakes.strict_yaml import read_yaml
 

@@ -13,7 +13,8 @@ from spotline.adapters.nats.stream import NatsEventStream
 from spotline.contracts.build import event_of
 from spotline.contracts.errors import ConfigError, InvariantViolation, ProviderUnavailable
 from spotline.contracts.subjects import filter_of
-from spotline.domain.events import ForecastOverdue, JobCancelled
+from spotline.domain.events.forecast import ForecastOverdue
+from spotline.domain.events.lifecycle import JobCancelled
 from spotline.runtime.broker import EmbeddedBroker
 from tests.fakes.events import cancelled, envelope, overdue, published
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spotline.domain.events import DecisionReason
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress
+from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.decision import after_slot, decide_slot, fit
 from spotline.domain.policies.interface import START, Policy, PolicyView, WindowForecast
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, POOL, policy_named

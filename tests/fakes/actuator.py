@@ -17,15 +17,10 @@ from spotline.application.cloud_actuator.ports import (
     Owner,
 )
 from spotline.application.spec import Call, Context
-from spotline.domain.events import (
-    CapacityReported,
-    Event,
-    Lot,
-    ProvisioningCommanded,
-    SlotDecided,
-    SlotOpened,
-    SlotQuote,
-)
+from spotline.domain.events.capacity import CapacityReported, ProvisioningCommanded, SlotDecided
+from spotline.domain.events.event import Event
+from spotline.domain.events.market import SlotOpened
+from spotline.domain.jobs.lot import Lot
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.offering import (
     UNKNOWN_COUNT,
@@ -34,6 +29,7 @@ from spotline.domain.market.offering import (
     Provenance,
     Quote,
 )
+from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.units import NS_PER_S
 
 SLOT_S = 3600

@@ -11,16 +11,9 @@ from spotline.application.allocator.handler import JobsHandler, JobsState
 from spotline.contracts.build import envelope_for
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.errors import ProviderUnavailable
-from spotline.domain.events import (
-    CountProbability,
-    Event,
-    ForecastIssued,
-    ForecastStep,
-    MarketOpened,
-    OfferingForecast,
-    SlotOpened,
-    SlotQuote,
-)
+from spotline.domain.events.event import Event
+from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.jobs.job import (
     Checkpoint,
     Deadline,
@@ -31,7 +24,9 @@ from spotline.domain.jobs.job import (
     Topology,
     Work,
 )
+from spotline.domain.market.forecast import CountProbability, ForecastStep, OfferingForecast
 from spotline.domain.market.offering import Count, Offering, Provenance, Quote
+from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.units import NS_PER_S, PPM
 
 SLOT_S = 600

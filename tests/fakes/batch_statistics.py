@@ -13,7 +13,15 @@ import polars as pl
 
 from spotline.contracts.build import event_of, is_dead_letter
 from spotline.contracts.envelope import StoredEntry
-from spotline.domain import events as e
+from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.capacity import CostAccrued, SlotDecided
+from spotline.domain.events.event import Event
+from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobSubmitted
+from spotline.domain.events.market import SlotOpened
+from spotline.domain.events.placement import PipelineSubmitted
+from spotline.domain.events.selection import PolicyWeightsUpdated
+from spotline.domain.events.statistics import MarketStatisticsIssued
 
 NS = 1_000_000_000
 PPM = 1_000_000
@@ -90,7 +98,7 @@ def _tables(entries: Iterable[StoredEntry]) -> dict[str, pl.DataFrame]:
 
 def _rows(event, stored_ns, cause):
     match event:
-        case e.SlotOpened():
+        case SlotOpened():
             yield (
                 "slot",
                 dict(
@@ -112,13 +120,13 @@ def _rows(event, stored_ns, cause):
                         count=available.instances if available.known else None,
                     ),
                 )
-        case e.ForecastIssued():
+        case ForecastIssued():
             yield "forecast", dict(slot=event.slot, forecast_ns=stored_ns)
-        case e.SlotDecided(revision=0):
+        case SlotDecided(revision=0):
             yield "decided", dict(slot=event.slot, decided_ns=stored_ns)
-        case e.AllocationDecided(revision=0):
+        case AllocationDecided(revision=0):
             yield "choice", dict(slot=event.slot, tenant=event.tenant, policy=event.policy_id)
-        case e.CostAccrued():
+        case CostAccrued():
             yield (
                 "bill",
                 dict(
@@ -133,15 +141,15 @@ def _rows(event, stored_ns, cause):
                     price=event.price_micro_usd,
                 ),
             )
-        case e.JobSubmitted():
+        case JobSubmitted():
             hard = event.job.deadline.kind.value == "hard"
             yield "submitted", dict(job=event.job.job_id, hard=hard)
-        case e.JobAdmitted():
+        case JobAdmitted():
             yield "admitted", dict(job=event.job_id, owner=event.tenant, policy=event.policy_id)
-        case e.PipelineSubmitted():
+        case PipelineSubmitted():
             pipeline = event.pipeline
             yield "admitted", dict(job=pipeline.job_id, owner=pipeline.tenant, policy="")
-        case e.JobClosed():
+        case JobClosed():
             yield (
                 "closed",
                 dict(
@@ -152,7 +160,7 @@ def _rows(event, stored_ns, cause):
                     outcome=event.outcome.value,
                 ),
             )
-        case e.PolicyWeightsUpdated(rehearsed_slot=-1):
+        case PolicyWeightsUpdated(rehearsed_slot=-1):
             for one in event.weights:
                 yield (
                     "feedback",
@@ -459,12 +467,12 @@ def _latency(groups, choices, by):
 # --- what was issued, in the same shape -------------------------------------------------------
 
 
-def latest(issued: Iterable[e.Event]) -> dict[tuple[str, str, int, int, int], dict[str, Any]]:
+def latest(issued: Iterable[Event]) -> dict[tuple[str, str, int, int, int], dict[str, Any]]:
     """The greatest revision of every window among events, comparable with `batch`."""
     found: dict[Any, tuple[int, dict[str, Any]]] = {}
     for event in issued:
         end = event.ts_event_ns // NS
-        if isinstance(event, e.MarketStatisticsIssued):
+        if isinstance(event, MarketStatisticsIssued):
             key = ("market", event.offering_id, event.window_s, event.hop_s, end)
             plain = _plain_market(event.figures)
         else:

@@ -32,7 +32,7 @@ from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ContractError
 from spotline.contracts.subjects import filter_of
-from spotline.domain.events import Event
+from spotline.domain.events.event import Event
 from spotline.domain.jobs.job import Job
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market

@@ -2,7 +2,8 @@
 
 from spotline.application.spec import derive_id
 from spotline.contracts.build import envelope_for
-from spotline.domain.events import ForecastOverdue, JobCancelled
+from spotline.domain.events.forecast import ForecastOverdue
+from spotline.domain.events.lifecycle import JobCancelled
 
 
 def overdue(slot):

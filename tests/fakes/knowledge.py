@@ -24,7 +24,8 @@ from spotline.domain.configuration.provenance import (
     ParameterOrigin,
 )
 from spotline.domain.configuration.registry import DEFAULT_SOURCE
-from spotline.domain.events import Event, MarketOpened
+from spotline.domain.events.event import Event
+from spotline.domain.events.market import MarketOpened
 from spotline.domain.jobs.job import Job, Throughput, Work
 from tests.fakes.allocator import job, market_opened
 

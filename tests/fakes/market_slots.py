@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from spotline.domain.events import SlotOpened, SlotQuote
+from spotline.domain.events.market import SlotOpened
 from spotline.domain.market.market import Market
 from spotline.domain.market.offering import UNKNOWN_COUNT, Count, Provenance, Quote
+from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.units import NS_PER_S
 
 START_NS = 1_767_225_600 * NS_PER_S

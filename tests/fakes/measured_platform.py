@@ -25,16 +25,10 @@ from spotline.domain.configuration.provenance import (
     OriginKind,
     ParameterOrigin,
 )
-from spotline.domain.events import (
-    Event,
-    JobClosed,
-    JobProgressReported,
-    JobSubmitted,
-    MarketOpened,
-    RunMeasured,
-    SlotOpened,
-    ThroughputReestimated,
-)
+from spotline.domain.events.event import Event
+from spotline.domain.events.knowledge import RunMeasured, ThroughputReestimated
+from spotline.domain.events.lifecycle import JobClosed, JobProgressReported, JobSubmitted
+from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.jobs.job import Deadline, DeadlineKind, Job, Throughput, Work
 from spotline.domain.jobs.program import Holding

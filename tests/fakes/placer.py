@@ -11,8 +11,8 @@ from spotline.application.spec import Context
 from spotline.contracts.build import envelope_for
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.errors import ProviderUnavailable
-from spotline.domain.events import (
-    Event,
+from spotline.domain.events.event import Event
+from spotline.domain.events.placement import (
     LinkObserved,
     PipelineSubmitted,
     PlacementDecided,

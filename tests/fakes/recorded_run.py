@@ -14,7 +14,9 @@ from spotline.application.spec import Handler
 from spotline.contracts.build import event_of
 from spotline.contracts.codec import encode
 from spotline.contracts.envelope import StoredEntry
-from spotline.domain.events import Event, JobSubmitted, MarketOpened
+from spotline.domain.events.event import Event
+from spotline.domain.events.lifecycle import JobSubmitted
+from spotline.domain.events.market import MarketOpened
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.generate import generate
 from spotline.domain.market.market import Market

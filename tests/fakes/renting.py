@@ -8,16 +8,12 @@ from pathlib import Path
 
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.application.spec import Context
-from spotline.domain.events import (
-    Event,
-    MarketOpened,
-    ProvisioningCommanded,
-    SlotDecided,
-    SlotOpened,
-    SlotQuote,
-)
+from spotline.domain.events.capacity import ProvisioningCommanded, SlotDecided
+from spotline.domain.events.event import Event
+from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.offering import Offering, Quote
+from spotline.domain.market.slot_quote import SlotQuote
 from tests.fakes.actuator import Rig, quote, reported
 from tests.fakes.placer import START_NS, Played, at
 

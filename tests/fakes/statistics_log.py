@@ -10,27 +10,18 @@ from spotline.application.analytics.handler import StatisticsFold
 from spotline.application.analytics.observations import Issue, StatisticsOptions, StatisticsStore
 from spotline.contracts.build import envelope_for, event_of
 from spotline.contracts.envelope import Envelope, StoredEntry
-from spotline.domain.events import (
-    AllocationDecided,
-    CostAccrued,
-    DecisionReason,
-    Event,
-    ForecastIssued,
-    JobAdmitted,
-    JobClosed,
-    JobOutcome,
-    JobSubmitted,
-    PipelineSubmitted,
-    PlacementEnd,
-    PlacementEnded,
-    PolicyWeight,
-    PolicyWeightsUpdated,
-    SlotDecided,
-    SlotOpened,
-    SlotQuote,
-)
+from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.capacity import CostAccrued, SlotDecided
+from spotline.domain.events.event import Event
+from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobOutcome, JobSubmitted
+from spotline.domain.events.market import SlotOpened
+from spotline.domain.events.placement import PipelineSubmitted, PlacementEnd, PlacementEnded
+from spotline.domain.events.selection import PolicyWeight, PolicyWeightsUpdated
 from spotline.domain.jobs.job import Deadline, DeadlineKind
 from spotline.domain.market.offering import CapacityType, Count, Provenance, Quote
+from spotline.domain.market.slot_quote import SlotQuote
+from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.units import NS_PER_S, cost_micro_usd
 from tests.samples.events import JOB, PIPELINE, START_NS
 

@@ -4,14 +4,11 @@ import json
 from dataclasses import asdict, dataclass
 
 from spotline.application.spec import NOTHING, Call, Outcome, Spec, Timer, derive_id
-from spotline.domain.events import (
-    AllocationAnswered,
-    CallOutcome,
-    ForecastOverdue,
-    JobCancelled,
-    MarketOpened,
-    SlotDecided,
-)
+from spotline.domain.events.allocation import AllocationAnswered, CallOutcome
+from spotline.domain.events.capacity import SlotDecided
+from spotline.domain.events.forecast import ForecastOverdue
+from spotline.domain.events.lifecycle import JobCancelled
+from spotline.domain.events.market import MarketOpened
 
 SPEC = Spec(
     service="toy",

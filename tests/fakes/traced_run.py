@@ -26,7 +26,9 @@ from spotline.application.placer.messages import ExplanationRequest
 from spotline.application.spec import Timer
 from spotline.bootstrap.system import RunningSystem, SystemOptions, running_system
 from spotline.contracts.envelope import Envelope
-from spotline.domain.events import CapacityReported, Event, JobAdmitted, JobClosed
+from spotline.domain.events.capacity import CapacityReported
+from spotline.domain.events.event import Event
+from spotline.domain.events.lifecycle import JobAdmitted, JobClosed
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.generate import generate

@@ -254,7 +254,7 @@ def slowly_loaded(monkeypatch):
         return load(event_id, dumped)
 
     monkeypatch.setattr(Observation, "load", slowly)
-    monkeypatch.setattr("spotline.application.statistics_fold._SLICE", 8)
+    monkeypatch.setattr("spotline.application.analytics.handler._SLICE", 8)
     return lambda: sum(times_s)
 
 

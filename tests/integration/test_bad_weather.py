@@ -12,7 +12,9 @@ import nats
 from spotline.application.selector.state import SelectorOptions
 from spotline.contracts.build import is_dead_letter
 from spotline.contracts.subjects import EVENT_TYPES, filter_of
-from spotline.domain.events import AllocationDecided, CapacityReported, JobClosed
+from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.capacity import CapacityReported
+from spotline.domain.events.lifecycle import JobClosed
 from spotline.domain.market.generate import generate
 from spotline.replay.jobs import generated_jobs
 from spotline.runtime.broker import EmbeddedBroker

@@ -32,7 +32,7 @@ from spotline.contracts.codec import to_message
 from spotline.contracts.errors import ConfigError, ContractError
 from spotline.domain.configuration.configuration import MeasuredRun, Method, RunOutcome
 from spotline.domain.configuration.registry import make_source
-from spotline.domain.events import RunMeasured
+from spotline.domain.events.knowledge import RunMeasured
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Deadline, DeadlineKind
 from spotline.domain.market.generate import generate

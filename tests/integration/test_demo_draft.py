@@ -10,13 +10,10 @@ import pytest
 from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.bootstrap.demo import DemoRun, run_demo
 from spotline.bootstrap.system import SystemOptions
-from spotline.domain.events import (
-    AllocationDecided,
-    Event,
-    JobProgressReported,
-    JobSubmitted,
-    ThroughputReestimated,
-)
+from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.event import Event
+from spotline.domain.events.knowledge import ThroughputReestimated
+from spotline.domain.events.lifecycle import JobProgressReported, JobSubmitted
 from spotline.domain.market.generate import generate
 from spotline.replay.jobs import generated_draft, generated_jobs
 from spotline.replay.recorded import readable_events

@@ -20,7 +20,7 @@ from spotline.application.allocator.messages import PlanRequest, Submission
 from spotline.contracts.codec import to_message
 from spotline.domain.configuration.configuration import Method
 from spotline.domain.configuration.provenance import OriginKind
-from spotline.domain.events import JobSubmitted
+from spotline.domain.events.lifecycle import JobSubmitted
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Deadline, DeadlineKind, Throughput, Topology
 from tests.eventually import eventually

@@ -10,20 +10,15 @@ from pathlib import Path
 from spotline.application.forecaster.handler import ForecastHandler, ForecastState
 from spotline.application.selector.state import SelectorOptions
 from spotline.application.spec import Context, Outcome
-from spotline.domain.events import (
-    AllocationDecided,
-    CapacityReported,
-    CountProbability,
-    DecisionReason,
-    Event,
-    ForecastIssued,
-    ForecastOverdue,
-    ForecastStep,
-    OfferingForecast,
-)
+from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.capacity import CapacityReported
+from spotline.domain.events.event import Event
+from spotline.domain.events.forecast import ForecastIssued, ForecastOverdue
 from spotline.domain.forecasting.registry import forecaster_factory
 from spotline.domain.jobs.job import Deadline, DeadlineKind, Job
+from spotline.domain.market.forecast import CountProbability, ForecastStep, OfferingForecast
 from spotline.domain.market.generate import generate
+from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.units import NS_PER_S, PPM
 from spotline.replay.jobs import generated_jobs
 from spotline.runtime.broker import EmbeddedBroker

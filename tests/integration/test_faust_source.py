@@ -5,7 +5,8 @@ import pytest
 from spotline.adapters.faust.hosting import running
 from spotline.adapters.faust.source import event_topic
 from spotline.adapters.nats.stream import NatsEventStream
-from spotline.domain.events import ForecastOverdue, JobCancelled
+from spotline.domain.events.forecast import ForecastOverdue
+from spotline.domain.events.lifecycle import JobCancelled
 from tests.eventually import eventually
 from tests.fakes.events import cancelled, overdue, published
 from tests.fakes.faust_apps import ready, small_app

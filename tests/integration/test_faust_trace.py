@@ -12,7 +12,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from spotline.adapters.faust.source import event_topic
 from spotline.adapters.nats.stream import NatsEventStream
-from spotline.domain.events import ForecastOverdue, JobCancelled
+from spotline.domain.events.forecast import ForecastOverdue
+from spotline.domain.events.lifecycle import JobCancelled
 from spotline.runtime.broker import EmbeddedBroker
 from spotline.runtime.telemetry import Telemetry
 from tests.eventually import eventually

@@ -32,17 +32,16 @@ from spotline.application.allocator.messages import (
 from spotline.application.spec import Call
 from spotline.contracts.codec import digest, to_message
 from spotline.contracts.errors import ConfigError
-from spotline.domain.events import (
-    AllocationDecided,
-    CallOutcome,
-    DecisionReason,
+from spotline.domain.events.allocation import AllocationDecided, CallOutcome
+from spotline.domain.events.lifecycle import (
     JobAdmitted,
     JobCancelled,
     JobClosed,
     JobOutcome,
     JobProgressReported,
-    Lot,
 )
+from spotline.domain.jobs.lot import Lot
+from spotline.domain.policies.answer import DecisionReason
 from tests.fakes.allocator import (
     EAST,
     SLOT_NS,
@@ -647,7 +646,7 @@ async def test_the_earliest_deadline_is_in_the_trailing_metadata() -> None:
 
 
 def _submitted(one):
-    from spotline.domain.events import JobSubmitted
+    from spotline.domain.events.lifecycle import JobSubmitted
 
     return JobSubmitted(job=one, ts_event_ns=START_NS)
 

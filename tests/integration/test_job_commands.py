@@ -14,7 +14,7 @@ from spotline.adapters.grpc.jobs import JobFeed
 from spotline.adapters.grpc.server import RpcServer
 from spotline.cli import jobs as commands
 from spotline.cli.jobfile import parse_job_file
-from spotline.domain.events import JobClosed, JobOutcome
+from spotline.domain.events.lifecycle import JobClosed, JobOutcome
 from tests.fakes.allocator import FakeJobsHost, opened_host
 from tests.fakes.configurator import FakeConfigurator
 

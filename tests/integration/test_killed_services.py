@@ -20,7 +20,9 @@ from spotline.application.selector.state import SelectorOptions
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.subjects import filter_of
-from spotline.domain.events import AllocationDecided, JobClosed, SlotOpened
+from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.lifecycle import JobClosed
+from spotline.domain.events.market import SlotOpened
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.generate import generate
 from spotline.replay.handlers import handlers_of

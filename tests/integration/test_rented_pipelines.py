@@ -19,10 +19,7 @@ from spotline.bootstrap.system import LEDGER_OWNER, SystemOptions, running_syste
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ConfigError
-from spotline.domain.events import (
-    CapacityReported,
-    CostAccrued,
-)
+from spotline.domain.events.capacity import CapacityReported, CostAccrued
 from spotline.domain.market.generate import generate
 from spotline.replay.handlers import handlers_of
 from spotline.replay.verify import verify

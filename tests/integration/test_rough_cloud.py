@@ -7,21 +7,19 @@ from pathlib import Path
 
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.application.selector.state import SelectorOptions
-from spotline.domain.events import (
-    AllocationDecided,
+from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
     CostAccrued,
-    DecisionReason,
     InterruptionNoticed,
-    JobAdvanced,
-    JobClosed,
-    JobOutcome,
     LaunchRefused,
 )
+from spotline.domain.events.lifecycle import JobAdvanced, JobClosed, JobOutcome
 from spotline.domain.jobs.job import DeadlineKind
 from spotline.domain.market.generate import generate
 from spotline.domain.market.offering import CapacityType
+from spotline.domain.policies.answer import DecisionReason
 from spotline.replay.jobs import generated_jobs
 from spotline.runtime.broker import EmbeddedBroker
 from tests.fakes.composed import composed

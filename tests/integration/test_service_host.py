@@ -17,13 +17,11 @@ from spotline.contracts.build import event_of
 from spotline.contracts.codec import decode_dead_letter
 from spotline.contracts.errors import InvariantViolation, ProviderUnavailable
 from spotline.contracts.subjects import filter_of
-from spotline.domain.events import (
-    AllocationAnswered,
-    ForecastOverdue,
-    JobCancelled,
-    SlotDecided,
-    SlotOpened,
-)
+from spotline.domain.events.allocation import AllocationAnswered
+from spotline.domain.events.capacity import SlotDecided
+from spotline.domain.events.forecast import ForecastOverdue
+from spotline.domain.events.lifecycle import JobCancelled
+from spotline.domain.events.market import SlotOpened
 from spotline.runtime.broker import EmbeddedBroker
 from spotline.runtime.health import serve_health
 from spotline.runtime.service import HostSettings, ServiceHost, Snapshots

@@ -16,7 +16,8 @@ from spotline.application.selector.state import SelectorState
 from spotline.application.spec import Context
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry
-from spotline.domain.events import RunMeasured, ThroughputReestimated, ValueTableRequested
+from spotline.domain.events.knowledge import RunMeasured, ThroughputReestimated
+from spotline.domain.events.law import ValueTableRequested
 from spotline.replay.verify import DIVERGED, SAME, verify
 from tests.fakes.measured_platform import (
     Course,

@@ -16,19 +16,13 @@ from typer.testing import CliRunner
 from spotline.adapters.eventlog.manifest import environment
 from spotline.cli import replay as replay_command
 from spotline.contracts.build import event_of
-from spotline.domain.events import (
-    AllocationAnswered,
-    AllocationDecided,
-    CapacityReported,
-    ForecastIssued,
-    JobAdmitted,
-    Lot,
-    MarketLawLearned,
-    QuoteObserved,
-    SlotDecided,
-    SlotOpened,
-    ValueTableReady,
-)
+from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided
+from spotline.domain.events.capacity import CapacityReported, SlotDecided
+from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.law import MarketLawLearned, ValueTableReady
+from spotline.domain.events.lifecycle import JobAdmitted
+from spotline.domain.events.market import QuoteObserved, SlotOpened
+from spotline.domain.jobs.lot import Lot
 from spotline.replay.handlers import handlers_of
 from spotline.replay.verify import DIVERGED, SAME, UNREADABLE, field_differences, verify
 from tests.fakes.recorded_run import SETTINGS, altered, manifest_of, small_run, write_log

@@ -11,7 +11,7 @@ from spotline.application.analytics.observations import StatisticsOptions
 from spotline.contracts.build import envelope_for, event_of
 from spotline.contracts.codec import encode
 from spotline.contracts.errors import ContractError
-from spotline.domain.events import MarketStatisticsIssued
+from spotline.domain.events.statistics import MarketStatisticsIssued
 from spotline.replay.handlers import handlers_of, statistics_of
 from spotline.replay.verify import DIVERGED, SAME, verify
 from tests.fakes.recorded_run import SETTINGS, manifest_of, small_run

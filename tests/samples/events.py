@@ -17,38 +17,32 @@ from spotline.domain.configuration.configuration import (
     MethodOption,
     RunOutcome,
 )
-from spotline.domain.events import (
-    AllocationAnswered,
-    AllocationDecided,
-    CallOutcome,
+from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
+from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
     CostAccrued,
-    CountProbability,
-    DecisionReason,
-    ForecastIssued,
-    ForecastOverdue,
-    ForecastScore,
-    ForecastStep,
     InterruptionKind,
     InterruptionNoticed,
+    LaunchRefused,
+    ProvisioningCommanded,
+    SlotDecided,
+)
+from spotline.domain.events.forecast import ForecastIssued, ForecastOverdue
+from spotline.domain.events.knowledge import RunMeasured, ThroughputReestimated
+from spotline.domain.events.law import MarketLawLearned, ValueTableReady, ValueTableRequested
+from spotline.domain.events.lifecycle import (
     JobAdmitted,
     JobAdvanced,
-    JobAnswer,
     JobCancelled,
     JobClosed,
-    JobHolding,
     JobOutcome,
     JobProgressReported,
     JobSubmitted,
-    LaunchRefused,
+)
+from spotline.domain.events.market import MarketOpened, QuoteObserved, SlotOpened
+from spotline.domain.events.placement import (
     LinkObserved,
-    Lot,
-    MarketLawLearned,
-    MarketOpened,
-    MarketStatisticsIssued,
-    NamedLaw,
-    OfferingForecast,
     PipelineProvisioningCommanded,
     PipelineReleased,
     PipelineSubmitted,
@@ -56,21 +50,10 @@ from spotline.domain.events import (
     PlacementEnd,
     PlacementEnded,
     PlacementOutcome,
-    PlatformStatisticsIssued,
-    PolicyWeight,
-    PolicyWeightsUpdated,
-    ProvisioningCommanded,
-    QuoteObserved,
     RegionObserved,
-    RunMeasured,
-    SlotDecided,
-    SlotOpened,
-    SlotQuote,
-    TableSpec,
-    ThroughputReestimated,
-    ValueTableReady,
-    ValueTableRequested,
 )
+from spotline.domain.events.selection import PolicyWeight, PolicyWeightsUpdated
+from spotline.domain.events.statistics import MarketStatisticsIssued, PlatformStatisticsIssued
 from spotline.domain.jobs.job import (
     Checkpoint,
     Deadline,
@@ -81,7 +64,15 @@ from spotline.domain.jobs.job import (
     Topology,
     Work,
 )
+from spotline.domain.jobs.lot import JobHolding, Lot
+from spotline.domain.market.forecast import (
+    CountProbability,
+    ForecastScore,
+    ForecastStep,
+    OfferingForecast,
+)
 from spotline.domain.market.law import MarketLaw, StateSpace
+from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import (
     UNKNOWN_COUNT,
     CapacityType,
@@ -90,10 +81,13 @@ from spotline.domain.market.offering import (
     Provenance,
     Quote,
 )
+from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.placement.graph import Link, Region
 from spotline.domain.placement.pipeline import Placement, RegionShare
 from spotline.domain.placement.submission import Pipeline
+from spotline.domain.policies.answer import DecisionReason, JobAnswer
 from spotline.domain.selection.regret import SelectionRegret
+from spotline.domain.solvers.table_spec import TableSpec
 from spotline.domain.statistics.figures import (
     CountTime,
     DeadlineFigures,

@@ -29,7 +29,6 @@ from spotline.domain.configuration.configuration import (
     RunOutcome,
 )
 from spotline.domain.configuration.provenance import JobConfiguration, ParameterOrigin
-from spotline.domain.events import CountProbability, ForecastStep, Lot, Move
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import (
     WORK_UNITS,
@@ -41,11 +40,14 @@ from spotline.domain.jobs.job import (
     Throughput,
     Work,
 )
+from spotline.domain.jobs.lot import Lot
+from spotline.domain.market.forecast import CountProbability, ForecastStep
 from spotline.domain.market.law import PPB, MarketLaw, StateSpace
 from spotline.domain.market.offering import Count, Offering, Quote
 from spotline.domain.placement.graph import Link, Region
 from spotline.domain.placement.pipeline import RegionShare
 from spotline.domain.placement.submission import Pipeline
+from spotline.domain.policies.answer import Move
 from spotline.domain.units import PPM
 
 INT64 = st.integers(-(2**63), 2**63 - 1)

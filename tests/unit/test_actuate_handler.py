@@ -7,7 +7,7 @@ from spotline.application.cloud_actuator.handler import (
     ActuateHandler,
 )
 from spotline.contracts.errors import InvariantViolation
-from spotline.domain.events import SlotDecided
+from spotline.domain.events.capacity import SlotDecided
 from tests.fakes.actuator import CTX, SLOT_S, command, lot, opened, quote
 
 

@@ -35,15 +35,10 @@ from spotline.contracts.codec import (
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ContractError, InvariantViolation
 from spotline.contracts.subjects import KINDS
-from spotline.domain.events import (
-    AllocationDecided,
-    Event,
-    JobCancelled,
-    JobProgressReported,
-    JobSubmitted,
-    QuoteObserved,
-    SlotOpened,
-)
+from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.event import Event
+from spotline.domain.events.lifecycle import JobCancelled, JobProgressReported, JobSubmitted
+from spotline.domain.events.market import QuoteObserved, SlotOpened
 from tests.samples.events import GOLDEN, JOB, LOT, QUOTE, SAMPLES, START_NS
 from tests.samples.strategies import values
 

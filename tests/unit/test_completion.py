@@ -27,7 +27,7 @@ from spotline.domain.configuration.configuration import (
 from spotline.domain.configuration.provenance import OriginKind
 from spotline.domain.configuration.registry import make_source
 from spotline.domain.configuration.rules import broken_rules
-from spotline.domain.events import SlotOpened, SlotQuote
+from spotline.domain.events.market import SlotOpened
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import (
     Checkpoint,
@@ -39,6 +39,7 @@ from spotline.domain.jobs.job import (
 )
 from spotline.domain.jobs.program import compile_program
 from spotline.domain.market.offering import UNKNOWN_COUNT, Count, Offering, Provenance, Quote
+from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.replay import replay_policy
 from spotline.domain.units import NS_PER_S, PPM

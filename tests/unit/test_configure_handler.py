@@ -13,19 +13,17 @@ from spotline.application.spec import Context
 from spotline.contracts.build import event_of
 from spotline.contracts.codec import encode
 from spotline.contracts.envelope import StoredEntry
-from spotline.domain.events import (
-    CapacityReported,
-    Event,
+from spotline.domain.events.capacity import CapacityReported
+from spotline.domain.events.event import Event
+from spotline.domain.events.knowledge import RunMeasured, ThroughputReestimated
+from spotline.domain.events.lifecycle import (
     JobClosed,
-    JobHolding,
     JobOutcome,
     JobProgressReported,
     JobSubmitted,
-    Lot,
-    RunMeasured,
-    ThroughputReestimated,
 )
 from spotline.domain.jobs.job import Job
+from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.units import NS_PER_S
 from spotline.replay.host import LocalHost
 from spotline.replay.verify import VerifyReport, verify

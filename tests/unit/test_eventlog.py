@@ -26,7 +26,8 @@ from spotline.adapters.eventlog.writer import EventLogWriter, record
 from spotline.contracts.build import envelope_for, event_of
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ConfigError
-from spotline.domain.events import AllocationDecided, Lot
+from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.jobs.lot import Lot
 from tests.fakes.stream import FakeStream
 from tests.samples.events import SAMPLES
 

@@ -2,7 +2,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotline.domain.events import CountProbability
 from spotline.domain.forecasting.distribution import (
     certain,
     crps_milli,
@@ -10,6 +9,7 @@ from spotline.domain.forecasting.distribution import (
     quantised,
     transport_milli,
 )
+from spotline.domain.market.forecast import CountProbability
 from spotline.domain.units import PPM
 
 masses = st.lists(

@@ -2,7 +2,8 @@ import pytest
 
 from spotline.application.forecaster.handler import SPEC, ForecastHandler, ForecastStateCodec
 from spotline.application.spec import NOTHING, Context
-from spotline.domain.events import ForecastIssued, MarketOpened
+from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.market import MarketOpened
 from spotline.domain.forecasting.persistence import PersistenceForecaster
 from spotline.domain.forecasting.registry import forecaster_factory, forecaster_names
 from tests.fakes.market_slots import START_NS, series, slot_opened

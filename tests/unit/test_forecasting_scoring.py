@@ -1,6 +1,5 @@
 import random
 
-from spotline.domain.events import ForecastStep, OfferingForecast
 from spotline.domain.forecasting.distribution import certain, quantised
 from spotline.domain.forecasting.evaluation import evaluate
 from spotline.domain.forecasting.persistence import PersistenceForecaster
@@ -12,6 +11,7 @@ from spotline.domain.forecasting.scoring import (
     quotes_by_offering,
     relative_error_ppm,
 )
+from spotline.domain.market.forecast import ForecastStep, OfferingForecast
 from tests.fakes.market_slots import series, slot_opened
 
 

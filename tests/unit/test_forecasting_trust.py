@@ -3,15 +3,11 @@ from dataclasses import replace
 
 import pytest
 
-from spotline.domain.events import (
-    ForecastIssued,
-    ForecastScore,
-    ForecastStep,
-    OfferingForecast,
-)
+from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.forecasting.distribution import certain, quantised
 from spotline.domain.forecasting.registry import make_forecaster
 from spotline.domain.forecasting.trust import ForecastTrust
+from spotline.domain.market.forecast import ForecastScore, ForecastStep, OfferingForecast
 from spotline.domain.market.generate import PRESETS, generate
 from spotline.domain.units import PPM
 from tests.fakes.market_slots import START_NS, series, slot_opened, slots_of

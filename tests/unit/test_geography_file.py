@@ -13,7 +13,8 @@ from spotline.adapters.placement.pipeline_file import read_pipeline
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.cli.main import app
 from spotline.contracts.errors import ContractError
-from spotline.domain.events import LinkObserved, RegionObserved, SlotOpened
+from spotline.domain.events.market import SlotOpened
+from spotline.domain.events.placement import LinkObserved, RegionObserved
 from spotline.domain.market.generate import generate
 from spotline.domain.placement.price_steps import MOST_HOURS
 from tests.fakes.placer import START_NS

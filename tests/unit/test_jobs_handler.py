@@ -15,9 +15,9 @@ from spotline.application.allocator.handler import JobsHandler, JobsState, check
 from spotline.application.allocator.messages import JobState
 from spotline.application.market_view import HISTORY_SLOTS
 from spotline.application.spec import NOTHING, Context
-from spotline.domain.events import (
-    AllocationDecided,
-    DecisionReason,
+from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.law import ValueTableRequested
+from spotline.domain.events.lifecycle import (
     JobAdmitted,
     JobAdvanced,
     JobCancelled,
@@ -25,12 +25,12 @@ from spotline.domain.events import (
     JobOutcome,
     JobProgressReported,
     JobSubmitted,
-    Lot,
-    NamedLaw,
-    ValueTableRequested,
 )
 from spotline.domain.jobs.job import Throughput, Work
+from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.law import choose_space, law_id_of, learn_law
+from spotline.domain.market.named_law import NamedLaw
+from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.registry import policy_named
 from spotline.domain.policies.replay import SlotRecord, replay_policy
 from spotline.domain.units import NS_PER_S

@@ -16,14 +16,14 @@ from spotline.application.cloud_actuator.ports import (
     LedgerEntry,
     OwnerFenced,
 )
-from spotline.domain.events import (
+from spotline.domain.events.capacity import (
     CapacityLost,
     CostAccrued,
     InterruptionNoticed,
-    JobHolding,
     LaunchRefused,
     SlotDecided,
 )
+from spotline.domain.jobs.lot import JobHolding
 from spotline.domain.ledger.caps import Caps
 from tests.fakes.actuator import (
     OWNER,

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotline.domain.events import Lot
+from spotline.domain.jobs.lot import Lot
 from spotline.domain.ledger.billing import (
     HeldInterval,
     OfferingPrice,

@@ -6,16 +6,15 @@ from sqlalchemy import create_engine, text
 from spotline.adapters.ledger.sqlite import SqlLedger, ledger_url
 from spotline.application.cloud_actuator.ports import LedgerEnd, LedgerEntry, OwnerFenced
 from spotline.contracts.errors import ConfigError
-from spotline.domain.events import (
+from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
     CostAccrued,
     InterruptionKind,
     InterruptionNoticed,
-    JobHolding,
     LaunchRefused,
-    Lot,
 )
+from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.ledger.billing import Charge
 from spotline.domain.ledger.intents import Intent, IntentResult, Launch
 from spotline.domain.market.offering import CapacityType

@@ -21,20 +21,17 @@ from spotline.domain.configuration.provenance import (
     OriginKind,
     ParameterOrigin,
 )
-from spotline.domain.events import (
-    CapacityLost,
-    CapacityReported,
-    Event,
+from spotline.domain.events.capacity import CapacityLost, CapacityReported
+from spotline.domain.events.event import Event
+from spotline.domain.events.knowledge import RunMeasured, ThroughputReestimated
+from spotline.domain.events.lifecycle import (
     JobClosed,
-    JobHolding,
     JobOutcome,
     JobProgressReported,
     JobSubmitted,
-    Lot,
-    RunMeasured,
-    ThroughputReestimated,
 )
 from spotline.domain.jobs.job import Job, Throughput, Work
+from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.units import NS_PER_S
 from tests.fakes.allocator import (
     EAST,

@@ -18,33 +18,27 @@ from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.application.spec import Context, Outcome
 from spotline.contracts.build import event_of
 from spotline.contracts.codec import digest
-from spotline.domain.events import (
-    AllocationAnswered,
-    AllocationDecided,
-    CallOutcome,
+from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
+from spotline.domain.events.capacity import (
     CapacityReported,
     CostAccrued,
-    DecisionReason,
-    Event,
-    ForecastOverdue,
-    JobAdvanced,
-    JobAnswer,
-    JobHolding,
-    JobSubmitted,
     LaunchRefused,
-    Lot,
-    Move,
-    NamedLaw,
     ProvisioningCommanded,
     SlotDecided,
-    TableUse,
 )
+from spotline.domain.events.event import Event
+from spotline.domain.events.forecast import ForecastOverdue
+from spotline.domain.events.lifecycle import JobAdvanced, JobSubmitted
 from spotline.domain.jobs.job import Checkpoint, Overheads
+from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.jobs.program import IDLE
 from spotline.domain.market.generate import generate
 from spotline.domain.market.law import MarketLaw, StateSpace, quantised_rows
+from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import CapacityType, Count, Provenance
+from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move
 from spotline.domain.policies.registry import policy_named
+from spotline.domain.solvers.table_spec import TableUse
 from spotline.replay.handlers import handlers_of
 from spotline.replay.jobs import generated_jobs
 from spotline.replay.parts import ExactCloud

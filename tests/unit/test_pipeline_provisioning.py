@@ -16,18 +16,19 @@ from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.application.cloud_actuator.handler import ActuateHandler
 from spotline.application.placer.messages import PlacementPhase
 from spotline.application.placer.renting import Rental, covers, lots_of
-from spotline.domain.events import (
+from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
     CostAccrued,
-    JobHolding,
     LaunchRefused,
-    Lot,
+    SlotDecided,
+)
+from spotline.domain.events.placement import (
     PipelineProvisioningCommanded,
     PipelineReleased,
     PlacementOutcome,
-    SlotDecided,
 )
+from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.offering import CapacityType
 from tests.fakes.actuator import CTX, command, opened, quote

@@ -10,12 +10,12 @@ from spotline.application.placer.handler import SPEC, PlaceHandler, PlacerOption
 from spotline.application.placer.messages import PlacementPhase, explain
 from spotline.contracts.build import event_of
 from spotline.contracts.errors import ContractError
-from spotline.domain.events import (
+from spotline.domain.events.market import SlotOpened
+from spotline.domain.events.placement import (
     PipelineReleased,
     PlacementDecided,
     PlacementEnded,
     PlacementOutcome,
-    SlotOpened,
 )
 from spotline.domain.placement.interface import CostBasis
 from spotline.domain.placement.methods.registry import METHODS

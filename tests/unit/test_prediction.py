@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spotline.domain.events import CountProbability, ForecastStep, OfferingForecast
+from spotline.domain.market.forecast import CountProbability, ForecastStep, OfferingForecast
 from spotline.domain.policies.prediction import UNCOUNTED, median_count, window_forecast
 
 

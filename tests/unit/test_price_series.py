@@ -19,7 +19,7 @@ from spotline.adapters.network.skyplane import EGRESS_FILE, THROUGHPUT_FILE
 from spotline.adapters.placement.geography import parse_geography, read_geography
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.contracts.errors import ContractError
-from spotline.domain.events import RegionObserved
+from spotline.domain.events.placement import RegionObserved
 from spotline.domain.market.generate import generate
 from spotline.domain.placement.price_steps import MOST_HOURS, PriceSteps
 from tests.fakes.placer import START_NS

@@ -12,17 +12,11 @@ from spotline.application.allocation.messages import AllocateRequest, JobTask
 from spotline.application.allocator.handler import JobsHandler, JobsState, check_submission
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.spec import Call, Context, Outcome, Spec, Timer
-from spotline.domain.events import (
-    Event,
-    JobAdmitted,
-    JobClosed,
-    JobOutcome,
-    JobSubmitted,
-    PolicyWeightsUpdated,
-    ThroughputReestimated,
-    ValueTableReady,
-    ValueTableRequested,
-)
+from spotline.domain.events.event import Event
+from spotline.domain.events.knowledge import ThroughputReestimated
+from spotline.domain.events.law import ValueTableReady, ValueTableRequested
+from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobOutcome, JobSubmitted
+from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.jobs.job import Job, Throughput
 from spotline.domain.market.market import Market
 from spotline.domain.policies.interface import START

@@ -11,26 +11,23 @@ from spotline.application.selector.job_run import JobTable, RunPhase
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.application.spec import Context, Outcome
 from spotline.contracts.codec import digest
-from spotline.domain.events import (
-    AllocationAnswered,
-    CallOutcome,
+from spotline.domain.events.allocation import AllocationAnswered, CallOutcome
+from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
-    Event,
-    ForecastOverdue,
-    JobCancelled,
-    JobHolding,
-    JobSubmitted,
     LaunchRefused,
-    Lot,
-    MarketOpened,
-    NamedLaw,
     SlotDecided,
-    ValueTableRequested,
 )
+from spotline.domain.events.event import Event
+from spotline.domain.events.forecast import ForecastOverdue
+from spotline.domain.events.law import ValueTableRequested
+from spotline.domain.events.lifecycle import JobCancelled, JobSubmitted
+from spotline.domain.events.market import MarketOpened
+from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.jobs.program import Holding
 from spotline.domain.market.generate import generate
 from spotline.domain.market.law import choose_space, law_id_of, learn_law
+from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.solvers.value_table import MOST_TABLES
 from spotline.replay.jobs import generated_jobs

@@ -20,12 +20,9 @@ from spotline.application.selector.state import SelectorOptions
 from spotline.cli import simulate as simulate_command
 from spotline.contracts.build import event_of
 from spotline.contracts.errors import ContractError
-from spotline.domain.events import (
-    AllocationDecided,
-    JobClosed,
-    MarketOpened,
-    SlotOpened,
-)
+from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.lifecycle import JobClosed
+from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.jobs.job import DeadlineKind
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named

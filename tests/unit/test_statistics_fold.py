@@ -13,28 +13,18 @@ from spotline.application.analytics.handler import StatisticsFold
 from spotline.application.analytics.observations import StatisticsOptions, StatisticsStore
 from spotline.contracts.build import event_of
 from spotline.contracts.errors import ContractError
-from spotline.domain.events import (
-    AllocationDecided,
-    CostAccrued,
-    DecisionReason,
-    ForecastIssued,
-    JobAdmitted,
-    JobClosed,
-    JobOutcome,
-    JobSubmitted,
-    MarketStatisticsIssued,
-    PipelineSubmitted,
-    PlacementEnd,
-    PlacementEnded,
-    PlatformStatisticsIssued,
-    PolicyWeight,
-    PolicyWeightsUpdated,
-    SlotDecided,
-    SlotOpened,
-    SlotQuote,
-)
+from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.capacity import CostAccrued, SlotDecided
+from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobOutcome, JobSubmitted
+from spotline.domain.events.market import SlotOpened
+from spotline.domain.events.placement import PipelineSubmitted, PlacementEnd, PlacementEnded
+from spotline.domain.events.selection import PolicyWeight, PolicyWeightsUpdated
+from spotline.domain.events.statistics import MarketStatisticsIssued, PlatformStatisticsIssued
 from spotline.domain.jobs.job import Deadline, DeadlineKind
 from spotline.domain.market.offering import CapacityType
+from spotline.domain.market.slot_quote import SlotQuote
+from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.statistics.windows import WindowSpec
 from spotline.domain.units import NS_PER_S
 from tests.fakes.batch_statistics import batch, latest

@@ -18,7 +18,9 @@ from spotline.contracts.subjects import (
     subject_of,
     token,
 )
-from spotline.domain.events import AllocationDecided, JobCancelled, QuoteObserved, SlotOpened
+from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.lifecycle import JobCancelled
+from spotline.domain.events.market import QuoteObserved, SlotOpened
 from tests.samples.events import GOLDEN, QUOTE, SAMPLES
 
 

@@ -11,7 +11,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind
 
 from spotline.contracts.errors import ProviderUnavailable
-from spotline.domain.events import JobClosed, JobOutcome, SlotDecided
+from spotline.domain.events.capacity import SlotDecided
+from spotline.domain.events.lifecycle import JobClosed, JobOutcome
 from spotline.runtime.exporting import ENDPOINT_VARIABLE
 from spotline.runtime.metrics import COUNTED, INSTRUMENTS, Form, HostCounters, Metrics
 from spotline.runtime.telemetry import Telemetry, telemetry_for

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spotline.application.spec import Context
-from spotline.domain.events import (
+from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
     LaunchRefused,
-    Lot,
     ProvisioningCommanded,
     SlotDecided,
 )
+from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.generate import generate
 from spotline.replay.clouds import Information, TellingCloud, told
 from spotline.replay.jobs import generated_jobs

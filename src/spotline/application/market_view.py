@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from spotline.domain.events import (
-    Event,
-    ForecastIssued,
-    MarketOpened,
-    SlotOpened,
-    SlotQuote,
-)
+from spotline.domain.events.event import Event
+from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.jobs.job import Job, Throughput
 from spotline.domain.market.offering import Offering
+from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.units import NS_PER_S
 
 # Slots of the past that planning learns from; with 10-minute slots more than a day.

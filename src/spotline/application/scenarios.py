@@ -17,7 +17,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from spotline.domain.events import ForecastStep, OfferingForecast, SlotOpened
+from spotline.domain.events.market import SlotOpened
+from spotline.domain.market.forecast import ForecastStep, OfferingForecast
 from spotline.domain.market.offering import Quote
 from spotline.domain.policies.interface import WindowForecast
 from spotline.domain.policies.prediction import UNCOUNTED

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from spotline.domain.events import Event
+from spotline.domain.events.event import Event
 
 StateT = TypeVar("StateT")
 

@@ -24,15 +24,11 @@ from spotline.bootstrap.system import (
 )
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.subjects import stream_name
-from spotline.domain.events import (
-    CapacityReported,
-    Event,
-    JobAdmitted,
-    JobAdvanced,
-    JobClosed,
-    PolicyWeightsUpdated,
-    SlotOpened,
-)
+from spotline.domain.events.capacity import CapacityReported
+from spotline.domain.events.event import Event
+from spotline.domain.events.lifecycle import JobAdmitted, JobAdvanced, JobClosed
+from spotline.domain.events.market import SlotOpened
+from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Job
 

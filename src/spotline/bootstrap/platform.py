@@ -21,7 +21,10 @@ from spotline.application.allocator.messages import ProgressReport
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.state import SelectorState
 from spotline.contracts.envelope import Envelope
-from spotline.domain.events import CapacityReported, Event, ForecastIssued, JobProgressReported
+from spotline.domain.events.capacity import CapacityReported
+from spotline.domain.events.event import Event
+from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.lifecycle import JobProgressReported
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Job, Throughput
 from spotline.domain.units import S_PER_HOUR, WorkScale

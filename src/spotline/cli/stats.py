@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         StatisticsPage,
         StatisticsQuery,
     )
-    from spotline.domain.events import MarketStatisticsIssued, PlatformStatisticsIssued
+    from spotline.domain.events.statistics import MarketStatisticsIssued, PlatformStatisticsIssued
     from spotline.domain.statistics.figures import PlatformFigures
 
 _DEFAULT_ADDRESS = "127.0.0.1:7073"

@@ -14,7 +14,8 @@ from spotline.contracts.subjects import (
     on_subject,
     subject_of,
 )
-from spotline.domain.events import Event, QuoteObserved
+from spotline.domain.events.event import Event
+from spotline.domain.events.market import QuoteObserved
 
 
 def ts_event_ns_of(event: Event) -> int:

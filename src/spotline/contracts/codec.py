@@ -49,7 +49,7 @@ from spotline.api.v1 import (
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ContractError, InvariantViolation
 from spotline.contracts.subjects import DEAD_LETTER_KIND, EVENT_TYPES, KINDS
-from spotline.domain.events import Event
+from spotline.domain.events.event import Event
 
 __all__ = [
     "KINDS",

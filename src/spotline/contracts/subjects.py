@@ -14,8 +14,19 @@ from types import MappingProxyType
 from typing import Any
 
 from spotline.contracts.errors import ContractError
-from spotline.domain import events
-from spotline.domain.events import Event
+from spotline.domain.events import (
+    allocation,
+    capacity,
+    forecast,
+    knowledge,
+    law,
+    lifecycle,
+    market,
+    placement,
+    selection,
+    statistics,
+)
+from spotline.domain.events.event import Event
 
 PREFIX = "spotline.v1."
 STREAM_SUBJECTS: tuple[str, ...] = (f"{PREFIX}>",)
@@ -34,43 +45,47 @@ _BY_JOB = ("tenant", "job_id")
 
 ROUTES: Mapping[type[Event], Route] = MappingProxyType(
     {
-        events.MarketOpened: Route(kind="market.opened"),
-        events.QuoteObserved: Route(kind="market.quote", fields=("quote.offering_id",)),
-        events.SlotOpened: Route(kind="market.slot"),
-        events.ForecastIssued: Route(kind="forecast.issued"),
-        events.ForecastOverdue: Route(kind="forecast.overdue"),
-        events.JobSubmitted: Route(kind="job.submitted", fields=("job.tenant", "job.job_id")),
-        events.JobCancelled: Route(kind="job.cancelled", fields=_BY_JOB),
-        events.JobProgressReported: Route(kind="job.progress", fields=_BY_JOB),
-        events.JobAdmitted: Route(kind="job.admitted", fields=_BY_JOB),
-        events.JobAdvanced: Route(kind="job.advanced", fields=_BY_JOB),
-        events.JobClosed: Route(kind="job.closed", fields=_BY_JOB),
-        events.AllocationAnswered: Route(kind="allocation.answered"),
-        events.AllocationDecided: Route(kind="decision", fields=_BY_JOB),
-        events.ProvisioningCommanded: Route(kind="provisioning.command", fields=_BY_JOB),
-        events.SlotDecided: Route(kind="provisioning.slot"),
-        events.CapacityReported: Route(kind="capacity.report"),
-        events.LaunchRefused: Route(kind="capacity.refused", fields=_BY_JOB),
-        events.InterruptionNoticed: Route(kind="capacity.noticed", fields=_BY_JOB),
-        events.CapacityLost: Route(kind="capacity.lost", fields=_BY_JOB),
-        events.CostAccrued: Route(kind="cost", fields=_BY_JOB),
-        events.PolicyWeightsUpdated: Route(kind="selection.weights"),
-        events.MarketLawLearned: Route(kind="law.learned", fields=("offering_id",)),
-        events.ValueTableRequested: Route(kind="table.requested", fields=_BY_JOB),
-        events.ValueTableReady: Route(kind="table.ready", fields=_BY_JOB),
-        events.RunMeasured: Route(kind="knowledge.measured"),
-        events.ThroughputReestimated: Route(kind="knowledge.throughput", fields=_BY_JOB),
-        events.RegionObserved: Route(kind="network.region", fields=("region.region_id",)),
-        events.LinkObserved: Route(kind="network.link", fields=("link.source", "link.destination")),
-        events.PipelineSubmitted: Route(
+        market.MarketOpened: Route(kind="market.opened"),
+        market.QuoteObserved: Route(kind="market.quote", fields=("quote.offering_id",)),
+        market.SlotOpened: Route(kind="market.slot"),
+        forecast.ForecastIssued: Route(kind="forecast.issued"),
+        forecast.ForecastOverdue: Route(kind="forecast.overdue"),
+        lifecycle.JobSubmitted: Route(kind="job.submitted", fields=("job.tenant", "job.job_id")),
+        lifecycle.JobCancelled: Route(kind="job.cancelled", fields=_BY_JOB),
+        lifecycle.JobProgressReported: Route(kind="job.progress", fields=_BY_JOB),
+        lifecycle.JobAdmitted: Route(kind="job.admitted", fields=_BY_JOB),
+        lifecycle.JobAdvanced: Route(kind="job.advanced", fields=_BY_JOB),
+        lifecycle.JobClosed: Route(kind="job.closed", fields=_BY_JOB),
+        allocation.AllocationAnswered: Route(kind="allocation.answered"),
+        allocation.AllocationDecided: Route(kind="decision", fields=_BY_JOB),
+        capacity.ProvisioningCommanded: Route(kind="provisioning.command", fields=_BY_JOB),
+        capacity.SlotDecided: Route(kind="provisioning.slot"),
+        capacity.CapacityReported: Route(kind="capacity.report"),
+        capacity.LaunchRefused: Route(kind="capacity.refused", fields=_BY_JOB),
+        capacity.InterruptionNoticed: Route(kind="capacity.noticed", fields=_BY_JOB),
+        capacity.CapacityLost: Route(kind="capacity.lost", fields=_BY_JOB),
+        capacity.CostAccrued: Route(kind="cost", fields=_BY_JOB),
+        selection.PolicyWeightsUpdated: Route(kind="selection.weights"),
+        law.MarketLawLearned: Route(kind="law.learned", fields=("offering_id",)),
+        law.ValueTableRequested: Route(kind="table.requested", fields=_BY_JOB),
+        law.ValueTableReady: Route(kind="table.ready", fields=_BY_JOB),
+        knowledge.RunMeasured: Route(kind="knowledge.measured"),
+        knowledge.ThroughputReestimated: Route(kind="knowledge.throughput", fields=_BY_JOB),
+        placement.RegionObserved: Route(kind="network.region", fields=("region.region_id",)),
+        placement.LinkObserved: Route(
+            kind="network.link", fields=("link.source", "link.destination")
+        ),
+        placement.PipelineSubmitted: Route(
             kind="placement.submitted", fields=("pipeline.tenant", "pipeline.job_id")
         ),
-        events.PipelineReleased: Route(kind="placement.released", fields=_BY_JOB),
-        events.PlacementDecided: Route(kind="placement.decided", fields=_BY_JOB),
-        events.PlacementEnded: Route(kind="placement.ended", fields=_BY_JOB),
-        events.PipelineProvisioningCommanded: Route(kind="provisioning.pipeline", fields=_BY_JOB),
-        events.MarketStatisticsIssued: Route(kind="stats.market", fields=("offering_id",)),
-        events.PlatformStatisticsIssued: Route(kind="stats.platform", fields=("tenant",)),
+        placement.PipelineReleased: Route(kind="placement.released", fields=_BY_JOB),
+        placement.PlacementDecided: Route(kind="placement.decided", fields=_BY_JOB),
+        placement.PlacementEnded: Route(kind="placement.ended", fields=_BY_JOB),
+        placement.PipelineProvisioningCommanded: Route(
+            kind="provisioning.pipeline", fields=_BY_JOB
+        ),
+        statistics.MarketStatisticsIssued: Route(kind="stats.market", fields=("offering_id",)),
+        statistics.PlatformStatisticsIssued: Route(kind="stats.platform", fields=("tenant",)),
     }
 )
 

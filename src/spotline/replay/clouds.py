@@ -7,17 +7,16 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
-from spotline.domain.events import (
+from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
-    Event,
-    JobHolding,
     LaunchRefused,
-    Lot,
     ProvisioningCommanded,
     SlotDecided,
-    SlotOpened,
 )
+from spotline.domain.events.event import Event
+from spotline.domain.events.market import SlotOpened
+from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.market.offering import UNKNOWN_COUNT, CapacityType, Count
 from spotline.domain.policies.prediction import UNCOUNTED
 

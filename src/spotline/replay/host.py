@@ -12,7 +12,8 @@ from spotline.contracts.build import envelope_for
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import InvariantViolation
 from spotline.contracts.subjects import KINDS
-from spotline.domain.events import Event, SlotOpened
+from spotline.domain.events.event import Event
+from spotline.domain.events.market import SlotOpened
 
 Answer = Callable[[Call], Sequence[Event]]
 """Performs a call: returns what is recorded as its answer."""

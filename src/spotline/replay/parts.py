@@ -12,23 +12,16 @@ from spotline.application.selector.job_run import JobTable
 from spotline.application.selector.state import SelectorState
 from spotline.application.spec import NOTHING, Call, Context, Outcome, Spec, Timer
 from spotline.contracts.errors import InvariantViolation
-from spotline.domain.events import (
-    AllocationAnswered,
-    AllocationDecided,
-    CallOutcome,
-    CapacityReported,
-    Event,
-    ForecastIssued,
-    JobAnswer,
-    JobClosed,
-    JobHolding,
-    Lot,
-    MarketLawLearned,
-    PolicyWeightsUpdated,
-    ProvisioningCommanded,
-    SlotDecided,
-    SlotOpened,
-)
+from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
+from spotline.domain.events.capacity import CapacityReported, ProvisioningCommanded, SlotDecided
+from spotline.domain.events.event import Event
+from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.law import MarketLawLearned
+from spotline.domain.events.lifecycle import JobClosed
+from spotline.domain.events.market import SlotOpened
+from spotline.domain.events.selection import PolicyWeightsUpdated
+from spotline.domain.jobs.lot import JobHolding, Lot
+from spotline.domain.policies.answer import JobAnswer
 from spotline.domain.policies.replay import SlotRecord
 
 # --- the cloud --------------------------------------------------------------------------------

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from spotline.contracts.errors import ContractError
-from spotline.domain.events import AllocationDecided, DecisionReason, JobOutcome
+from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.lifecycle import JobOutcome
 from spotline.domain.jobs.job import DeadlineKind
 from spotline.domain.market.offering import Quote
+from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.units import NS_PER_S, usd_from_micro_usd
 from spotline.replay.report import ON_DEMAND, JobReport, RunReport
 

@@ -10,7 +10,9 @@ import numpy as np
 from spotline.contracts.build import event_of, is_dead_letter
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import ContractError
-from spotline.domain.events import Event, JobCancelled, JobSubmitted, MarketOpened, SlotOpened
+from spotline.domain.events.event import Event
+from spotline.domain.events.lifecycle import JobCancelled, JobSubmitted
+from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.market import INFERRED, OBSERVED, UNKNOWN, IntArray, Market
 from spotline.domain.market.offering import Count, Offering, Provenance, Quote

@@ -18,18 +18,18 @@ from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.contracts.codec import digest
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ContractError
-from spotline.domain.events import (
-    AllocationDecided,
-    Event,
+from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.event import Event
+from spotline.domain.events.knowledge import ThroughputReestimated
+from spotline.domain.events.lifecycle import (
     JobAdvanced,
     JobClosed,
     JobOutcome,
     JobProgressReported,
     JobSubmitted,
-    PolicyWeightsUpdated,
-    SlotOpened,
-    ThroughputReestimated,
 )
+from spotline.domain.events.market import SlotOpened
+from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.jobs.job import DeadlineKind, Job
 from spotline.domain.policies.baselines import BASELINES
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named

@@ -24,15 +24,11 @@ from spotline.application.selector.offering_choice import best_offering
 from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.application.spec import Call, Context
 from spotline.contracts.errors import ContractError
-from spotline.domain.events import (
-    Event,
-    ForecastIssued,
-    JobOutcome,
-    JobSubmitted,
-    MarketLawLearned,
-    MarketOpened,
-    SlotOpened,
-)
+from spotline.domain.events.event import Event
+from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.law import MarketLawLearned
+from spotline.domain.events.lifecycle import JobOutcome, JobSubmitted
+from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER, forecaster_factory
 from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.jobs.job import Job

@@ -12,7 +12,8 @@ from spotline.application.analytics.observations import SPEC, Issue
 from spotline.contracts.codec import encode
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.subjects import KINDS
-from spotline.domain.events import Event, MarketStatisticsIssued, PlatformStatisticsIssued
+from spotline.domain.events.event import Event
+from spotline.domain.events.statistics import MarketStatisticsIssued, PlatformStatisticsIssued
 
 Statistics = MarketStatisticsIssued | PlatformStatisticsIssued
 

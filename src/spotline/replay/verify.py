@@ -24,7 +24,8 @@ from spotline.contracts.codec import encode
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import ContractError, SpotlineError
 from spotline.contracts.subjects import EVENT_TYPES, KINDS
-from spotline.domain.events import AllocationAnswered, CallOutcome, Event
+from spotline.domain.events.allocation import AllocationAnswered, CallOutcome
+from spotline.domain.events.event import Event
 from spotline.replay.statistics import StatisticsDifference, StatisticsReplay, is_statistics
 
 SAME, DIVERGED, UNREADABLE = 0, 1, 2

@@ -15,23 +15,13 @@ from typing import Any, Protocol
 
 from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Meter, Observation
 
-from spotline.domain.events import (
-    AllocationAnswered,
-    AllocationDecided,
-    CallOutcome,
-    CapacityLost,
-    DecisionReason,
-    Event,
-    InterruptionNoticed,
-    JobAdmitted,
-    JobClosed,
-    JobOutcome,
-    JobSubmitted,
-    LaunchRefused,
-    PlacementDecided,
-    PlacementOutcome,
-)
+from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
+from spotline.domain.events.capacity import CapacityLost, InterruptionNoticed, LaunchRefused
+from spotline.domain.events.event import Event
+from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobOutcome, JobSubmitted
+from spotline.domain.events.placement import PlacementDecided, PlacementOutcome
 from spotline.domain.market.offering import CapacityType
+from spotline.domain.policies.answer import DecisionReason
 
 SERVICE = "spotline.service"
 KIND = "spotline.kind"

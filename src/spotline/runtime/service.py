@@ -32,7 +32,7 @@ from spotline.contracts.errors import (
     Throttled,
 )
 from spotline.contracts.subjects import KINDS, dead_letter_subject, filter_of
-from spotline.domain.events import Event
+from spotline.domain.events.event import Event
 from spotline.domain.units import NS_PER_S
 from spotline.runtime.health import Health
 from spotline.runtime.metrics import HostCounters

@@ -21,7 +21,9 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.errors import ProviderUnavailable
 from spotline.contracts.subjects import KINDS
-from spotline.domain.events import Event, SlotDecided, SlotOpened
+from spotline.domain.events.capacity import SlotDecided
+from spotline.domain.events.event import Event
+from spotline.domain.events.market import SlotOpened
 from spotline.runtime.exporting import ENDPOINT_VARIABLE, exporting
 from spotline.runtime.metrics import (
     CALL,

@@ -31,17 +31,16 @@ from spotline.application.cloud_actuator.ports import (
 )
 from spotline.application.spec import Call
 from spotline.contracts.errors import InvariantViolation
-from spotline.domain.events import (
+from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
     CostAccrued,
-    Event,
     InterruptionKind,
     InterruptionNoticed,
-    JobHolding,
     LaunchRefused,
-    Lot,
 )
+from spotline.domain.events.event import Event
+from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.ledger.billing import Charge, HeldInterval, SlotPrices, bill
 from spotline.domain.ledger.caps import JOB_CAP, Caps
 from spotline.domain.ledger.intents import (

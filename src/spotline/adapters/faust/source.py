@@ -25,7 +25,7 @@ from spotline.contracts.build import event_of
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import ContractError
 from spotline.contracts.subjects import filter_of, stream_name
-from spotline.domain.events import Event
+from spotline.domain.events.event import Event
 
 _log = structlog.get_logger(__name__)
 

@@ -39,7 +39,8 @@ from spotline.application.allocator.messages import (
 from spotline.application.spec import Call
 from spotline.contracts.codec import from_message, to_message
 from spotline.contracts.errors import ContractError, InvariantViolation
-from spotline.domain.events import AllocationAnswered, CallOutcome, Event
+from spotline.domain.events.allocation import AllocationAnswered, CallOutcome
+from spotline.domain.events.event import Event
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Job
 

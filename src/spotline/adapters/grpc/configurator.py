@@ -42,7 +42,8 @@ from spotline.contracts.envelope import Envelope
 from spotline.contracts.errors import ContractError
 from spotline.domain.configuration.configuration import MeasuredRun
 from spotline.domain.configuration.registry import source_names
-from spotline.domain.events import Event, RunMeasured
+from spotline.domain.events.event import Event
+from spotline.domain.events.knowledge import RunMeasured
 
 _log = structlog.get_logger(__name__)
 

@@ -31,8 +31,8 @@ from spotline.contracts.codec import from_message, to_message
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.errors import InvariantViolation
 from spotline.contracts.subjects import KINDS
-from spotline.domain.events import (
-    Event,
+from spotline.domain.events.event import Event
+from spotline.domain.events.lifecycle import (
     JobCancelled,
     JobClosed,
     JobProgressReported,

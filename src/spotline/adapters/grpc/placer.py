@@ -29,8 +29,8 @@ from spotline.application.placer.state import PlacerState
 from spotline.application.spec import derive_id
 from spotline.contracts.codec import from_message, to_message
 from spotline.contracts.envelope import Envelope
-from spotline.domain.events import (
-    Event,
+from spotline.domain.events.event import Event
+from spotline.domain.events.placement import (
     PipelineReleased,
     PipelineSubmitted,
     PlacementDecided,

@@ -8,14 +8,14 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from spotline.domain.events import (
+from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
     CostAccrued,
-    Event,
     InterruptionNoticed,
     LaunchRefused,
 )
+from spotline.domain.events.event import Event
 
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {
     kind.__name__: TypeAdapter(kind)

@@ -28,7 +28,8 @@ from spotline.adapters.ledger import tables as t
 from spotline.adapters.ledger.events import dump_events, load_events
 from spotline.application.cloud_actuator.ports import LedgerEntry, LedgerIntent, Owner, OwnerFenced
 from spotline.contracts.errors import ConfigError
-from spotline.domain.events import Event, Lot
+from spotline.domain.events.event import Event
+from spotline.domain.jobs.lot import Lot
 from spotline.domain.ledger.billing import HeldInterval
 from spotline.domain.ledger.intents import HeldInstance, Intent, IntentResult, Launch
 from spotline.domain.market.offering import CapacityType

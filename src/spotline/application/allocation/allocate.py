@@ -17,11 +17,14 @@ from spotline.application.allocation.messages import (
     JobTask,
 )
 from spotline.application.allocation.value_tables import outlook_of
-from spotline.domain.events import DecisionReason, ForecastIssued, JobAnswer, Lot, Move, SlotQuote
+from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.jobs.job import Job, Throughput
+from spotline.domain.jobs.lot import Lot
 from spotline.domain.jobs.program import Holding, JobProgram, compile_program
 from spotline.domain.jobs.progress import JobProgress
 from spotline.domain.market.offering import UNKNOWN_COUNT, Count, Provenance, Quote
+from spotline.domain.market.slot_quote import SlotQuote
+from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.policies.decision import (
     decide_slot,

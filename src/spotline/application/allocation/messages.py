@@ -9,16 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spotline.domain.events import (
-    DecisionReason,
-    ForecastIssued,
-    JobAnswer,
-    Lot,
-    NamedLaw,
-    SlotQuote,
-    TableUse,
-)
+from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.jobs.job import Job
+from spotline.domain.jobs.lot import Lot
+from spotline.domain.market.named_law import NamedLaw
+from spotline.domain.market.slot_quote import SlotQuote
+from spotline.domain.policies.answer import DecisionReason, JobAnswer
+from spotline.domain.solvers.table_spec import TableUse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 
-from spotline.domain.events import NamedLaw, TableSpec, TableUse
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.market.law import MarketLaw
+from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import Offering
 from spotline.domain.policies.interface import Outlook
+from spotline.domain.solvers.table_spec import TableSpec, TableUse
 from spotline.domain.solvers.value_table import TableTerms, table_id, table_of
 
 

@@ -16,22 +16,20 @@ from spotline.application.allocation.value_tables import terms_of
 from spotline.application.allocator.messages import JobState, JobStatus
 from spotline.application.market_view import MarketFold, MarketView
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
-from spotline.domain.events import (
-    AllocationDecided,
-    Event,
-    ForecastIssued,
+from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.event import Event
+from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.knowledge import ThroughputReestimated
+from spotline.domain.events.law import ValueTableReady, ValueTableRequested
+from spotline.domain.events.lifecycle import (
     JobAdmitted,
     JobAdvanced,
     JobCancelled,
     JobClosed,
     JobProgressReported,
     JobSubmitted,
-    MarketOpened,
-    SlotOpened,
-    ThroughputReestimated,
-    ValueTableReady,
-    ValueTableRequested,
 )
+from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.jobs.job import Job
 from spotline.domain.solvers.value_table import table_of
 from spotline.domain.units import PPM

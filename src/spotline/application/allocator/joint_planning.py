@@ -29,8 +29,8 @@ from spotline.application.allocator.messages import (
     PlanStep,
 )
 from spotline.application.market_view import MarketView
-from spotline.domain.events import Lot
 from spotline.domain.jobs.job import Job
+from spotline.domain.jobs.lot import Lot
 from spotline.domain.jobs.migration import (
     NOWHERE,
     MigrationCost,

@@ -12,16 +12,14 @@ from typing import ClassVar
 
 from spotline.application.configurator.messages import Completion
 from spotline.domain.configuration.provenance import JobConfiguration
-from spotline.domain.events import (
-    DecisionReason,
-    ForecastIssued,
-    JobOutcome,
-    Lot,
-    SlotQuote,
-)
+from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.lifecycle import JobOutcome
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Job
+from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.offering import Offering
+from spotline.domain.market.slot_quote import SlotQuote
+from spotline.domain.policies.answer import DecisionReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,12 +21,16 @@ from spotline.application.allocator.messages import (
 )
 from spotline.application.market_view import MarketView
 from spotline.application.scenarios import ScenarioSpec, sample_records
-from spotline.domain.events import ForecastIssued, Lot, OfferingForecast, SlotOpened, SlotQuote
+from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.law_book import FIRST_AFTER_SLOTS, LawBook
 from spotline.domain.jobs.job import DeadlineKind, Job
+from spotline.domain.jobs.lot import Lot
 from spotline.domain.jobs.program import SMALLEST_PROGRAM, JobProgram
+from spotline.domain.market.forecast import OfferingForecast
 from spotline.domain.market.law import MarketLaw, run_states
 from spotline.domain.market.offering import Offering
+from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.policies.compiled import replay_pool
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.policies.interface import Policy

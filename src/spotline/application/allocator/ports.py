@@ -6,7 +6,7 @@ from typing import Protocol
 
 from spotline.application.allocator.handler import JobsState
 from spotline.application.configurator.messages import Completion, CompletionRequest
-from spotline.domain.events import Event
+from spotline.domain.events.event import Event
 
 
 class JobsHost(Protocol):

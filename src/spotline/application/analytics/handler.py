@@ -29,24 +29,15 @@ from spotline.application.analytics.observations import (
 )
 from spotline.application.spec import derive_id
 from spotline.contracts.subjects import KINDS
-from spotline.domain.events import (
-    AllocationDecided,
-    CostAccrued,
-    Event,
-    ForecastIssued,
-    JobAdmitted,
-    JobClosed,
-    JobOutcome,
-    JobSubmitted,
-    MarketStatisticsIssued,
-    PipelineSubmitted,
-    PlacementDecided,
-    PlacementEnded,
-    PlatformStatisticsIssued,
-    PolicyWeightsUpdated,
-    SlotDecided,
-    SlotOpened,
-)
+from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.capacity import CostAccrued, SlotDecided
+from spotline.domain.events.event import Event
+from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobOutcome, JobSubmitted
+from spotline.domain.events.market import SlotOpened
+from spotline.domain.events.placement import PipelineSubmitted, PlacementDecided, PlacementEnded
+from spotline.domain.events.selection import PolicyWeightsUpdated
+from spotline.domain.events.statistics import MarketStatisticsIssued, PlatformStatisticsIssued
 from spotline.domain.jobs.job import DeadlineKind
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.statistics.figures import ALL_TENANTS

@@ -16,24 +16,20 @@ from typing import Any
 from spotline.application.spec import Spec
 from spotline.contracts.codec import decode, encode
 from spotline.contracts.subjects import KINDS
-from spotline.domain.events import (
-    AllocationDecided,
-    CostAccrued,
-    Event,
-    ForecastIssued,
-    JobAdmitted,
-    JobClosed,
-    JobSubmitted,
-    MarketStatisticsIssued,
+from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.capacity import CostAccrued, SlotDecided
+from spotline.domain.events.event import Event
+from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobSubmitted
+from spotline.domain.events.market import SlotOpened
+from spotline.domain.events.placement import (
     PipelineSubmitted,
     PlacementDecided,
     PlacementEnded,
     PlacementOutcome,
-    PlatformStatisticsIssued,
-    PolicyWeightsUpdated,
-    SlotDecided,
-    SlotOpened,
 )
+from spotline.domain.events.selection import PolicyWeightsUpdated
+from spotline.domain.events.statistics import MarketStatisticsIssued, PlatformStatisticsIssued
 from spotline.domain.statistics.windows import (
     DEFAULT_WINDOWS,
     S_PER_DAY,

@@ -21,18 +21,18 @@ from spotline.application.cloud_actuator.messages import (
 )
 from spotline.application.spec import NOTHING, Call, Context, Outcome, Spec, Timer
 from spotline.contracts.errors import InvariantViolation
-from spotline.domain.events import (
+from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
     CostAccrued,
-    Event,
     InterruptionNoticed,
     LaunchRefused,
-    PipelineProvisioningCommanded,
     ProvisioningCommanded,
     SlotDecided,
-    SlotOpened,
 )
+from spotline.domain.events.event import Event
+from spotline.domain.events.market import SlotOpened
+from spotline.domain.events.placement import PipelineProvisioningCommanded
 from spotline.domain.ledger.billing import OfferingPrice, SlotPrices
 from spotline.domain.units import NS_PER_S
 

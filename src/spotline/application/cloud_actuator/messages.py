@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from spotline.domain.events import ProvisioningCommanded
+from spotline.domain.events.capacity import ProvisioningCommanded
 from spotline.domain.ledger.billing import SlotPrices
 from spotline.domain.market.offering import Quote
 

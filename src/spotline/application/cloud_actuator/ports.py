@@ -9,7 +9,8 @@ from typing import Protocol
 
 from spotline.application.cloud_actuator.messages import Moment
 from spotline.contracts.errors import SpotlineError
-from spotline.domain.events import Event, InterruptionKind
+from spotline.domain.events.capacity import InterruptionKind
+from spotline.domain.events.event import Event
 from spotline.domain.ledger.billing import Charge, HeldInterval
 from spotline.domain.ledger.intents import HeldInstance, Intent, IntentResult
 from spotline.domain.market.offering import CapacityType, Quote

@@ -11,8 +11,10 @@ import numpy.typing as npt
 
 from spotline.application.market_view import MarketView
 from spotline.application.scenarios import ScenarioSpec, on_demand_in, sample_paths
-from spotline.domain.events import OfferingForecast, SlotOpened, SlotQuote
+from spotline.domain.events.market import SlotOpened
+from spotline.domain.market.forecast import OfferingForecast
 from spotline.domain.market.offering import Quote
+from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.policies.compiled import MarketSeries
 
 IntArray = npt.NDArray[np.int64]

@@ -15,14 +15,10 @@ from spotline.application.configurator.knowledge import MOST_LEARNED_RUNS, RunLi
 from spotline.application.configurator.monitoring import MONITORED, MonitoringState, fold, follows
 from spotline.application.market_view import MarketFold, MarketView
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
-from spotline.domain.events import (
-    Event,
-    ForecastIssued,
-    MarketOpened,
-    RunMeasured,
-    SlotOpened,
-    ThroughputReestimated,
-)
+from spotline.domain.events.event import Event
+from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.knowledge import RunMeasured, ThroughputReestimated
+from spotline.domain.events.market import MarketOpened, SlotOpened
 
 SPEC = Spec(
     service="configurator",

@@ -22,20 +22,13 @@ from spotline.domain.configuration.reestimation import (
     estimate_all,
     prior_width,
 )
-from spotline.domain.events import (
-    CapacityLost,
-    CapacityReported,
-    Event,
-    JobClosed,
-    JobProgressReported,
-    JobSubmitted,
-    Lot,
-    MarketOpened,
-    RunMeasured,
-    SlotOpened,
-    ThroughputReestimated,
-)
+from spotline.domain.events.capacity import CapacityLost, CapacityReported
+from spotline.domain.events.event import Event
+from spotline.domain.events.knowledge import RunMeasured, ThroughputReestimated
+from spotline.domain.events.lifecycle import JobClosed, JobProgressReported, JobSubmitted
+from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.jobs.job import DeadlineKind, Job, Throughput
+from spotline.domain.jobs.lot import Lot
 from spotline.domain.jobs.program import NOTICE_LEAD_S
 from spotline.domain.market.offering import Offering
 from spotline.domain.units import NS_PER_S, PPM, S_PER_HOUR

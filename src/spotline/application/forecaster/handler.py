@@ -6,17 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
-from spotline.domain.events import (
-    Event,
-    ForecastIssued,
-    MarketLawLearned,
-    MarketOpened,
-    NamedLaw,
-    SlotOpened,
-)
+from spotline.domain.events.event import Event
+from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.law import MarketLawLearned
+from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.forecasting.interface import Forecaster, check_horizon
 from spotline.domain.forecasting.law_book import LawBook
 from spotline.domain.market.law import law_id_of
+from spotline.domain.market.named_law import NamedLaw
 
 SPEC = Spec(
     service="forecaster",
@@ -117,7 +114,7 @@ class ForecastStateCodec:
     @property
     def version(self) -> str:
         """Model, library version and horizon: a snapshot of any other is to be refolded."""
-        return f"2 {self._factory.state_version} horizon={self._horizon_slots}"
+        return f"3 {self._factory.state_version} horizon={self._horizon_slots}"
 
     def dump(self, state: ForecastState) -> bytes:
         """Write the slot, the law book's line and the forecaster's own dump."""

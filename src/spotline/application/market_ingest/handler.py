@@ -7,17 +7,12 @@ from dataclasses import dataclass
 
 from spotline.application.market_ingest.observing import observations
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
-from spotline.domain.events import (
-    CapacityReported,
-    Event,
-    LinkObserved,
-    MarketOpened,
-    QuoteObserved,
-    RegionObserved,
-    SlotOpened,
-    SlotQuote,
-)
+from spotline.domain.events.capacity import CapacityReported
+from spotline.domain.events.event import Event
+from spotline.domain.events.market import MarketOpened, QuoteObserved, SlotOpened
+from spotline.domain.events.placement import LinkObserved, RegionObserved
 from spotline.domain.market.market import Market
+from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.placement.geography import Geography
 
 SPEC = Spec(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spotline.domain.events import LinkObserved, RegionObserved
+from spotline.domain.events.placement import LinkObserved, RegionObserved
 from spotline.domain.placement.geography import Geography
 
 

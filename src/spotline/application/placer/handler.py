@@ -29,15 +29,17 @@ from spotline.application.placer.renting import Rental, lots_of, on_whole_instan
 from spotline.application.placer.state import PlacerState, after_ns, micro_usd
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.contracts.errors import InvariantViolation
-from spotline.domain.events import (
+from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
     CostAccrued,
-    Event,
     LaunchRefused,
+    SlotDecided,
+)
+from spotline.domain.events.event import Event
+from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.placement import (
     LinkObserved,
-    Lot,
-    MarketOpened,
     PipelineProvisioningCommanded,
     PipelineReleased,
     PipelineSubmitted,
@@ -46,9 +48,8 @@ from spotline.domain.events import (
     PlacementEnded,
     PlacementOutcome,
     RegionObserved,
-    SlotDecided,
-    SlotOpened,
 )
+from spotline.domain.jobs.lot import Lot
 from spotline.domain.placement.cost import usd_per_gpu_hour
 from spotline.domain.placement.deadlines import earliest_on_empty
 from spotline.domain.placement.interface import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from spotline.application.placer.messages import PlacementPhase
 from spotline.application.placer.renting import Backoff, Told, covers
-from spotline.domain.events import Lot
+from spotline.domain.jobs.lot import Lot
 from spotline.domain.placement.pipeline import PipelineJob, Placement
 from spotline.domain.placement.submission import Pipeline
 from spotline.domain.units import NS_PER_S

@@ -10,7 +10,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from spotline.domain.events import CapacityReported, Lot, MarketOpened, SlotDecided, SlotOpened
+from spotline.domain.events.capacity import CapacityReported, SlotDecided
+from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.offering import Offering, Quote
 from spotline.domain.placement.graph import Region
 from spotline.domain.placement.pipeline import Placement, RegionShare

@@ -17,14 +17,17 @@ from spotline.application.placer.renting import (
     lots_of,
     on_whole_instances,
 )
-from spotline.domain.events import (
+from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
     CostAccrued,
-    Event,
     LaunchRefused,
+    SlotDecided,
+)
+from spotline.domain.events.event import Event
+from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.placement import (
     LinkObserved,
-    MarketOpened,
     PipelineProvisioningCommanded,
     PipelineReleased,
     PipelineSubmitted,
@@ -33,8 +36,6 @@ from spotline.domain.events import (
     PlacementEnded,
     PlacementOutcome,
     RegionObserved,
-    SlotDecided,
-    SlotOpened,
 )
 from spotline.domain.ledger.caps import is_of_a_cap
 from spotline.domain.market.offering import CapacityType

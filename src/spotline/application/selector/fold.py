@@ -12,32 +12,29 @@ from spotline.application.selector.state import (
     SlotPhase,
     holding_of,
 )
-from spotline.domain.events import (
-    AllocationAnswered,
-    AllocationDecided,
-    CallOutcome,
+from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
+from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
-    DecisionReason,
-    Event,
-    ForecastIssued,
-    ForecastOverdue,
+    LaunchRefused,
+    SlotDecided,
+)
+from spotline.domain.events.event import Event
+from spotline.domain.events.forecast import ForecastIssued, ForecastOverdue
+from spotline.domain.events.knowledge import ThroughputReestimated
+from spotline.domain.events.law import MarketLawLearned, ValueTableRequested
+from spotline.domain.events.lifecycle import (
     JobAdmitted,
     JobCancelled,
     JobClosed,
     JobProgressReported,
     JobSubmitted,
-    LaunchRefused,
-    MarketLawLearned,
-    MarketOpened,
-    PolicyWeightsUpdated,
-    SlotDecided,
-    SlotOpened,
-    ThroughputReestimated,
-    ValueTableRequested,
 )
+from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.jobs.program import IDLE, Holding
 from spotline.domain.market.offering import CapacityType
+from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.interface import START
 from spotline.domain.policies.prediction import UNCOUNTED
 from spotline.domain.policies.replay import SlotRecord

@@ -27,40 +27,34 @@ from spotline.application.selector.state import (
     holding_of,
 )
 from spotline.application.spec import NOTHING, Call, Context, Outcome, Spec, Timer
-from spotline.domain.events import (
-    AllocationAnswered,
-    AllocationDecided,
-    CallOutcome,
+from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
+from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
-    DecisionReason,
-    Event,
-    ForecastIssued,
-    ForecastOverdue,
+    LaunchRefused,
+    ProvisioningCommanded,
+    SlotDecided,
+)
+from spotline.domain.events.event import Event
+from spotline.domain.events.forecast import ForecastIssued, ForecastOverdue
+from spotline.domain.events.knowledge import ThroughputReestimated
+from spotline.domain.events.law import MarketLawLearned, ValueTableRequested
+from spotline.domain.events.lifecycle import (
     JobAdmitted,
     JobAdvanced,
-    JobAnswer,
     JobCancelled,
     JobClosed,
     JobOutcome,
     JobProgressReported,
     JobSubmitted,
-    LaunchRefused,
-    Lot,
-    MarketLawLearned,
-    MarketOpened,
-    Move,
-    NamedLaw,
-    PolicyWeightsUpdated,
-    ProvisioningCommanded,
-    SlotDecided,
-    SlotOpened,
-    TableUse,
-    ThroughputReestimated,
-    ValueTableRequested,
 )
+from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.jobs.job import DeadlineKind, Job
+from spotline.domain.jobs.lot import Lot
+from spotline.domain.market.named_law import NamedLaw
+from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move
 from spotline.domain.policies.interface import START, Policy
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, POOL, policy_named
 from spotline.domain.policies.sdp import ValueToGo
@@ -68,6 +62,7 @@ from spotline.domain.selection.rules import (
     drawn_index,
     weights_ppb,
 )
+from spotline.domain.solvers.table_spec import TableUse
 from spotline.domain.solvers.value_table import MOST_TABLES
 
 SPEC = Spec(

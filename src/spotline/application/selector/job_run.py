@@ -6,13 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from spotline.domain.events import JobOutcome, Lot, Move, NamedLaw, TableSpec
+from spotline.domain.events.lifecycle import JobOutcome
 from spotline.domain.jobs.job import Job
+from spotline.domain.jobs.lot import Lot
 from spotline.domain.jobs.program import IDLE, Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress, advance
 from spotline.domain.ledger.billing import OfferingPrice, lots_cost_micro_usd
+from spotline.domain.market.named_law import NamedLaw
+from spotline.domain.policies.answer import Move
 from spotline.domain.policies.interface import START, Memory
 from spotline.domain.policies.replay import SlotRecord
+from spotline.domain.solvers.table_spec import TableSpec
 from spotline.domain.units import PPM, WorkScale
 
 

@@ -9,10 +9,11 @@ from spotline.application.allocation.allocate import forecast_of
 from spotline.application.allocation.value_tables import terms_of
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.state import SelectorOptions, SelectorState
-from spotline.domain.events import NamedLaw, PolicyWeight, PolicyWeightsUpdated
+from spotline.domain.events.selection import PolicyWeight, PolicyWeightsUpdated
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.market.law import run_states
+from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.policies.compiled import replay_pool
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.policies.interface import Policy

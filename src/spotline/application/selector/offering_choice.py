@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from spotline.domain.events import SlotOpened
+from spotline.domain.events.market import SlotOpened
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import compile_program
 from spotline.domain.market.offering import Offering

@@ -9,24 +9,22 @@ from enum import Enum
 from spotline.application.allocation.allocate import program_of
 from spotline.application.allocation.value_tables import table_spec
 from spotline.application.selector.job_run import JobRun, RunPhase
-from spotline.domain.events import (
-    DecisionReason,
-    Event,
-    ForecastIssued,
-    Lot,
-    NamedLaw,
-    SlotOpened,
-    TableSpec,
-)
+from spotline.domain.events.event import Event
+from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.jobs.job import Job
+from spotline.domain.jobs.lot import Lot
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.market.law import StateSpace, run_states
+from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import CapacityType, Offering
 from spotline.domain.market.stock import launchable_count, reserve_slots
+from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.selection.learner import Draw, Learner
 from spotline.domain.selection.rules import DEFAULT_RULE
+from spotline.domain.solvers.table_spec import TableSpec
 from spotline.domain.units import micro_usd_from_usd
 
 

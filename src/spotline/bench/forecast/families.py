@@ -12,8 +12,9 @@ from spotline.adapters.market.importing import import_market
 from spotline.adapters.market.options import ImportOptions
 from spotline.adapters.market.parse import time_ns
 from spotline.contracts.errors import ContractError
-from spotline.domain.events import SlotOpened, SlotQuote
+from spotline.domain.events.market import SlotOpened
 from spotline.domain.market.market import Market
+from spotline.domain.market.slot_quote import SlotQuote
 
 SLOT_S = 1800
 

@@ -26,20 +26,15 @@ from spotline.application.configurator.messages import CompletionRequest
 from spotline.bench.knowledge.generated import WORLD_MODELS, generate_runs
 from spotline.contracts.errors import ProviderUnavailable
 from spotline.domain.configuration.configuration import Method
-from spotline.domain.events import (
-    CountProbability,
-    Event,
-    ForecastIssued,
-    ForecastStep,
-    MarketOpened,
-    OfferingForecast,
-    SlotOpened,
-    SlotQuote,
-)
+from spotline.domain.events.event import Event
+from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Deadline, DeadlineKind
+from spotline.domain.market.forecast import CountProbability, ForecastStep, OfferingForecast
 from spotline.domain.market.generate import generate
 from spotline.domain.market.market import Market
+from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.units import NS_PER_S, PPM
 
 _PRESETS = ("mixed", "cloud-gang")

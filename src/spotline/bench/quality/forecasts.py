@@ -9,8 +9,10 @@ import numpy as np
 
 from spotline.application.allocation.allocate import forecast_of
 from spotline.bench.quality.families import Series
-from spotline.domain.events import ForecastIssued, SlotOpened, SlotQuote
+from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.trust import ForecastTrust
+from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.policies.compiled import ForecastSeries
 from spotline.domain.policies.interface import WindowForecast
 from spotline.domain.policies.prediction import window_forecast

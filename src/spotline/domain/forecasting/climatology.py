@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from spotline.domain.events import OfferingForecast, SlotOpened
+from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.distribution import quantised
 from spotline.domain.forecasting.prepared import PreparedForecaster, offering_forecast
 from spotline.domain.forecasting.state_format import state_version
+from spotline.domain.market.forecast import OfferingForecast
 from spotline.domain.market.offering import Quote
 
 _MODEL = "climatology"

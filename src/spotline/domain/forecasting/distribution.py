@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from spotline.domain.events import CountProbability
+from spotline.domain.market.forecast import CountProbability
 from spotline.domain.units import PPM
 
 

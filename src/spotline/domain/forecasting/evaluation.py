@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from spotline.domain.events import ForecastStep, SlotOpened
+from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.distribution import crps_milli
 from spotline.domain.forecasting.interface import Forecaster
 from spotline.domain.forecasting.scoring import (
@@ -14,6 +14,7 @@ from spotline.domain.forecasting.scoring import (
     quotes_by_offering,
     relative_error_ppm,
 )
+from spotline.domain.market.forecast import ForecastStep
 from spotline.domain.market.offering import Quote
 from spotline.domain.units import PPM
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol, Self
 
-from spotline.domain.events import ForecastScore, OfferingForecast, SlotOpened
+from spotline.domain.events.market import SlotOpened
+from spotline.domain.market.forecast import ForecastScore, OfferingForecast
 
 
 class Forecaster(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from spotline.domain.events import SlotOpened
+from spotline.domain.events.market import SlotOpened
 from spotline.domain.market.law import MarketLaw, learn_laws
 from spotline.domain.units import PPM
 

@@ -17,10 +17,11 @@ from itertools import takewhile
 import numpy as np
 import numpy.typing as npt
 
-from spotline.domain.events import CountProbability, OfferingForecast, SlotOpened
+from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.distribution import certain, quantised
 from spotline.domain.forecasting.prepared import PreparedForecaster, offering_forecast
 from spotline.domain.forecasting.state_format import state_version
+from spotline.domain.market.forecast import CountProbability, OfferingForecast
 from spotline.domain.market.law import (
     RunTracker,
     StateSpace,

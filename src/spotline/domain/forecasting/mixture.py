@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from river.__version__ import __version__ as river_version
 
-from spotline.domain.events import CountProbability, OfferingForecast, SlotOpened
+from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.climatology import ClimatologyModel
 from spotline.domain.forecasting.distribution import quantised
 from spotline.domain.forecasting.law_forecaster import LawModel
@@ -31,6 +31,7 @@ from spotline.domain.forecasting.prepared import (
 from spotline.domain.forecasting.river_forecaster import RiverModel
 from spotline.domain.forecasting.seasonal_naive import SeasonalNaiveModel
 from spotline.domain.forecasting.state_format import state_version
+from spotline.domain.market.forecast import CountProbability, OfferingForecast
 from spotline.domain.market.offering import Quote
 
 _MODEL = "mixture"

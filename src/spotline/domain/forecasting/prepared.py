@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
 
-from spotline.domain.events import (
-    CountProbability,
-    ForecastScore,
-    ForecastStep,
-    OfferingForecast,
-    SlotOpened,
-)
+from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.distribution import certain
 from spotline.domain.forecasting.interface import check_horizon
 from spotline.domain.forecasting.scoring import ForecastScoring, quotes_by_offering
 from spotline.domain.forecasting.state_format import pack, unpack
+from spotline.domain.market.forecast import (
+    CountProbability,
+    ForecastScore,
+    ForecastStep,
+    OfferingForecast,
+)
 from spotline.domain.market.offering import Quote
 
 

@@ -27,14 +27,11 @@ from typing import Any
 from river import linear_model, optim
 from river.__version__ import __version__ as river_version
 
-from spotline.domain.events import (
-    CountProbability,
-    OfferingForecast,
-    SlotOpened,
-)
+from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.distribution import certain, quantised
 from spotline.domain.forecasting.prepared import PreparedForecaster, offering_forecast
 from spotline.domain.forecasting.state_format import state_version
+from spotline.domain.market.forecast import CountProbability, OfferingForecast
 from spotline.domain.market.offering import Quote
 from spotline.domain.units import NS_PER_S, S_PER_HOUR
 

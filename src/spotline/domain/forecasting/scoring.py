@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from spotline.domain.events import (
+from spotline.domain.events.market import SlotOpened
+from spotline.domain.forecasting.distribution import crps_milli
+from spotline.domain.market.forecast import (
     CountProbability,
     ForecastScore,
     ForecastStep,
     OfferingForecast,
-    SlotOpened,
 )
-from spotline.domain.forecasting.distribution import crps_milli
 from spotline.domain.market.offering import Quote
 from spotline.domain.units import PPM
 

@@ -23,15 +23,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from spotline.domain.events import (
-    ForecastIssued,
-    ForecastScore,
-    ForecastStep,
-    OfferingForecast,
-    SlotOpened,
-)
+from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.distribution import crps_milli, quantised, transport_milli
 from spotline.domain.forecasting.scoring import quotes_by_offering
+from spotline.domain.market.forecast import ForecastScore, ForecastStep, OfferingForecast
 from spotline.domain.market.offering import Quote
 from spotline.domain.units import PPM
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from spotline.domain.events import CostAccrued, Lot
+from spotline.domain.events.capacity import CostAccrued
+from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import cost_micro_usd
 

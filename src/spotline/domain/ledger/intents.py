@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from spotline.domain.events import Lot, ProvisioningCommanded
+from spotline.domain.events.capacity import ProvisioningCommanded
+from spotline.domain.jobs.lot import Lot
 from spotline.domain.ledger.billing import OfferingPrice
 from spotline.domain.ledger.caps import JOB_CAP, Caps, Permit, Usage, permit
 from spotline.domain.market.offering import CapacityType

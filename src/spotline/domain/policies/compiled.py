@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spotline.domain.events import DecisionReason
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.policies.ahanp import Ahanp
 from spotline.domain.policies.ahap import PLANNING_CELLS, Ahap, line_value
+from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.baselines import (
     MaximalSpotUtilisation,
     OnDemandOnly,

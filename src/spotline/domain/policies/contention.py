@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from spotline.domain.events import Lot, SlotQuote
+from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.offering import Count
+from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.policies.prediction import UNCOUNTED
 
 

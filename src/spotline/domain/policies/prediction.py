@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spotline.domain.events import ForecastStep, OfferingForecast
+from spotline.domain.market.forecast import ForecastStep, OfferingForecast
 from spotline.domain.policies.interface import WindowForecast
 from spotline.domain.units import PPM
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from spotline.domain.events import DecisionReason
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress
+from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.decision import (
     after_slot,
     decide_slot,

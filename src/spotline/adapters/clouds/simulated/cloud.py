@@ -21,7 +21,7 @@ from spotline.application.cloud_actuator.ports import (
     Owner,
     OwnerFenced,
 )
-from spotline.domain.events import InterruptionKind
+from spotline.domain.events.capacity import InterruptionKind
 from spotline.domain.market.offering import CapacityType, Count, Quote
 from spotline.domain.units import NS_PER_S
 

@@ -1,0 +1,47 @@
+"""Events of allocation: `allocation.proto`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from spotline.domain.jobs.lot import Lot
+from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move
+
+
+class CallOutcome(Enum):
+    """How a recorded call ended."""
+
+    ANSWERED = "answered"
+    TIMED_OUT = "timed_out"
+    UNAVAILABLE = "unavailable"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocationAnswered:
+    """What the allocator said to the request with this digest, or how the call failed."""
+
+    slot: int
+    revision: int
+    request_digest: str
+    outcome: CallOutcome
+    answers: tuple[JobAnswer, ...]
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocationDecided:
+    """What a job is to hold from `offset_s` into the slot on, and whether it moves for that."""
+
+    job_id: str
+    tenant: str
+    slot: int
+    revision: int
+    offset_s: int
+    policy_id: str
+    lots: tuple[Lot, ...]
+    reason: DecisionReason
+    forecast_used: bool
+    explanation: str
+    move: Move | None = None

@@ -1,0 +1,116 @@
+"""Events of provisioning: what is commanded, held, lost and paid: `capacity.proto`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from spotline.domain.jobs.lot import JobHolding, Lot
+from spotline.domain.market.offering import CapacityType
+
+
+class InterruptionKind(Enum):
+    """Why the provider takes an instance back."""
+
+    CAPACITY_RECLAIMED = "capacity_reclaimed"
+    INSTANCE_FAILED = "instance_failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRefused:
+    """The cloud granted fewer instances than a command asked for."""
+
+    command_id: str
+    job_id: str
+    tenant: str
+    offering_id: str
+    capacity_type: CapacityType
+    slot: int
+    requested: int
+    granted: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterruptionNoticed:
+    """The cloud will take these instances back `lead_s` seconds after `offset_s` into the slot."""
+
+    job_id: str
+    tenant: str
+    offering_id: str
+    instance_ids: tuple[str, ...]
+    slot: int
+    offset_s: int
+    lead_s: int
+    kind: InterruptionKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityLost:
+    """Instances are gone without our asking."""
+
+    job_id: str
+    tenant: str
+    offering_id: str
+    instance_ids: tuple[str, ...]
+    slot: int
+    offset_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityReported:
+    """What every job holds after the commands of a revision were carried out.
+
+    `offset_s` is the moment inside the slot the report describes. `settled` says that nothing is
+    left to decide in this slot: no launch was refused and no instance lost since the decision.
+    """
+
+    slot: int
+    revision: int
+    offset_s: int
+    settled: bool
+    holdings: tuple[JobHolding, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostAccrued:
+    """The bill of one lot over part of a slot; with 0 instances, that of copying a checkpoint."""
+
+    job_id: str
+    tenant: str
+    offering_id: str
+    quota_pool: str
+    capacity_type: CapacityType
+    slot: int
+    instances: int
+    held_s: int
+    price_micro_usd: int
+    cost_micro_usd: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvisioningCommanded:
+    """Bring what a job holds of one offering to these counts.
+
+    `transfer_cost_micro_usd` is what copying its checkpoint there costs, where it moves.
+    """
+
+    command_id: str
+    job_id: str
+    tenant: str
+    quota_pool: str
+    slot: int
+    revision: int
+    offset_s: int
+    target: Lot
+    transfer_cost_micro_usd: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotDecided:
+    """All commands of this revision are out."""
+
+    slot: int
+    revision: int
+    offset_s: int
+    commands: int

@@ -1,0 +1,36 @@
+"""Events of the market: `market.proto`. Times are nanoseconds since the epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spotline.domain.market.offering import Offering, Quote
+from spotline.domain.market.slot_quote import SlotQuote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarketOpened:
+    """The offerings and the slot grid of a partition."""
+
+    offerings: tuple[Offering, ...]
+    slot_s: int
+    first_slot_start_ns: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuoteObserved:
+    """A new quote of one offering."""
+
+    quote: Quote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotOpened:
+    """Slot `slot` opens: every offering's latest quote and its age. `last` ends a replay."""
+
+    slot: int
+    ts_event_ns: int
+    slot_s: int
+    quotes: tuple[SlotQuote, ...]
+    last: bool = False

@@ -1,0 +1,26 @@
+"""What a job holds: lots of instances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lot:
+    """Instances of one offering; an allocation is a tuple of lots."""
+
+    offering_id: str
+    spot: int = 0
+    on_demand: int = 0
+
+    def __post_init__(self) -> None:
+        if self.spot < 0 or self.on_demand < 0:
+            raise ValueError(f"a lot's counts must be >= 0, were {self.spot}, {self.on_demand}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHolding:
+    """What the cloud holds for a job, reported by the actuator."""
+
+    job_id: str
+    lots: tuple[Lot, ...]

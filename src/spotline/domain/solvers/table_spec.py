@@ -1,0 +1,34 @@
+"""Which value table a decision looks into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSpec:
+    """What the value table of one job on one offering is made of, beside the job.
+
+    `table_id` is the SHA-256 of all that it depends on. `taken` spot instances are expected to
+    stay with jobs that are served earlier; a launch of on-demand may have to wait for
+    `on_demand_reserve_slots`.
+    """
+
+    table_id: str
+    law_id: str
+    offering_id: str
+    instance_type: str
+    first_slot_start_ns: int
+    slot_s: int
+    on_demand_price_micro_usd: int
+    on_demand_available: int
+    taken: int
+    on_demand_reserve_slots: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableUse:
+    """The table that a decision looks into, and where the market is in its law."""
+
+    table: TableSpec
+    run_state: int
