@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
-from spotline.adapters.grpc.client import JobClient, RpcFailed
+from spotline.adapters.grpc.allocator.client import JobClient, RpcFailed
 from spotline.adapters.ledger.sqlite import ledger_url
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.cloud_actuator.ports import ActuatorMode

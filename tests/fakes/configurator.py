@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from spotline.adapters.grpc.errors import RpcFailed
+from spotline.adapters.grpc.kit.errors import RpcFailed
 from spotline.application.configurator.messages import (
     Completion,
     CompletionRequest,

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
-from spotline.adapters.grpc.analytics_client import AnalyticsClient
-from spotline.adapters.grpc.client import JobClient
-from spotline.adapters.grpc.configurator_client import ConfiguratorClient
-from spotline.adapters.grpc.errors import RpcFailed
-from spotline.adapters.grpc.placer_client import PlacerClient
+from spotline.adapters.grpc.allocator.client import JobClient
+from spotline.adapters.grpc.analytics.client import AnalyticsClient
+from spotline.adapters.grpc.configurator.client import ConfiguratorClient
+from spotline.adapters.grpc.kit.errors import RpcFailed
+from spotline.adapters.grpc.placer.client import PlacerClient
 from spotline.application.allocator.messages import (
     ComparisonRequest,
     JobStatus,

@@ -12,11 +12,11 @@ from random import Random
 import grpc
 import pytest
 
-from spotline.adapters.faust.analytics import Analytics, AnalyticsSettings
-from spotline.adapters.grpc.analytics import AnalyticsServer
-from spotline.adapters.grpc.analytics_client import AnalyticsClient
-from spotline.adapters.grpc.calling import open_channel
-from spotline.adapters.grpc.errors import FIELD_KEY, RpcFailed
+from spotline.adapters.analytics.worker import Analytics, AnalyticsSettings
+from spotline.adapters.grpc.analytics.client import AnalyticsClient
+from spotline.adapters.grpc.analytics.servicer import AnalyticsServer
+from spotline.adapters.grpc.kit.calling import open_channel
+from spotline.adapters.grpc.kit.errors import FIELD_KEY, RpcFailed
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.api.v1 import analytics_service_pb2 as pb

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from spotline.adapters.grpc.client import open_channel
-from spotline.adapters.grpc.configurator import RunFeed, SharedKnowledge
-from spotline.adapters.grpc.configurator_client import ConfiguratorClient
-from spotline.adapters.grpc.configurator_server import ConfiguratorServer
-from spotline.adapters.grpc.errors import RpcFailed
+from spotline.adapters.grpc.allocator.client import open_channel
+from spotline.adapters.grpc.configurator.client import ConfiguratorClient
+from spotline.adapters.grpc.configurator.server import ConfiguratorServer
+from spotline.adapters.grpc.configurator.servicer import RunFeed, SharedKnowledge
+from spotline.adapters.grpc.kit.errors import RpcFailed
 from spotline.adapters.knowledge.store import read_knowledge, write_knowledge
 from spotline.api.v1 import configuration_service_pb2_grpc
 from spotline.application.configurator.knowledge import KnowledgeBase
@@ -258,7 +258,7 @@ async def test_each_run_that_cannot_be_learned_is_refused_by_index_and_reason() 
 
 
 async def test_a_full_log_refuses_further_runs_and_names_the_way_out(monkeypatch) -> None:
-    monkeypatch.setattr("spotline.adapters.grpc.configurator.MOST_LEARNED_RUNS", 2)
+    monkeypatch.setattr("spotline.adapters.grpc.configurator.servicer.MOST_LEARNED_RUNS", 2)
     host = FakeConfiguratorHost()
 
     async with client_of(host=host) as client:
@@ -355,7 +355,7 @@ async def test_a_failure_inside_a_source_is_not_the_callers_mistake(rpc) -> None
 
 
 async def test_too_many_configurations_are_refused(monkeypatch) -> None:
-    monkeypatch.setattr("spotline.adapters.grpc.configurator._MOST_PER_CALL", 1)
+    monkeypatch.setattr("spotline.adapters.grpc.configurator.servicer._MOST_PER_CALL", 1)
 
     async with client_of() as client:
         with pytest.raises(RpcFailed) as caught:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from spotline.adapters.analytics.source import event_topic
 from spotline.adapters.faust.hosting import running
-from spotline.adapters.faust.source import event_topic
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.domain.events.forecast import ForecastOverdue
 from spotline.domain.events.lifecycle import JobCancelled

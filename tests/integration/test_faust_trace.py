@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from spotline.adapters.faust.source import event_topic
+from spotline.adapters.analytics.source import event_topic
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.domain.events.forecast import ForecastOverdue
 from spotline.domain.events.lifecycle import JobCancelled

@@ -13,10 +13,10 @@ from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from spotline.adapters.grpc.client import AllocateCallPort, JobClient, open_channel
-from spotline.adapters.grpc.errors import EARLIEST_DEADLINE_KEY, RpcFailed
-from spotline.adapters.grpc.jobs import JobFeed
-from spotline.adapters.grpc.server import RpcServer
+from spotline.adapters.grpc.allocator.client import AllocateCallPort, JobClient, open_channel
+from spotline.adapters.grpc.allocator.job_servicer import JobFeed
+from spotline.adapters.grpc.allocator.server import RpcServer
+from spotline.adapters.grpc.kit.errors import EARLIEST_DEADLINE_KEY, RpcFailed
 from spotline.application.allocation.allocate import allocate
 from spotline.application.allocation.messages import AllocateRequest, JobTask
 from spotline.application.allocator.messages import (

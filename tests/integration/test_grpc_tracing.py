@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from spotline.adapters.grpc.tracing import client_interceptors, server_interceptors
+from spotline.adapters.grpc.kit.tracing import client_interceptors, server_interceptors
 from spotline.api.v1 import job_service_pb2 as pb
 from spotline.api.v1 import job_service_pb2_grpc
 from spotline.runtime.metrics import Metrics

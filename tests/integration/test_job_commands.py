@@ -10,8 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from spotline.adapters.grpc.jobs import JobFeed
-from spotline.adapters.grpc.server import RpcServer
+from spotline.adapters.grpc.allocator.job_servicer import JobFeed
+from spotline.adapters.grpc.allocator.server import RpcServer
 from spotline.cli import jobs as commands
 from spotline.cli.jobfile import parse_job_file
 from spotline.domain.events.lifecycle import JobClosed, JobOutcome

@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from spotline.adapters.eventlog.manifest import Manifest, environment
-from spotline.adapters.grpc.client import JobClient, RpcFailed
+from spotline.adapters.grpc.allocator.client import JobClient, RpcFailed
 from spotline.adapters.ledger.sqlite import SqlLedger, ledger_url
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.stream import NatsEventStream

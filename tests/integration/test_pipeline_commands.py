@@ -11,8 +11,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from spotline.adapters.grpc.placer import PlacementFeed
-from spotline.adapters.grpc.placer_server import PlacerServer
+from spotline.adapters.grpc.placer.server import PlacerServer
+from spotline.adapters.grpc.placer.servicer import PlacementFeed
 from spotline.adapters.placement.geography import parse_geography
 from spotline.adapters.placement.pipeline_file import read_pipeline
 from spotline.application.market_ingest.handler import IngestOptions

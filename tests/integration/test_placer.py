@@ -10,11 +10,11 @@ from pathlib import Path
 import grpc
 import pytest
 
-from spotline.adapters.grpc.calling import open_channel
-from spotline.adapters.grpc.errors import RpcFailed
-from spotline.adapters.grpc.placer import PlacementFeed
-from spotline.adapters.grpc.placer_client import PlacerClient
-from spotline.adapters.grpc.placer_server import PlacerServer
+from spotline.adapters.grpc.kit.calling import open_channel
+from spotline.adapters.grpc.kit.errors import RpcFailed
+from spotline.adapters.grpc.placer.client import PlacerClient
+from spotline.adapters.grpc.placer.server import PlacerServer
+from spotline.adapters.grpc.placer.servicer import PlacementFeed
 from spotline.adapters.placement.geography import parse_geography
 from spotline.api.v1 import placement_service_pb2 as pb
 from spotline.api.v1 import placement_service_pb2_grpc

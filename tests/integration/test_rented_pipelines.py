@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spotline.adapters.grpc.errors import RpcFailed
-from spotline.adapters.grpc.placer_client import PlacerClient
+from spotline.adapters.grpc.kit.errors import RpcFailed
+from spotline.adapters.grpc.placer.client import PlacerClient
 from spotline.adapters.ledger.sqlite import SqlLedger, ledger_url
 from spotline.adapters.placement.geography import parse_geography, read_geography
 from spotline.application.market_ingest.handler import IngestOptions

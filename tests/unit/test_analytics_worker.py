@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from spotline.adapters.faust.analytics import Analytics, AnalyticsSettings
-from spotline.adapters.faust.source import SourcedEvent
+from spotline.adapters.analytics.source import SourcedEvent
+from spotline.adapters.analytics.worker import Analytics, AnalyticsSettings
 from spotline.application.analytics.messages import StatisticsQuery, StatisticsScope
 from spotline.application.analytics.observations import LateCounts, StatisticsStore
 from spotline.contracts.build import event_of

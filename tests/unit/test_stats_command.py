@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from spotline.adapters.grpc.analytics_client import AnalyticsClient
+from spotline.adapters.grpc.analytics.client import AnalyticsClient
 from spotline.application.analytics.messages import answer, keys_of
 from spotline.application.analytics.observations import (
     LateCounts,

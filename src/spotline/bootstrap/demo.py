@@ -10,7 +10,7 @@ from typing import cast
 
 from spotline.adapters.eventlog.manifest import Manifest, environment
 from spotline.adapters.eventlog.writer import record
-from spotline.adapters.grpc.client import JobClient
+from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.ledger.sqlite import SqlLedger
 from spotline.application.selector.state import SelectorState
 from spotline.application.spec import Timer

@@ -190,7 +190,7 @@ async def serve_selector(
     hooks: PartHooks,
 ) -> None:
     """Decide every slot through the allocator at `allocator_address`."""
-    from spotline.adapters.grpc.client import AllocateCallPort
+    from spotline.adapters.grpc.allocator.client import AllocateCallPort
 
     async with AsyncExitStack() as stack:
         connection, stream = await stack.enter_async_context(open_stream(bus, name="selector"))
@@ -218,9 +218,9 @@ async def serve_allocator(
 
     Drafts are completed by the configurator at `configurator_address`; empty refuses them.
     """
-    from spotline.adapters.grpc.configurator_client import ConfiguratorClient
-    from spotline.adapters.grpc.jobs import JobFeed
-    from spotline.adapters.grpc.server import RpcServer
+    from spotline.adapters.grpc.allocator.job_servicer import JobFeed
+    from spotline.adapters.grpc.allocator.server import RpcServer
+    from spotline.adapters.grpc.configurator.client import ConfiguratorClient
     from spotline.application.allocator.handler import JobsHandler
 
     async with AsyncExitStack() as stack:
@@ -261,8 +261,8 @@ async def serve_configurator(
     ContractError
         The file is absent or no knowledge base.
     """
-    from spotline.adapters.grpc.configurator import RunFeed, SharedKnowledge
-    from spotline.adapters.grpc.configurator_server import ConfiguratorServer
+    from spotline.adapters.grpc.configurator.server import ConfiguratorServer
+    from spotline.adapters.grpc.configurator.servicer import RunFeed, SharedKnowledge
     from spotline.application.configurator.handler import ConfigureHandler
     from spotline.application.configurator.knowledge import KnowledgeBase
 
@@ -312,8 +312,8 @@ async def serve_placer(
     ConfigError
         The address is taken.
     """
-    from spotline.adapters.grpc.placer import PlacementFeed
-    from spotline.adapters.grpc.placer_server import PlacerServer
+    from spotline.adapters.grpc.placer.server import PlacerServer
+    from spotline.adapters.grpc.placer.servicer import PlacementFeed
 
     async with open_stream(bus, name="placer") as (connection, stream):
         feed = PlacementFeed()
@@ -344,8 +344,8 @@ async def serve_analytics(
         The address is taken.
     """
     # Faust takes a while to import; only this service needs it.
-    from spotline.adapters.faust.analytics import Analytics, AnalyticsSettings
-    from spotline.adapters.grpc.analytics import AnalyticsServer
+    from spotline.adapters.analytics.worker import Analytics, AnalyticsSettings
+    from spotline.adapters.grpc.analytics.servicer import AnalyticsServer
 
     async with open_stream(bus, name="analytics") as (connection, stream):
         analytics = Analytics(

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from spotline.adapters.grpc.client import JobClient
-from spotline.adapters.grpc.errors import RpcFailed
+from spotline.adapters.grpc.allocator.client import JobClient
+from spotline.adapters.grpc.kit.errors import RpcFailed
 from spotline.application.allocation.allocate import program_of
 from spotline.application.allocator.messages import ProgressReport
 from spotline.application.selector.job_run import JobRun, RunPhase

@@ -13,7 +13,7 @@ import typer
 from spotline.cli.jobs_view import print_json
 
 if TYPE_CHECKING:
-    from spotline.adapters.grpc.errors import RpcFailed
+    from spotline.adapters.grpc.kit.errors import RpcFailed
 
 EXIT_REFUSED = 1
 EXIT_BAD_INPUT = 2
@@ -42,7 +42,7 @@ def only_one(prefix: str, job_ids: Sequence[str]) -> str | None:
 
 def answered(work: Coroutine[Any, Any, ResultT], *, as_json: bool) -> ResultT:
     """What a call answers; where it fails, the command ends with the reason and an exit code."""
-    from spotline.adapters.grpc.errors import RpcFailed
+    from spotline.adapters.grpc.kit.errors import RpcFailed
 
     try:
         return asyncio.run(work)

@@ -80,7 +80,7 @@ def submit(
 
     What a file that names a model leaves out is filled in, and shown with who says so.
     """
-    from spotline.adapters.grpc.client import JobClient
+    from spotline.adapters.grpc.allocator.client import JobClient
 
     job = _read(file, as_json=as_json)
 
@@ -115,7 +115,7 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show where one job stands, or all of them."""
-    from spotline.adapters.grpc.client import JobClient
+    from spotline.adapters.grpc.allocator.client import JobClient
     from spotline.application.allocator.messages import JobQuery, JobState
 
     wanted = None
@@ -149,7 +149,7 @@ def watch(job: JobArgument, address: Address = _DEFAULT_ADDRESS, as_json: AsJson
 
     Exits 0 if it completed, 1 if it ended in any other way.
     """
-    from spotline.adapters.grpc.client import JobClient
+    from spotline.adapters.grpc.allocator.client import JobClient
     from spotline.application.allocator.messages import JobState
 
     async def run() -> JobState:
@@ -170,7 +170,7 @@ def watch(job: JobArgument, address: Address = _DEFAULT_ADDRESS, as_json: AsJson
 
 def cancel(job: JobArgument, address: Address = _DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
     """Withdraw a job; what it holds is released when the next slot opens."""
-    from spotline.adapters.grpc.client import JobClient
+    from spotline.adapters.grpc.allocator.client import JobClient
 
     async def run() -> tuple[str, bool]:
         async with JobClient(address) as client:
@@ -216,7 +216,7 @@ def plan(
     Several jobs, or limits on what is held and spent, are planned together over the slots that are
     forecast. Exits 1 if a deadline cannot be met.
     """
-    from spotline.adapters.grpc.client import JobClient
+    from spotline.adapters.grpc.allocator.client import JobClient
     from spotline.application.allocator.messages import PlanRequest
     from spotline.domain.jobs.draft import JobDraft
     from spotline.domain.jobs.job import Job

@@ -22,7 +22,7 @@ from spotline.cli.jobs_view import console, plain, print_json
 from spotline.cli.pipelines_view import phase_line, pipelines_table, print_pipeline
 
 if TYPE_CHECKING:
-    from spotline.adapters.grpc.placer_client import PlacerClient
+    from spotline.adapters.grpc.placer.client import PlacerClient
     from spotline.application.placer.messages import PlacementPhase, PlacementStatus, PlaceReceipt
     from spotline.domain.placement.submission import Pipeline
 
@@ -66,7 +66,7 @@ def submit(
 
     Exits 1 if its deadline cannot be met, with the earliest finish there is.
     """
-    from spotline.adapters.grpc.placer_client import PlacerClient
+    from spotline.adapters.grpc.placer.client import PlacerClient
 
     pipeline = _read(file, as_json=as_json)
 
@@ -95,7 +95,7 @@ def list_command(
     as_json: AsJson = False,
 ) -> None:
     """Show where pipelines stand."""
-    from spotline.adapters.grpc.placer_client import PlacerClient
+    from spotline.adapters.grpc.placer.client import PlacerClient
     from spotline.application.placer.messages import PlacementQuery
 
     query = PlacementQuery(
@@ -125,7 +125,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show where one pipeline stands, what it cost and why it is there."""
-    from spotline.adapters.grpc.placer_client import PlacerClient
+    from spotline.adapters.grpc.placer.client import PlacerClient
 
     async def run() -> PlacementStatus | None:
         async with PlacerClient(address) as client:
@@ -146,7 +146,7 @@ def release(
     as_json: AsJson = False,
 ) -> None:
     """Let a pipeline go; its instances go with the next revision. One that is over stays as it ended."""
-    from spotline.adapters.grpc.placer_client import PlacerClient
+    from spotline.adapters.grpc.placer.client import PlacerClient
 
     async def run() -> tuple[PlacementStatus | None, bool]:
         async with PlacerClient(address) as client:

@@ -92,7 +92,7 @@ def _worked_out(
 async def _asked(
     pipeline: Pipeline, method: str | None, cost: str | None, address: str
 ) -> Explanation:
-    from spotline.adapters.grpc.placer_client import PlacerClient
+    from spotline.adapters.grpc.placer.client import PlacerClient
     from spotline.application.placer.handler import named_basis
     from spotline.application.placer.messages import ExplanationRequest
 

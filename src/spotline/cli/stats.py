@@ -159,7 +159,7 @@ def _ns(option: str, text: str) -> int:
 
 
 async def _keys(address: str) -> tuple[StatisticsKey, ...]:
-    from spotline.adapters.grpc.analytics_client import AnalyticsClient
+    from spotline.adapters.grpc.analytics.client import AnalyticsClient
     from spotline.application.analytics.messages import KeysQuery
 
     found: list[StatisticsKey] = []
@@ -177,7 +177,7 @@ async def _windows(address: str, query: StatisticsQuery, *, latest: int) -> Stat
     """Every window asked for, or the `latest` ones, page after page."""
     from dataclasses import replace
 
-    from spotline.adapters.grpc.analytics_client import AnalyticsClient
+    from spotline.adapters.grpc.analytics.client import AnalyticsClient
 
     async with AnalyticsClient(address) as client:
         page = await client.query(query)

@@ -15,10 +15,10 @@ from time import perf_counter_ns
 
 import numpy as np
 
-from spotline.adapters.grpc.configurator import RunFeed, SharedKnowledge
-from spotline.adapters.grpc.configurator_client import ConfiguratorClient
-from spotline.adapters.grpc.configurator_server import ConfiguratorServer
-from spotline.adapters.grpc.errors import RpcFailed
+from spotline.adapters.grpc.configurator.client import ConfiguratorClient
+from spotline.adapters.grpc.configurator.server import ConfiguratorServer
+from spotline.adapters.grpc.configurator.servicer import RunFeed, SharedKnowledge
+from spotline.adapters.grpc.kit.errors import RpcFailed
 from spotline.application.configurator.completion import warm_up
 from spotline.application.configurator.handler import ConfiguratorState, ConfigureHandler
 from spotline.application.configurator.knowledge import KnowledgeBase

@@ -7,8 +7,8 @@ from typing import ClassVar, Self
 
 import grpc
 
-from spotline.adapters.grpc.errors import MESSAGE_BYTES
-from spotline.adapters.grpc.tracing import client_interceptors
+from spotline.adapters.grpc.kit.errors import MESSAGE_BYTES
+from spotline.adapters.grpc.kit.tracing import client_interceptors
 from spotline.runtime.telemetry import telemetry_for
 
 # Whoever is no service: a command, a training platform.

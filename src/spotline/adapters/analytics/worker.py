@@ -23,8 +23,8 @@ from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
 from nats.js.client import JetStreamContext
 from nats.js.errors import APIError, NotFoundError
 
+from spotline.adapters.analytics.source import SourcedEvent, event_topic
 from spotline.adapters.faust.hosting import AppCrashed, running
-from spotline.adapters.faust.source import SourcedEvent, event_topic
 from spotline.application.analytics.handler import StatisticsFold
 from spotline.application.analytics.messages import (
     KeysPage,

@@ -9,8 +9,8 @@ from typing import cast
 
 import grpc
 
-from spotline.adapters.grpc.completing import completed
-from spotline.adapters.grpc.errors import RpcRefused, ServerContext, answers, refusal_of, refuse
+from spotline.adapters.grpc.allocator.completing import completed
+from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext, answers, refusal_of, refuse
 from spotline.api.v1 import allocator_service_pb2, job_pb2, job_service_pb2_grpc
 from spotline.api.v1 import job_service_pb2 as pb
 from spotline.application.admission import Accepted, Refused, job_id_for

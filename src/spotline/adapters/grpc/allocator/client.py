@@ -9,12 +9,8 @@ from typing import TypeVar, cast
 
 import grpc
 
-from spotline.adapters.grpc.calling import ANY_CLIENT, RpcClient, open_channel
-from spotline.adapters.grpc.errors import (
-    RpcFailed,
-    failing_as_rpc,
-    failure_of,
-)
+from spotline.adapters.grpc.kit.calling import ANY_CLIENT, RpcClient, open_channel
+from spotline.adapters.grpc.kit.errors import RpcFailed, failing_as_rpc, failure_of
 from spotline.api.v1 import (
     allocator_service_pb2,
     allocator_service_pb2_grpc,

@@ -6,8 +6,8 @@ import gc
 
 import grpc
 
-from spotline.adapters.grpc.configurator import ConfigurationServicer, SharedKnowledge
-from spotline.adapters.grpc.serving import GrpcServer
+from spotline.adapters.grpc.configurator.servicer import ConfigurationServicer, SharedKnowledge
+from spotline.adapters.grpc.kit.serving import GrpcServer
 from spotline.api.v1 import configuration_service_pb2, configuration_service_pb2_grpc
 from spotline.application.configurator.completion import warm_up
 from spotline.application.configurator.handler import ConfiguratorHost

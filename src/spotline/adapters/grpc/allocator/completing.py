@@ -6,7 +6,7 @@ from datetime import datetime
 
 import grpc
 
-from spotline.adapters.grpc.errors import RpcFailed, RpcRefused
+from spotline.adapters.grpc.kit.errors import RpcFailed, RpcRefused
 from spotline.application.allocator.ports import ConfiguratorPort
 from spotline.application.configurator.messages import Completion, CompletionRequest
 from spotline.contracts.errors import ContractError

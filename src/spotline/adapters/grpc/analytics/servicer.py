@@ -7,8 +7,8 @@ from typing import Protocol, TypeVar, cast
 import grpc
 from google.protobuf.message import Message
 
-from spotline.adapters.grpc.errors import RpcRefused, ServerContext, answers, invalid
-from spotline.adapters.grpc.serving import GrpcServer
+from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext, answers, invalid
+from spotline.adapters.grpc.kit.serving import GrpcServer
 from spotline.api.v1 import analytics_service_pb2 as pb
 from spotline.api.v1 import analytics_service_pb2_grpc
 from spotline.application.analytics.messages import (

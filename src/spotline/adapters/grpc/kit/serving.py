@@ -9,8 +9,8 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from spotline.adapters.grpc.errors import MESSAGE_BYTES
-from spotline.adapters.grpc.tracing import server_interceptors
+from spotline.adapters.grpc.kit.errors import MESSAGE_BYTES
+from spotline.adapters.grpc.kit.tracing import server_interceptors
 from spotline.contracts.errors import ConfigError
 from spotline.runtime.telemetry import telemetry_for
 

@@ -12,7 +12,7 @@ import grpc
 import structlog
 from google.protobuf.message import Message
 
-from spotline.adapters.grpc.errors import (
+from spotline.adapters.grpc.kit.errors import (
     RpcRefused,
     ServerContext,
     answers,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import grpc
 
-from spotline.adapters.grpc.allocator import AllocatorServicer
-from spotline.adapters.grpc.jobs import JobFeed, JobServicer
-from spotline.adapters.grpc.serving import GrpcServer
+from spotline.adapters.grpc.allocator.allocator_servicer import AllocatorServicer
+from spotline.adapters.grpc.allocator.job_servicer import JobFeed, JobServicer
+from spotline.adapters.grpc.kit.serving import GrpcServer
 from spotline.api.v1 import (
     allocator_service_pb2,
     allocator_service_pb2_grpc,

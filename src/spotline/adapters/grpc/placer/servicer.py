@@ -8,7 +8,7 @@ from typing import Protocol, cast
 
 import grpc
 
-from spotline.adapters.grpc.errors import RpcRefused, ServerContext, answers, invalid
+from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext, answers, invalid
 from spotline.api.v1 import placement_pb2, placement_service_pb2_grpc
 from spotline.api.v1 import placement_service_pb2 as pb
 from spotline.application.placer.handler import PlacerOptions, named_method

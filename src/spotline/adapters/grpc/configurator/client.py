@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from spotline.adapters.grpc.calling import ANY_CLIENT, RpcClient
-from spotline.adapters.grpc.errors import failing_as_rpc
+from spotline.adapters.grpc.kit.calling import ANY_CLIENT, RpcClient
+from spotline.adapters.grpc.kit.errors import failing_as_rpc
 from spotline.api.v1 import configuration_service_pb2 as pb
 from spotline.api.v1 import configuration_service_pb2_grpc
 from spotline.application.configurator.messages import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from spotline.adapters.grpc.calling import RpcClient
-from spotline.adapters.grpc.errors import failing_as_rpc
+from spotline.adapters.grpc.kit.calling import RpcClient
+from spotline.adapters.grpc.kit.errors import failing_as_rpc
 from spotline.api.v1 import analytics_service_pb2 as pb
 from spotline.api.v1 import analytics_service_pb2_grpc
 from spotline.application.analytics.messages import (

@@ -10,9 +10,9 @@ from typing import TypeVar, cast
 
 import grpc
 
-from spotline.adapters.grpc.completing import completed
-from spotline.adapters.grpc.errors import RpcRefused, ServerContext, answers, invalid
-from spotline.adapters.grpc.jobs import name_job
+from spotline.adapters.grpc.allocator.completing import completed
+from spotline.adapters.grpc.allocator.job_servicer import name_job
+from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext, answers, invalid
 from spotline.api.v1 import allocator_service_pb2 as pb
 from spotline.api.v1 import allocator_service_pb2_grpc
 from spotline.application.admission import job_id_for
