@@ -20,7 +20,7 @@ from spotline.domain.placement.methods.registry import (
 )
 from spotline.domain.placement.pipeline import NoPlacement, Placement
 from spotline.domain.placement.replacing import affected
-from tests.unit.placement.worlds import graph_of, graphs, job_of, moment_of, queues
+from tests.unit.domain.placement.worlds import graph_of, graphs, job_of, moment_of, queues
 
 GREEDY = [method for name, method in METHODS.items() if name != "exact"]
 GREEDY += list(ABLATIONS.values())
