@@ -42,8 +42,8 @@ demo: setup ## run the main job end to end, and show what it saved
 	@$(BIN)/spotline demo
 
 .PHONY: test
-test: setup ## the whole suite but the slow and e2e tests
-	$(BIN)/python -m pytest $(ARGS)
+test: setup ## the whole suite but the slow and e2e tests (ARGS=... for pytest; -n0 in one process)
+	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 .PHONY: test-slow
 test-slow: setup ## the tests that take minutes

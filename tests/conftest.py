@@ -1,6 +1,11 @@
-"""A real broker for the tests that need one; no port is fixed, no store outlives the session."""
+"""A real broker for the tests that need one; no port is fixed, no store outlives the session.
+
+Tests run in several processes (`make test`), each with a session, hence a broker, of its own.
+"""
 
 import logging
+import os
+from pathlib import Path
 
 import nats.js.errors
 import pytest
@@ -10,8 +15,27 @@ import structlog
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.runtime.broker import EmbeddedBroker
+from tests.fakes.shared_kernels import share_kernels
 
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+
+# Most tests wait most of the time: for a broker, for a process, for time to pass.
+WORKERS_PER_CPU = 2
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config):
+    """What `-n auto` means: two processes a CPU, and none for tests of a single file."""
+    files = [Path(argument.partition("::")[0]) for argument in config.args]
+    if len({str(file) for file in files}) == 1 and files[0].is_file():
+        return 0
+    return WORKERS_PER_CPU * len(os.sched_getaffinity(0))
+
+
+def pytest_configure(config):
+    """Workers share what one of them compiled."""
+    if hasattr(config, "workerinput"):
+        share_kernels()
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
