@@ -114,6 +114,10 @@ docker-lint: setup ## hadolint on every Dockerfile; the structure of the compose
 	$(BIN)/python tools/check_compose.py docker-compose.yml deploy/compose/*.yml
 	$(BIN)/nats-server -t -c deploy/nats/nats.conf
 
+.PHONY: house
+house: setup ## count code lines, long files and functions, wide signatures, names that mean two things
+	@$(BIN)/python tools/house_metrics.py .
+
 .PHONY: wheel
 wheel: setup ## build the wheel, install it in a clean environment, call it
 	@PYTHON="$(PYTHON)" tools/check_wheel.sh "$(CURDIR)/$(BIN)/python"
