@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1
 
 # From a copy: setuptools would leave build/ and egg-info in the checkout.
 mkdir "$scratch/source"
-cp -r pyproject.toml src "$scratch/source/"
+cp -r pyproject.toml README.md LICENSE src "$scratch/source/"
 rm -rf "$scratch"/source/src/*.egg-info
 "$build_python" -m pip wheel --quiet --no-deps --no-build-isolation \
     --wheel-dir "$scratch/dist" "$scratch/source"
@@ -25,3 +25,14 @@ echo "built $(basename "$wheel"), $(du -k "$wheel" | cut -f1) KiB"
 "$scratch/venv/bin/python" -m pip check
 cd "$scratch" # away from the checkout, so that nothing but the wheel can be imported
 "$scratch/venv/bin/spotline" --version
+"$scratch/venv/bin/python" - << 'CHECK'
+import importlib.metadata
+import importlib.resources
+
+said = importlib.metadata.metadata("spotline")
+if not importlib.resources.files("spotline").joinpath("py.typed").is_file():
+    raise SystemExit("no py.typed in the wheel: type checkers would ignore its annotations")
+if said["License-Expression"] != "Apache-2.0" or "LICENSE" not in (said.get_all("License-File") or ()):
+    raise SystemExit("the wheel does not name its license, or does not carry it")
+print("typed, licensed", said["License-Expression"])
+CHECK

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 LOCKS = ("lock.txt", "runtime.txt", "clouds.txt")
 REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)")
@@ -122,3 +123,27 @@ def test_refused_python_is_told_what_to_do(repository, tmp_path):
     assert result.returncode == 1
     assert "Python 3.9.2 is too old: Spotline needs Python 3.11 or newer" in result.stderr
     assert not (tmp_path / "venv").exists()
+
+
+def test_git_hooks_run_every_check_by_its_make_target(repository):
+    makefile = (repository / "Makefile").read_text()
+    checks = re.search(r"^CHECKS := (.+)$", makefile, re.MULTILINE)[1].split()
+    hooks = yaml.safe_load((repository / ".pre-commit-config.yaml").read_text())["repos"]
+
+    called = [hook["entry"].split() for repo in hooks for hook in repo["hooks"]]
+
+    assert {repo["repo"] for repo in hooks} == {"local"}
+    assert {program for program, *_ in called} == {"make"}
+    assert {target for _, *targets in called for target in targets} == {*checks, "test"}
+
+
+def test_changelog_names_the_version(repository):
+    version = re.search(
+        r'^__version__ = "(.+)"$',
+        (repository / "src/spotline/__init__.py").read_text(),
+        re.MULTILINE,
+    )[1]
+    headings = re.findall(r"^## \[(.+?)\]", (repository / "CHANGELOG.md").read_text(), re.MULTILINE)
+
+    assert headings[0] == "Unreleased"
+    assert headings[1] == version
