@@ -137,11 +137,8 @@ def test_a_public_name_means_one_thing(house, exceptions):
     assert needless(house.names, exceptions["names"], EXCEPTIONS.name) == []
 
 
-def test_readme_is_one_screen_per_question(house, exceptions):
-    allowed = exceptions.get("readme_lines", MOST_README_LINES)
-
-    assert house.readme_lines <= allowed
-    assert "readme_lines" not in exceptions or house.readme_lines > MOST_README_LINES
+def test_readme_is_one_screen_per_question(house):
+    assert house.readme_lines <= MOST_README_LINES
 
 
 def test_exceptions_are_dated(exceptions):
