@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
-from spotline.application.market_ingest.handler import IngestOptions
+from spotline.application.market_ingest.handler import NO_WAITING_BY_TIME, IngestOptions
 from spotline.runtime.settings import ServiceSettings
 
 
@@ -15,13 +15,23 @@ class MarketIngestSettings(ServiceSettings):
 
     `market` is a market file (docs/market-format.md). `slots_per_s` 0 replays as fast as slots are
     decided; `wall_clock` opens a slot every slot length, and shifts the market to begin now.
+    With `wait_for_work` market time stands still while no job and no pipeline is under way, so
+    nobody finds a market that is over; not together with `wall_clock`.
     `geography` is a file of regions and links (docs/geography-format.md; empty: none).
     """
 
     market: Path
     slots_per_s: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
     wall_clock: bool = False
+    wait_for_work: bool = False
     geography: str = ""
+
+    @field_validator("wait_for_work")
+    @classmethod
+    def _not_by_wall_clock(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and info.data.get("wall_clock"):
+            raise ValueError(NO_WAITING_BY_TIME)
+        return value
 
     @property
     def geography_file(self) -> Path | None:
@@ -33,4 +43,4 @@ class MarketIngestSettings(ServiceSettings):
         if self.wall_clock:
             return IngestOptions(slot_interval_s=float(slot_s), barrier=False)
         interval_s = 1.0 / self.slots_per_s if self.slots_per_s else 0.0
-        return IngestOptions(slot_interval_s=interval_s)
+        return IngestOptions(slot_interval_s=interval_s, wait_for_work=self.wait_for_work)

@@ -71,6 +71,9 @@ def up(
     wall_clock: Annotated[
         bool, typer.Option(help="One slot per slot length, shifted to begin now.")
     ] = False,
+    wait_for_work: Annotated[
+        bool, typer.Option(help="Stop market time while no job and no pipeline is under way.")
+    ] = False,
     slot: Annotated[int, typer.Option(min=0, help="Slot length, seconds; 0 keeps it.")] = 0,
     health_port: Annotated[int, typer.Option(min=0, help="Port of /healthz; 0 is any.")] = 0,
     as_json: Annotated[
@@ -125,7 +128,9 @@ def up(
             analytics_address=analytics_address,
             placer=PlacerOptions(method=placement_method, cost=placement_cost),
             selector=SelectorOptions(warm_start=read_weights(warm_start)),
-            ingest=IngestOptions(slot_interval_s=interval_s, barrier=not wall_clock),
+            ingest=IngestOptions(
+                slot_interval_s=interval_s, barrier=not wall_clock, wait_for_work=wait_for_work
+            ),
         )
 
     def told(addresses: Mapping[str, str]) -> None:

@@ -1,25 +1,48 @@
-"""The market's clock: replays a market slot by slot, each one when the last is settled."""
+"""The market's clock: replays a market slot by slot, each one when the last is settled.
+
+Where it waits for work, market time stands still while no job and no pipeline needs it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spotline.application.market_ingest.observing import observations
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
+from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobSubmitted
 from spotline.domain.events.market import MarketOpened, QuoteObserved, SlotOpened
-from spotline.domain.events.placement import LinkObserved, RegionObserved
+from spotline.domain.events.placement import (
+    LinkObserved,
+    PipelineSubmitted,
+    PlacementDecided,
+    PlacementEnded,
+    PlacementOutcome,
+    RegionObserved,
+)
 from spotline.domain.market.market import Market
 from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.placement.geography import Geography
 
 SPEC = Spec(
     service="market_ingest",
-    consumes=(MarketOpened, SlotOpened, CapacityReported),
+    consumes=(
+        MarketOpened,
+        SlotOpened,
+        CapacityReported,
+        JobSubmitted,
+        JobAdmitted,
+        JobClosed,
+        PipelineSubmitted,
+        PlacementDecided,
+        PlacementEnded,
+    ),
     produces=(MarketOpened, QuoteObserved, RegionObserved, LinkObserved, SlotOpened),
 )
+
+NO_WAITING_BY_TIME = "a market that runs by wall clock cannot wait for work: choose one of the two"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,20 +51,43 @@ class IngestOptions:
 
     `slot_interval_s` is the pause between slots (0: as fast as decisions come). With `barrier`
     slot k + 1 opens only after slot k is settled; without, time alone opens it, as on a live
-    market.
+    market. With `wait_for_work` the first slot opens at once, and every later one only while a job
+    or a pipeline needs it (`IngestState.needed`).
+
+    Raises
+    ------
+    ValueError
+        Time alone opens the slots, and they are to wait for work.
     """
 
     slot_interval_s: float = 0.0
     barrier: bool = True
+    wait_for_work: bool = False
+
+    def __post_init__(self) -> None:
+        if self.wait_for_work and not self.barrier:
+            raise ValueError(NO_WAITING_BY_TIME)
 
 
 @dataclass(slots=True, kw_only=True)
 class IngestState:
-    """What was opened so far."""
+    """What was opened so far, and who needs more.
+
+    `unfinished` are the ids of the jobs and pipelines that are not over. Up to `through_slot` slots
+    are needed in any case: the first one, and those in which something still follows from a job or
+    a pipeline that is over.
+    """
 
     opened: bool = False
     slot: int = -1
     settled: bool = True
+    unfinished: set[str] = field(default_factory=set)
+    through_slot: int = 0
+
+    @property
+    def needed(self) -> bool:
+        """Whether anybody needs the next slot."""
+        return bool(self.unfinished) or self.slot < self.through_slot
 
 
 class IngestHandler:
@@ -73,6 +119,21 @@ class IngestHandler:
                 state.settled = False
             case CapacityReported() if event.slot == state.slot and event.settled:
                 state.settled = True
+            case JobSubmitted():
+                state.unfinished.add(event.job.job_id)
+            case JobAdmitted():
+                # The selector learns from a job when its deadline has passed.
+                state.through_slot = max(state.through_slot, event.deadline_slot + 1)
+            case PipelineSubmitted():
+                state.unfinished.add(event.pipeline.job_id)
+            case JobClosed():
+                state.unfinished.discard(event.job_id)
+            case PlacementEnded():
+                state.unfinished.discard(event.job_id)
+                # The instances that it rented go back with the next slot.
+                state.through_slot = max(state.through_slot, state.slot + 1)
+            case PlacementDecided() if event.outcome is PlacementOutcome.REFUSED:
+                state.unfinished.discard(event.job_id)
             case _:
                 pass
 
@@ -95,6 +156,8 @@ class IngestHandler:
         if following >= market.slots:
             return ()
         if self._options.barrier and not state.settled:
+            return ()
+        if self._options.wait_for_work and not state.needed:
             return ()
         return (
             Timer(
