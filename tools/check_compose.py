@@ -1,8 +1,9 @@
 """Check what can be checked of compose files without Docker; with its compose plugin, let it judge too.
 
 The first file is the base, every further one an overlay on it. Checked: known keys, build files
-and mounted files that exist, declared volumes, dependencies on services that exist, a health check
-and a memory limit for every service, and environment variables that the service's settings read.
+and mounted files that exist, images of the service that they are built for, declared volumes,
+dependencies on services that exist, a health check (its own or its image's) and a memory limit for
+every service, and environment variables that the service's settings read.
 """
 
 from __future__ import annotations
@@ -56,8 +57,10 @@ def service_problems(
         yield f"unknown key {key!r}"
     if ("image" in service) == ("build" in service):
         yield "exactly one of image and build is needed"
-    yield from build_problems(service.get("build", {}))
-    yield from healthcheck_problems(service.get("healthcheck", {}))
+    build = service.get("build", {})
+    yield from build_problems(name, build)
+    if "healthcheck" in service or not image_checks_itself(build):
+        yield from healthcheck_problems(service.get("healthcheck", {}))
     if not SIZE.fullmatch(str(service.get("mem_limit", ""))):
         yield f"mem_limit must be a size such as 512m, was {service.get('mem_limit')!r}"
     for other, how in service.get("depends_on", {}).items():
@@ -76,12 +79,32 @@ def service_problems(
     yield from environment_problems(name, service.get("environment", {}))
 
 
-def build_problems(build: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with a build section."""
+def build_problems(name: str, build: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with the build section of service `name`."""
     for key in sorted(build.keys() - BUILD_KEYS):
         yield f"unknown key {key!r} in build"
-    if build and not (ROOT / build.get("context", ".") / build["dockerfile"]).is_file():
+    if not build:
+        return
+    if not dockerfile_of(build).is_file():
         yield f"there is no {build['dockerfile']}"
+    built = build.get("args", {}).get("SERVICE")
+    if built != name:
+        yield f"is built with SERVICE {built!r}, expected {name!r}"
+    elif not (ROOT / "services" / name / "__main__.py").is_file():
+        yield f"there is no services/{name}/__main__.py to run"
+
+
+def dockerfile_of(build: Mapping[str, Any]) -> Path:
+    """The Dockerfile that a build section names."""
+    return ROOT / build.get("context", ".") / build["dockerfile"]
+
+
+def image_checks_itself(build: Mapping[str, Any]) -> bool:
+    """Whether the image has a health check of its own."""
+    if not build or not dockerfile_of(build).is_file():
+        return False
+    lines = dockerfile_of(build).read_text().splitlines()
+    return any(line.startswith("HEALTHCHECK ") for line in lines)
 
 
 def healthcheck_problems(healthcheck: Mapping[str, Any]) -> Iterator[str]:

@@ -31,3 +31,8 @@ compile --constraints "$pins" --group dev --output-file requirements/lock.txt
 compile --constraints "$pins" --output-file requirements/runtime.txt
 # The same, with the clients of the real clouds.
 compile --constraints "$pins" --all-extras --output-file requirements/clouds.txt
+# What builds the wheel, from the lock of a checkout.
+{
+    echo "# Cut out of lock.txt by: make lock"
+    awk '/^[^ #]/ { kept = /^setuptools==/ } /^[^#]/ && kept' requirements/lock.txt
+} > requirements/build.txt

@@ -33,6 +33,12 @@ def test_compose_file_has_a_sound_structure(compose):
         ("selector", {"depends_on": {"broker": {"condition": "service_healthy"}}}, "'broker'"),
         ("selector", {"volumes": ["elsewhere:/data"]}, "undeclared volume 'elsewhere'"),
         ("selector", {"build": {"context": ".", "dockerfile": "Nowhere"}}, "no Nowhere"),
+        (
+            "selector",
+            {"build": {"dockerfile": "services/Dockerfile", "args": {"SERVICE": "placer"}}},
+            "built with SERVICE 'placer', expected 'selector'",
+        ),
+        ("nats", {"healthcheck": {}}, "has no health check"),
         ("selector", {"image": "python"}, "exactly one of image and build"),
         ("selector", {"environment": {"SPOTLINE_HEALTH_PORT": 8080}}, "must be a string"),
         ("nats", {"volumes": ["./deploy/nats/gone.conf:/etc/x"]}, "gone.conf, which does not"),
@@ -60,3 +66,9 @@ def test_overlay_adds_to_the_base():
     }
     assert "b" in both["services"]
     assert base["services"]["a"]["environment"] == {"X": "1"}
+
+
+def test_every_service_has_its_container(compose, repository):
+    built = {name for name, service in compose["services"].items() if "build" in service}
+
+    assert built == {path.parent.name for path in (repository / "services").glob("*/__main__.py")}

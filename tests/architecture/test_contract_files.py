@@ -1,4 +1,4 @@
-"""Generated code, the released protobuf contract and the Dockerfiles keep what they promise."""
+"""Generated code and the released protobuf contract keep what they promise."""
 
 from __future__ import annotations
 
@@ -7,18 +7,6 @@ import subprocess
 import sys
 
 import pytest
-
-SERVICES = (
-    "market_ingest",
-    "forecaster",
-    "allocator",
-    "configurator",
-    "placer",
-    "selector",
-    "cloud_actuator",
-    "analytics",
-)
-
 
 def test_generated_code_is_what_the_protos_give(repository):
     result = subprocess.run(
@@ -46,15 +34,3 @@ def test_renumbered_field_breaks_the_released_contract(tree):
 
     assert result.returncode != 0
     assert "job.proto" in result.stdout
-
-
-def test_dockerfiles_differ_in_the_service_name_alone(repository):
-    folder = repository / "services"
-
-    bodies = {
-        name: (folder / name / "Dockerfile").read_text().replace(name, "SERVICE")
-        for name in SERVICES
-    }
-
-    assert set(bodies) == {path.parent.name for path in folder.glob("*/Dockerfile")}
-    assert len(set(bodies.values())) == 1

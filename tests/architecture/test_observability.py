@@ -98,7 +98,10 @@ def test_every_service_of_the_compose_file_is_scraped(repository: Path) -> None:
     prometheus = read_yaml(repository / "deploy/prometheus/prometheus.yml")
     overlay = read_yaml(repository / "deploy/compose/observability.yml")
     ours = {name for name, service in compose["services"].items() if "build" in service}
-    port = compose["x-environment"]["SPOTLINE_HEALTH_PORT"]
+    dockerfile = (repository / "services/Dockerfile").read_text()
+    port = re.search(r"SPOTLINE_HEALTH_PORT=(\d+)", dockerfile)[1]
+    # What listens on loopback alone cannot be scraped from another container.
+    assert "SPOTLINE_HEALTH_HOST=0.0.0.0 " in dockerfile
 
     (scraped,) = prometheus["scrape_configs"]
     (targets,) = scraped["static_configs"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-LOCKS = ("lock.txt", "runtime.txt", "clouds.txt")
+LOCKS = ("lock.txt", "runtime.txt", "clouds.txt", "build.txt")
 REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)")
 
 
@@ -69,6 +69,14 @@ def test_runtime_lock_is_the_lock_without_development(repository, project):
     assert runtime.items() <= locked.items()
     assert declared(project["project"]["dependencies"]) <= runtime.keys()
     assert not {"pytest", "ruff", "mypy", "grpcio-tools"} & runtime.keys()
+
+
+def test_what_builds_the_wheel_is_locked(repository, project):
+    locked = pins(repository / "requirements/lock.txt")
+    build = pins(repository / "requirements/build.txt")
+
+    assert build.items() <= locked.items()
+    assert build.keys() == declared(project["build-system"]["requires"])
 
 
 def test_cloud_lock_adds_clients_at_the_same_versions(repository, project):
