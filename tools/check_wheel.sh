@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Build the wheel with the given interpreter, install it with its locked dependencies in a clean
-# environment, and call it there.
+# environment, and call it and every service there, as an image does.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build_python=$1
@@ -23,7 +23,9 @@ echo "built $(basename "$wheel"), $(du -k "$wheel" | cut -f1) KiB"
     -r requirements/runtime.txt
 "$scratch/venv/bin/python" -m pip install --quiet --no-deps "$wheel"
 "$scratch/venv/bin/python" -m pip check
-cd "$scratch" # away from the checkout, so that nothing but the wheel can be imported
+mkdir "$scratch/app"
+cp -r services "$scratch/app/"
+cd "$scratch/app" # away from the checkout, so that nothing but wheel and services can be imported
 "$scratch/venv/bin/spotline" --version
 "$scratch/venv/bin/python" - << 'CHECK'
 import importlib.metadata
@@ -36,3 +38,23 @@ if said["License-Expression"] != "Apache-2.0" or "LICENSE" not in (said.get_all(
     raise SystemExit("the wheel does not name its license, or does not carry it")
 print("typed, licensed", said["License-Expression"])
 CHECK
+
+# What finds Faust's transport is the entry point of an installed package, no module on a path.
+"$scratch/venv/bin/python" -c '
+from importlib.metadata import entry_points
+(nats,) = entry_points(group="faust.transports", name="nats")
+nats.load()
+import spotline.adapters.analytics.worker
+'
+# A setting that no service takes ends each one after all it imports at start.
+for folder in services/*/; do
+    service=$(basename "$folder")
+    [ -f "$folder/__main__.py" ] || continue
+    status=0
+    said=$(SPOTLINE_PARTITION=none "$scratch/venv/bin/python" -m "services.$service" 2>&1) || status=$?
+    if [ "$status" != 2 ] || [[ "$said" != *SPOTLINE_PARTITION* ]]; then
+        echo "services.$service: expected exit 2 and a word on SPOTLINE_PARTITION, got $status: $said" >&2
+        exit 1
+    fi
+    echo "services.$service starts"
+done
