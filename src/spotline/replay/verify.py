@@ -71,7 +71,8 @@ class VerifyReport:
     more. `environment` says what differs between here and where the log was recorded, in which
     case nothing was replayed; `unreadable` says where the log broke off. `decisions` counts those
     recomputed by service, `answers` the allocator's answers. `open_inputs` are the last ones,
-    whose decisions the log does not hold yet. `decisions_sha256` is over all recomputed decisions.
+    whose decisions the log does not hold yet. `decisions_sha256` is over all recomputed decisions,
+    `sha256_by_service` over those of one service.
     `unverified` counts statistics that were not recomputed, for want of the analytics' settings.
     """
 
@@ -86,6 +87,7 @@ class VerifyReport:
     environment: tuple[str, ...] = ()
     unreadable: str = ""
     decisions_sha256: str = ""
+    sha256_by_service: dict[str, str] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
@@ -108,6 +110,7 @@ class VerifyReport:
             "environment": list(self.environment),
             "unreadable": self.unreadable,
             "decisions_sha256": self.decisions_sha256,
+            "sha256_by_service": self.sha256_by_service,
             "divergences": [_plain(one) for one in self.divergences],
         }
 
@@ -472,8 +475,10 @@ class _Replay:
             for one in hosted.expected.values()
         }
         decisions = {hosted.spec.service: hosted.decided for hosted in self._hosted}
+        by_service = {hosted.spec.service: hosted.digest.hexdigest() for hosted in self._hosted}
         if self._statistics is not None:
             digest.update(self._statistics.digest())
+            by_service["analytics"] = self._statistics.digest().hex()
             decisions["analytics"] = self._statistics.recomputed
             open_inputs |= {("analytics", seq) for seq in self._statistics.open_seqs()}
         return VerifyReport(
@@ -486,6 +491,7 @@ class _Replay:
             divergences=tuple(sorted(self._found, key=lambda one: one.seq)),
             complete=not self.full,
             decisions_sha256=digest.hexdigest(),
+            sha256_by_service=by_service,
         )
 
 
