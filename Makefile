@@ -122,6 +122,14 @@ house: setup ## count code lines, long files and functions, wide signatures, nam
 wheel: setup ## build the wheel, install it in a clean environment, call it
 	@PYTHON="$(PYTHON)" tools/check_wheel.sh "$(CURDIR)/$(BIN)/python"
 
+.PHONY: goldens-check
+goldens-check: setup ## do the public commands still answer what tests/data/golden/runs holds?
+	$(BIN)/python tools/goldens.py --check $(CASES)
+
+.PHONY: goldens
+goldens: setup ## make these goldens again: only where decisions are meant to change
+	$(BIN)/python tools/goldens.py --write $(CASES)
+
 # --- tidy ---------------------------------------------------------------------------------------
 
 .PHONY: clean
