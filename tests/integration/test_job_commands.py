@@ -10,10 +10,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from spotline.adapters.files.job_file import parse_job_file
 from spotline.adapters.grpc.allocator.job_servicer import JobFeed
 from spotline.adapters.grpc.allocator.server import RpcServer
 from spotline.cli import jobs as commands
-from spotline.cli.jobfile import parse_job_file
 from spotline.domain.events.lifecycle import JobClosed, JobOutcome
 from tests.fakes.allocator import FakeJobsHost, opened_host
 from tests.fakes.configurator import FakeConfigurator

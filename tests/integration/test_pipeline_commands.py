@@ -11,10 +11,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from spotline.adapters.files.geography.geography_file import parse_geography
+from spotline.adapters.files.pipeline_file import read_pipeline
 from spotline.adapters.grpc.placer.server import PlacerServer
 from spotline.adapters.grpc.placer.servicer import PlacementFeed
-from spotline.adapters.placement.geography import parse_geography
-from spotline.adapters.placement.pipeline_file import read_pipeline
 from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.placer.handler import PlacerOptions
 from spotline.application.placer.messages import pipeline_id_for

@@ -10,12 +10,12 @@ from pathlib import Path
 import grpc
 import pytest
 
+from spotline.adapters.files.geography.geography_file import parse_geography
 from spotline.adapters.grpc.kit.calling import open_channel
 from spotline.adapters.grpc.kit.errors import RpcFailed
 from spotline.adapters.grpc.placer.client import PlacerClient
 from spotline.adapters.grpc.placer.server import PlacerServer
 from spotline.adapters.grpc.placer.servicer import PlacementFeed
-from spotline.adapters.placement.geography import parse_geography
 from spotline.api.v1 import placement_service_pb2 as pb
 from spotline.api.v1 import placement_service_pb2_grpc
 from spotline.application.market_ingest.handler import IngestOptions

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from spotline.adapters.files.geography.geography_file import parse_geography, read_geography
 from spotline.adapters.grpc.kit.errors import RpcFailed
 from spotline.adapters.grpc.placer.client import PlacerClient
 from spotline.adapters.ledger.sqlite import SqlLedger, ledger_url
-from spotline.adapters.placement.geography import parse_geography, read_geography
 from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.placer.messages import PlaceReceipt
 from spotline.application.spec import Timer

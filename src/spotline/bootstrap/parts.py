@@ -114,7 +114,7 @@ def geography_of(file: Path | None) -> Geography | None:
     if file is None:
         return None
     # Validating a file takes libraries that not everybody here needs.
-    from spotline.adapters.placement.geography import read_geography
+    from spotline.adapters.files.geography.geography_file import read_geography
 
     return read_geography(file)
 

@@ -69,12 +69,12 @@ def demo(
     """
     from rich.console import Console
 
+    from spotline.adapters.files.weights_file import read_weights
     from spotline.application.selector.state import SelectorOptions
     from spotline.bootstrap.demo import run_demo
     from spotline.bootstrap.process import run_to_exit_code
     from spotline.bootstrap.system import SystemOptions
     from spotline.cli.failures import explained
-    from spotline.cli.weights_file import read_weights
     from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
     from spotline.replay.jobs import generated_draft, generated_jobs
     from spotline.runtime.log import configure_logging

@@ -271,7 +271,7 @@ def plan(
 
 
 def _read(file: Path, *, as_json: bool) -> Job | JobDraft:
-    from spotline.cli.jobfile import JobFileError, read_job_file
+    from spotline.adapters.files.job_file import JobFileError, read_job_file
 
     try:
         return read_job_file(file)

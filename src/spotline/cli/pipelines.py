@@ -171,7 +171,7 @@ def release(
 
 
 def _read(file: Path, *, as_json: bool) -> Pipeline:
-    from spotline.adapters.placement.pipeline_file import read_pipeline
+    from spotline.adapters.files.pipeline_file import read_pipeline
     from spotline.contracts.errors import ContractError
 
     try:

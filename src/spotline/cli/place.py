@@ -51,7 +51,7 @@ def place(
 
     The chosen one is marked. Exits 1 if there is none.
     """
-    from spotline.adapters.placement.pipeline_file import read_pipeline
+    from spotline.adapters.files.pipeline_file import read_pipeline
     from spotline.cli.failures import explained
     from spotline.cli.jobs_view import plain, print_json
 
@@ -72,7 +72,7 @@ def place(
 def _worked_out(
     pipeline: Pipeline, method: str | None, cost: str | None, file: Path
 ) -> Explanation:
-    from spotline.adapters.placement.geography import read_geography
+    from spotline.adapters.files.geography.geography_file import read_geography
     from spotline.application.placer.handler import PlacerOptions, named_method
     from spotline.application.placer.messages import explain
     from spotline.domain.placement.cost import usd_per_gpu_hour

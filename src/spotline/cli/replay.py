@@ -70,7 +70,7 @@ def weights(
     """Save the weights that a recorded run had learned in the end."""
     with explained():
         from spotline.adapters.eventlog.reader import EventLogReader
-        from spotline.cli.weights_file import write_weights
+        from spotline.adapters.files.weights_file import write_weights
         from spotline.replay.report import learned_in
 
         reader = EventLogReader(log)

@@ -86,8 +86,8 @@ def simulate(
     """
     from rich.console import Console
 
+    from spotline.adapters.files.weights_file import read_weights, write_weights
     from spotline.application.selector.state import SelectorOptions
-    from spotline.cli.weights_file import read_weights, write_weights
     from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
     from spotline.replay.simulate import SimulationOptions
     from spotline.replay.simulate import simulate as run
@@ -229,7 +229,7 @@ def read_jobs(path: Path) -> tuple[Job, ...]:
     """
     import yaml
 
-    from spotline.cli.jobfile import parse_whole_job, read_whole_job
+    from spotline.adapters.files.job_file import parse_whole_job, read_whole_job
 
     try:
         text = path.read_text(encoding="utf-8")

@@ -91,6 +91,7 @@ def up(
     from collections.abc import Mapping
     from dataclasses import replace
 
+    from spotline.adapters.files.weights_file import read_weights
     from spotline.adapters.market.parquet import read_market
     from spotline.application.market_ingest.handler import IngestOptions
     from spotline.application.placer.handler import PlacerOptions
@@ -99,7 +100,6 @@ def up(
     from spotline.bootstrap.system import SystemOptions
     from spotline.bootstrap.up import run_up
     from spotline.cli.failures import explained
-    from spotline.cli.weights_file import read_weights
     from spotline.runtime.log import configure_logging
 
     with explained():

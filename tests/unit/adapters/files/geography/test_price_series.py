@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spotline.adapters.energy.entsoe import DAY_AHEAD_FILE
+from spotline.adapters.files.geography.geography_file import parse_geography, read_geography
 from spotline.adapters.market.importers.gcp_gpu_weekly import GCP_GPU_FILE
 from spotline.adapters.network.skyplane import EGRESS_FILE, THROUGHPUT_FILE
-from spotline.adapters.placement.geography import parse_geography, read_geography
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.contracts.errors import ContractError
 from spotline.domain.events.placement import RegionObserved
@@ -24,7 +24,7 @@ from spotline.domain.market.generate import generate
 from spotline.domain.placement.price_steps import MOST_HOURS, PriceSteps
 from tests.fakes.placer import START_NS
 
-EXAMPLES = Path(__file__).parents[4] / "docs" / "examples"
+EXAMPLES = Path(__file__).parents[5] / "docs" / "examples"
 DATA = Path(os.environ.get("SPOTLINE_DATA", "../shared/data"))
 HOUR_S = 3600
 

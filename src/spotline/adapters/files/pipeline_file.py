@@ -6,7 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from spotline.adapters.placement.yaml_file import Count, Name, NotNegative, Part, part_of, text_of
+from spotline.adapters.files.yaml_file import Count, Name, NotNegative, Part, part_of, text_of
 from spotline.application.placer.messages import pipeline_id_for
 from spotline.contracts.errors import ContractError
 from spotline.domain.placement.submission import Pipeline

@@ -8,15 +8,20 @@ from pathlib import Path
 import pytest
 import yaml
 
+from spotline.adapters.files.job_fields import DraftFile, FineTuningPart, JobFile
+from spotline.adapters.files.job_file import (
+    JobFileError,
+    parse_job_file,
+    parse_whole_job,
+    read_job_file,
+)
 from spotline.application.admission import job_id_for
-from spotline.cli.jobfile import JobFileError, parse_job_file, parse_whole_job, read_job_file
-from spotline.cli.jobfile_fields import DraftFile, FineTuningPart, JobFile
 from spotline.domain.configuration.configuration import Method, MethodOption
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Checkpoint, DeadlineKind, Job, Throughput, Topology
 from spotline.domain.units import ns_from_datetime
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[4] / "docs"
 
 LEAST = """
 tenant: research

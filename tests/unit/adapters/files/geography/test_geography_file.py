@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from spotline.adapters.placement.geography import parse_geography, read_geography
-from spotline.adapters.placement.pipeline_file import read_pipeline
+from spotline.adapters.files.geography.geography_file import parse_geography, read_geography
+from spotline.adapters.files.pipeline_file import read_pipeline
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.cli.main import app
 from spotline.contracts.errors import ContractError
@@ -19,7 +19,7 @@ from spotline.domain.market.generate import generate
 from spotline.domain.placement.price_steps import MOST_HOURS
 from tests.fakes.placer import START_NS
 
-EXAMPLES = Path(__file__).parents[4] / "docs" / "examples"
+EXAMPLES = Path(__file__).parents[5] / "docs" / "examples"
 
 GEOGRAPHY = """
 regions:

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from spotline.adapters.files.yaml_file import Count, Name, Part
 from spotline.adapters.network.skyplane import Pair, read_egress, read_throughput
-from spotline.adapters.placement.yaml_file import Count, Name, Part
 from spotline.contracts.errors import ContractError
 from spotline.domain.placement.graph import Link
 

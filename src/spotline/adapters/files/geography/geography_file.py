@@ -10,16 +10,16 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from spotline.adapters.market.parse import time_ns
-from spotline.adapters.placement.price_source import (
+from spotline.adapters.files.geography.price_source import (
     MOST_USD,
     EnergyPrice,
     PriceSources,
     RentPrice,
     zones_of,
 )
-from spotline.adapters.placement.skyplane_links import SkyplaneLinksPart
-from spotline.adapters.placement.yaml_file import Count, Name, NotNegative, Part, part_of, text_of
+from spotline.adapters.files.geography.skyplane_links import SkyplaneLinksPart
+from spotline.adapters.files.yaml_file import Count, Name, NotNegative, Part, part_of, text_of
+from spotline.adapters.market.parse import time_ns
 from spotline.contracts.errors import ContractError
 from spotline.domain.placement.geography import Geography, LinkChange, RegionChange, RegionSeries
 from spotline.domain.placement.graph import Link, Region

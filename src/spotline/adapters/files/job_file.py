@@ -17,8 +17,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from spotline.application.admission import job_id_for
-from spotline.cli.jobfile_fields import (
+from spotline.adapters.files.job_fields import (
     CheckpointPart,
     DeadlinePart,
     DraftFile,
@@ -31,6 +30,7 @@ from spotline.cli.jobfile_fields import (
     WorkPart,
     throughput_of,
 )
+from spotline.application.admission import job_id_for
 from spotline.contracts.errors import ConfigError
 from spotline.domain.configuration.configuration import Method, MethodOption
 from spotline.domain.jobs.draft import JobDraft

@@ -12,13 +12,13 @@ import numpy.typing as npt
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from spotline.adapters.energy.entsoe import DayAheadPrices, read_day_ahead
-from spotline.adapters.market.importers.gcp_gpu_weekly import RegionPrices, read_gcp_gpu_prices
-from spotline.adapters.placement.price_table import (
+from spotline.adapters.files.geography.price_table import (
     PriceTable,
     read_price_csv,
     read_price_parquet,
 )
-from spotline.adapters.placement.yaml_file import Count, Name, Number, Part, Positive
+from spotline.adapters.files.yaml_file import Count, Name, Number, Part, Positive
+from spotline.adapters.market.importers.gcp_gpu_weekly import RegionPrices, read_gcp_gpu_prices
 from spotline.contracts.errors import ContractError
 from spotline.domain.placement.price_steps import PriceSteps
 from spotline.domain.units import NS_PER_S
