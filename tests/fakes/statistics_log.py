@@ -7,7 +7,8 @@ from dataclasses import replace
 from random import Random
 
 from spotline.application.analytics.handler import StatisticsFold
-from spotline.application.analytics.observations import Issue, StatisticsOptions, StatisticsStore
+from spotline.application.analytics.options import StatisticsOptions
+from spotline.application.analytics.store import Issue, StatisticsStore
 from spotline.contracts.build import envelope_for, event_of
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.domain.events.allocation import AllocationDecided

@@ -21,6 +21,7 @@ from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.api.v1 import analytics_service_pb2 as pb
 from spotline.api.v1 import analytics_service_pb2_grpc
+from spotline.application.analytics.handler import SPEC
 from spotline.application.analytics.messages import (
     KeysQuery,
     StatisticsQuery,
@@ -28,14 +29,9 @@ from spotline.application.analytics.messages import (
     answer,
     keys_of,
 )
-from spotline.application.analytics.observations import (
-    SPEC,
-    LateCounts,
-    Observation,
-    StatisticsOptions,
-    StatisticsStore,
-    issue_key,
-)
+from spotline.application.analytics.observations import Observation
+from spotline.application.analytics.options import StatisticsOptions
+from spotline.application.analytics.store import LateCounts, StatisticsStore, issue_key
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ProviderUnavailable

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spotline.adapters.eventlog.reader import EventLogReader
-from spotline.application.analytics.observations import StatisticsOptions
+from spotline.application.analytics.options import StatisticsOptions
 from spotline.contracts.build import event_of, is_dead_letter
 from tests.fakes.batch_statistics import batch, latest
 from tests.fakes.processes import ROOT

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from spotline.adapters.eventlog.manifest import environment
-from spotline.application.analytics.observations import StatisticsOptions
+from spotline.application.analytics.options import StatisticsOptions
 from spotline.contracts.build import envelope_for, event_of
 from spotline.contracts.codec import encode
 from spotline.contracts.errors import ContractError
@@ -106,7 +106,7 @@ def test_malformed_settings_are_refused_by_name(settings, field):
 
 
 def test_settings_in_a_manifest_are_read_back():
-    from spotline.application.analytics.observations import options_of
+    from spotline.application.analytics.options import options_of
 
     assert options_of(OPTIONS.settings()) == OPTIONS
     assert options_of({}) == OPTIONS

@@ -14,7 +14,7 @@ from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.snapshots import NatsSnapshotStore
 from spotline.adapters.nats.stream import NatsEventStream
-from spotline.application.analytics.observations import StatisticsOptions
+from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.application.placer.handler import PlaceHandler, PlacerOptions

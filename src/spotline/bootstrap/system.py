@@ -13,7 +13,7 @@ from typing import Any
 
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.adapters.ledger.sqlite import ledger_url
-from spotline.application.analytics.observations import StatisticsOptions
+from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.placer.handler import PlacerOptions

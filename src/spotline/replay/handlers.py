@@ -8,7 +8,7 @@ from typing import Any
 
 from spotline.application.allocator.handler import JobsHandler
 from spotline.application.analytics.handler import StatisticsFold
-from spotline.application.analytics.observations import options_of
+from spotline.application.analytics.options import options_of
 from spotline.application.configurator.handler import ConfigureHandler
 from spotline.application.forecaster.handler import DEFAULT_HORIZON_SLOTS, ForecastHandler
 from spotline.application.placer.handler import PlaceHandler, PlacerOptions

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from spotline.application.analytics.handler import StatisticsFold
-from spotline.application.analytics.observations import SPEC, Issue
+from spotline.application.analytics.handler import SPEC, StatisticsFold
+from spotline.application.analytics.store import Issue
 from spotline.contracts.codec import encode
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.subjects import KINDS

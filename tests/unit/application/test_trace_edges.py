@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spotline.application.allocator import handler as allocator
-from spotline.application.analytics import observations as analytics
+from spotline.application.analytics import handler as analytics
 from spotline.application.cloud_actuator import handler as cloud_actuator
 from spotline.application.configurator import handler as configurator
 from spotline.application.forecaster import handler as forecaster

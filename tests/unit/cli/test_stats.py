@@ -9,11 +9,8 @@ from typer.testing import CliRunner
 
 from spotline.adapters.grpc.analytics.client import AnalyticsClient
 from spotline.application.analytics.messages import answer, keys_of
-from spotline.application.analytics.observations import (
-    LateCounts,
-    StatisticsOptions,
-    StatisticsStore,
-)
+from spotline.application.analytics.options import StatisticsOptions
+from spotline.application.analytics.store import LateCounts, StatisticsStore
 from spotline.cli.main import app
 from tests.fakes.statistics_log import OFFERINGS, folded, generated, stored
 

@@ -25,7 +25,7 @@ from nats.js.errors import APIError, NotFoundError
 
 from spotline.adapters.analytics.source import SourcedEvent, event_topic
 from spotline.adapters.faust.hosting import AppCrashed, running
-from spotline.application.analytics.handler import StatisticsFold
+from spotline.application.analytics.handler import SPEC, StatisticsFold
 from spotline.application.analytics.messages import (
     KeysPage,
     KeysQuery,
@@ -34,11 +34,10 @@ from spotline.application.analytics.messages import (
     answer,
     keys_of,
 )
-from spotline.application.analytics.observations import (
-    SPEC,
+from spotline.application.analytics.options import StatisticsOptions
+from spotline.application.analytics.store import (
     Issue,
     LateCounts,
-    StatisticsOptions,
     StatisticsStore,
     noted_watermark_s,
 )

@@ -11,23 +11,19 @@ import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from spotline.application.analytics.observations import (
-    LONGEST_SLOT_S,
+from spotline.application.analytics.observations import LONGEST_SLOT_S, Observation, counts, essence
+from spotline.application.analytics.options import StatisticsOptions
+from spotline.application.analytics.store import (
     NEVER,
-    SPEC,
     Issue,
     LateCounts,
-    Observation,
     Statistics,
-    StatisticsOptions,
     StatisticsStore,
-    counts,
-    essence,
     issue_key,
     load_issued,
     note_watermark,
 )
-from spotline.application.spec import derive_id
+from spotline.application.spec import Spec, derive_id
 from spotline.contracts.subjects import KINDS
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import CostAccrued, SlotDecided
@@ -57,8 +53,30 @@ from spotline.domain.statistics.platform import (
 from spotline.domain.statistics.windows import Window, pane_s_of
 from spotline.domain.units import NS_PER_S, cost_micro_usd
 
+SPEC = Spec(
+    service="analytics",
+    consumes=(
+        SlotOpened,
+        ForecastIssued,
+        JobSubmitted,
+        JobAdmitted,
+        JobClosed,
+        AllocationDecided,
+        SlotDecided,
+        CostAccrued,
+        PolicyWeightsUpdated,
+        PipelineSubmitted,
+        PlacementDecided,
+        PlacementEnded,
+    ),
+    produces=(MarketStatisticsIssued, PlatformStatisticsIssued),
+    decides=(MarketStatisticsIssued, PlatformStatisticsIssued),
+)
+
 # Feedback follows when the slot after a job's last or its deadline's opens, whichever is later.
 _FEEDBACK_SLOTS = 2
+
+_CONSUMED = frozenset(SPEC.consumes)
 
 # How many observations are loaded between two chances for others to run; some 10 ms.
 _SLICE = 256
@@ -250,7 +268,7 @@ class StatisticsFold:
         issued already is not returned. Whoever issues what is returned says so by `issued`, and
         only when it is stored.
         """
-        if not counts(event):
+        if type(event) not in _CONSUMED or not counts(event):
             return ()
         if seq <= self._taken_seq:
             for _ in self.load(before_seq=seq):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import ClassVar
 
-from spotline.application.analytics.observations import LateCounts, load_issued, load_policies
+from spotline.application.analytics.store import LateCounts, load_issued, load_policies
 from spotline.domain.events.statistics import MarketStatisticsIssued, PlatformStatisticsIssued
 from spotline.domain.statistics.figures import ALL_TENANTS
 from spotline.domain.units import NS_PER_S

@@ -9,7 +9,7 @@ import pytest
 from spotline.adapters.analytics.source import SourcedEvent
 from spotline.adapters.analytics.worker import Analytics, AnalyticsSettings
 from spotline.application.analytics.messages import StatisticsQuery, StatisticsScope
-from spotline.application.analytics.observations import LateCounts, StatisticsStore
+from spotline.application.analytics.store import LateCounts, StatisticsStore
 from spotline.contracts.build import event_of
 from tests.fakes.statistics_log import generated, stored
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spotline.application.analytics.handler import StatisticsFold
-from spotline.application.analytics.observations import StatisticsOptions, StatisticsStore
+from spotline.application.analytics.options import StatisticsOptions
+from spotline.application.analytics.store import StatisticsStore
 from spotline.contracts.build import event_of
 from spotline.contracts.errors import ContractError
 from spotline.domain.events.allocation import AllocationDecided
