@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+
 def test_generated_code_is_what_the_protos_give(repository):
     result = subprocess.run(
         [sys.executable, "tools/generate_protos.py", "--check", "src"],
