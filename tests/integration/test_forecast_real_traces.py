@@ -10,10 +10,10 @@ import pytest
 from spotline.adapters.market.importing import import_market
 from spotline.adapters.market.options import ImportOptions
 from spotline.adapters.market.parse import time_ns
+from spotline.bench.forecast.evaluation import evaluate
 from spotline.bench.forecast.families import load_families
 from spotline.bench.forecast.measure import measure
 from spotline.domain.events.forecast import ForecastIssued
-from spotline.domain.forecasting.evaluation import evaluate
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER, make_forecaster
 from spotline.domain.forecasting.trust import ForecastTrust
 from tests.fakes.market_slots import slots_of

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from spotline.bench.cant_be_late import single_instance as rules
 from spotline.bench.cant_be_late.rules import (
     ON_DEMAND_MICRO_USD_PER_HOUR,
     ON_DEMAND_USD_PER_TICK,
@@ -17,10 +18,9 @@ from spotline.bench.cant_be_late.rules import (
     WORK_S,
     Variant,
 )
+from spotline.bench.cant_be_late.single_instance import InstanceTable, InstanceTask
 from spotline.bench.cant_be_late.traces import TICK_S
-from spotline.domain.market.run_law import LawMix
-from spotline.domain.solvers import single_instance as rules
-from spotline.domain.solvers.single_instance import InstanceTable, InstanceTask
+from spotline.bench.run_law import LawMix
 
 UpArray = npt.NDArray[np.uint8]
 IntArray = npt.NDArray[np.int64]

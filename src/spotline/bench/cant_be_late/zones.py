@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from spotline.bench.cant_be_late import single_instance as rules
 from spotline.bench.cant_be_late.policies import (
     CLAIRVOYANT,
     POLICIES,
@@ -46,9 +47,9 @@ from spotline.bench.cant_be_late.rules import (
     variants_of,
 )
 from spotline.bench.cant_be_late.single import Options, training_of
+from spotline.bench.cant_be_late.single_instance import InstanceTable
 from spotline.bench.cant_be_late.traces import TICK_S, Trace, read_traces, window_starts
-from spotline.contracts.errors import ContractError
-from spotline.domain.market.run_law import (
+from spotline.bench.run_law import (
     LawMix,
     common_law,
     count_runs,
@@ -56,8 +57,7 @@ from spotline.domain.market.run_law import (
     mix_of,
     own_law,
 )
-from spotline.domain.solvers import single_instance as rules
-from spotline.domain.solvers.single_instance import InstanceTable
+from spotline.contracts.errors import ContractError
 
 SINGLE_ZONE: Final = "single_zone"
 ALL_ZONES: Final = "all zones"

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spotline.bench.forecast.evaluation import StepEvaluation, evaluate
 from spotline.bench.forecast.families import Family, slots_of
-from spotline.domain.forecasting.evaluation import StepEvaluation, evaluate
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER, make_forecaster
 from spotline.domain.units import PPM
 

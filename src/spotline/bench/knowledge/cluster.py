@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from spotline.domain.solvers.sia import RESTART_S
+from spotline.bench.knowledge.sia import RESTART_S
 
 START_S = RESTART_S
 # Loading takes as long as for any start; memory runs out in the first steps after it.

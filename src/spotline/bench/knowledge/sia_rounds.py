@@ -1,6 +1,6 @@
 """Sia's rounds of 60 s over a cluster, and how long one of its integer programs takes.
 
-Every round solves `domain/solvers/sia.py` over the jobs present, places what it chose (running
+Every round solves `sia.py` over the jobs present, places what it chose (running
 jobs stay where they are unless a type must be packed anew), and runs to the next round. A job that
 changed anything makes no progress for `START_S`. Without knowledge a job first spends a round on
 one GPU of each type (more where the model does not fit one); those GPUs are taken off the program's
@@ -33,7 +33,7 @@ from spotline.bench.knowledge.cluster import (
     TrueBeliefs,
     Workload,
 )
-from spotline.domain.solvers.sia import (
+from spotline.bench.knowledge.sia import (
     NOTHING,
     SiaConfiguration,
     SiaJob,

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from spotline.bench.cant_be_late import policies, report, rules, single, traces, zones
+from spotline.bench.cant_be_late import single_instance as solver
 from spotline.bench.cant_be_late.rules import Variant
+from spotline.bench.cant_be_late.single_instance import NONE, ON_DEMAND, SPOT, InstanceTask
+from spotline.bench.run_law import RunTracker, learn_mix
 from spotline.cli.main import app
 from spotline.contracts.errors import ContractError
-from spotline.domain.market.run_law import RunTracker, learn_mix
-from spotline.domain.solvers import single_instance as solver
-from spotline.domain.solvers.single_instance import NONE, ON_DEMAND, SPOT, InstanceTask
 
 TICK_S = 600
 START = np.zeros(1, dtype=np.int64)

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from spotline.domain.forecasting.evaluation import evaluate
+from spotline.bench.forecast.evaluation import evaluate
 from spotline.domain.forecasting.law_forecaster import LawForecaster
 from spotline.domain.forecasting.registry import make_forecaster
 from spotline.domain.units import PPM

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spotline.bench.forecast.evaluation import evaluate
 from spotline.domain.forecasting.distribution import crps_milli, quantised
-from spotline.domain.forecasting.evaluation import evaluate
 from spotline.domain.forecasting.mixture import MixtureForecaster, _joint_errors, _masses
 from tests.fakes.market_slots import series, slot_opened
 

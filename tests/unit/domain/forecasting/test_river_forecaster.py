@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from spotline.domain.forecasting.evaluation import evaluate
+from spotline.bench.forecast.evaluation import evaluate
 from spotline.domain.forecasting.river_forecaster import RiverForecaster
 from spotline.domain.units import PPM
 from tests.fakes.market_slots import series, slot_opened

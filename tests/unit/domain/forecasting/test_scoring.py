@@ -1,7 +1,7 @@
 import random
 
+from spotline.bench.forecast.evaluation import evaluate
 from spotline.domain.forecasting.distribution import certain, quantised
-from spotline.domain.forecasting.evaluation import evaluate
 from spotline.domain.forecasting.persistence import PersistenceForecaster
 from spotline.domain.forecasting.scoring import (
     DRIFT_DETECTOR,

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spotline.domain.market.run_law import (
+from spotline.bench.cant_be_late.single_instance import filter_beliefs
+from spotline.bench.run_law import (
     RunLaw,
     RunTracker,
     common_law,
@@ -14,7 +15,6 @@ from spotline.domain.market.run_law import (
     mix_of,
     own_law,
 )
-from spotline.domain.solvers.single_instance import filter_beliefs
 
 AGES = (1, 2, 4)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spotline.domain.solvers.sia import (
+from spotline.bench.knowledge.sia import (
     NOTHING,
     SiaConfiguration,
     SiaJob,
