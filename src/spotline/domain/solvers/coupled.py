@@ -29,6 +29,7 @@ from spotline.domain.solvers.coupled_jobs import (
     CoupledPlan,
     Infeasible,
     SharedMarket,
+    Unsolved,
     execute_coupled,
     is_hit,
     plan_of,
@@ -37,7 +38,6 @@ from spotline.domain.solvers.coupled_jobs import (
     within_quota,
 )
 from spotline.domain.solvers.coupled_prices import price_coupled
-from spotline.domain.solvers.integer_program import Unsolved
 from spotline.domain.solvers.multi_window import placement_cost_micro_usd, terminal_values
 from spotline.domain.solvers.window import CELL_LIMIT, IntArray
 from spotline.domain.units import S_PER_HOUR

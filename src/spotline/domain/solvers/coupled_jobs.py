@@ -35,6 +35,14 @@ from spotline.domain.solvers.window import Rounding, WindowMarket
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unsolved:
+    """Why there is no proven optimum; `upper_utility_micro_usd` bounds it where known."""
+
+    reason: str
+    upper_utility_micro_usd: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SharedMarket:
     """What the jobs share over a window.
 

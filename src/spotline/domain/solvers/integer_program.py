@@ -8,24 +8,16 @@ out is overhead that lasts longer than a slot: it would be carried into the next
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from spotline.domain.jobs.program import IDLE, Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress, overhead_s
 from spotline.domain.solvers.configurations import Configurations
+from spotline.domain.solvers.coupled_jobs import Unsolved
 from spotline.domain.solvers.window import WindowMarket, WindowPlan
 from spotline.domain.units import cost_micro_usd
 
 _SEED = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unsolved:
-    """Why there is no proven optimum; `upper_utility_micro_usd` bounds it where known."""
-
-    reason: str
-    upper_utility_micro_usd: int | None = None
 
 
 def solve_window_cp(

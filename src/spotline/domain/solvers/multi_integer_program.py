@@ -23,7 +23,7 @@ from spotline.domain.jobs.migration import (
 )
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.solvers.configurations import Configurations
-from spotline.domain.solvers.integer_program import Unsolved
+from spotline.domain.solvers.coupled_jobs import Unsolved
 from spotline.domain.solvers.multi_window import (
     PlacedPlan,
     check_programs,

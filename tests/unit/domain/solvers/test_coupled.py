@@ -28,9 +28,9 @@ from spotline.domain.solvers.coupled_jobs import (
     CoupledPlan,
     Infeasible,
     SharedMarket,
+    Unsolved,
     execute_coupled,
 )
-from spotline.domain.solvers.integer_program import Unsolved
 from spotline.domain.solvers.multi_window import solve_multi_window
 from spotline.domain.solvers.window import ProgressValue, WindowMarket, solve_window
 

@@ -8,7 +8,8 @@ import pytest
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress
 from spotline.domain.solvers.configurations import Configurations, all_configurations
-from spotline.domain.solvers.integer_program import Unsolved, solve_window_cp
+from spotline.domain.solvers.coupled_jobs import Unsolved
+from spotline.domain.solvers.integer_program import solve_window_cp
 from spotline.domain.solvers.window import WindowMarket, solve_window
 
 

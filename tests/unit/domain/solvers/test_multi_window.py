@@ -24,7 +24,7 @@ from spotline.domain.jobs.migration import (
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress, advance
 from spotline.domain.solvers.configurations import all_configurations
-from spotline.domain.solvers.integer_program import Unsolved
+from spotline.domain.solvers.coupled_jobs import Unsolved
 from spotline.domain.solvers.multi_integer_program import solve_multi_window_cp
 from spotline.domain.solvers.multi_window import (
     clairvoyant_over_offerings,
