@@ -9,8 +9,8 @@ from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress
 from spotline.domain.solvers.configurations import Configurations, all_configurations
 from spotline.domain.solvers.coupled_jobs import Unsolved
-from spotline.domain.solvers.integer_program import solve_window_cp
 from spotline.domain.solvers.window import WindowMarket, solve_window
+from tests.reference.integer_program import solve_window_cp
 
 
 def program_of(rng: np.random.Generator, *, longest_overhead_s: int = 60) -> JobProgram:
