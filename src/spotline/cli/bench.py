@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
 import typer
 
-from spotline.cli import (
-    bench_cant_be_late,
-    bench_decision,
-    bench_forecast,
-    bench_knowledge,
-    bench_placement,
-    bench_quality,
-    bench_stream,
-)
+from spotline.cli.bench_cant_be_late import cant_be_late
+from spotline.cli.bench_decision import decision
+from spotline.cli.bench_forecast import forecast
+from spotline.cli.bench_knowledge import knowledge
+from spotline.cli.bench_placement import placement
+from spotline.cli.bench_quality import quality
+from spotline.cli.bench_stream import stream
+from spotline.cli.failures import explained
 
 bench_app = typer.Typer(name="bench", help="Measure decisions.", no_args_is_help=True)
+
+_COMMANDS: Mapping[str, Callable[..., None]] = MappingProxyType(
+    {
+        "quality": quality,
+        "cant-be-late": cant_be_late,
+        "decision": decision,
+        "forecast": forecast,
+        "knowledge": knowledge,
+        "placement": placement,
+        "stream": stream,
+    }
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -27,13 +41,5 @@ def root() -> None:
     """Measure decisions: their quality, their speed, forecasts, configuration knowledge, placement, streams."""
 
 
-for module in (
-    bench_quality,
-    bench_cant_be_late,
-    bench_decision,
-    bench_forecast,
-    bench_knowledge,
-    bench_placement,
-    bench_stream,
-):
-    module.register(bench_app)
+for _name, _command in _COMMANDS.items():
+    bench_app.command(_name)(explained()(_command))

@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spotline.cli.failures import explained
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _STDOUT = "-"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(name="cant-be-late")(cant_be_late)
 
 
 def cant_be_late(
@@ -63,17 +56,16 @@ def cant_be_late(
 
     Score 0 is on-demand throughout, 100 is spot throughout; a miss disqualifies a policy.
     """
-    with explained():
-        from spotline.bench.cant_be_late.single import Options, bench_single
-        from spotline.bench.cant_be_late.zones import bench_zones
+    from spotline.bench.cant_be_late.single import Options, bench_single
+    from spotline.bench.cant_be_late.zones import bench_zones
 
-        options = Options(traces=traces, grid=grid, policy=policy, train=train, leave_out=leave_out)
-        run = bench_zones if zones else bench_single
-        result = run(options, lambda text: print(text, file=sys.stderr, flush=True))
-        text = json.dumps(result, indent=2)
-        if json_out != _STDOUT:
-            Path(json_out).parent.mkdir(parents=True, exist_ok=True)
-            Path(json_out).write_text(text + "\n", encoding="utf-8")
+    options = Options(traces=traces, grid=grid, policy=policy, train=train, leave_out=leave_out)
+    run = bench_zones if zones else bench_single
+    result = run(options, lambda text: print(text, file=sys.stderr, flush=True))
+    text = json.dumps(result, indent=2)
+    if json_out != _STDOUT:
+        Path(json_out).parent.mkdir(parents=True, exist_ok=True)
+        Path(json_out).write_text(text + "\n", encoding="utf-8")
     if json_out == _STDOUT:
         print(text)
     else:

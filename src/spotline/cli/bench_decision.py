@@ -8,13 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from spotline.cli.failures import explained
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("decision")(decision)
-
 
 def decision(
     json_path: Annotated[
@@ -28,15 +21,14 @@ def decision(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the generated market.")] = 1,
 ) -> None:
     """Measure how fast decisions are: latency, batches, whole pools, value tables."""
-    with explained():
-        from spotline.bench.decision.measure import DecisionBenchOptions, measure
+    from spotline.bench.decision.measure import DecisionBenchOptions, measure
 
-        report = measure(
-            DecisionBenchOptions(jobs=jobs, market_slots=market_slots, repeats=repeats, seed=seed)
-        )
-        if json_path is not None:
-            json_path.parent.mkdir(parents=True, exist_ok=True)
-            json_path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    report = measure(
+        DecisionBenchOptions(jobs=jobs, market_slots=market_slots, repeats=repeats, seed=seed)
+    )
+    if json_path is not None:
+        json_path.parent.mkdir(parents=True, exist_ok=True)
+        json_path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     _print(report)
 
 

@@ -8,13 +8,6 @@ from typing import Annotated
 
 import typer
 
-from spotline.cli.failures import explained
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(forecast)
-
 
 def forecast(
     data: Annotated[
@@ -29,19 +22,18 @@ def forecast(
     ] = None,
 ) -> None:
     """Compare the forecasters on recorded markets: learnt online, scored on second halves."""
-    with explained():
-        from rich.console import Console
+    from rich.console import Console
 
-        from spotline.bench.forecast.families import load_families
-        from spotline.bench.forecast.measure import measure
-        from spotline.bench.forecast.report import write_report
+    from spotline.bench.forecast.families import load_families
+    from spotline.bench.forecast.measure import measure
+    from spotline.bench.forecast.report import write_report
 
-        console = Console(highlight=False, soft_wrap=True)
-        bench = measure(
-            load_families(data, only=tuple(only or ())),
-            tell=lambda line: console.print(line, markup=False),
-        )
-        if out is not None:
-            out.write_text(json.dumps(bench.as_json(), indent=2) + "\n", encoding="utf-8")
-        if report is not None:
-            console.print(f"report: {write_report(bench, report)}", markup=False)
+    console = Console(highlight=False, soft_wrap=True)
+    bench = measure(
+        load_families(data, only=tuple(only or ())),
+        tell=lambda line: console.print(line, markup=False),
+    )
+    if out is not None:
+        out.write_text(json.dumps(bench.as_json(), indent=2) + "\n", encoding="utf-8")
+    if report is not None:
+        console.print(f"report: {write_report(bench, report)}", markup=False)

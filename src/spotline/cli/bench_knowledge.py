@@ -9,13 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from spotline.cli.failures import explained
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(knowledge)
-
 
 def knowledge(
     data: Annotated[
@@ -30,24 +23,23 @@ def knowledge(
     ] = False,
 ) -> None:
     """Measure predictions, and what they are worth to the schedulers of a cluster."""
-    with explained():
-        from rich.console import Console
+    from rich.console import Console
 
-        from spotline.bench.knowledge.cluster_report import write_report
-        from spotline.bench.knowledge.run import FULL, QUICK, run_knowledge
+    from spotline.bench.knowledge.cluster_report import write_report
+    from spotline.bench.knowledge.run import FULL, QUICK, run_knowledge
 
-        console = Console(highlight=False, soft_wrap=True)
-        figures = run_knowledge(
-            data,
-            extent=QUICK if quick else FULL,
-            command=" ".join(["spotline", *sys.argv[1:]]),
-            tell=lambda line: console.print(line, style="dim", markup=False),
-        )
-        if out is not None:
-            out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-        if report is not None:
-            console.print(f"report: {write_report(figures, report)}", markup=False)
-        _print(console, figures)
+    console = Console(highlight=False, soft_wrap=True)
+    figures = run_knowledge(
+        data,
+        extent=QUICK if quick else FULL,
+        command=" ".join(["spotline", *sys.argv[1:]]),
+        tell=lambda line: console.print(line, style="dim", markup=False),
+    )
+    if out is not None:
+        out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    if report is not None:
+        console.print(f"report: {write_report(figures, report)}", markup=False)
+    _print(console, figures)
 
 
 def _print(console: Any, figures: dict[str, Any]) -> None:

@@ -9,13 +9,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from spotline.cli.failures import explained
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(placement)
-
 
 def placement(
     data: Annotated[
@@ -34,26 +27,25 @@ def placement(
     ] = False,
 ) -> None:
     """Compare ways to place pipelines over regions, in the paper's setting and on real prices."""
-    with explained():
-        from rich.console import Console
+    from rich.console import Console
 
-        from spotline.bench.placement.report import write_report
-        from spotline.bench.placement.run import FULL, QUICK, run_placement
-        from spotline.domain.placement.interface import CostBasis
+    from spotline.bench.placement.report import write_report
+    from spotline.bench.placement.run import FULL, QUICK, run_placement
+    from spotline.domain.placement.interface import CostBasis
 
-        console = Console(highlight=False, soft_wrap=True)
-        figures = run_placement(
-            data,
-            basis=CostBasis(cost),
-            extent=QUICK if quick else FULL,
-            command=" ".join(["spotline", *sys.argv[1:]]),
-            tell=lambda line: console.print(line, style="dim", markup=False),
-        )
-        if out is not None:
-            out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-        if report is not None:
-            console.print(f"report: {write_report(figures, report)}", markup=False)
-        _print(console, figures)
+    console = Console(highlight=False, soft_wrap=True)
+    figures = run_placement(
+        data,
+        basis=CostBasis(cost),
+        extent=QUICK if quick else FULL,
+        command=" ".join(["spotline", *sys.argv[1:]]),
+        tell=lambda line: console.print(line, style="dim", markup=False),
+    )
+    if out is not None:
+        out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    if report is not None:
+        console.print(f"report: {write_report(figures, report)}", markup=False)
+    _print(console, figures)
 
 
 def _print(console: Any, figures: dict[str, Any]) -> None:

@@ -9,13 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from spotline.cli.failures import explained
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(quality)
-
 
 def quality(
     data: Annotated[
@@ -36,27 +29,26 @@ def quality(
     ] = None,
 ) -> None:
     """Compare the quality of decisions with the clairvoyant optimum on recorded markets."""
-    with explained():
-        from rich.console import Console
+    from rich.console import Console
 
-        from spotline.bench.quality.report import write_report
-        from spotline.bench.quality.run import FULL, QUICK, run_quality
-        from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
+    from spotline.bench.quality.report import write_report
+    from spotline.bench.quality.run import FULL, QUICK, run_quality
+    from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 
-        console = Console(highlight=False, soft_wrap=True)
-        figures = run_quality(
-            data,
-            extent=QUICK if quick else FULL,
-            names=tuple(only or ()),
-            forecaster=forecaster or DEFAULT_FORECASTER,
-            command=" ".join(["spotline", *sys.argv[1:]]),
-            tell=lambda line: console.print(line, style="dim", markup=False),
-        )
-        if out is not None:
-            out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-        if report is not None:
-            console.print(f"report: {write_report(figures, report)}", markup=False)
-        _print(console, figures)
+    console = Console(highlight=False, soft_wrap=True)
+    figures = run_quality(
+        data,
+        extent=QUICK if quick else FULL,
+        names=tuple(only or ()),
+        forecaster=forecaster or DEFAULT_FORECASTER,
+        command=" ".join(["spotline", *sys.argv[1:]]),
+        tell=lambda line: console.print(line, style="dim", markup=False),
+    )
+    if out is not None:
+        out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    if report is not None:
+        console.print(f"report: {write_report(figures, report)}", markup=False)
+    _print(console, figures)
 
 
 def _print(console: Any, figures: dict[str, Any]) -> None:

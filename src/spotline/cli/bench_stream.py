@@ -9,13 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from spotline.cli.failures import explained
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(stream)
-
 
 def stream(
     out: Annotated[Path | None, typer.Option("--json", help="Write the figures as JSON.")] = None,
@@ -26,22 +19,21 @@ def stream(
     ] = False,
 ) -> None:
     """Count events per second of Faust on JetStream, and of what it stands between."""
-    with explained():
-        from rich.console import Console
+    from rich.console import Console
 
-        from spotline.bench.stream.run import QUICK, Extent, run_stream
-        from spotline.runtime.log import configure_logging
+    from spotline.bench.stream.run import QUICK, Extent, run_stream
+    from spotline.runtime.log import configure_logging
 
-        configure_logging("warning")
-        console = Console(highlight=False, soft_wrap=True)
-        figures = run_stream(
-            QUICK if quick else Extent(events=events, repeats=repeats),
-            command=" ".join(["spotline", *sys.argv[1:]]),
-            tell=lambda line: console.print(line, style="dim", markup=False),
-        )
-        if out is not None:
-            out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-        _print(console, figures)
+    configure_logging("warning")
+    console = Console(highlight=False, soft_wrap=True)
+    figures = run_stream(
+        QUICK if quick else Extent(events=events, repeats=repeats),
+        command=" ".join(["spotline", *sys.argv[1:]]),
+        tell=lambda line: console.print(line, style="dim", markup=False),
+    )
+    if out is not None:
+        out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    _print(console, figures)
 
 
 def _print(console: Any, figures: dict[str, Any]) -> None:
