@@ -7,13 +7,13 @@ from types import MappingProxyType
 
 import typer
 
-from spotline.cli.bench_cant_be_late import cant_be_late
-from spotline.cli.bench_decision import decision
-from spotline.cli.bench_forecast import forecast
-from spotline.cli.bench_knowledge import knowledge
-from spotline.cli.bench_placement import placement
-from spotline.cli.bench_quality import quality
-from spotline.cli.bench_stream import stream
+from spotline.bench.cant_be_late.command import cant_be_late
+from spotline.bench.decision.command import decision
+from spotline.bench.forecast.command import forecast
+from spotline.bench.knowledge.command import knowledge
+from spotline.bench.placement.command import placement
+from spotline.bench.quality.command import quality
+from spotline.bench.stream.command import stream
 from spotline.cli.failures import explained
 
 bench_app = typer.Typer(name="bench", help="Measure decisions.", no_args_is_help=True)
