@@ -4,8 +4,8 @@ Real runs are heavy-tailed: the longer one has lasted, the longer it goes on, so
 misjudges both a fresh instance and a long outage. A `RunLaw` gives the chance that a run ends in
 the next slot per bucket of its age. Nobody knows which law an unseen market follows: a `LawMix`
 weighs many (each known market's, and their common law with both kinds of run made longer and
-shorter), and a `RunTracker` updates the weights slot by slot. What is seen does not depend on what
-is held, so looking costs nothing and the belief needs no place in the plan.
+shorter); what is seen slot by slot updates the weights. It does not depend on what is held, so
+looking costs nothing and the belief needs no place in the plan.
 """
 
 from __future__ import annotations
@@ -160,37 +160,6 @@ class LawMix:
             np.concatenate([np.zeros(len(law.age_starts)), law.slots_left()]) for law in self.laws
         ]
         return np.concatenate(parts)
-
-
-class RunTracker:
-    """Belief over the states of a mix, one observation at a time.
-
-    The age of the run that is under way at the first observation is unknown, and so held.
-    """
-
-    def __init__(self, mix: LawMix) -> None:
-        self._mix = mix
-        self._belief: FloatArray | None = None
-        self._source = np.repeat(np.arange(len(mix.up)), np.diff(mix.row_start))
-
-    def observe(self, up: bool) -> FloatArray:
-        """Take whether spot is up in this slot; return the belief, shape (states,), sum 1."""
-        mix = self._mix
-        if self._belief is None:
-            belief = mix.first.copy()
-        else:
-            flow = self._belief[self._source] * mix.probability
-            belief = np.zeros(len(mix.up))
-            np.add.at(belief, mix.column, flow)
-        belief[mix.up != up] = 0.0
-        self._belief = belief / belief.sum()
-        return self._belief
-
-    def law_weights(self) -> FloatArray:
-        """Posterior weight of each law, shape (laws,)."""
-        belief = self._mix.first if self._belief is None else self._belief
-        weights: FloatArray = belief.reshape(len(self._mix.laws), -1).sum(axis=1)
-        return weights
 
 
 def count_runs(up: UpArray, age_starts: tuple[int, ...] = AGE_STARTS) -> RunCounts:

@@ -14,9 +14,10 @@ from spotline.bench.cant_be_late import policies, report, rules, single, traces,
 from spotline.bench.cant_be_late import single_instance as solver
 from spotline.bench.cant_be_late.rules import Variant
 from spotline.bench.cant_be_late.single_instance import NONE, ON_DEMAND, SPOT, InstanceTask
-from spotline.bench.run_law import RunTracker, learn_mix
+from spotline.bench.run_law import learn_mix
 from spotline.cli.main import app
 from spotline.contracts.errors import ContractError
+from tests.reference.run_tracker import RunTracker
 
 TICK_S = 600
 START = np.zeros(1, dtype=np.int64)

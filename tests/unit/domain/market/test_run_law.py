@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from spotline.bench.cant_be_late.single_instance import filter_beliefs
 from spotline.bench.run_law import (
     RunLaw,
-    RunTracker,
     common_law,
     count_runs,
     learn_mix,
     mix_of,
     own_law,
 )
+from tests.reference.run_tracker import RunTracker
 
 AGES = (1, 2, 4)
 
