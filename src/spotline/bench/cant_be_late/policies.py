@@ -9,7 +9,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from spotline.bench.cant_be_late import single_instance as rules
+from spotline.bench.cant_be_late import (
+    clairvoyant,
+    instance_table,
+    rule_policies,
+    table_runs,
+    ticks,
+)
+from spotline.bench.cant_be_late.instance_table import InstanceTable, InstanceTask
 from spotline.bench.cant_be_late.rules import (
     ON_DEMAND_MICRO_USD_PER_HOUR,
     ON_DEMAND_USD_PER_TICK,
@@ -18,7 +25,6 @@ from spotline.bench.cant_be_late.rules import (
     WORK_S,
     Variant,
 )
-from spotline.bench.cant_be_late.single_instance import InstanceTable, InstanceTask
 from spotline.bench.cant_be_late.traces import TICK_S
 from spotline.bench.run_law import LawMix
 
@@ -31,10 +37,10 @@ UNIFORM_PROGRESS: Final = "uniform_progress"
 UNIFORM_PROGRESS_EAGER: Final = "uniform_progress_eager"
 
 RULES: Final = {
-    "greedy": rules.GREEDY,
-    UNIFORM_PROGRESS: rules.UNIFORM_PROGRESS,
-    UNIFORM_PROGRESS_EAGER: rules.UNIFORM_PROGRESS_EAGER,
-    "ross": rules.ROSS,
+    "greedy": rule_policies.GREEDY,
+    UNIFORM_PROGRESS: rule_policies.UNIFORM_PROGRESS,
+    UNIFORM_PROGRESS_EAGER: rule_policies.UNIFORM_PROGRESS_EAGER,
+    "ross": rule_policies.ROSS,
 }
 POLICIES: Final = (*RULES, SPOTLINE, CLAIRVOYANT)
 
@@ -65,7 +71,7 @@ def task_of(variant: Variant) -> InstanceTask:
 def run_rule(name: str, windows: Windows, variant: Variant) -> IntArray:
     """Run a rule policy; see `single_instance.run_requests` for the columns."""
     draws = np.random.default_rng(_DRAWS_SEED).random(len(windows.starts))
-    runs: IntArray = rules.run_rule(
+    runs: IntArray = rule_policies.run_rule(
         RULES[name],
         windows.up,
         windows.starts,
@@ -82,7 +88,7 @@ def run_rule(name: str, windows: Windows, variant: Variant) -> IntArray:
 def run_clairvoyant(windows: Windows, variant: Variant) -> IntArray:
     """Run the exact optimum of every window."""
     requests = [
-        rules.clairvoyant_requests(
+        clairvoyant.clairvoyant_requests(
             windows.up[start : start + variant.deadline_ticks],
             WORK_S,
             variant.deadline_ticks,
@@ -98,7 +104,7 @@ def run_clairvoyant(windows: Windows, variant: Variant) -> IntArray:
 
 def run_requests(requests: IntArray, windows: Windows, variant: Variant) -> IntArray:
     """Run given requests, shape (windows, ticks)."""
-    runs: IntArray = rules.run_requests(
+    runs: IntArray = ticks.run_requests(
         requests,
         windows.up,
         windows.starts,
@@ -112,7 +118,7 @@ def run_requests(requests: IntArray, windows: Windows, variant: Variant) -> IntA
 
 def solve_mix(mix: LawMix, variant: Variant) -> InstanceTable:
     """Table of the learned policy for a variant."""
-    return rules.solve(
+    return instance_table.solve(
         task_of(variant),
         up=mix.up,
         lost=np.zeros_like(mix.up),
@@ -124,7 +130,7 @@ def solve_mix(mix: LawMix, variant: Variant) -> InstanceTable:
 
 def beliefs_of(mix: LawMix, up: UpArray, starts: IntArray, ticks: int) -> npt.NDArray[np.float32]:
     """Belief after each tick of each window, (windows, ticks, states); `up` of one zone."""
-    beliefs: npt.NDArray[np.float32] = rules.filter_beliefs(
+    beliefs: npt.NDArray[np.float32] = table_runs.filter_beliefs(
         up, starts, ticks, mix.up, mix.first, mix.row_start, mix.column, mix.probability
     )
     return beliefs
@@ -135,7 +141,7 @@ def run_spotline(mix: LawMix, table: InstanceTable, windows: Windows, variant: V
     beliefs = beliefs_of(
         mix, np.ascontiguousarray(windows.up[:, 0]), windows.starts, variant.deadline_ticks
     )
-    runs: IntArray = rules.run_table(
+    runs: IntArray = table_runs.run_table(
         table.values,
         beliefs,
         windows.up,

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spotline.bench.cant_be_late.rules import Variant, cost_usd, missed, score
-from spotline.bench.cant_be_late.single_instance import FINISH_TICK
+from spotline.bench.cant_be_late.ticks import FINISH_TICK
 
 FloatArray = npt.NDArray[np.float64]
 

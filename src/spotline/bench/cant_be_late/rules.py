@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from spotline.bench.cant_be_late.single_instance import FINISH_TICK, ON_DEMAND_TICKS, SPOT_TICKS
+from spotline.bench.cant_be_late.ticks import FINISH_TICK, ON_DEMAND_TICKS, SPOT_TICKS
 from spotline.bench.cant_be_late.traces import TICK_S
 from spotline.domain.units import MICRO_USD_PER_USD
 

@@ -20,7 +20,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from spotline.bench.cant_be_late import single_instance as rules
+from spotline.bench.cant_be_late import instance_table, table_runs
+from spotline.bench.cant_be_late.instance_table import InstanceTable
 from spotline.bench.cant_be_late.policies import (
     CLAIRVOYANT,
     POLICIES,
@@ -47,7 +48,6 @@ from spotline.bench.cant_be_late.rules import (
     variants_of,
 )
 from spotline.bench.cant_be_late.single import Options, training_of
-from spotline.bench.cant_be_late.single_instance import InstanceTable
 from spotline.bench.cant_be_late.traces import TICK_S, Trace, read_traces, window_starts
 from spotline.bench.run_law import (
     LawMix,
@@ -222,7 +222,7 @@ def _learned(
     outcome = Outcome(policy=SPOTLINE)
     for variant in variants:
         begin = time.perf_counter()
-        table = rules.solve(
+        table = instance_table.solve(
             task_of(variant),
             up=market.up,
             lost=market.lost,
@@ -247,7 +247,7 @@ def _run(
     seen = left[:, : variant.deadline_ticks]
     best = np.argmax(seen, axis=2).astype(np.int64)
     best[seen.max(axis=2) < 0.0] = -1
-    runs: IntArray = rules.run_zones(
+    runs: IntArray = table_runs.run_zones(
         table.values,
         np.searchsorted(market.edges, seen, side="right").astype(np.int64),
         best,

@@ -10,10 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from spotline.bench.cant_be_late import policies, report, rules, single, traces, zones
-from spotline.bench.cant_be_late import single_instance as solver
+from spotline.bench.cant_be_late import (
+    clairvoyant,
+    instance_table,
+    policies,
+    report,
+    rule_policies,
+    rules,
+    single,
+    table_runs,
+    ticks,
+    traces,
+    zones,
+)
+from spotline.bench.cant_be_late.instance_table import InstanceTask
 from spotline.bench.cant_be_late.rules import Variant
-from spotline.bench.cant_be_late.single_instance import NONE, ON_DEMAND, SPOT, InstanceTask
+from spotline.bench.cant_be_late.ticks import NONE, ON_DEMAND, SPOT
 from spotline.bench.run_law import learn_mix
 from spotline.cli.main import app
 from spotline.contracts.errors import ContractError
@@ -42,7 +54,7 @@ def job(*, work=6, deadline=12, overhead_s=180):
 
 def requested(requests, up, task):
     """Spot, on-demand, idle ticks and the finishing tick of given requests."""
-    runs = solver.run_requests(
+    runs = ticks.run_requests(
         np.array([requests]),
         flags(up),
         START,
@@ -55,7 +67,7 @@ def requested(requests, up, task):
 
 
 def rule(code, up, task):
-    return solver.run_rule(
+    return rule_policies.run_rule(
         code,
         flags(up),
         START,
@@ -70,7 +82,7 @@ def rule(code, up, task):
 
 def optimum(up, task, prices=(1_000_000, 3_000_000)):
     """Cost in micro-USD of the clairvoyant optimum."""
-    return solver.clairvoyant_requests(
+    return clairvoyant.clairvoyant_requests(
         up, task.work_s, task.deadline_ticks, task.overhead_s, TICK_S, *prices
     )[1]
 
@@ -83,7 +95,7 @@ MIX = learn_mix([flags("0011101110010111110001110")[:, 0], flags("1111101111")[:
 
 
 def solved(task):
-    return solver.solve(
+    return instance_table.solve(
         task,
         up=MIX.up,
         lost=np.zeros_like(MIX.up),
@@ -97,7 +109,7 @@ def learned_run(up, task, table):
     beliefs = policies.beliefs_of(
         MIX, np.ascontiguousarray(up[:, 0]), START, min(task.deadline_ticks, len(up))
     )
-    return solver.run_table(
+    return table_runs.run_table(
         table.values,
         beliefs,
         up,
@@ -122,16 +134,22 @@ def learned_decisions(up, task, table):
         belief = tracker.observe(bool(now[0])).astype(np.float32)
         left = task.deadline_ticks - tick
         slack_s = left * TICK_S - (task.work_s - done_s)
-        request = table.request(
+        request = table_runs.best_request(
+            table.values,
             belief,
-            up=bool(now[0]),
-            held=NONE if held == SPOT and not now[0] else held,
-            pending_s=pending_s,
-            slack_s=slack_s,
-            ticks_left=left,
+            bool(now[0]),
+            NONE if held == SPOT and not now[0] else held,
+            pending_s,
+            slack_s,
+            left,
+            table.grid_s,
+            task.overhead_s,
+            TICK_S,
+            np.float32(task.spot_usd_per_tick),
+            np.float32(task.on_demand_usd_per_tick),
         )
-        request = solver.enforced(held, pending_s, slack_s, task.overhead_s, TICK_S, request, now)
-        credit_s, pending_s = solver.tick_of(held, pending_s, request, task.overhead_s, TICK_S)
+        request = ticks.enforced(held, pending_s, slack_s, task.overhead_s, TICK_S, request, now)
+        credit_s, pending_s = ticks.tick_of(held, pending_s, request, task.overhead_s, TICK_S)
         done_s += credit_s
         held = request
         taken.append(request)
@@ -213,10 +231,10 @@ def test_no_trace_makes_a_policy_late_or_cheaper_than_the_clairvoyant(overhead_s
     best = optimum(up[:20], task)
 
     for code in (
-        solver.GREEDY,
-        solver.UNIFORM_PROGRESS,
-        solver.UNIFORM_PROGRESS_EAGER,
-        solver.ROSS,
+        rule_policies.GREEDY,
+        rule_policies.UNIFORM_PROGRESS,
+        rule_policies.UNIFORM_PROGRESS_EAGER,
+        rule_policies.ROSS,
     ):
         runs = rule(code, text, task)
         assert runs[3] <= 20
@@ -245,7 +263,7 @@ def test_no_short_trace_at_all_makes_the_learned_policy_late(overhead_s):
 def test_clairvoyant_requests_cost_what_the_program_says():
     task = job(work=12, deadline=20)
     up = flags("11000111110000111111")
-    requests, value = solver.clairvoyant_requests(
+    requests, value = clairvoyant.clairvoyant_requests(
         up, task.work_s, 20, task.overhead_s, TICK_S, 1_000_000, 3_000_000
     )
 
@@ -281,9 +299,9 @@ def test_clairvoyant_of_two_zones_is_at_most_the_better_one():
 def test_uniform_progress_keeps_on_demand_until_two_overheads_ahead_of_the_line():
     # Half pace. Behind in tick 1: on-demand; after it 420 s are done, 780 s would be far enough
     # ahead, then 1020 s against 1080 s; in tick 4 1620 s exceed 1380 s, and spot does the rest.
-    faithful = rule(solver.UNIFORM_PROGRESS, "001111111111", job())
+    faithful = rule(rule_policies.UNIFORM_PROGRESS, "001111111111", job())
     # Without hysteresis towards spot, it is taken in tick 2.
-    eager = rule(solver.UNIFORM_PROGRESS_EAGER, "001111111111", job())
+    eager = rule(rule_policies.UNIFORM_PROGRESS_EAGER, "001111111111", job())
 
     assert faithful == [4, 3, 1, 8]
     assert eager == [6, 1, 1, 8]
@@ -291,7 +309,7 @@ def test_uniform_progress_keeps_on_demand_until_two_overheads_ahead_of_the_line(
 
 def test_greedy_waits_until_the_net_and_then_buys_to_the_end():
     # Slack 3600 s: four idle ticks leave 1200 s, the fifth 600 s below 960 s.
-    runs = rule(solver.GREEDY, "000000000000", job())
+    runs = rule(rule_policies.GREEDY, "000000000000", job())
 
     assert runs == [0, 7, 5, 12]
 
@@ -501,7 +519,7 @@ def test_interrupted_jobs_among_zones_are_never_late():
     up = generator.integers(0, 2, (2000, 2)).astype(np.uint8)
     left = np.where(up == 1, generator.random((2000, 2)) * 9, -1.0)
     market = zones.learn_market(left)
-    table = solver.solve(
+    table = instance_table.solve(
         task,
         up=market.up,
         lost=market.lost,
@@ -513,7 +531,7 @@ def test_interrupted_jobs_among_zones_are_never_late():
     seen = np.stack([left[start : start + 20] for start in starts])
     best = np.where(seen.max(axis=2) < 0.0, -1, seen.argmax(axis=2)).astype(np.int64)
 
-    runs = solver.run_zones(
+    runs = table_runs.run_zones(
         table.values,
         np.searchsorted(market.edges, seen, side="right").astype(np.int64),
         best,
@@ -529,7 +547,7 @@ def test_interrupted_jobs_among_zones_are_never_late():
         np.float32(3.0),
     )
 
-    assert (runs[:, solver.FINISH_TICK] <= 20).all()
+    assert (runs[:, ticks.FINISH_TICK] <= 20).all()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spotline.bench.cant_be_late.single_instance import filter_beliefs
+from spotline.bench.cant_be_late.table_runs import filter_beliefs
 from spotline.bench.run_law import (
     RunLaw,
     common_law,
