@@ -16,7 +16,7 @@ class RunTracker:
     def __init__(self, mix: LawMix) -> None:
         self._mix = mix
         self._belief: FloatArray | None = None
-        self._source = np.repeat(np.arange(len(mix.up)), np.diff(mix.row_start))
+        self._source = np.repeat(np.arange(len(mix.first)), np.diff(mix.chain.row_start))
 
     def observe(self, up: bool) -> FloatArray:
         """Take whether spot is up in this slot; return the belief, shape (states,), sum 1."""
@@ -24,10 +24,10 @@ class RunTracker:
         if self._belief is None:
             belief = mix.first.copy()
         else:
-            flow = self._belief[self._source] * mix.probability
-            belief = np.zeros(len(mix.up))
-            np.add.at(belief, mix.column, flow)
-        belief[mix.up != up] = 0.0
+            flow = self._belief[self._source] * mix.chain.probability
+            belief = np.zeros(len(mix.first))
+            np.add.at(belief, mix.chain.column, flow)
+        belief[mix.chain.up != up] = 0.0
         self._belief = belief / belief.sum()
         return self._belief
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -133,26 +134,32 @@ class RunLaw:
         return left
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LawMix:
-    """Several laws as one hidden Markov market, its transitions in sparse rows.
+class MarketChain(NamedTuple):
+    """Market states of one instance as a Markov chain, its transitions in sparse rows.
 
-    State `law * states_per_law + state`; `up`, uint8, and `first`, the belief before the first
-    observation, have shape (states,). Row n of the transitions is `probability` (float32) at
-    `column` in [row_start[n], row_start[n + 1]).
+    Per state, uint8 of shape (states,): `up` says whether spot can be had, and `lost` that entering
+    it interrupts spot held even so, for there is another zone. Row n of the transitions is
+    `probability` (float32) at `column` in [row_start[n], row_start[n + 1]).
     """
 
-    laws: tuple[RunLaw, ...]
     up: UpArray
-    first: FloatArray
+    lost: UpArray
     row_start: IntArray
     column: IntArray
     probability: FloatMatrix
 
-    @property
-    def states_per_law(self) -> int:
-        """Market states of one law."""
-        return len(self.up) // len(self.laws)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LawMix:
+    """Several laws as one hidden Markov market.
+
+    The states of the laws follow one another; `first`, the belief before the first observation,
+    has shape (states,).
+    """
+
+    laws: tuple[RunLaw, ...]
+    first: FloatArray
+    chain: MarketChain
 
     def slots_left(self) -> FloatArray:
         """Expected further slots of an up run per state, shape (states,); 0 where it is down."""
@@ -227,15 +234,19 @@ def mix_of(laws: Sequence[RunLaw], weights: Sequence[float]) -> LawMix:
             column.append(found + index * per_law)
             probability.append(row[found])
             row_start.append(row_start[-1] + len(found))
+    up = np.tile(np.repeat(np.array([0, 1], dtype=np.uint8), buckets), len(laws))
     return LawMix(
         laws=tuple(laws),
-        up=np.tile(np.repeat(np.array([0, 1], dtype=np.uint8), buckets), len(laws)),
         first=np.concatenate(
             [weight * law.stationary() for weight, law in zip(prior, laws, strict=True)]
         ),
-        row_start=np.array(row_start, dtype=np.int64),
-        column=np.concatenate(column).astype(np.int64),
-        probability=np.concatenate(probability).astype(np.float32),
+        chain=MarketChain(
+            up=up,
+            lost=np.zeros_like(up),
+            row_start=np.array(row_start, dtype=np.int64),
+            column=np.concatenate(column).astype(np.int64),
+            probability=np.concatenate(probability).astype(np.float32),
+        ),
     )
 
 

@@ -1,110 +1,157 @@
-"""The clairvoyant optimum of one instance."""
+"""The clairvoyant optimum of one instance: an exact program on a known trace.
+
+Slack moves on the lattice of the tick and the overhead. The optimum obeys the forced zone like
+everybody, but knows when a spot instance in it will not be interrupted.
+"""
 
 from __future__ import annotations
 
 import numba
 import numpy as np
+import numpy.typing as npt
 
-from spotline.bench.cant_be_late.ticks import NONE, ON_DEMAND, SPOT, enforced, tick_of
+from spotline.bench.cant_be_late.ticks import (
+    BEFORE,
+    NONE,
+    ON_DEMAND,
+    SPOT,
+    IntArray,
+    TickPrices,
+    TickTerms,
+    UpArray,
+    after_tick,
+    enforced,
+    is_forced,
+    slack_of,
+)
 
 _NEVER = 1 << 60
 
+Choices = npt.NDArray[np.uint8]
+
 
 @numba.njit(cache=True, nogil=True)
-def clairvoyant_requests(  # type: ignore[no-untyped-def]  # noqa: ANN201  # compiled
-    up, work_s, deadline_ticks, overhead_s, tick_s, spot_micro_usd, on_demand_micro_usd
-):
+def clairvoyant_requests(
+    up: UpArray, terms: TickTerms, prices: TickPrices
+) -> tuple[IntArray, float]:
     """Cheapest requests that meet the deadline on a known trace, `up` of shape (ticks, zones).
 
-    Exact: slack moves on the lattice of the tick and the overhead. The optimum obeys the forced
-    zone like everybody, but knows when a spot instance in it will not be interrupted. Overheads up
-    to two ticks. Returns (requests, shape (deadline_ticks,); cost in micro-USD, or a huge one
-    where even on-demand from the start is too late).
+    Overheads up to two ticks; whole prices. Returns (requests, shape (deadline_ticks,); cost in the
+    unit of the prices, or a huge one where even on-demand from the start is too late).
     """
-    zones = up.shape[1]
-    step_s, other = tick_s, overhead_s
+    step_s = _lattice_s(terms)
+    choice, cost = _choices(up, terms, prices)
+    kinds = SPOT + up.shape[1]
+    requests = np.zeros(terms.deadline_ticks, dtype=np.int64)
+    standing = BEFORE
+    for at in range(terms.deadline_ticks):
+        slack_s = slack_of(terms, standing)
+        if standing.done_s >= terms.work_s or slack_s < 0:
+            break
+        level = kinds if standing.pending_s > 0 else 0
+        requests[at] = choice[at, slack_s // step_s, level + standing.held]
+        held = enforced(terms, standing, requests[at], up[at])
+        standing = after_tick(terms, standing, held)
+    return requests, cost
+
+
+@numba.njit(cache=True, nogil=True)
+def _lattice_s(terms: TickTerms) -> int:
+    """Greatest common divisor of the tick and the overhead."""
+    step_s, other = terms.tick_s, terms.overhead_s
     while other:
         step_s, other = other, step_s % other
-    first_slack_s = deadline_ticks * tick_s - work_s
-    cells = first_slack_s // step_s + 1
-    # Held: none, on-demand, spot per zone; then the same again with overhead still pending.
-    kinds = SPOT + zones
-    carry_s = max(0, overhead_s - tick_s)
-    levels = 2 if carry_s > 0 else 1
-    first_credit_s = max(0, tick_s - overhead_s)
-    value = np.zeros((cells, levels * kinds), dtype=np.int64)
-    after = np.zeros((cells, levels * kinds), dtype=np.int64)
-    choice = np.zeros((deadline_ticks, cells, levels * kinds), dtype=np.uint8)
-    launch_down = (tick_s - first_credit_s) // step_s
+    return step_s
+
+
+@numba.njit(cache=True, nogil=True)
+def _choices(up: UpArray, terms: TickTerms, prices: TickPrices) -> tuple[Choices, float]:
+    """Backward induction: the choice by tick, slack and what is held, and the least cost.
+
+    Held: none, on-demand, spot per zone; then the same again with overhead still pending.
+    """
+    tick_s = terms.tick_s
+    step_s = _lattice_s(terms)
+    cells = slack_of(terms, BEFORE) // step_s + 1
+    kinds = SPOT + up.shape[1]
+    carry_s = max(0, terms.overhead_s - tick_s)
+    launched = kinds if carry_s > 0 else 0
+    launch_credit_s = max(0, tick_s - terms.overhead_s)
+    launch_down = (tick_s - launch_credit_s) // step_s
     idle_down = tick_s // step_s
-    carry_down = carry_s // step_s
-    launched = kinds if levels == 2 else 0
-    for k in range(1, deadline_ticks + 1):
-        at = deadline_ticks - k
+    pending = np.zeros(launched + kinds, dtype=np.int64)
+    pending[kinds:] = carry_s
+    pending_cells = pending // step_s
+    value = np.zeros((cells, launched + kinds), dtype=np.int64)
+    after = np.zeros((cells, launched + kinds), dtype=np.int64)
+    choice = np.zeros((terms.deadline_ticks, cells, launched + kinds), dtype=np.uint8)
+    for at in range(terms.deadline_ticks - 1, -1, -1):
         value, after = after, value
         for cell in range(cells):
             slack_s = cell * step_s
-            left_s = k * tick_s - slack_s
+            left_s = (terms.deadline_ticks - at) * tick_s - slack_s
             if left_s <= 0:
-                for h in range(levels * kinds):
-                    value[cell, h] = 0
+                value[cell, :] = 0
                 continue
-            forced = slack_s < overhead_s + tick_s
+            last = left_s <= launch_credit_s
             down = cell - launch_down
-            done = left_s <= first_credit_s
-            best_spot, best_zone = _NEVER, -1
-            for z in range(zones):
-                if up[at, z] == 1:
-                    price = spot_micro_usd
-                    if not done:
-                        price += after[down, launched + SPOT + z] if down >= 0 else _NEVER
-                    if price < best_spot:
-                        best_spot, best_zone = price, z
-            launch_od = on_demand_micro_usd
-            if not done:
-                launch_od += after[down, launched + ON_DEMAND] if down >= 0 else _NEVER
-            idle = after[cell - idle_down, NONE] if cell >= idle_down else _NEVER
-            for h in range(levels * kinds):
-                held = h % kinds
-                pending_s = carry_s if h >= kinds else 0
-                is_spot = held >= SPOT
-                alive = is_spot and up[at, held - SPOT] == 1
-                stay = _NEVER
+            launch_spot, zone = _launch_spot(up[at], prices, after, down, launched, last)
+            launch_od = _paid(prices.on_demand, after, down, launched + ON_DEMAND, last)
+            idle = _paid(0, after, cell - idle_down, NONE, False)
+            forced = is_forced(terms, slack_s)
+            for h in range(launched + kinds):
+                held = h if h < kinds else h - kinds
+                pending_s = pending[h]
+                alive = held >= SPOT and up[at, held - SPOT] == 1
+                stay: float = _NEVER
                 if held == ON_DEMAND or alive:
-                    stay = on_demand_micro_usd if held == ON_DEMAND else spot_micro_usd
-                    if left_s > tick_s - pending_s:
-                        lower = cell - carry_down if pending_s else cell
-                        stay += after[lower, held] if lower >= 0 else _NEVER
+                    price = prices.on_demand if held == ON_DEMAND else prices.spot
+                    ends = left_s <= tick_s - pending_s
+                    stay = _paid(price, after, cell - pending_cells[h], held, ends)
                 if forced:
-                    if is_spot and pending_s == 0:
+                    if held >= SPOT and pending_s == 0:
                         # It stays; interrupted, it idles and is late.
-                        best = stay if alive else idle
-                        act = held
-                    elif held == ON_DEMAND:
-                        best, act = stay, ON_DEMAND
+                        best, act = stay if alive else idle, held
                     else:
-                        best, act = launch_od, ON_DEMAND
+                        best, act = stay if held == ON_DEMAND else launch_od, ON_DEMAND
                 else:
                     best, act = stay, held
-                    if best_spot < best:
-                        best, act = best_spot, SPOT + best_zone
+                    if launch_spot < best:
+                        best, act = launch_spot, SPOT + zone
                     if held != ON_DEMAND and launch_od < best:
                         best, act = launch_od, ON_DEMAND
                     if idle < best:
                         best, act = idle, NONE
                 value[cell, h] = min(best, _NEVER)
                 choice[at, cell, h] = act
-    requests = np.zeros(deadline_ticks, dtype=np.int64)
-    held, pending_s, slack_s, done_s = NONE, 0, first_slack_s, 0
-    for at in range(deadline_ticks):
-        if done_s >= work_s or slack_s < 0:
-            break
-        level = kinds if pending_s > 0 else 0
-        request = int(choice[at, slack_s // step_s, level + held])
-        requests[at] = request
-        request = enforced(held, pending_s, slack_s, overhead_s, tick_s, request, up[at])
-        credit_s, pending_s = tick_of(held, pending_s, request, overhead_s, tick_s)
-        done_s += credit_s
-        slack_s -= tick_s - credit_s
-        held = request
-    return requests, value[cells - 1, NONE]
+    return choice, value[cells - 1, NONE]
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _paid(price: float, after: IntArray, cell: int, held: int, ends: bool) -> float:
+    """Price of a tick and the least cost after it; a huge one below slack 0, where a job is late.
+
+    `ends` says that the tick ends the work.
+    """
+    if ends:
+        return price
+    return price + (after[cell, held] if cell >= 0 else _NEVER)
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _launch_spot(
+    up: UpArray, prices: TickPrices, after: IntArray, down: int, launched: int, ends: bool
+) -> tuple[float, int]:
+    """Least cost of launching spot in a zone that is up, and that zone; -1 where none is.
+
+    `down` is the slack cell after the tick, `launched` where held kinds with an overhead pending
+    begin.
+    """
+    best: float = _NEVER
+    zone = -1
+    for z in range(up.size):
+        if up[z] == 1:
+            cost = _paid(prices.spot, after, down, launched + SPOT + z, ends)
+            if cost < best:
+                best, zone = cost, z
+    return best, zone

@@ -17,7 +17,6 @@ from spotline.bench.cant_be_late.policies import (
     UNIFORM_PROGRESS,
     UNIFORM_PROGRESS_EAGER,
     Say,
-    Windows,
     known_policy,
     run_clairvoyant,
     run_rule,
@@ -26,6 +25,7 @@ from spotline.bench.cant_be_late.policies import (
 )
 from spotline.bench.cant_be_late.report import Outcome, compared, document, gap_share_percent
 from spotline.bench.cant_be_late.rules import LONGEST_DEADLINE_TICKS, Variant, variants_of
+from spotline.bench.cant_be_late.ticks import Windows
 from spotline.bench.cant_be_late.traces import Trace, read_traces, window_starts
 from spotline.bench.run_law import LawMix, learn_mix
 from spotline.contracts.errors import ContractError
@@ -179,9 +179,7 @@ def run_learned(
             outcome.table_s += time.perf_counter() - begin
             begin = time.perf_counter()
             for trace in traces:
-                outcome.runs[variant, trace.name] = run_spotline(
-                    mix, table, windows[trace.name], variant
-                )
+                outcome.runs[variant, trace.name] = run_spotline(mix, table, windows[trace.name])
             outcome.run_s += time.perf_counter() - begin
         say(f"overhead {variant.overhead_h:g} h, deadline {variant.deadline_h} h: done")
     return outcome
@@ -191,4 +189,4 @@ def _warm_up(mix: LawMix, windows: Windows, variant: Variant) -> None:
     """Compile before the clock runs, on a window too short to take time."""
     short = Variant(overhead_s=variant.overhead_s, deadline_ticks=2)
     one = Windows(up=windows.up, starts=windows.starts[:1])
-    run_spotline(mix, solve_mix(mix, short), one, short)
+    run_spotline(mix, solve_mix(mix, short), one)

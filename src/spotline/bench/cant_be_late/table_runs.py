@@ -2,54 +2,75 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numba
 import numpy as np
+import numpy.typing as npt
 
 from spotline.bench.cant_be_late.instance_table import (
     HELD_OD,
     HELD_SPOT,
     IDLE,
-    PENDING_OD,
+    Costs,
+    certain_cost,
+    launched_kind,
     locate,
-    on_demand_to_the_end,
+    may_launch_spot,
+    price_of,
+    slack_kept_s,
+    slack_launched_s,
 )
 from spotline.bench.cant_be_late.ticks import (
+    BEFORE,
     COLUMNS,
-    FINISH_TICK,
     NONE,
     ON_DEMAND,
     SPOT,
-    column_of,
-    enforced,
-    tick_of,
+    IntArray,
+    TickPrices,
+    TickStanding,
+    TickTerms,
+    Windows,
+    flags_at,
+    is_forced,
+    noticed,
+    run_tick,
+    slack_of,
 )
+from spotline.bench.run_law import MarketChain
+
+Beliefs = npt.NDArray[np.float32]
+
+
+class Zones(NamedTuple):
+    """What a job among zones sees in each tick of its windows, reduced to market states.
+
+    `quality`, shape (windows, ticks, zones), is the market state of a job that holds that zone;
+    `best` and `free`, shape (windows, ticks), the zone to launch in, -1 where all are down, and the
+    market state of a job that holds none.
+    """
+
+    quality: IntArray
+    best: IntArray
+    free: IntArray
 
 
 @numba.njit(cache=True, nogil=True)
-def _expected(  # type: ignore[no-untyped-def]  # compiled
-    table,
-    belief,
-    k,
-    kind,
-    grid_s,
-    slack_s,
-    overhead_s,
-    tick_s,
-    carry_s,
-    price,
-    od,
-):
-    """As `_fill`, weighted by the belief."""
-    left_s = k * tick_s - slack_s
-    if left_s <= 0:
-        return np.float64(price)
-    if slack_s < overhead_s + tick_s:
-        pending_s = overhead_s
-        if kind == HELD_OD:
-            pending_s = 0
-        elif kind == PENDING_OD:
-            pending_s = carry_s
-        return np.float64(price + on_demand_to_the_end(left_s, pending_s, tick_s, od))
+def _expected(
+    values: Costs,
+    grid_s: IntArray,
+    terms: TickTerms,
+    prices: TickPrices,
+    belief: Beliefs,
+    k: int,
+    kind: int,
+    slack_s: int,
+) -> float:
+    """Price of a tick plus the expected rest, weighted by the belief over market states."""
+    certain = certain_cost(terms, prices, k, kind, slack_s)
+    if certain >= 0.0:
+        return np.float64(certain)
     low, share = locate(grid_s, slack_s)
     total = 0.0
     high = low + 1 if share > 0.0 else low
@@ -57,270 +78,152 @@ def _expected(  # type: ignore[no-untyped-def]  # compiled
         weight = belief[n]
         if weight > 1e-6:
             total += weight * (
-                (1.0 - share) * table[k, kind, low, n] + share * table[k, kind, high, n]
+                (1.0 - share) * values[k, kind, low, n] + share * values[k, kind, high, n]
             )
-    return price + total
+    return np.float64(price_of(prices, kind)) + total
 
 
 @numba.njit(cache=True, nogil=True)
-def best_request(  # type: ignore[no-untyped-def]  # noqa: ANN201  # compiled
-    table, belief, up, held, pending_s, slack_s, k, grid_s, overhead_s, tick_s, spot, on_demand
-):
-    """Cheapest safe request on a table with `k` ticks left; ties keep what is held.
+def best_request(
+    values: Costs,
+    grid_s: IntArray,
+    terms: TickTerms,
+    prices: TickPrices,
+    belief: Beliefs,
+    standing: TickStanding,
+    up: bool,
+) -> int:
+    """Cheapest safe request on a table: NONE, ON_DEMAND or SPOT; ties keep what is held.
 
     Spot is launched only with two overheads and a tick of slack, ridden or left for idling only
-    with one overhead and a tick: no trace then makes the job late.
+    with one overhead and a tick: no trace then makes the job late. `standing` holds nothing where
+    spot was just interrupted, and SPOT whatever its zone.
     """
-    left_s = k * tick_s - slack_s
-    carry_s = max(0, overhead_s - tick_s)
-    launched = 2 if carry_s > 0 else 0
-    credit_s = max(0, tick_s - overhead_s)
-    if slack_s < overhead_s + tick_s:
+    k = terms.deadline_ticks - standing.tick
+    slack_s = slack_of(terms, standing)
+    if is_forced(terms, slack_s):
         return ON_DEMAND
-    after_s = k * tick_s if left_s <= credit_s else slack_s - (tick_s - credit_s)
-    act, best = (
-        NONE,
-        _expected(
-            table,
-            belief,
-            k - 1,
-            IDLE,
-            grid_s,
-            slack_s - tick_s,
-            overhead_s,
-            tick_s,
-            carry_s,
-            np.float32(0.0),
-            on_demand,
-        ),
-    )
-    if held == ON_DEMAND:
-        value = _expected(
-            table,
-            belief,
-            k - 1,
-            HELD_OD,
-            grid_s,
-            k * tick_s if left_s <= tick_s - pending_s else slack_s - pending_s,
-            overhead_s,
-            tick_s,
-            carry_s,
-            on_demand,
-            on_demand,
-        )
-    else:
-        value = _expected(
-            table,
-            belief,
-            k - 1,
-            HELD_OD + launched,
-            grid_s,
-            after_s,
-            overhead_s,
-            tick_s,
-            carry_s,
-            on_demand,
-            on_demand,
-        )
-    if value < best:
-        act, best = ON_DEMAND, value
-    if up:
-        if held == SPOT:
-            value = _expected(
-                table,
-                belief,
-                k - 1,
-                HELD_SPOT,
-                grid_s,
-                k * tick_s if left_s <= tick_s - pending_s else slack_s - pending_s,
-                overhead_s,
-                tick_s,
-                carry_s,
-                spot,
-                on_demand,
-            )
-            if value <= best:
-                act, best = SPOT, value
-        elif slack_s >= 2 * overhead_s + tick_s or left_s <= credit_s:
-            value = _expected(
-                table,
-                belief,
-                k - 1,
-                HELD_SPOT + launched,
-                grid_s,
-                after_s,
-                overhead_s,
-                tick_s,
-                carry_s,
-                spot,
-                on_demand,
-            )
-            if value < best:
-                act, best = SPOT, value
+    launched_s = slack_launched_s(terms, k, slack_s)
+    kept_s = slack_kept_s(terms, k, slack_s, standing.pending_s)
+    idle_s = slack_s - terms.tick_s
+    act, best = NONE, _expected(values, grid_s, terms, prices, belief, k - 1, IDLE, idle_s)
+    keeps = standing.held == ON_DEMAND
+    kind = HELD_OD if keeps else launched_kind(terms, HELD_OD)
+    after_s = kept_s if keeps else launched_s
+    cost = _expected(values, grid_s, terms, prices, belief, k - 1, kind, after_s)
+    if cost < best:
+        act, best = ON_DEMAND, cost
+    if not up:
+        return act
+    if standing.held == SPOT:
+        cost = _expected(values, grid_s, terms, prices, belief, k - 1, HELD_SPOT, kept_s)
+        if cost <= best:
+            act = SPOT
+    elif may_launch_spot(terms, k, slack_s):
+        kind = launched_kind(terms, HELD_SPOT)
+        cost = _expected(values, grid_s, terms, prices, belief, k - 1, kind, launched_s)
+        if cost < best:
+            act = SPOT
     return act
 
 
 @numba.njit(cache=True, nogil=True)
-def run_table(  # type: ignore[no-untyped-def]  # noqa: ANN201  # compiled
-    table, beliefs, up, starts, grid_s, work_s, deadline_ticks, overhead_s, tick_s, spot, on_demand
-):
-    """Act on a table along windows; `beliefs` (windows, ticks, states), see `run_requests`."""
-    runs = np.zeros((starts.size, COLUMNS), dtype=np.int64)
-    dark = np.zeros(up.shape[1], dtype=np.uint8)
-    deadline_s = deadline_ticks * tick_s
-    for w in range(starts.size):
-        held, pending_s, done_s, tick = NONE, 0, 0, 0
-        while done_s < work_s:
-            at = starts[w] + tick
-            now = up[at] if at < up.shape[0] else dark
-            slack_s = deadline_s - tick * tick_s - (work_s - done_s)
-            seen = NONE if held >= SPOT and now[held - SPOT] == 0 else held
+def run_table(
+    values: Costs,
+    grid_s: IntArray,
+    terms: TickTerms,
+    prices: TickPrices,
+    beliefs: Beliefs,
+    windows: Windows,
+) -> IntArray:
+    """Act on a table along windows of one zone; `beliefs` (windows, ticks, states).
+
+    See `run_requests` for the result.
+    """
+    runs = np.zeros((windows.starts.size, COLUMNS), dtype=np.int64)
+    dark = np.zeros(windows.up.shape[1], dtype=np.uint8)
+    for w in range(windows.starts.size):
+        standing, run = BEFORE, runs[w]
+        while standing.done_s < terms.work_s:
+            up = flags_at(windows.up, windows.starts[w] + standing.tick, dark)
             request = ON_DEMAND
-            if tick < deadline_ticks:
-                request = best_request(
-                    table,
-                    beliefs[w, tick],
-                    now[0] == 1,
-                    seen,
-                    pending_s,
-                    slack_s,
-                    deadline_ticks - tick,
-                    grid_s,
-                    overhead_s,
-                    tick_s,
-                    spot,
-                    on_demand,
-                )
-            request = enforced(held, pending_s, slack_s, overhead_s, tick_s, request, now)
-            credit_s, pending_s = tick_of(held, pending_s, request, overhead_s, tick_s)
-            done_s += credit_s
-            runs[w, column_of(request)] += 1
-            held = request
-            tick += 1
-        runs[w, FINISH_TICK] = tick
+            if standing.tick < terms.deadline_ticks:
+                seen = noticed(standing, up)
+                belief = beliefs[w, standing.tick]
+                request = best_request(values, grid_s, terms, prices, belief, seen, up[0] == 1)
+            standing = run_tick(terms, standing, request, up, run)
     return runs
 
 
 @numba.njit(cache=True, nogil=True)
-def filter_beliefs(  # type: ignore[no-untyped-def]  # noqa: ANN201  # compiled
-    up,
-    starts,
-    ticks,
-    state_up,
-    first,
-    row_start,
-    column,
-    probability,
-):
-    """Belief over market states after each tick's observation, (windows, ticks, states)."""
-    states = state_up.size
-    beliefs = np.zeros((starts.size, ticks, states), dtype=np.float32)
+def run_zones(
+    values: Costs,
+    grid_s: IntArray,
+    terms: TickTerms,
+    prices: TickPrices,
+    zones: Zones,
+    windows: Windows,
+) -> IntArray:
+    """Act on a table whose market states are the quality of a zone, moving when one is lost.
+
+    See `run_requests` for the result.
+    """
+    runs = np.zeros((windows.starts.size, COLUMNS), dtype=np.int64)
+    dark = np.zeros(windows.up.shape[1], dtype=np.uint8)
+    belief = np.zeros(values.shape[3], dtype=np.float32)
+    for w in range(windows.starts.size):
+        standing, run = BEFORE, runs[w]
+        while standing.done_s < terms.work_s:
+            up = flags_at(windows.up, windows.starts[w] + standing.tick, dark)
+            tick, held = standing.tick, standing.held
+            request = ON_DEMAND
+            if tick < terms.deadline_ticks and not is_forced(terms, slack_of(terms, standing)):
+                seen = noticed(standing, up)
+                # A zone that is up is not left for another: the program does not model it.
+                rides = seen.held >= SPOT
+                if rides:
+                    seen = TickStanding(tick, SPOT, seen.pending_s, seen.done_s)
+                state = zones.quality[w, tick, held - SPOT] if rides else zones.free[w, tick]
+                launch = zones.best[w, tick]
+                belief[:] = 0.0
+                belief[state] = 1.0
+                offered = rides or launch >= 0
+                request = best_request(values, grid_s, terms, prices, belief, seen, offered)
+                if request == SPOT:
+                    request = held if rides else SPOT + launch
+            standing = run_tick(terms, standing, request, up, run)
+    return runs
+
+
+@numba.njit(cache=True, nogil=True)
+def filter_beliefs(
+    windows: Windows, zone: int, ticks: int, market: MarketChain, first: npt.NDArray[np.float64]
+) -> Beliefs:
+    """Belief over market states after each tick's observation of a zone, (windows, ticks, states).
+
+    `first` is the belief before the first observation, shape (states,).
+    """
+    states = market.up.size
+    beliefs = np.zeros((windows.starts.size, ticks, states), dtype=np.float32)
     now = np.zeros(states)
     after = np.zeros(states)
-    for w in range(starts.size):
+    for w in range(windows.starts.size):
         now[:] = first
         for t in range(ticks):
             if t > 0:
                 after[:] = 0.0
                 for n in range(states):
                     if now[n] > 1e-12:
-                        for i in range(row_start[n], row_start[n + 1]):
-                            after[column[i]] += now[n] * probability[i]
+                        for i in range(market.row_start[n], market.row_start[n + 1]):
+                            after[market.column[i]] += now[n] * market.probability[i]
                 now[:] = after
-            flag = up[starts[w] + t]
+            flag = windows.up[windows.starts[w] + t, zone]
             total = 0.0
             for n in range(states):
-                if state_up[n] != flag:
+                if market.up[n] != flag:
                     now[n] = 0.0
                 total += now[n]
             for n in range(states):
                 now[n] /= total
                 beliefs[w, t, n] = now[n]
     return beliefs
-
-
-@numba.njit(cache=True, nogil=True)
-def run_zones(  # type: ignore[no-untyped-def]  # noqa: ANN201  # compiled
-    table,
-    quality,
-    zone_of_best,
-    free,
-    up,
-    starts,
-    grid_s,
-    work_s,
-    deadline_ticks,
-    overhead_s,
-    tick_s,
-    spot,
-    on_demand,
-):
-    """Act on a table whose market states are the quality of a zone, moving when one is lost.
-
-    `quality`, shape (windows, ticks, zones), is the market state of a job that holds that zone;
-    `zone_of_best` and `free`, shape (windows, ticks), the zone to launch in, -1 where all are down,
-    and the market state of a job that holds none. See `run_requests` for the result.
-    """
-    runs = np.zeros((starts.size, COLUMNS), dtype=np.int64)
-    dark = np.zeros(up.shape[1], dtype=np.uint8)
-    deadline_s = deadline_ticks * tick_s
-    states = table.shape[3]
-    at_best = np.zeros(states, dtype=np.float32)
-    at_held = np.zeros(states, dtype=np.float32)
-    for w in range(starts.size):
-        held, pending_s, done_s, tick = NONE, 0, 0, 0
-        while done_s < work_s:
-            at = starts[w] + tick
-            now = up[at] if at < up.shape[0] else dark
-            slack_s = deadline_s - tick * tick_s - (work_s - done_s)
-            request = ON_DEMAND
-            if tick < deadline_ticks and slack_s >= overhead_s + tick_s:
-                k = deadline_ticks - tick
-                best_zone = zone_of_best[w, tick]
-                at_best[:] = 0.0
-                at_best[free[w, tick]] = 1.0
-                seen = NONE if held >= SPOT else held
-                request = best_request(
-                    table,
-                    at_best,
-                    best_zone >= 0,
-                    seen,
-                    pending_s,
-                    slack_s,
-                    k,
-                    grid_s,
-                    overhead_s,
-                    tick_s,
-                    spot,
-                    on_demand,
-                )
-                if request == SPOT:
-                    request = SPOT + best_zone
-                if held >= SPOT and now[held - SPOT] == 1:
-                    at_held[:] = 0.0
-                    at_held[quality[w, tick, held - SPOT]] = 1.0
-                    # A zone that is up is not left for another: the program does not model it.
-                    request = best_request(
-                        table,
-                        at_held,
-                        True,
-                        SPOT,
-                        pending_s,
-                        slack_s,
-                        k,
-                        grid_s,
-                        overhead_s,
-                        tick_s,
-                        spot,
-                        on_demand,
-                    )
-                    if request == SPOT:
-                        request = held
-            request = enforced(held, pending_s, slack_s, overhead_s, tick_s, request, now)
-            credit_s, pending_s = tick_of(held, pending_s, request, overhead_s, tick_s)
-            done_s += credit_s
-            runs[w, column_of(request)] += 1
-            held = request
-            tick += 1
-        runs[w, FINISH_TICK] = tick
-    return runs

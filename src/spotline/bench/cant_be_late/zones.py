@@ -20,8 +20,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from spotline.bench.cant_be_late import instance_table, table_runs
-from spotline.bench.cant_be_late.instance_table import InstanceTable
+from spotline.bench.cant_be_late.instance_table import InstanceTable, solve
 from spotline.bench.cant_be_late.policies import (
     CLAIRVOYANT,
     POLICIES,
@@ -29,8 +28,6 @@ from spotline.bench.cant_be_late.policies import (
     SPOTLINE,
     UNIFORM_PROGRESS,
     Say,
-    Windows,
-    beliefs_of,
     known_policy,
     run_clairvoyant,
     run_rule,
@@ -41,16 +38,16 @@ from spotline.bench.cant_be_late.policies import (
 from spotline.bench.cant_be_late.report import Outcome, compared, document, gap_share_percent
 from spotline.bench.cant_be_late.rules import (
     LONGEST_DEADLINE_TICKS,
-    ON_DEMAND_USD_PER_TICK,
-    SPOT_USD_PER_TICK,
-    WORK_S,
     Variant,
     variants_of,
 )
 from spotline.bench.cant_be_late.single import Options, training_of
-from spotline.bench.cant_be_late.traces import TICK_S, Trace, read_traces, window_starts
+from spotline.bench.cant_be_late.table_runs import Zones, filter_beliefs, run_zones
+from spotline.bench.cant_be_late.ticks import IntArray, Windows
+from spotline.bench.cant_be_late.traces import Trace, read_traces, window_starts
 from spotline.bench.run_law import (
     LawMix,
+    MarketChain,
     common_law,
     count_runs,
     learn_mix,
@@ -71,8 +68,6 @@ _DOWN_AGE_STARTS: Final = (1, 3, 9, 30)
 # Weight of a zone's own law, learned at another time, against every other law.
 _OWN_LAW_WEIGHT: Final = 0.4
 
-UpArray = npt.NDArray[np.uint8]
-IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -86,11 +81,7 @@ class ZoneMarket:
     """
 
     edges: FloatArray
-    up: UpArray
-    lost: UpArray
-    row_start: IntArray
-    column: IntArray
-    probability: npt.NDArray[np.float32]
+    chain: MarketChain
 
 
 def bench_zones(options: Options, say: Say) -> dict[str, Any]:
@@ -125,7 +116,7 @@ def bench_zones(options: Options, say: Say) -> dict[str, Any]:
     if policy == SINGLE_ZONE:
         outcome = single
     elif policy == SPOTLINE:
-        outcome = _learned(tested, training, up, split, windows, variants)
+        outcome = _learned(tested, training, split, windows, variants)
     else:
         outcome = best if policy == CLAIRVOYANT else _known(policy, windows, variants)
     others = {
@@ -200,7 +191,7 @@ def _single_zone(
             for of, outcome in ((before, chosen_on[zone]), (windows, tried[zone])):
                 begin = time.perf_counter()
                 one = Windows(up=np.ascontiguousarray(of.up[:, zone : zone + 1]), starts=of.starts)
-                outcome.runs[variant, ALL_ZONES] = run_spotline(mix, table, one, variant)
+                outcome.runs[variant, ALL_ZONES] = run_spotline(mix, table, one)
                 outcome.run_s += time.perf_counter() - begin
         say(f"single zones, overhead {variant.overhead_h:g} h, {variant.deadline_h} h: done")
     costs = [outcome.mean_cost_usd() for outcome in chosen_on]
@@ -211,57 +202,36 @@ def _single_zone(
 def _learned(
     tested: Sequence[Trace],
     training: Sequence[Trace],
-    up: UpArray,
     split: int,
     windows: Windows,
     variants: Sequence[Variant],
 ) -> Outcome:
     mixes = zone_mixes(training, len(tested))
-    market = learn_market(_slots_left(mixes, up[:split], np.zeros(1, dtype=np.int64), split)[0])
-    left = _slots_left(mixes, up, windows.starts, LONGEST_DEADLINE_TICKS)
+    whole = Windows(up=windows.up[:split], starts=np.zeros(1, dtype=np.int64))
+    market = learn_market(_slots_left(mixes, whole, split)[0])
+    left = _slots_left(mixes, windows, LONGEST_DEADLINE_TICKS)
     outcome = Outcome(policy=SPOTLINE)
     for variant in variants:
         begin = time.perf_counter()
-        table = instance_table.solve(
-            task_of(variant),
-            up=market.up,
-            lost=market.lost,
-            row_start=market.row_start,
-            column=market.column,
-            probability=market.probability,
-        )
+        table = solve(task_of(variant), market.chain)
         outcome.table_s += time.perf_counter() - begin
         begin = time.perf_counter()
-        outcome.runs[variant, ALL_ZONES] = _run(market, table, left, windows, variant)
+        outcome.runs[variant, ALL_ZONES] = _run(market, table, left, windows)
         outcome.run_s += time.perf_counter() - begin
     return outcome
 
 
-def _run(
-    market: ZoneMarket,
-    table: InstanceTable,
-    left: FloatArray,
-    windows: Windows,
-    variant: Variant,
-) -> IntArray:
-    seen = left[:, : variant.deadline_ticks]
+def _run(market: ZoneMarket, table: InstanceTable, left: FloatArray, windows: Windows) -> IntArray:
+    seen = left[:, : table.task.terms.deadline_ticks]
     best = np.argmax(seen, axis=2).astype(np.int64)
     best[seen.max(axis=2) < 0.0] = -1
-    runs: IntArray = table_runs.run_zones(
-        table.values,
-        np.searchsorted(market.edges, seen, side="right").astype(np.int64),
-        best,
-        free_states(market.edges, seen),
-        windows.up,
-        windows.starts,
-        table.grid_s,
-        WORK_S,
-        variant.deadline_ticks,
-        variant.overhead_s,
-        TICK_S,
-        np.float32(SPOT_USD_PER_TICK),
-        np.float32(ON_DEMAND_USD_PER_TICK),
+    zones = Zones(
+        quality=np.searchsorted(market.edges, seen, side="right").astype(np.int64),
+        best=best,
+        free=free_states(market.edges, seen),
     )
+    task = table.task
+    runs: IntArray = run_zones(table.values, table.grid_s, task.terms, task.prices, zones, windows)
     return runs
 
 
@@ -280,15 +250,15 @@ def zone_mixes(training: Sequence[Trace], zones: int) -> list[LawMix]:
     ]
 
 
-def _slots_left(mixes: Sequence[LawMix], up: UpArray, starts: IntArray, ticks: int) -> FloatArray:
+def _slots_left(mixes: Sequence[LawMix], windows: Windows, ticks: int) -> FloatArray:
     """Expected further slots per zone after each tick's observation; -1 where it is down.
 
     Shape (windows, ticks, zones). Only what the window has shown so far is used.
     """
+    up, starts = windows
     left = np.full((len(starts), ticks, up.shape[1]), -1.0)
     for zone, mix in enumerate(mixes):
-        column = np.ascontiguousarray(up[:, zone])
-        beliefs = beliefs_of(mix, column, starts, ticks)
+        beliefs = filter_beliefs(windows, zone, ticks, mix.chain, mix.first)
         expected = beliefs @ mix.slots_left().astype(np.float32)
         flags = up[starts[:, np.newaxis] + np.arange(ticks), zone] == 1
         left[:, :, zone] = np.where(flags, expected, -1.0)
@@ -311,12 +281,12 @@ def learn_market(left: FloatArray, classes: int = _CLASSES) -> ZoneMarket:
         raise ValueError("expected a zone that is up at some tick of the training time")
     edges = np.unique(np.quantile(seen, np.linspace(0.0, 1.0, classes + 1)[1:-1]))
     classes = len(edges) + 1
-    down = 2 * classes
+    down, ages = 2 * classes, len(_DOWN_AGE_STARTS)
     held = np.searchsorted(edges, left, side="right")
     free = free_states(edges, left[np.newaxis])[0]
     # What a job that loses its zone, or waits, meets in the next tick.
     met = np.where(free < classes, free + classes, free)
-    moves = np.zeros((down + len(_DOWN_AGE_STARTS), down + len(_DOWN_AGE_STARTS)))
+    moves = np.zeros((down + ages, down + ages))
     for tick in range(len(left) - 1):
         if free[tick] >= down:
             moves[free[tick], met[tick + 1]] += 1.0
@@ -327,11 +297,13 @@ def learn_market(left: FloatArray, classes: int = _CLASSES) -> ZoneMarket:
     row, column = np.nonzero(matrix)
     return ZoneMarket(
         edges=edges,
-        up=np.array([1] * down + [0] * len(_DOWN_AGE_STARTS), dtype=np.uint8),
-        lost=np.array([0] * classes + [1] * classes + [0] * len(_DOWN_AGE_STARTS), dtype=np.uint8),
-        row_start=np.searchsorted(row, np.arange(len(matrix) + 1)).astype(np.int64),
-        column=column.astype(np.int64),
-        probability=matrix[row, column].astype(np.float32),
+        chain=MarketChain(
+            up=np.repeat(np.array([1, 1, 0], dtype=np.uint8), (classes, classes, ages)),
+            lost=np.repeat(np.array([0, 1, 0], dtype=np.uint8), (classes, classes, ages)),
+            row_start=np.searchsorted(row, np.arange(len(matrix) + 1)).astype(np.int64),
+            column=column.astype(np.int64),
+            probability=matrix[row, column].astype(np.float32),
+        ),
     )
 
 

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from spotline.bench.cant_be_late import (
-    clairvoyant,
-    instance_table,
     policies,
     report,
     rule_policies,
@@ -23,9 +21,17 @@ from spotline.bench.cant_be_late import (
     traces,
     zones,
 )
-from spotline.bench.cant_be_late.instance_table import InstanceTask
+from spotline.bench.cant_be_late.clairvoyant import clairvoyant_requests
+from spotline.bench.cant_be_late.instance_table import InstanceTask, solve
 from spotline.bench.cant_be_late.rules import Variant
-from spotline.bench.cant_be_late.ticks import NONE, ON_DEMAND, SPOT
+from spotline.bench.cant_be_late.ticks import (
+    NONE,
+    ON_DEMAND,
+    SPOT,
+    TickPrices,
+    TickTerms,
+    Windows,
+)
 from spotline.bench.run_law import learn_mix
 from spotline.cli.main import app
 from spotline.contracts.errors import ContractError
@@ -42,49 +48,35 @@ def flags(text):
 
 
 def job(*, work=6, deadline=12, overhead_s=180):
+    return task_of(work * TICK_S, deadline, overhead_s)
+
+
+def task_of(work_s, deadline_ticks, overhead_s=180):
     return InstanceTask(
-        work_s=work * TICK_S,
-        deadline_ticks=deadline,
-        overhead_s=overhead_s,
-        tick_s=TICK_S,
+        terms=TickTerms(work_s, deadline_ticks, overhead_s, TICK_S),
         spot_usd_per_tick=1.0,
         on_demand_usd_per_tick=3.0,
     )
 
 
+def window(up):
+    return Windows(up=up, starts=START)
+
+
 def requested(requests, up, task):
     """Spot, on-demand, idle ticks and the finishing tick of given requests."""
-    runs = ticks.run_requests(
-        np.array([requests]),
-        flags(up),
-        START,
-        task.work_s,
-        task.deadline_ticks,
-        task.overhead_s,
-        TICK_S,
-    )
-    return runs[0].tolist()
+    return ticks.run_requests(task.terms, window(flags(up)), np.array([requests]))[0].tolist()
 
 
 def rule(code, up, task):
-    return rule_policies.run_rule(
-        code,
-        flags(up),
-        START,
-        np.array([0.5]),
-        3.0,
-        task.work_s,
-        task.deadline_ticks,
-        task.overhead_s,
-        TICK_S,
-    )[0].tolist()
+    return rule_policies.run_rule(code, task.terms, window(flags(up)), np.array([0.5]), 3.0)[
+        0
+    ].tolist()
 
 
-def optimum(up, task, prices=(1_000_000, 3_000_000)):
-    """Cost in micro-USD of the clairvoyant optimum."""
-    return clairvoyant.clairvoyant_requests(
-        up, task.work_s, task.deadline_ticks, task.overhead_s, TICK_S, *prices
-    )[1]
+def optimum(up, task):
+    """Requests of the clairvoyant optimum and their cost in micro-USD."""
+    return clairvoyant_requests(up, task.terms, TickPrices(spot=1_000_000, on_demand=3_000_000))
 
 
 def cost(runs):
@@ -95,64 +87,37 @@ MIX = learn_mix([flags("0011101110010111110001110")[:, 0], flags("1111101111")[:
 
 
 def solved(task):
-    return instance_table.solve(
-        task,
-        up=MIX.up,
-        lost=np.zeros_like(MIX.up),
-        row_start=MIX.row_start,
-        column=MIX.column,
-        probability=MIX.probability,
-    )
+    return solve(task, MIX.chain)
 
 
 def learned_run(up, task, table):
-    beliefs = policies.beliefs_of(
-        MIX, np.ascontiguousarray(up[:, 0]), START, min(task.deadline_ticks, len(up))
-    )
+    ticks = min(task.terms.deadline_ticks, len(up))
+    beliefs = table_runs.filter_beliefs(window(up), 0, ticks, MIX.chain, MIX.first)
     return table_runs.run_table(
-        table.values,
-        beliefs,
-        up,
-        START,
-        table.grid_s,
-        task.work_s,
-        task.deadline_ticks,
-        task.overhead_s,
-        TICK_S,
-        np.float32(1.0),
-        np.float32(3.0),
+        table.values, table.grid_s, task.terms, task.prices, beliefs, window(up)
     )[0].tolist()
 
 
 def learned_decisions(up, task, table):
     """What the learned policy holds in each tick, one observation at a time."""
     tracker = RunTracker(MIX)
-    held, pending_s, done_s, taken = NONE, 0, 0, []
-    for tick, now in enumerate(up):
-        if done_s >= task.work_s:
+    standing, taken = ticks.BEFORE, []
+    for now in up:
+        if standing.done_s >= task.terms.work_s:
             break
         belief = tracker.observe(bool(now[0])).astype(np.float32)
-        left = task.deadline_ticks - tick
-        slack_s = left * TICK_S - (task.work_s - done_s)
         request = table_runs.best_request(
             table.values,
-            belief,
-            bool(now[0]),
-            NONE if held == SPOT and not now[0] else held,
-            pending_s,
-            slack_s,
-            left,
             table.grid_s,
-            task.overhead_s,
-            TICK_S,
-            np.float32(task.spot_usd_per_tick),
-            np.float32(task.on_demand_usd_per_tick),
+            task.terms,
+            task.prices,
+            belief,
+            ticks.noticed(standing, now),
+            bool(now[0]),
         )
-        request = ticks.enforced(held, pending_s, slack_s, task.overhead_s, TICK_S, request, now)
-        credit_s, pending_s = ticks.tick_of(held, pending_s, request, task.overhead_s, TICK_S)
-        done_s += credit_s
-        held = request
-        taken.append(request)
+        held = ticks.enforced(task.terms, standing, request, now)
+        standing = ticks.after_tick(task.terms, standing, held)
+        taken.append(held)
     return taken
 
 
@@ -202,14 +167,7 @@ def test_spot_is_not_launched_in_the_forced_zone():
 
 def test_a_productive_spot_stays_in_the_forced_zone_and_if_interrupted_is_late():
     # Slack 900 s on launching (allowed by the rules, not by the safe ones) leaves 720 s < 780 s.
-    task = InstanceTask(
-        work_s=5 * TICK_S - 300,
-        deadline_ticks=6,
-        overhead_s=180,
-        tick_s=TICK_S,
-        spot_usd_per_tick=1.0,
-        on_demand_usd_per_tick=3.0,
-    )
+    task = task_of(5 * TICK_S - 300, 6)
 
     kept = requested([SPOT, *[ON_DEMAND] * 5], "111111", task)
     late = requested([SPOT, *[ON_DEMAND] * 5], "110111", task)
@@ -228,7 +186,7 @@ def test_a_productive_spot_stays_in_the_forced_zone_and_if_interrupted_is_late()
 def test_no_trace_makes_a_policy_late_or_cheaper_than_the_clairvoyant(overhead_s, text):
     task = job(work=12, deadline=20, overhead_s=overhead_s)
     up = flags(text)
-    best = optimum(up[:20], task)
+    best = optimum(up[:20], task)[1]
 
     for code in (
         rule_policies.GREEDY,
@@ -263,9 +221,7 @@ def test_no_short_trace_at_all_makes_the_learned_policy_late(overhead_s):
 def test_clairvoyant_requests_cost_what_the_program_says():
     task = job(work=12, deadline=20)
     up = flags("11000111110000111111")
-    requests, value = clairvoyant.clairvoyant_requests(
-        up, task.work_s, 20, task.overhead_s, TICK_S, 1_000_000, 3_000_000
-    )
+    requests, value = optimum(up, task)
 
     runs = requested(requests, "11000111110000111111", task)
 
@@ -275,25 +231,18 @@ def test_clairvoyant_requests_cost_what_the_program_says():
 
 def test_clairvoyant_rides_spot_into_the_forced_zone_when_it_will_last():
     # 600 + 180 s of slack: launching leaves 600 s, forced, and spot stays to the end.
-    task = InstanceTask(
-        work_s=5 * TICK_S - 180,
-        deadline_ticks=6,
-        overhead_s=180,
-        tick_s=TICK_S,
-        spot_usd_per_tick=1.0,
-        on_demand_usd_per_tick=3.0,
-    )
+    task = task_of(5 * TICK_S - 180, 6)
 
-    assert optimum(flags("111111"), task) == 5_000_000
+    assert optimum(flags("111111"), task)[1] == 5_000_000
 
 
 def test_clairvoyant_of_two_zones_is_at_most_the_better_one():
     task = job(work=12, deadline=20)
     one, other = flags("11100001111100001111"), flags("00011110000011110000")
 
-    both = optimum(np.hstack([one, other]), task)
+    both = optimum(np.hstack([one, other]), task)[1]
 
-    assert both <= min(optimum(one, task), optimum(other, task))
+    assert both <= min(optimum(one, task)[1], optimum(other, task)[1])
 
 
 def test_uniform_progress_keeps_on_demand_until_two_overheads_ahead_of_the_line():
@@ -442,11 +391,12 @@ def test_market_of_zones_is_a_markov_chain_whose_last_states_are_all_down():
 
     market = zones.learn_market(left, classes=2)
 
-    rows = np.add.reduceat(market.probability, market.row_start[:-1])
+    chain = market.chain
+    rows = np.add.reduceat(chain.probability, chain.row_start[:-1])
     assert np.allclose(rows, 1.0)
-    assert not market.up[-4:].any()
-    assert market.up[:-4].all()
-    assert market.lost.sum() == (len(market.up) - 4) // 2
+    assert not chain.up[-4:].any()
+    assert chain.up[:-4].all()
+    assert chain.lost.sum() == (len(chain.up) - 4) // 2
 
 
 # The command.
@@ -519,32 +469,22 @@ def test_interrupted_jobs_among_zones_are_never_late():
     up = generator.integers(0, 2, (2000, 2)).astype(np.uint8)
     left = np.where(up == 1, generator.random((2000, 2)) * 9, -1.0)
     market = zones.learn_market(left)
-    table = instance_table.solve(
-        task,
-        up=market.up,
-        lost=market.lost,
-        row_start=market.row_start,
-        column=market.column,
-        probability=market.probability,
-    )
+    table = solve(task, market.chain)
     starts = np.arange(0, 1900, 7)
     seen = np.stack([left[start : start + 20] for start in starts])
     best = np.where(seen.max(axis=2) < 0.0, -1, seen.argmax(axis=2)).astype(np.int64)
 
     runs = table_runs.run_zones(
         table.values,
-        np.searchsorted(market.edges, seen, side="right").astype(np.int64),
-        best,
-        zones.free_states(market.edges, seen),
-        up,
-        starts,
         table.grid_s,
-        task.work_s,
-        20,
-        720,
-        TICK_S,
-        np.float32(1.0),
-        np.float32(3.0),
+        task.terms,
+        task.prices,
+        table_runs.Zones(
+            quality=np.searchsorted(market.edges, seen, side="right").astype(np.int64),
+            best=best,
+            free=zones.free_states(market.edges, seen),
+        ),
+        Windows(up=up, starts=starts),
     )
 
     assert (runs[:, ticks.FINISH_TICK] <= 20).all()

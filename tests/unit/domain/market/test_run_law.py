@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spotline.bench.cant_be_late.table_runs import filter_beliefs
+from spotline.bench.cant_be_late.ticks import Windows
 from spotline.bench.run_law import (
     RunLaw,
     common_law,
@@ -140,7 +141,7 @@ def test_belief_is_a_distribution_over_states_that_agree_with_what_was_seen(flag
         belief = tracker.observe(flag)
 
     assert belief.sum() == pytest.approx(1.0)
-    assert (belief[mix.up != flags[-1]] == 0.0).all()
+    assert (belief[mix.chain.up != flags[-1]] == 0.0).all()
 
 
 def test_tracker_and_compiled_filter_agree_and_neither_looks_ahead():
@@ -151,9 +152,8 @@ def test_tracker_and_compiled_filter_agree_and_neither_looks_ahead():
     start = np.zeros(1, dtype=np.int64)
 
     def filtered(flags):
-        return filter_beliefs(
-            flags, start, 60, mix.up, mix.first, mix.row_start, mix.column, mix.probability
-        )[0]
+        windows = Windows(up=flags[:, np.newaxis], starts=start)
+        return filter_beliefs(windows, 0, 60, mix.chain, mix.first)[0]
 
     tracker = RunTracker(mix)
     step_by_step = np.array([tracker.observe(bool(flag)) for flag in up])
