@@ -24,8 +24,8 @@ from spotline.domain.jobs.migration import (
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.solvers.configurations import Configurations
 from spotline.domain.solvers.coupled_jobs import Unsolved
-from spotline.domain.solvers.multi_window import (
-    PlacedPlan,
+from spotline.domain.solvers.multi_window import PlacedPlan
+from spotline.domain.solvers.placed_schedules import (
     check_programs,
     execute_placed,
     is_interrupted,

@@ -8,13 +8,8 @@ from dataclasses import dataclass
 from spotline.domain.jobs.migration import MigrationTable, PlacedProgress
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.solvers.configurations import all_configurations
-from spotline.domain.solvers.multi_window import (
-    PlacedPlan,
-    PlacedResult,
-    check_programs,
-    execute_placed,
-    solve_multi_window,
-)
+from spotline.domain.solvers.multi_window import PlacedPlan, solve_multi_window
+from spotline.domain.solvers.placed_schedules import PlacedResult, check_programs, execute_placed
 from spotline.domain.solvers.window import CELL_LIMIT, Rounding, WindowMarket
 
 

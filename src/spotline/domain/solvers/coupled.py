@@ -38,7 +38,8 @@ from spotline.domain.solvers.coupled_jobs import (
     within_quota,
 )
 from spotline.domain.solvers.coupled_prices import price_coupled
-from spotline.domain.solvers.multi_window import placement_cost_micro_usd, terminal_values
+from spotline.domain.solvers.multi_window import terminal_values
+from spotline.domain.solvers.placed_schedules import placement_cost_micro_usd
 from spotline.domain.solvers.window import CELL_LIMIT, IntArray
 from spotline.domain.units import S_PER_HOUR
 

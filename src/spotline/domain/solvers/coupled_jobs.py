@@ -23,13 +23,11 @@ from spotline.domain.jobs.migration import (
 )
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.solvers.configurations import all_configurations
-from spotline.domain.solvers.multi_window import (
-    EndValue,
+from spotline.domain.solvers.multi_window import EndValue, solve_multi_window, terminal_values
+from spotline.domain.solvers.placed_schedules import (
     PlacedResult,
     check_programs,
     placement_cost_micro_usd,
-    solve_multi_window,
-    terminal_values,
 )
 from spotline.domain.solvers.window import Rounding, WindowMarket
 

@@ -25,11 +25,11 @@ from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress, advance
 from spotline.domain.solvers.configurations import all_configurations
 from spotline.domain.solvers.coupled_jobs import Unsolved
-from spotline.domain.solvers.multi_window import (
+from spotline.domain.solvers.multi_window import solve_multi_window
+from spotline.domain.solvers.placed_schedules import (
     execute_placed,
     is_interrupted,
     placement_cost_micro_usd,
-    solve_multi_window,
 )
 from spotline.domain.solvers.window import ProgressValue, Rounding, WindowMarket, solve_window
 from tests.reference.multi_integer_program import solve_multi_window_cp
