@@ -43,7 +43,7 @@ demo: setup ## run the main job end to end, and show what it saved
 
 .PHONY: test
 test: setup ## the whole suite but the slow and e2e tests (ARGS=... for pytest; -n0 in one process)
-	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: test-slow
 test-slow: setup ## the tests that take minutes

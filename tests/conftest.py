@@ -3,8 +3,11 @@
 Tests run in several processes (`make test`), each with a session, hence a broker, of its own.
 """
 
+import itertools
 import logging
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import nats.js.errors
@@ -19,8 +22,10 @@ from tests.fakes.shared_kernels import share_kernels
 
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
-# Most tests wait most of the time: for a broker, for a process, for time to pass.
+# Many tests wait: for a broker, for a process, for time to pass.
 WORKERS_PER_CPU = 2
+
+COMPILING = pytest.StashKey[subprocess.Popen[bytes]]()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -29,13 +34,47 @@ def pytest_xdist_auto_num_workers(config):
     files = [Path(argument.partition("::")[0]) for argument in config.args]
     if len({str(file) for file in files}) == 1 and files[0].is_file():
         return 0
+    # While the workers collect, so that no test's timeout runs while kernels compile.
+    config.stash[COMPILING] = subprocess.Popen(
+        [sys.executable, "-m", "tests.fakes.shared_kernels"],
+        cwd=config.rootpath,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(("src", "."))},
+        stdout=subprocess.DEVNULL,
+    )
     return WORKERS_PER_CPU * len(os.sched_getaffinity(0))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node):
+    """Let tests begin when the kernels are there; the tests themselves say if they are not."""
+    if (compiling := node.config.stash.get(COMPILING, None)) is not None:
+        compiling.wait()
+
+
+def pytest_unconfigure(config):
+    """Leave no process behind when the tests never began."""
+    if (compiling := config.stash.get(COMPILING, None)) is not None:
+        compiling.kill()
+        compiling.wait()
+
+
 def pytest_configure(config):
-    """Workers share what one of them compiled."""
+    """Share in a worker what another one compiled."""
     if hasattr(config, "workerinput"):
         share_kernels()
+
+
+def pytest_collection_modifyitems(config, items):
+    """In workers, take files in turn from those that mostly wait and those that mostly compute."""
+    if not hasattr(config, "workerinput"):
+        return
+    files = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    waiting = [path for path in files if {"integration", "replay"} & set(path.parts)]
+    computing = [path for path in files if path not in set(waiting)]
+    turns = itertools.chain.from_iterable(itertools.zip_longest(waiting, computing))
+    items[:] = [item for path in turns if path is not None for item in files[path]]
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from numba.core import event
 
+from spotline.cli.main import app
+
 _KERNELS = Path(__file__).resolve().parents[2] / "src" / "spotline" / "domain"
 
 
@@ -41,3 +43,13 @@ class _OneCompilerAtATime(event.Listener):
 def share_kernels() -> None:
     """Compile under a lock from now on, in this process."""
     event.register("numba:compiler_lock", _OneCompilerAtATime())
+
+
+def compile_kernels() -> None:
+    """Run one job under the default policy, which draws on nearly every kernel."""
+    app(["simulate", "--market", "mixed", "--jobs", "1", "--policy", "spotline"])
+
+
+if __name__ == "__main__":
+    share_kernels()
+    compile_kernels()
