@@ -96,7 +96,7 @@ def build_problems(name: str, build: Mapping[str, Any]) -> Iterator[str]:
 
 def dockerfile_of(build: Mapping[str, Any]) -> Path:
     """The Dockerfile that a build section names."""
-    return ROOT / build.get("context", ".") / build["dockerfile"]
+    return Path(ROOT, build.get("context", "."), build["dockerfile"])
 
 
 def image_checks_itself(build: Mapping[str, Any]) -> bool:
