@@ -86,9 +86,21 @@ async def everything(stream: NatsEventStream) -> tuple[list[StoredEntry], list[S
     return parts
 
 
-async def issued_ids(stream: NatsEventStream) -> list[str]:
-    last_seq = await stream.last_seq()
-    return [one.headers["ce-id"] async for one in stream.read(STATISTICS, last_seq=last_seq)]
+class Issued:
+    """The ids of what was issued, read as they come: reading all each time starves the workers."""
+
+    def __init__(self, stream: NatsEventStream) -> None:
+        self._stream = stream
+        self._last_seq = 0
+        self._ids: list[str] = []
+
+    async def ids(self) -> list[str]:
+        first_seq, self._last_seq = self._last_seq + 1, await self._stream.last_seq()
+        async for entry in self._stream.read(
+            STATISTICS, first_seq=first_seq, last_seq=self._last_seq
+        ):
+            self._ids.append(entry.headers["ce-id"])
+        return self._ids
 
 
 async def settled(stream: NatsEventStream, options: StatisticsOptions = OPTIONS) -> None:
@@ -96,9 +108,10 @@ async def settled(stream: NatsEventStream, options: StatisticsOptions = OPTIONS)
     taken, _ = await everything(stream)
     expected = {one.event_id: one.event for one in folded(taken, options)}
     assert expected
+    so_far = Issued(stream)
     async with asyncio.timeout(60):
         # The broker tells nobody; it is asked.
-        while len(set(await issued_ids(stream))) < len(expected):  # noqa: ASYNC110
+        while len(set(await so_far.ids())) < len(expected):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     taken, issued = await everything(stream)
     assert len(issued) == len(expected), "something was issued twice"
@@ -291,11 +304,11 @@ async def on_a_broker(folder: Path):
         yield connection, await NatsEventStream.open(connection), workers
 
 
-async def more_issued(stream: NatsEventStream, workers: Workers, many: int) -> None:
+async def more_issued(issued: Issued, workers: Workers, many: int) -> None:
     """Wait until so many statistics are there."""
     try:
         async with asyncio.timeout(40):
-            while len(await issued_ids(stream)) < many:  # noqa: ASYNC110
+            while len(await issued.ids()) < many:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     except TimeoutError:
         pytest.fail(f"fewer than {many} were issued; ended: {workers.dead()}\n{workers.said()}")
@@ -309,10 +322,11 @@ async def test_killed_at_any_point_it_issues_the_same_once(tmp_path: Path, seed:
     size = len(entries) // 4
     async with on_a_broker(tmp_path) as (connection, stream, workers):
         await workers.start("one")
+        issued = Issued(stream)
         for place in range(0, len(entries), size):
-            before = len(await issued_ids(stream))
+            before = len(await issued.ids())
             await publish(connection, entries[place : place + size])
-            await more_issued(stream, workers, before + dice.randint(1, 60))
+            await more_issued(issued, workers, before + dice.randint(1, 60))
             await workers.kill("one")
             await workers.start("one")
 
@@ -326,7 +340,7 @@ async def test_a_worker_takes_the_log_over_from_one_that_died(tmp_path: Path) ->
     async with on_a_broker(tmp_path) as (connection, stream, workers):
         await workers.start("one")
         await publish(connection, entries[:half])
-        await more_issued(stream, workers, 30)
+        await more_issued(Issued(stream), workers, 30)
         await workers.start("two")
         async with AnalyticsClient(workers.addresses["two"]) as second:
             with pytest.raises(RpcFailed, match=r"cannot be reached|another worker"):
