@@ -79,6 +79,16 @@ def test_what_builds_the_wheel_is_locked(repository, project):
     assert build.keys() == declared(project["build-system"]["requires"])
 
 
+def test_an_image_gets_the_files_that_the_wheel_is_built_from(repository, project):
+    dockerfile = (repository / "services/Dockerfile").read_text()
+    let_in = (repository / ".dockerignore").read_text().splitlines()
+    named = {"pyproject.toml", project["project"]["readme"], *project["project"]["license-files"]}
+
+    (copied,) = re.findall(r"^COPY (pyproject.*) \./$", dockerfile, re.MULTILINE)
+    assert named == set(copied.split())
+    assert {f"!{name}" for name in named} <= set(let_in)
+
+
 def test_cloud_lock_adds_clients_at_the_same_versions(repository, project):
     runtime = pins(repository / "requirements/runtime.txt")
     clouds = pins(repository / "requirements/clouds.txt")
