@@ -460,7 +460,12 @@ async def _answer_while_following(
     *,
     prepare: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """Run `host`, and `server` from when it has recovered and `prepare` is done."""
+    """Run `host`, and `server` from when it has recovered and `prepare` is done.
+
+    The host is not well before its server listens: to get ready takes long where kernels are to be
+    compiled first.
+    """
+    host.answering = False
     follow = tasks.create_task(host.run(), name="follow")
     try:
         # Nothing is answered from a state that is not up to date.
@@ -468,6 +473,7 @@ async def _answer_while_following(
         if prepare is not None:
             await prepare()
         bound = await server.start()
+        host.answering = True
         if listening is not None:
             listening(bound)
         await asyncio.wait((follow,))

@@ -187,6 +187,8 @@ class ServiceHost(Generic[StateT]):
         self._timers: dict[str, _ArmedTimer] = {}
         self._phase = Phase.STARTING
         self._backlog = True
+        # Whether what is answered from its state can be asked; its server says so.
+        self.answering = True
         self._live = asyncio.Event()
         self._stop = asyncio.Event()
         # Last: whoever reads the metrics may do so at once.
@@ -206,12 +208,13 @@ class ServiceHost(Generic[StateT]):
         return self._applied_seq
 
     def health(self) -> Health:
-        """Well when it follows the log without a backlog."""
+        """Well when it follows the log without a backlog, and can be asked."""
         return Health(
             healthy=self.healthy,
             detail={
                 "phase": self._phase.value,
                 "backlog": self._backlog,
+                "answering": self.answering,
                 "applied_seq": self._applied_seq,
                 "handled": self.counters.handled,
                 "dead_lettered": self.counters.dead_lettered,
@@ -221,8 +224,8 @@ class ServiceHost(Generic[StateT]):
 
     @property
     def healthy(self) -> bool:
-        """Whether it follows the log without a backlog."""
-        return self._phase is Phase.LIVE and not self._backlog
+        """Whether it follows the log without a backlog, and can be asked."""
+        return self._phase is Phase.LIVE and not self._backlog and self.answering
 
     @property
     def backlog(self) -> int:
