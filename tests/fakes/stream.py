@@ -1,6 +1,7 @@
 """A stream in memory, for tests of what follows one."""
 
 import asyncio
+import re
 
 from spotline.contracts.envelope import StoredEntry
 
@@ -32,17 +33,19 @@ class FakeStream:
 
     async def read(self, subjects, *, first_seq=1, last_seq):
         for entry in self.entries[first_seq - 1 : last_seq]:
-            yield entry
+            if on_any(subjects, entry.subject):
+                yield entry
 
     async def subscribe(self, name, subjects, *, first_seq=1):
         self.places.setdefault(name, first_seq - 1)
-        return FakeSubscription(self, name)
+        return FakeSubscription(self, name, subjects)
 
 
 class FakeSubscription:
-    def __init__(self, stream, name):
+    def __init__(self, stream, name, subjects):
         self.stream = stream
         self.name = name
+        self.subjects = subjects
         self.floor_seq = stream.places[name]
         self.next_seq = self.floor_seq + 1
         self.closed = False
@@ -56,7 +59,7 @@ class FakeSubscription:
                 return []
         batch = self.stream.entries[self.next_seq - 1 : self.next_seq - 1 + limit]
         self.next_seq += len(batch)
-        return batch
+        return [entry for entry in batch if on_any(self.subjects, entry.subject)]
 
     @property
     def waiting(self):
@@ -67,3 +70,9 @@ class FakeSubscription:
 
     async def close(self):
         self.closed = True
+
+
+def on_any(subjects, subject):
+    """Whether a subject matches one of the filters; no filter lets all pass."""
+    patterns = [re.escape(one).replace(r"\*", "[^.]+").replace(">", ".+") for one in subjects]
+    return not patterns or any(re.fullmatch(pattern, subject) for pattern in patterns)

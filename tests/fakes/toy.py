@@ -1,20 +1,36 @@
 """A handler whose every output depends on all inputs before it, so that any slip shows."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
-from spotline.application.spec import NOTHING, Call, Outcome, Spec, Timer, derive_id
+from spotline.application.spec import (
+    NOTHING,
+    Call,
+    CallSpec,
+    Outcome,
+    Recomputed,
+    Spec,
+    Timer,
+    derive_id,
+)
 from spotline.domain.events.allocation import AllocationAnswered, CallOutcome
 from spotline.domain.events.capacity import SlotDecided
 from spotline.domain.events.forecast import ForecastOverdue
 from spotline.domain.events.lifecycle import JobCancelled
 from spotline.domain.events.market import MarketOpened
 
+
+def recomputed(call, recorded):
+    """The toy's answers repeat its request."""
+    return Recomputed(answer=replace(recorded, slot=call.request))
+
+
 SPEC = Spec(
     service="toy",
     consumes=(ForecastOverdue, JobCancelled, AllocationAnswered, SlotDecided),
     produces=(SlotDecided, AllocationAnswered, JobCancelled, MarketOpened),
     decides=(SlotDecided,),
+    calls=(CallSpec(name="ask", answers=(AllocationAnswered,), recompute=recomputed),),
 )
 
 

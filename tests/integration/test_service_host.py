@@ -24,7 +24,8 @@ from spotline.domain.events.lifecycle import JobCancelled
 from spotline.domain.events.market import SlotOpened
 from spotline.runtime.broker import EmbeddedBroker
 from spotline.runtime.health import serve_health
-from spotline.runtime.service import HostSettings, ServiceHost, Snapshots
+from spotline.runtime.service import HostSettings, ServiceHost
+from spotline.runtime.snapshots import Snapshots
 from tests.eventually import eventually
 from tests.fakes.events import cancelled, envelope, overdue, published
 from tests.fakes.toy import ToyCalls, ToyCodec, ToyHandler, answer

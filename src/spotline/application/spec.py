@@ -8,7 +8,7 @@ live, on restart and in verification alike.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -18,18 +18,53 @@ StateT = TypeVar("StateT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """An outside call that `decide` asks for; its answer comes back as a recorded observation.
+
+    `request` is a domain value of the handler's port, `digest` its content hash.
+    """
+
+    name: str
+    digest: str
+    request: object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recomputed:
+    """The answer that a call must have got; `performed` is False where nobody answered."""
+
+    answer: Event
+    performed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallSpec:
+    """A call that a service makes, and the events that its answers are.
+
+    `recompute` gives, for a call and an answer recorded for it, the answer that it must have got;
+    None where only the outside knows.
+    """
+
+    name: str
+    answers: tuple[type[Event], ...]
+    recompute: Callable[[Call, Event], Recomputed] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
     """What a service consumes, produces, and is called.
 
     `decides` are the produced events that `decide` returns, and that verification recomputes; the
-    rest of `produces` are observations the service's shell makes (timers, RPC, a cloud). A type
-    that is decided and also consumed may be both: as an observation it has no cause.
+    rest of `produces` are observations the service's shell makes (timers, RPC, a cloud), among
+    them the answers to its `calls`. A type that is decided and also consumed may be both: as an
+    observation it has no cause.
     """
 
     service: str
     consumes: tuple[type[Event], ...]
     produces: tuple[type[Event], ...]
     decides: tuple[type[Event], ...] = ()
+    calls: tuple[CallSpec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,18 +89,6 @@ class Context:
 def derive_id(cause_id: str, kind: str, index: int = 0) -> str:
     """Hash (cause, kind, index) to 32 hexadecimal digits."""
     return hashlib.sha256(f"{cause_id}\x1f{kind}\x1f{index}".encode()).hexdigest()[:32]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """An outside call that `decide` asks for; its answer comes back as a recorded observation.
-
-    `request` is a domain value of the handler's port, `digest` its content hash.
-    """
-
-    name: str
-    digest: str
-    request: object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,8 +28,10 @@ from spotline.domain.market.market import Market
 from spotline.domain.placement.geography import Geography
 from spotline.runtime.exporting import scraped_metrics
 from spotline.runtime.health import Health, serve_health
-from spotline.runtime.service import Gate, Listener, ServiceHost, Snapshots
+from spotline.runtime.service import Listener, ServiceHost
+from spotline.runtime.snapshots import Snapshots
 from spotline.runtime.telemetry import telemetry_for
+from spotline.runtime.timers import Gate
 
 AnyHost = ServiceHost[Any]
 

@@ -38,7 +38,8 @@ from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market
 from spotline.runtime.broker import EmbeddedBroker
-from spotline.runtime.service import Gate, Listener
+from spotline.runtime.service import Listener
+from spotline.runtime.timers import Gate
 
 # Loopback and any free port.
 FREE_ADDRESS = "127.0.0.1:0"

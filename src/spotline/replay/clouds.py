@@ -74,6 +74,7 @@ class TellingCloud:
         service="cloud_actuator",
         consumes=(ProvisioningCommanded, SlotDecided),
         produces=(LaunchRefused, CapacityLost, CapacityReported),
+        decides=(LaunchRefused, CapacityLost, CapacityReported),
     )
 
     def __init__(

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spotline.application.spec import Call, Context, Handler, Spec, derive_id
-from spotline.contracts.build import envelope_for
+from spotline.application.spec import Call, Context, Handler, derive_id
+from spotline.application.turn import Output, Turns
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import InvariantViolation
 from spotline.contracts.subjects import KINDS
@@ -22,16 +22,7 @@ Answer = Callable[[Call], Sequence[Event]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
     seq: int
-    event: Event
-    event_id: str
-    correlation_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Hosted:
-    spec: Spec
-    handler: Handler[Any]
-    state: Any
+    output: Output
 
 
 class LocalHost:
@@ -61,10 +52,7 @@ class LocalHost:
         run: str = "",
         record: Callable[[StoredEntry], None] | None = None,
     ) -> None:
-        self._hosted = [
-            _Hosted(spec=handler.spec, handler=handler, state=handler.initial())
-            for handler in handlers
-        ]
+        self._hosted: list[Turns[Any]] = [Turns(handler) for handler in handlers]
         self._answers = answers or {}
         self._run = run
         self._record = record
@@ -80,9 +68,9 @@ class LocalHost:
         KeyError
             Nobody here is called that.
         """
-        for hosted in self._hosted:
-            if hosted.spec.service == service:
-                return hosted.state
+        for turns in self._hosted:
+            if turns.service == service:
+                return turns.state
         raise KeyError(f"no handler of {service} is hosted")
 
     def publish(self, event: Event, *, source: str) -> None:
@@ -91,64 +79,45 @@ class LocalHost:
         Raises
         ------
         InvariantViolation
-            A handler asks for a call that nobody performs.
+            A handler asks for a call that nobody performs, or makes what its SPEC does not list.
         """
         event_id = derive_id(f"{self._run}:{source}", KINDS[type(event)], self._seq + 1)
-        self._append(event, source=source, event_id=event_id)
+        self._append(
+            Output(event=event, event_id=event_id, causation_id="", correlation_id=event_id), source
+        )
         while self._queue:
             entry = self._queue.popleft()
-            for hosted in self._hosted:
-                if type(entry.event) in hosted.spec.consumes:
-                    self._handle(hosted, entry)
+            for turns in self._hosted:
+                if turns.consumes(entry.output.event):
+                    self._handle(turns, entry)
 
-    def _handle(self, hosted: _Hosted, entry: _Entry) -> None:
-        service = hosted.spec.service
+    def _handle(self, turns: Turns[Any], entry: _Entry) -> None:
         ctx = Context(
             seq=entry.seq,
             now_ns=self._market_ns + entry.seq,
-            event_id=entry.event_id,
-            correlation_id=entry.correlation_id,
+            event_id=entry.output.event_id,
+            correlation_id=entry.output.correlation_id,
         )
-        hosted.handler.evolve(hosted.state, entry.event)
-        outcome = hosted.handler.decide(hosted.state, entry.event, ctx)
-        for index, output in enumerate(outcome.events):
-            hosted.handler.evolve(hosted.state, output)
-            event_id = ctx.derive_id(KINDS[type(output)], index)
-            self._append(output, source=service, event_id=event_id, cause=entry, index=index)
-        for number, call in enumerate(outcome.calls):
+        turn = turns.take(entry.output.event, ctx)
+        for output in turn.outputs:
+            self._append(output, turns.service)
+        for pending in turn.calls:
+            call = pending.call
             if call.name not in self._answers:
-                raise InvariantViolation(f"{service} asks for {call.name}, which nobody performs")
-            call_id = ctx.derive_id(f"call:{call.name}", number)
-            for index, answer in enumerate(self._answers[call.name](call)):
-                event_id = derive_id(call_id, "answer", index) if index else call_id
-                self._append(answer, source=service, event_id=event_id, cause=entry, index=index)
+                raise InvariantViolation(
+                    f"{turns.service} asks for {call.name}, which nobody performs"
+                )
+            for answer in pending.answers(self._answers[call.name](call)):
+                self._append(answer, turns.service)
 
-    def _append(
-        self,
-        event: Event,
-        *,
-        source: str,
-        event_id: str,
-        cause: _Entry | None = None,
-        index: int = 0,
-    ) -> None:
+    def _append(self, output: Output, source: str) -> None:
         self._seq += 1
-        if isinstance(event, SlotOpened):
-            self._market_ns = event.ts_event_ns
-        correlation_id = cause.correlation_id if cause else event_id
-        self._queue.append(
-            _Entry(seq=self._seq, event=event, event_id=event_id, correlation_id=correlation_id)
-        )
+        if isinstance(output.event, SlotOpened):
+            self._market_ns = output.event.ts_event_ns
+        self._queue.append(_Entry(seq=self._seq, output=output))
         if self._record is None:
             return
-        envelope = envelope_for(
-            event,
-            event_id=event_id,
-            source=source,
-            causation_id=cause.event_id if cause else "",
-            correlation_id=correlation_id,
-            index=index,
-        )
+        envelope = output.envelope(source)
         self._record(
             StoredEntry(
                 seq=self._seq,

@@ -44,6 +44,7 @@ class ExactCloud:
         service="cloud_actuator",
         consumes=(ProvisioningCommanded, SlotDecided),
         produces=(CapacityReported,),
+        decides=(CapacityReported,),
     )
 
     def initial(self) -> ExactCloudState:
@@ -96,7 +97,10 @@ class KnownForecasts:
     """Issues forecasts and laws that were made before: one market's, for every policy alike."""
 
     spec = Spec(
-        service="forecaster", consumes=(SlotOpened,), produces=(ForecastIssued, MarketLawLearned)
+        service="forecaster",
+        consumes=(SlotOpened,),
+        produces=(ForecastIssued, MarketLawLearned),
+        decides=(ForecastIssued, MarketLawLearned),
     )
 
     def __init__(self, issued: Mapping[int, Issued]) -> None:

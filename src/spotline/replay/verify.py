@@ -15,16 +15,14 @@ from enum import Enum
 from typing import Any
 
 from spotline.adapters.eventlog.manifest import Environment, Manifest, UnreadableLog
-from spotline.application.allocation.allocate import allocate
-from spotline.application.allocation.messages import AllocateRequest
 from spotline.application.analytics.handler import StatisticsFold
-from spotline.application.spec import Call, Context, Handler, Spec
+from spotline.application.spec import Handler, Spec
+from spotline.application.turn import Output, PendingCall, Turns, context_of
 from spotline.contracts.build import event_of, is_dead_letter
 from spotline.contracts.codec import encode
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import ContractError, SpotlineError
 from spotline.contracts.subjects import EVENT_TYPES, KINDS
-from spotline.domain.events.allocation import AllocationAnswered, CallOutcome
 from spotline.domain.events.event import Event
 from spotline.replay.statistics import StatisticsDifference, StatisticsReplay, is_statistics
 
@@ -70,7 +68,7 @@ class VerifyReport:
     `divergences` are the first ones in the order of the log; with `complete` unset there may be
     more. `environment` says what differs between here and where the log was recorded, in which
     case nothing was replayed; `unreadable` says where the log broke off. `decisions` counts those
-    recomputed by service, `answers` the allocator's answers. `open_inputs` are the last ones,
+    recomputed by service, `answers` the answers to calls. `open_inputs` are the last ones,
     whose decisions the log does not hold yet. `decisions_sha256` is over all recomputed decisions,
     `sha256_by_service` over those of one service.
     `unverified` counts statistics that were not recomputed, for want of the analytics' settings.
@@ -164,9 +162,17 @@ def verify(
 class _Expected:
     """A decision recomputed and not met yet."""
 
-    event: Event
-    event_id: str
+    output: Output
     cause_seq: int
+
+
+@dataclass(slots=True)
+class _OpenCall:
+    """A call of which not all answers were met yet; `answered` counts those that were."""
+
+    pending: PendingCall
+    cause_seq: int
+    answered: int = 0
 
 
 @dataclass(slots=True)
@@ -174,29 +180,37 @@ class _Hosted:
     """One handler on its way through the log.
 
     `seqs` are those of the inputs by event id, `last_met` is the place (cause, index) of the last
-    decision that was recorded.
+    decision that was recorded, `calls` are open by the id of their cause.
     """
 
-    handler: Handler[Any]
-    spec: Spec
-    state: Any
+    turns: Turns[Any]
+    recomputed_answers: frozenset[type[Event]]
     expected: dict[tuple[str, int], _Expected] = field(default_factory=dict)
-    calls: dict[str, tuple[Call, int]] = field(default_factory=dict)
+    calls: dict[str, list[_OpenCall]] = field(default_factory=dict)
     seqs: dict[str, int] = field(default_factory=dict)
     last_met: tuple[int, int] = (0, 0)
     digest: Any = field(default_factory=hashlib.sha256)
     decided: int = 0
     failed: bool = False
 
+    @property
+    def spec(self) -> Spec:
+        return self.turns.spec
+
+
+def _hosted(handler: Handler[Any]) -> _Hosted:
+    recomputed = [call for call in handler.spec.calls if call.recompute is not None]
+    return _Hosted(
+        turns=Turns(handler),
+        recomputed_answers=frozenset(kind for call in recomputed for kind in call.answers),
+    )
+
 
 class _Replay:
     def __init__(
         self, handlers: Sequence[Handler[Any]], most: int, statistics: StatisticsFold | None
     ) -> None:
-        self._hosted = [
-            _Hosted(handler=handler, spec=handler.spec, state=handler.initial())
-            for handler in handlers
-        ]
+        self._hosted = [_hosted(handler) for handler in handlers]
         self._statistics = StatisticsReplay(statistics) if statistics is not None else None
         self._unverified = 0
         self._most = most
@@ -237,8 +251,9 @@ class _Replay:
         for hosted in self._hosted:
             if envelope.source == hosted.spec.service and _decided(hosted.spec, event, envelope):
                 self._meet(hosted, entry, envelope, event)
-            elif type(event) in hosted.spec.consumes and not hosted.failed:
-                self._handle(hosted, entry, envelope, self._recomputed(hosted, entry, event))
+            elif hosted.turns.consumes(event) and not hosted.failed:
+                event_there = self._recomputed(hosted, entry, envelope, event)
+                self._handle(hosted, entry, envelope, event_there)
 
     # --- statistics ---------------------------------------------------------------------------
 
@@ -276,25 +291,9 @@ class _Replay:
     def _handle(
         self, hosted: _Hosted, entry: StoredEntry, envelope: Envelope, event: Event
     ) -> None:
-        ctx = Context(
-            seq=entry.seq,
-            now_ns=entry.stored_ns,
-            event_id=envelope.event_id,
-            correlation_id=envelope.correlation_id or envelope.event_id,
-        )
         hosted.seqs[envelope.event_id] = entry.seq
         try:
-            hosted.handler.evolve(hosted.state, event)
-            outcome = hosted.handler.decide(hosted.state, event, ctx)
-            for index, output in enumerate(outcome.events):
-                hosted.handler.evolve(hosted.state, output)
-                hosted.expected[envelope.event_id, index] = _Expected(
-                    event=output,
-                    event_id=ctx.derive_id(KINDS[type(output)], index),
-                    cause_seq=entry.seq,
-                )
-                hosted.digest.update(encode(output))
-                hosted.decided += 1
+            turn = hosted.turns.take(event, context_of(entry, envelope))
         except _HANDLER_ERRORS as error:
             hosted.failed = True
             self._diverged(
@@ -306,17 +305,22 @@ class _Replay:
                 recomputed=f"raised {type(error).__name__}: {error}",
             )
             return
-        for number, call in enumerate(outcome.calls):
-            call_id = ctx.derive_id(f"call:{call.name}", number)
-            hosted.calls[call_id] = (call, entry.seq)
+        for output in turn.outputs:
+            hosted.expected[envelope.event_id, output.index] = _Expected(output, entry.seq)
+            hosted.digest.update(encode(output.event))
+            hosted.decided += 1
+        calls = [call for call in turn.calls if call.spec.recompute is not None]
+        if calls:
+            hosted.calls[envelope.event_id] = [_OpenCall(call, entry.seq) for call in calls]
 
-    def _recomputed(self, hosted: _Hosted, entry: StoredEntry, event: Event) -> Event:
+    def _recomputed(
+        self, hosted: _Hosted, entry: StoredEntry, envelope: Envelope, event: Event
+    ) -> Event:
         """The event as the handler should get it: an answer to its own call is computed again."""
-        envelope = entry.envelope()
-        if not isinstance(event, AllocationAnswered) or envelope.source != hosted.spec.service:
+        if type(event) not in hosted.recomputed_answers or envelope.source != hosted.spec.service:
             return event
-        found = hosted.calls.pop(envelope.event_id, None)
-        if found is None:
+        found = _call_answered(hosted, envelope)
+        if found is None or found.pending.spec.recompute is None:
             self._diverged(
                 hosted,
                 seq=entry.seq,
@@ -326,27 +330,21 @@ class _Replay:
                 recomputed="no such call",
             )
             return event
-        call, cause_seq = found
-        again = replace(event, request_digest=call.digest)
-        request = call.request
-        if isinstance(request, AllocateRequest):
-            again = replace(again, slot=request.slot, revision=request.revision)
-        if event.outcome is CallOutcome.ANSWERED and isinstance(request, AllocateRequest):
-            try:
-                again = replace(again, answers=allocate(request).answers)
-            except _HANDLER_ERRORS as error:
-                self._diverged(
-                    hosted,
-                    seq=entry.seq,
-                    kind=envelope.kind,
-                    cause_seq=cause_seq,
-                    recorded=_short(event),
-                    recomputed=f"raised {type(error).__name__}: {error}",
-                )
-                return event
-            self._answers += 1
-        self._compare(hosted, entry, envelope.kind, event, again, cause_seq)
-        return again
+        try:
+            again = found.pending.spec.recompute(found.pending.call, event)
+        except _HANDLER_ERRORS as error:
+            self._diverged(
+                hosted,
+                seq=entry.seq,
+                kind=envelope.kind,
+                cause_seq=found.cause_seq,
+                recorded=_short(event),
+                recomputed=f"raised {type(error).__name__}: {error}",
+            )
+            return event
+        self._answers += again.performed
+        self._compare(hosted, entry, envelope.kind, event, again.answer, found.cause_seq)
+        return again.answer
 
     # --- recorded decisions -------------------------------------------------------------------
 
@@ -368,16 +366,17 @@ class _Replay:
                     else f"nothing: its cause {envelope.causation_id or '(none)'} is not among the inputs",
                 )
             return
-        self._compare(hosted, entry, envelope.kind, event, expected.event, cause_seq)
-        if type(event) is type(expected.event) and envelope.event_id != expected.event_id:
+        self._compare(hosted, entry, envelope.kind, event, expected.output.event, cause_seq)
+        output = expected.output
+        if type(event) is type(output.event) and envelope.event_id != output.event_id:
             self._diverged(
                 hosted,
                 seq=entry.seq,
                 kind=envelope.kind,
                 cause_seq=cause_seq,
                 recorded=_short(event),
-                recomputed=_short(expected.event),
-                differences=(f"id: {envelope.event_id} recorded, {expected.event_id} recomputed",),
+                recomputed=_short(output.event),
+                differences=(f"id: {envelope.event_id} recorded, {output.event_id} recomputed",),
             )
 
     def _skip(self, entry: StoredEntry, envelope: Envelope, error: ContractError) -> None:
@@ -395,7 +394,7 @@ class _Replay:
                 kind=envelope.kind,
                 cause_seq=cause_seq,
                 recorded=f"unreadable: {error}",
-                recomputed=_short(expected.event) if expected else "nothing",
+                recomputed=_short(expected.output.event) if expected else "nothing",
             )
 
     def _compare(
@@ -446,19 +445,19 @@ class _Replay:
     def _judge_missing(self) -> None:
         """Decisions are stored in order: what comes before a stored one must be stored."""
         for hosted in self._hosted:
-            for (cause_id, index), one in sorted(
+            for (cause_id, index), missing in sorted(
                 hosted.expected.items(), key=lambda item: (item[1].cause_seq, item[0][1])
             ):
-                if (one.cause_seq, index) > hosted.last_met:
+                if (missing.cause_seq, index) > hosted.last_met:
                     continue
                 del hosted.expected[cause_id, index]
                 self._diverged(
                     hosted,
-                    seq=one.cause_seq,
-                    kind=KINDS[type(one.event)],
-                    cause_seq=one.cause_seq,
+                    seq=missing.cause_seq,
+                    kind=KINDS[type(missing.output.event)],
+                    cause_seq=missing.cause_seq,
                     recorded="nothing",
-                    recomputed=_short(one.event),
+                    recomputed=_short(missing.output.event),
                 )
 
     def report(self) -> VerifyReport:
@@ -493,6 +492,20 @@ class _Replay:
             decisions_sha256=digest.hexdigest(),
             sha256_by_service=by_service,
         )
+
+
+def _call_answered(hosted: _Hosted, envelope: Envelope) -> _OpenCall | None:
+    """The call that this is the next answer to."""
+    calls = hosted.calls.get(envelope.causation_id, [])
+    for call in calls:
+        left = call.pending.left_after(envelope.event_id)
+        if left is None or envelope.index != call.answered:
+            continue
+        call.answered += 1
+        if not left:
+            calls.remove(call)
+        return call
+    return None
 
 
 def _decided(spec: Spec, event: Event, envelope: Envelope) -> bool:

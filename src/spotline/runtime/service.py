@@ -12,9 +12,8 @@ What makes a restart safe at every point:
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -22,8 +21,9 @@ from typing import Generic, Protocol, TypeVar
 
 import structlog
 
-from spotline.application.spec import Call, Context, Handler, Timer, derive_id
-from spotline.contracts.build import dead_letter_for, envelope_for, event_of
+from spotline.application.spec import Call, Handler, Timer, derive_id
+from spotline.application.turn import Output, PendingCall, Turn, Turns, context_of, output_of
+from spotline.contracts.build import dead_letter_for, event_of
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import (
     ContractError,
@@ -31,27 +31,24 @@ from spotline.contracts.errors import (
     ProviderUnavailable,
     Throttled,
 )
-from spotline.contracts.subjects import KINDS, dead_letter_subject, filter_of
+from spotline.contracts.subjects import filter_of
 from spotline.domain.events.event import Event
 from spotline.domain.units import NS_PER_S
 from spotline.runtime.health import Health
 from spotline.runtime.metrics import HostCounters
-from spotline.runtime.snapshots import Snapshot, SnapshotStore, StateCodec
+from spotline.runtime.own_records import OwnRecords
+from spotline.runtime.snapshots import SnapshotKeeper, Snapshots
 from spotline.runtime.stream import EventStream, Subscription
 from spotline.runtime.telemetry import telemetry_for
+from spotline.runtime.timers import ArmedTimers, Gate
 
 _log = structlog.get_logger(__name__)
 
 StateT = TypeVar("StateT")
 
-Gate = Callable[[Timer], Awaitable[None]]
-"""Returns when a timer with `needs_gate` may record its events."""
-
 Listener = Callable[[Event, Envelope, int], None]
 """Gets every applied input and decision with its seq, in the order they were applied."""
 
-# The broker drops a repeated id for two minutes, this for as many events.
-_RECENT_IDS = 1 << 17
 _FIRST_BACKOFF_S = 0.1
 _LONGEST_BACKOFF_S = 5.0
 
@@ -89,14 +86,6 @@ class HostSettings:
     snapshot_every: int = 2000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshots(Generic[StateT]):
-    """Where snapshots are kept, and how a state is written."""
-
-    store: SnapshotStore
-    codec: StateCodec[StateT]
-
-
 class Phase(Enum):
     """What a host is doing."""
 
@@ -113,12 +102,6 @@ class _Applied:
     event: Event
     envelope: Envelope
     seq: int | None
-
-
-@dataclass(slots=True)
-class _ArmedTimer:
-    task: asyncio.Task[None] | None = None
-    publishing: bool = False
 
 
 class _Stopping(Exception):
@@ -153,38 +136,27 @@ class ServiceHost(Generic[StateT]):
         snapshots: Snapshots[StateT] | None = None,
         settings: HostSettings | None = None,
     ) -> None:
-        self._handler = handler
+        self._turns = Turns(handler)
         self._stream = stream
         self._calls = calls
-        self._gate = gate
         self._on_applied = on_applied
-        self._snapshots = snapshots
+        self._snapshots = SnapshotKeeper(self._turns, snapshots) if snapshots else None
         self._settings = settings or HostSettings()
         spec = handler.spec
-        if not spec.consumes:
-            raise InvariantViolation(f"the SPEC of {spec.service} consumes nothing")
         self._service = spec.service
-        self._decides = frozenset(spec.decides)
-        self._produces = frozenset(spec.produces)
         self._consumed_subjects = [filter_of(event_type) for event_type in spec.consumes]
         self.counters = HostCounters()
+        self._own = OwnRecords(spec, stream, self.counters)
         self._started_s = time.time()
         self._lag_s = 0.0
         self._subscription: Subscription | None = None
 
-        self._state = handler.initial()
         self._applied_seq = 0
-        self._applied_ids = _RecentIds(_RECENT_IDS)
         self._outbox: list[_Applied] = []
         self._flushed_s = 0.0
         self._since_snapshot = 0
-        # What this service stored before it was started: decisions by cause and index, and the
-        # seq of everything behind the acknowledged inputs.
-        self._recorded: dict[str, dict[int, StoredEntry]] = {}
-        self._stored_seqs: dict[str, int] = {}
-
         self._tasks: asyncio.TaskGroup | None = None
-        self._timers: dict[str, _ArmedTimer] = {}
+        self._timers = ArmedTimers(self._service, self._record_timer, gate)
         self._phase = Phase.STARTING
         self._backlog = True
         # Whether what is answered from its state can be asked; its server says so.
@@ -200,7 +172,7 @@ class ServiceHost(Generic[StateT]):
     @property
     def state(self) -> StateT:
         """The handler's state, to be read between awaits and never changed."""
-        return self._state
+        return self._turns.state
 
     @property
     def applied_seq(self) -> int:
@@ -260,10 +232,8 @@ class ServiceHost(Generic[StateT]):
         ProviderUnavailable
             It could not be stored in time.
         """
-        envelope = self._envelope(
-            event, event_id=event_id, causation_id="", correlation_id=correlation_id or event_id
-        )
-        seq = (await self._store([envelope]))[0]
+        output = self._turns.observation(event, event_id=event_id, correlation_id=correlation_id)
+        seq = (await self._own.store([self._envelope(output)]))[0]
         self._telemetry.recorded((event,))
         return seq
 
@@ -300,9 +270,7 @@ class ServiceHost(Generic[StateT]):
                 with suppress(_Stopping):
                     await self._recover(subscription.floor_seq)
                     await self._follow(subscription)
-                for armed in self._timers.values():
-                    if armed.task is not None:
-                        armed.task.cancel()
+                self._timers.cancel()
         finally:
             self._phase = Phase.STOPPED
             self._tasks = None
@@ -333,10 +301,11 @@ class ServiceHost(Generic[StateT]):
     async def _recover(self, floor_seq: int) -> None:
         """Fold what was acknowledged, then handle again what was stored behind it."""
         self._phase = Phase.RECOVERING
-        await self._load_snapshot()
+        if self._snapshots is not None:
+            self._applied_seq = await self._snapshots.load()
         first_seq = self._applied_seq + 1
         last_seq = await self._stream.last_seq()
-        await self._read_own(first_seq, last_seq, floor_seq)
+        await self._own.read_back(first_seq, last_seq, floor_seq)
         async for entry in self._stream.read(
             self._consumed_subjects, first_seq=first_seq, last_seq=last_seq
         ):
@@ -347,26 +316,8 @@ class ServiceHost(Generic[StateT]):
             if self._stop.is_set():
                 raise _Stopping
         await self._flush()
-        self._recorded.clear()
+        self._own.forget_decisions()
         _log.info("recovered", service=self._service, seq=self._applied_seq, floor_seq=floor_seq)
-
-    async def _read_own(self, first_seq: int, last_seq: int, floor_seq: int) -> None:
-        produced = [filter_of(event_type) for event_type in self._handler.spec.produces]
-        subjects = [*produced, dead_letter_subject(self._service)]
-        decided = {KINDS[event_type] for event_type in self._decides}
-        async for entry in self._stream.read(subjects, first_seq=first_seq, last_seq=last_seq):
-            try:
-                envelope = entry.envelope()
-            except ContractError:
-                continue  # somebody else's garbage on one of our subjects
-            if envelope.source != self._service:
-                continue
-            if envelope.kind in decided:
-                by_index = self._recorded.setdefault(envelope.causation_id, {})
-                by_index.setdefault(envelope.index, entry)
-            # Of what was not caused by an input, none is ever recorded a second time.
-            if entry.seq > floor_seq or not envelope.causation_id:
-                self._stored_seqs.setdefault(envelope.event_id, entry.seq)
 
     # --- one input ----------------------------------------------------------------------------
 
@@ -377,12 +328,11 @@ class ServiceHost(Generic[StateT]):
         except ContractError:
             return  # it was dead-lettered
         self._applied_seq = entry.seq
-        if not self._applied_ids.add(envelope.event_id):
+        if self._turns.has_applied(envelope.event_id):
             return
-        self._handler.evolve(self._state, event)
-        self._outbox.append(_Applied(event, envelope, entry.seq))
-        for _, output in sorted(self._recorded.pop(envelope.event_id, {}).items()):
-            self._apply_output(_Applied(event_of(output), output.envelope(), output.seq))
+        stored = self._own.take_decisions(envelope.event_id)
+        turn = self._turns.refold(event, envelope.event_id, _outputs_of(stored))
+        self._note(_Applied(event, envelope, entry.seq), turn, stored)
         self._since_snapshot += 1
         self._tell_listener()
 
@@ -395,22 +345,16 @@ class ServiceHost(Generic[StateT]):
         except ContractError as error:
             await self._dead_letter(entry, error)
             return
-        if not self._applied_ids.add(envelope.event_id):
+        if self._turns.has_applied(envelope.event_id):
             return
-        ctx = Context(
-            seq=entry.seq,
-            now_ns=entry.stored_ns,
-            event_id=envelope.event_id,
-            correlation_id=envelope.correlation_id or envelope.event_id,
-        )
+        ctx = context_of(entry, envelope)
         with self._telemetry.handling(envelope, entry.headers, entry.seq):
-            self._handler.evolve(self._state, event)
-            outcome = self._handler.decide(self._state, event, ctx)
-            self._outbox.append(_Applied(event, envelope, entry.seq))
-            self._apply_outputs(ctx, outcome.events)
-            if outcome.calls:
+            stored = self._own.take_decisions(envelope.event_id)
+            turn = self._turns.take(event, ctx, _outputs_of(stored))
+            self._note(_Applied(event, envelope, entry.seq), turn, stored)
+            if turn.calls:
                 await self._flush()
-                await self._perform(ctx, outcome.calls)
+                await self._perform(turn.calls)
         self.counters.handled += 1
         self._since_snapshot += 1
         _log.debug(
@@ -420,67 +364,30 @@ class ServiceHost(Generic[StateT]):
             seq=entry.seq,
             event_id=envelope.event_id,
             correlation_id=ctx.correlation_id,
-            decided=len(outcome.events),
-            calls=len(outcome.calls),
+            decided=len(turn.outputs),
+            calls=len(turn.calls),
         )
         if asyncio.get_running_loop().time() - self._flushed_s > self._settings.flush_after_s:
             await self._settle()
 
-    def _apply_outputs(self, ctx: Context, events: Sequence[Event]) -> None:
-        """Apply the decisions caused by an input: as recorded if they are, else as decided now."""
-        recorded = self._recorded.pop(ctx.event_id, {})
-        for index in range(max(len(events), max(recorded, default=-1) + 1)):
-            stored = recorded.get(index)
-            if stored is not None:
-                self._apply_output(_Applied(event_of(stored), stored.envelope(), stored.seq))
-            elif index < len(events):
-                event = events[index]
-                if type(event) not in self._decides:
-                    raise InvariantViolation(
-                        f"{self._service} decided {type(event).__name__}, "
-                        "which its SPEC does not list under decides"
-                    )
-                envelope = self._envelope(
-                    event,
-                    event_id=ctx.derive_id(KINDS[type(event)], index),
-                    causation_id=ctx.event_id,
-                    correlation_id=ctx.correlation_id,
-                    index=index,
-                )
-                self._apply_output(_Applied(event, envelope, None))
+    def _note(self, applied: _Applied, turn: Turn, stored: Mapping[int, StoredEntry]) -> None:
+        """Keep what was applied until it is stored and the listener has got it."""
+        self._outbox.append(applied)
+        for output in turn.outputs:
+            entry = stored.get(output.index)
+            envelope = self._envelope(output) if entry is None else entry.envelope()
+            self._outbox.append(_Applied(output.event, envelope, entry.seq if entry else None))
 
-    def _apply_output(self, output: _Applied) -> None:
-        # A service may consume what it decides: it is applied here, not when it comes round.
-        if self._applied_ids.add(output.envelope.event_id):
-            self._handler.evolve(self._state, output.event)
-        self._outbox.append(output)
-
-    async def _perform(self, ctx: Context, calls: Sequence[Call]) -> None:
-        """Perform what was not performed before, and record the answers.
-
-        The last answer has the call's own id: once it is stored, all are.
-        """
-        for index, call in enumerate(calls):
-            call_id = ctx.derive_id(f"call:{call.name}", index)
-            if call_id in self._stored_seqs:
+    async def _perform(self, calls: Sequence[PendingCall]) -> None:
+        """Perform what was not performed before, and record the answers."""
+        for pending in calls:
+            # The last answer has the call's own id.
+            if pending.call_id in self._own:
                 continue
-            answers = await self._answers(call)
-            before_last = len(answers) - 1
-            await self._store(
-                [
-                    self._envelope(
-                        answer,
-                        event_id=derive_id(call_id, "before", before_last - place)
-                        if place < before_last
-                        else call_id,
-                        causation_id=ctx.event_id,
-                        correlation_id=ctx.correlation_id,
-                        index=place,
-                    )
-                    for place, answer in enumerate(answers)
-                ]
-            )
-            self._telemetry.recorded(answers)
+            events = await self._answers(pending.call)
+            answers = pending.answers(events)
+            await self._own.store([self._envelope(answer) for answer in answers])
+            self._telemetry.recorded(events)
 
     async def _answers(self, call: Call) -> Sequence[Event]:
         if self._calls is None:
@@ -514,142 +421,48 @@ class ServiceHost(Generic[StateT]):
         # What came before it is recorded before it.
         await self._flush()
         letter = dead_letter_for(entry, event_id=event_id, service=self._service, error=error)
-        await self._store([self._telemetry.traced(letter, cause=entry.headers)])
+        await self._own.store([self._telemetry.traced(letter, cause=entry.headers)])
 
     # --- storing ------------------------------------------------------------------------------
 
-    def _envelope(
-        self,
-        event: Event,
-        *,
-        event_id: str,
-        causation_id: str,
-        correlation_id: str,
-        index: int = 0,
-    ) -> Envelope:
-        if type(event) not in self._produces:
-            raise InvariantViolation(
-                f"{self._service} made {type(event).__name__}, "
-                "which its SPEC does not list under produces"
-            )
-        return self._telemetry.traced(
-            envelope_for(
-                event,
-                event_id=event_id,
-                source=self._service,
-                causation_id=causation_id,
-                correlation_id=correlation_id,
-                index=index,
-            )
-        )
+    def _envelope(self, output: Output) -> Envelope:
+        return self._telemetry.traced(output.envelope(self._service))
 
     async def _settle(self) -> None:
         """Between two inputs: store what the last ones led to, and see what that leaves to do."""
         await self._flush()
         self._flushed_s = asyncio.get_running_loop().time()
-        if self._phase is Phase.LIVE:
-            self._arm_timers()
+        if self._phase is Phase.LIVE and self._tasks is not None and not self._stop.is_set():
+            self._timers.arm(self._turns.due(), self._tasks)
         await self._save_snapshot(at_least=self._settings.snapshot_every)
 
     async def _flush(self) -> None:
         """Store what was decided, then tell the listener."""
         fresh = [applied for applied in self._outbox if applied.seq is None]
         if fresh:
-            seqs = await self._store([applied.envelope for applied in fresh])
+            seqs = await self._own.store([applied.envelope for applied in fresh])
             for applied, seq in zip(fresh, seqs, strict=True):
                 applied.seq = seq
             self._telemetry.recorded(applied.event for applied in fresh)
         self._tell_listener()
 
     def _tell_listener(self) -> None:
-        applied, self._outbox = self._outbox, []
+        outbox, self._outbox = self._outbox, []
         if self._on_applied is not None:
-            for one in applied:
-                self._on_applied(one.event, one.envelope, one.seq or 0)
+            for applied in outbox:
+                self._on_applied(applied.event, applied.envelope, applied.seq or 0)
 
-    async def _store(self, envelopes: Sequence[Envelope]) -> list[int]:
-        """Store what is not stored yet, in order; the seq of each."""
-        known = self._stored_seqs
-        missing = [one for one in envelopes if one.event_id not in known]
-        fresh: dict[str, int] = {}
-        if missing:
-            seqs = await self._stream.publish(missing)
-            self.counters.published += len(missing)
-            fresh = {one.event_id: seq for one, seq in zip(missing, seqs, strict=True)}
-        return [fresh.get(one.event_id) or known[one.event_id] for one in envelopes]
-
-    # --- timers -------------------------------------------------------------------------------
-
-    def _arm_timers(self) -> None:
-        if self._tasks is None or self._stop.is_set():
-            return
-        due = {timer.timer_id: timer for timer in self._handler.due(self._state)}
-        for timer_id in [one for one in self._timers if one not in due]:
-            gone = self._timers.pop(timer_id)
-            # Half of its events may be stored already: then the other half follows.
-            if gone.task is not None and not gone.publishing:
-                gone.task.cancel()
-        for timer_id, timer in due.items():
-            if timer_id not in self._timers:
-                armed = self._timers[timer_id] = _ArmedTimer()
-                armed.task = self._tasks.create_task(
-                    self._fire(timer, armed), name=f"{self._service}:timer:{timer_id}"
-                )
-
-    async def _fire(self, timer: Timer, armed: _ArmedTimer) -> None:
-        await asyncio.sleep(timer.after_s)
-        if timer.needs_gate and self._gate is not None:
-            await self._gate(timer)
-        armed.publishing = True
-        envelopes = []
-        for index, event in enumerate(timer.events):
-            event_id = derive_id(self._service, timer.timer_id, index)
-            envelopes.append(
-                self._envelope(
-                    event, event_id=event_id, causation_id="", correlation_id=event_id, index=index
-                )
-            )
-        await self._store(envelopes)
+    async def _record_timer(self, timer: Timer) -> None:
+        outputs = self._turns.timer_outputs(timer)
+        await self._own.store([self._envelope(output) for output in outputs])
         self._telemetry.recorded(timer.events)
 
-    # --- snapshots ----------------------------------------------------------------------------
-
-    async def _load_snapshot(self) -> None:
-        if self._snapshots is None:
-            return
-        try:
-            snapshot = await self._snapshots.store.get(self._service)
-        except ProviderUnavailable as error:
-            _log.warning("snapshot_unavailable", service=self._service, error=str(error))
-            return
-        codec = self._snapshots.codec
-        if snapshot is None or snapshot.version != codec.version:
-            return
-        ids, _, dumped = snapshot.content.partition(b"\n")
-        self._state = codec.load(dumped)
-        for event_id in json.loads(ids):
-            self._applied_ids.add(event_id)
-        self._applied_seq = snapshot.seq
-
     async def _save_snapshot(self, *, at_least: int) -> None:
-        """Save a snapshot if that many inputs have come since the last one.
-
-        Only between two inputs: what a snapshot covers is never handled again.
-        """
+        """Save a snapshot if that many inputs have come since the last one."""
         if self._snapshots is None or self._since_snapshot < at_least:
             return
-        codec = self._snapshots.codec
-        ids = json.dumps(self._applied_ids.latest()).encode()
-        snapshot = Snapshot(
-            seq=self._applied_seq,
-            version=codec.version,
-            content=ids + b"\n" + codec.dump(self._state),
-        )
         self._since_snapshot = 0
-        try:
-            await self._snapshots.store.put(self._service, snapshot)
-        except ProviderUnavailable as error:
-            _log.warning("snapshot_not_saved", service=self._service, error=str(error))
+        await self._snapshots.save(self._applied_seq)
 
 
 def _waited_s(entry: StoredEntry) -> float:
@@ -657,21 +470,5 @@ def _waited_s(entry: StoredEntry) -> float:
     return max(0.0, (time.time_ns() - entry.stored_ns) / NS_PER_S)
 
 
-class _RecentIds:
-    """The latest ids, up to a limit; the same ones however often the log is folded."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._ids: dict[str, None] = {}
-
-    def add(self, event_id: str) -> bool:
-        """Remember an id; False if it is known."""
-        if event_id in self._ids:
-            return False
-        self._ids[event_id] = None
-        if len(self._ids) > self._limit:
-            del self._ids[next(iter(self._ids))]
-        return True
-
-    def latest(self) -> list[str]:
-        return list(self._ids)
+def _outputs_of(stored: Mapping[int, StoredEntry]) -> dict[int, Output]:
+    return {index: output_of(entry) for index, entry in stored.items()}

@@ -19,7 +19,7 @@ from spotline.application.cloud_actuator.messages import (
     Moment,
     OpenSlotRequest,
 )
-from spotline.application.spec import NOTHING, Call, Context, Outcome, Spec, Timer
+from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome, Spec, Timer
 from spotline.contracts.errors import InvariantViolation
 from spotline.domain.events.capacity import (
     CapacityLost,
@@ -36,14 +36,17 @@ from spotline.domain.events.placement import PipelineProvisioningCommanded
 from spotline.domain.ledger.billing import OfferingPrice, SlotPrices
 from spotline.domain.units import NS_PER_S
 
+OPEN_SLOT = "cloud.open_slot"
+APPLY_REVISION = "cloud.apply_revision"
+
+_OBSERVED = (LaunchRefused, InterruptionNoticed, CapacityLost, CapacityReported, CostAccrued)
+
 SPEC = Spec(
     service="cloud_actuator",
     consumes=(SlotOpened, ProvisioningCommanded, SlotDecided, PipelineProvisioningCommanded),
-    produces=(LaunchRefused, InterruptionNoticed, CapacityLost, CapacityReported, CostAccrued),
+    produces=_OBSERVED,
+    calls=tuple(CallSpec(name=name, answers=_OBSERVED) for name in (OPEN_SLOT, APPLY_REVISION)),
 )
-
-OPEN_SLOT = "cloud.open_slot"
-APPLY_REVISION = "cloud.apply_revision"
 
 
 @dataclass(slots=True, kw_only=True)

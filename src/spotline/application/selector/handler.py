@@ -20,13 +20,14 @@ from spotline.application.selector.fold import fold
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.learning import feedback, learner_of, rehearse, table_of_run
 from spotline.application.selector.offering_choice import best_offering, other_offerings
+from spotline.application.selector.recomputing import recomputed_answer
 from spotline.application.selector.state import (
     SelectorOptions,
     SelectorState,
     SlotPhase,
     holding_of,
 )
-from spotline.application.spec import NOTHING, Call, Context, Outcome, Spec, Timer
+from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome, Spec, Timer
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
 from spotline.domain.events.capacity import (
     CapacityLost,
@@ -64,6 +65,8 @@ from spotline.domain.selection.rules import (
 )
 from spotline.domain.solvers.table_spec import TableUse
 from spotline.domain.solvers.value_table import MOST_TABLES
+
+ALLOCATE_CALL = "allocate"
 
 SPEC = Spec(
     service="selector",
@@ -104,9 +107,10 @@ SPEC = Spec(
         PolicyWeightsUpdated,
         ValueTableRequested,
     ),
+    calls=(
+        CallSpec(name=ALLOCATE_CALL, answers=(AllocationAnswered,), recompute=recomputed_answer),
+    ),
 )
-
-ALLOCATE_CALL = "allocate"
 
 
 class SelectHandler:

@@ -1,0 +1,76 @@
+"""What a service has stored itself: read back after a restart, and never stored twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spotline.application.spec import Spec
+from spotline.contracts.envelope import Envelope, StoredEntry
+from spotline.contracts.errors import ContractError
+from spotline.contracts.subjects import KINDS, dead_letter_subject, filter_of
+from spotline.runtime.metrics import HostCounters
+from spotline.runtime.stream import EventStream
+
+
+class OwnRecords:
+    """Stores a service's events on its stream, in order and each once."""
+
+    def __init__(self, spec: Spec, stream: EventStream, counters: HostCounters) -> None:
+        self._service = spec.service
+        self._stream = stream
+        self._counters = counters
+        self._subjects = [
+            *(filter_of(event_type) for event_type in spec.produces),
+            dead_letter_subject(spec.service),
+        ]
+        self._decided_kinds = {KINDS[event_type] for event_type in spec.decides}
+        # Decisions by cause and index, and the seq of everything behind the acknowledged inputs.
+        self._decisions: dict[str, dict[int, StoredEntry]] = {}
+        self._seqs: dict[str, int] = {}
+
+    async def read_back(self, first_seq: int, last_seq: int, floor_seq: int) -> None:
+        """Read what this service stored in a range of the log; `floor_seq` is acknowledged."""
+        async for entry in self._stream.read(
+            self._subjects, first_seq=first_seq, last_seq=last_seq
+        ):
+            try:
+                envelope = entry.envelope()
+            except ContractError:
+                continue  # somebody else's garbage on one of our subjects
+            if envelope.source != self._service:
+                continue
+            if envelope.kind in self._decided_kinds:
+                by_index = self._decisions.setdefault(envelope.causation_id, {})
+                by_index.setdefault(envelope.index, entry)
+            # Of what was not caused by an input, none is ever recorded a second time.
+            if entry.seq > floor_seq or not envelope.causation_id:
+                self._seqs.setdefault(envelope.event_id, entry.seq)
+
+    def take_decisions(self, event_id: str) -> dict[int, StoredEntry]:
+        """The stored decisions of an input, by index; they are given once."""
+        return self._decisions.pop(event_id, {})
+
+    def forget_decisions(self) -> None:
+        """Forget the decisions of inputs that did not come again."""
+        self._decisions.clear()
+
+    def __contains__(self, event_id: str) -> bool:
+        return event_id in self._seqs
+
+    async def store(self, envelopes: Sequence[Envelope]) -> list[int]:
+        """Store what is not stored yet, in order; the seq of each.
+
+        Raises
+        ------
+        ProviderUnavailable
+            It could not be stored in time.
+        """
+        missing = [envelope for envelope in envelopes if envelope.event_id not in self._seqs]
+        fresh: dict[str, int] = {}
+        if missing:
+            seqs = await self._stream.publish(missing)
+            self._counters.published += len(missing)
+            fresh = {envelope.event_id: seq for envelope, seq in zip(missing, seqs, strict=True)}
+        return [
+            fresh.get(envelope.event_id) or self._seqs[envelope.event_id] for envelope in envelopes
+        ]
