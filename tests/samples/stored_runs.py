@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import io
 import json
 import os
 import shutil
@@ -38,7 +37,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.fakes.actuator import Killed, Rig, command, lot, opened, quote
+from tests.fakes.actuator import Killed, Rig, lot, opened, quote
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-c", "from spotline.cli.main import app; app()")
@@ -177,6 +176,8 @@ ADDRESSES = {
     "--placer-address": "placer",
     "--analytics-address": "analytics",
 }
+# Written again at every start, and full of this machine's paths.
+LEFT_OUT = {"nats-server.conf", "nats-server.log", "ports", "spotline-analytics-0-data"}
 # Steps of the actuator, and which call of each is the last one before the process dies.
 KILLS = (("write_intents", 4), ("terminate", 4), ("launch", 5))
 
@@ -285,9 +286,9 @@ def over(entries: Path) -> bool:
     """Whether the market's last slot has settled."""
     for line in entries.read_text(encoding="utf-8").splitlines():
         event = json.loads(line)["event"] if line.endswith("}") else {}
-        if '"spotline.v1.capacity.report"' in line and event.get("settled"):
-            if int(event.get("slot", 0)) == SLOTS - 1:
-                return True
+        settled = '"spotline.v1.capacity.report"' in line and event.get("settled")
+        if settled and int(event.get("slot", 0)) == SLOTS - 1:
+            return True
     return False
 
 
@@ -324,7 +325,7 @@ def readable(value: Any) -> str:
 
 
 def pack(folder: Path, archive: Path) -> None:
-    """Put all files below `folder` into an archive: equal files, equal bytes."""
+    """Put the files below `folder` into an archive: equal files, equal bytes."""
 
     def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
         member.mtime = member.uid = member.gid = 0
@@ -334,9 +335,8 @@ def pack(folder: Path, archive: Path) -> None:
 
     with tarfile.open(archive, "w:xz", format=tarfile.PAX_FORMAT, preset=9) as packed:
         for file in sorted(folder.rglob("*")):
-            if file.is_file() or file.is_dir():
+            if not LEFT_OUT.intersection(file.relative_to(folder).parts):
                 packed.add(file, file.relative_to(folder), recursive=False, filter=plain)
-    print(f"{archive.name}: {archive.stat().st_size:,} bytes", flush=True)
 
 
 def unpack(archive: Path, folder: Path) -> None:
