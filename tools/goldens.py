@@ -7,6 +7,7 @@ A golden holds decisions, money and ids, and nothing that wall time or interleav
   of this run. Left out are wall times, paths, the number of events and the statistics: analytics
   works by the stored time of events, which differs from run to run. The ledger's `answers` are kept
   by key, not by their text, which is an encoding of the ledger's own.
+- `recorded`: what `replay verify` says of the logs that v0.1.0 recorded, of every service.
 - `simulate-PRESET`: every policy of the registry on a small generated market (in full, censored and
   deciding first), and what the selector learned. Left out are decisions per second.
 - `value-table`: the bytes of tables of two known laws, hashed.
@@ -25,9 +26,11 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,6 +42,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests" / "data" / "golden" / "runs"
+STORED = ROOT / "tests" / "data" / "v0.1.0"
 EXAMPLES = ROOT / "docs" / "examples"
 METADATA = "metadata.json"
 GENERATOR = "python tools/goldens.py --write"
@@ -77,6 +81,8 @@ LEDGER_ROWS: Mapping[str, tuple[str, ...]] = {
 }
 MOST_DIFFERENCES = 20
 PROCESSES = 2
+# Of the demo, on a machine that is too busy to answer in time.
+MOST_RUNS = 3
 
 # Each command's standard output goes to the file `N.out`, N its number from 0. To start Python and
 # load compiled code takes longer than most commands.
@@ -123,10 +129,24 @@ def demo(folder: Path) -> dict[str, Any]:
     """A live run: its result, its ledger, and the decisions that its log verifies.
 
     The run goes on for a moment after its last job has ended, and how far is chance: compared is
-    all up to the report of the slot in which that was.
+    all up to the report of the slot in which that was. A run in which a service did not answer
+    within its time, as happens on a machine that is too busy, decided otherwise and is repeated.
+
+    Raises
+    ------
+    CommandFailed
+        No run was answered in time.
     """
     log = folder / "demo" / "log"
-    spotline(("demo", *DEMO, "--out", str(folder / "demo"), "--json", "result.json"), cwd=folder)
+    for _ in range(MOST_RUNS):
+        shutil.rmtree(folder / "demo", ignore_errors=True)
+        run = ("demo", *DEMO, "--out", str(folder / "demo"), "--json", "result.json")
+        spotline(run, cwd=folder)
+        text = (log / "entries.jsonl").read_text(encoding="utf-8")
+        if not any(late in text for late in ("v1.forecast.overdue", "OUTCOME_TIMED_OUT")):
+            break
+    else:
+        raise CommandFailed("demo: a service was late in each run; repeat it on a calmer machine")
     last_slot = cut(log)
     spotline(("replay", "verify", str(log), "--json"), cwd=folder)
     verified = loaded(folder / "0.out")
@@ -139,6 +159,16 @@ def demo(folder: Path) -> dict[str, Any]:
         "decisions_sha256": without(verified["sha256_by_service"], {"analytics"}),
         "answers": verified["answers"],
     }
+
+
+def recorded(folder: Path) -> dict[str, Any]:
+    """What v0.1.0's logs verify to."""
+    logs = ("demo-log", "up-log")
+    for log in logs:
+        with tarfile.open(STORED / f"{log}.tar.xz") as packed:
+            packed.extractall(folder / log, filter="data")
+    spotline(*(("replay", "verify", str(folder / log), "--json") for log in logs), cwd=folder)
+    return {log: loaded(folder / f"{number}.out") for number, log in enumerate(logs)}
 
 
 def cut(log: Path) -> int:
@@ -279,6 +309,7 @@ def placement(folder: Path) -> dict[str, Any]:
 Case = Callable[[Path], dict[str, Any]]
 CASES: Mapping[str, Case] = {
     "demo": demo,
+    "recorded": recorded,
     **{f"simulate-{preset}": partial(simulation, preset) for preset in PRESETS},
     "value-table": value_tables,
     "placement": placement,
