@@ -7,6 +7,7 @@ from spotline.adapters.clouds.actuation import CloudActuation
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.adapters.ledger.sqlite import SqlLedger, ledger_url
+from spotline.adapters.ledger.threaded import ThreadedLedger
 from spotline.application.cloud_actuator.handler import ActuateHandler
 from spotline.application.cloud_actuator.messages import Moment
 from spotline.application.cloud_actuator.ports import (
@@ -64,22 +65,14 @@ class Mortal:
         attribute = getattr(self._inner, name)
         if name not in self._steps:
             return attribute
-        if name in ("observe", "launch", "terminate", "signals"):
 
-            async def cloud_step(*args):
-                self._switch.point()
-                done = await attribute(*args)
-                self._switch.point()
-                return done
-
-            return cloud_step
-
-        def ledger_step(*args):
+        async def step(*args):
             self._switch.point()
-            attribute(*args)
+            done = await attribute(*args)
             self._switch.point()
+            return done
 
-        return ledger_step
+        return step
 
 
 class Rig:
@@ -105,7 +98,7 @@ class Rig:
         self.ledger = SqlLedger(ledger_url(self.directory / "ledger.sqlite"), OWNER)
         self.actuation = CloudActuation(
             Mortal(self.cloud, self.kill, ("observe", "launch", "terminate", "signals")),
-            Mortal(self.ledger, self.kill, ("write_intents", "record")),
+            Mortal(ThreadedLedger(self.ledger), self.kill, ("write_intents", "record")),
             caps=self.caps,
             mode=self.mode,
         )

@@ -521,6 +521,7 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
     from spotline.adapters.clouds.actuation import CloudActuation
     from spotline.adapters.ledger.figures import show_ledger
     from spotline.adapters.ledger.sqlite import SqlLedger
+    from spotline.adapters.ledger.threaded import ThreadedLedger
     from spotline.application.cloud_actuator.handler import ActuateHandler
     from spotline.bootstrap.clouds import open_cloud
 
@@ -534,7 +535,7 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
         cloud = open_cloud(parts.cloud, parts.mode, parts.store, parts.simulated)
         stack.callback(cloud.close)
         stack.callback(show_ledger(telemetry_for("cloud_actuator"), ledger, parts.caps))
-        actuation = CloudActuation(cloud, ledger, caps=parts.caps, mode=parts.mode)
+        actuation = CloudActuation(cloud, ThreadedLedger(ledger), caps=parts.caps, mode=parts.mode)
         await actuation.start()
         host = ServiceHost(
             ActuateHandler(), stream, calls=actuation.perform, on_applied=hooks.on_applied

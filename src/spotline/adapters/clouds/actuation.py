@@ -8,7 +8,6 @@ same ledger and the same answers.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -77,7 +76,10 @@ class _Done:
 
 
 class CloudActuation:
-    """Performs the actuator's calls, one at a time and in the order of their causes."""
+    """Performs the actuator's calls.
+
+    The caller performs one at a time, in the order of their causes, and none before `start`.
+    """
 
     def __init__(
         self,
@@ -91,15 +93,13 @@ class CloudActuation:
         self._ledger = ledger
         self._caps = caps or Caps()
         self._forbidden = "observe mode" if mode is ActuatorMode.OBSERVE else ""
-        self._turn = asyncio.Lock()
 
     async def start(self) -> Reconciliation:
         """Reconcile before the first call is performed."""
-        async with self._turn:
-            if not self._forbidden:
-                # Shows the cloud our epoch: from here on it refuses whoever held the ledger before.
-                await self._cloud.terminate(self._ledger.owner, ())
-            return await self._reconcile()
+        if not self._forbidden:
+            # Shows the cloud our epoch: from here on it refuses the ledger's former holder.
+            await self._cloud.terminate(self._ledger.owner, ())
+        return await self._reconcile()
 
     async def perform(self, call: Call) -> Sequence[Event]:
         """Do what `call` asks and return what to publish. Idempotent by the call's digest.
@@ -112,14 +112,13 @@ class CloudActuation:
             Another process has taken over.
         """
         key = f"{call.name}:{call.digest}"
-        async with self._turn:
-            answers = await asyncio.to_thread(self._ledger.answers, key)
-            if answers is not None:
-                return answers
-            if isinstance(call.request, OpenSlotRequest):
-                return await self._open_slot(key, call.request)
-            if isinstance(call.request, ApplyRevisionRequest):
-                return await self._apply(key, call.request)
+        answers = await self._ledger.answers(key)
+        if answers is not None:
+            return answers
+        if isinstance(call.request, OpenSlotRequest):
+            return await self._open_slot(key, call.request)
+        if isinstance(call.request, ApplyRevisionRequest):
+            return await self._apply(key, call.request)
         raise InvariantViolation(f"no such call of the actuator: {call.name}")
 
     # --- a slot opens -------------------------------------------------------------------------
@@ -131,7 +130,7 @@ class CloudActuation:
         charges: list[Charge] = []
         for prices in request.unbilled:
             charges += bill(await self._intervals(prices), prices)
-        held = {one.instance_id for one in await asyncio.to_thread(self._ledger.held)}
+        held = {one.instance_id for one in await self._ledger.held()}
         noticed = [one for one in wanted_back if one.instance_id in held]
         answers: tuple[Event, ...] = (
             *(charge.cost for charge in charges),
@@ -154,7 +153,7 @@ class CloudActuation:
         Calls are performed in order, so at the opening of a slot nothing is under way. What those
         attempts did launch is billed until now and ended.
         """
-        pending = await asyncio.to_thread(self._ledger.pending)
+        pending = await self._ledger.pending()
         if not pending:
             return
         running = await self._cloud.list_instances(self._ledger.owner.name)
@@ -184,7 +183,7 @@ class CloudActuation:
 
     async def _apply(self, key: str, request: ApplyRevisionRequest) -> Sequence[Event]:
         at = request.at
-        held = await asyncio.to_thread(self._ledger.held)
+        held = await self._ledger.held()
         intents = await self._intents(request, held)
         done = await self._carry_out(intents, at)
         running = _running(held, done)
@@ -247,14 +246,12 @@ class CloudActuation:
         at = request.at
         pending = [
             intent
-            for intent in await asyncio.to_thread(self._ledger.pending)
+            for intent in await self._ledger.pending()
             if (intent.slot, intent.revision) == (at.slot, request.revision)
         ]
         if pending:
             return pending
-        known = await asyncio.to_thread(
-            self._ledger.intents, [command.command_id for command in request.commands]
-        )
+        known = await self._ledger.intents([command.command_id for command in request.commands])
         attempts: dict[str, int] = {}
         commands = []
         for command in request.commands:
@@ -274,9 +271,7 @@ class CloudActuation:
                 prices=request.prices.by_offering(),
                 caps=self._caps,
                 spent_micro_usd=await self._spent(request),
-                launches_last_minute=await asyncio.to_thread(
-                    self._ledger.launches_since, at.ts_ns - _MINUTE_NS
-                ),
+                launches_last_minute=await self._ledger.launches_since(at.ts_ns - _MINUTE_NS),
                 attempts=attempts,
                 forbidden=self._forbidden,
             ),
@@ -284,7 +279,7 @@ class CloudActuation:
             held,
         )
         if intents:
-            await asyncio.to_thread(self._ledger.write_intents, intents)
+            await self._ledger.write_intents(intents)
         return list(intents)
 
     async def _carry_out(self, intents: Sequence[Intent], at: Moment) -> _Done:
@@ -346,7 +341,7 @@ class CloudActuation:
         """Each job's bill up to now, the open slot included; empty where no cap needs it."""
         if self._caps.micro_usd_per_job is None:
             return {}
-        spent = dict(await asyncio.to_thread(self._ledger.spend_by_job))
+        spent = dict(await self._ledger.spend_by_job())
         intervals = await self._intervals(request.prices)
         for charge in bill(intervals, request.prices, until_s=request.at.offset_s):
             job_id = charge.cost.job_id
@@ -357,8 +352,8 @@ class CloudActuation:
 
     async def _reconcile(self) -> Reconciliation:
         """End what runs under our tag without the ledger's knowing; name what is gone."""
-        held = {one.instance_id for one in await asyncio.to_thread(self._ledger.held)}
-        pending = await asyncio.to_thread(self._ledger.pending)
+        held = {one.instance_id for one in await self._ledger.held()}
+        pending = await self._ledger.pending()
         tokens = {launch.token for intent in pending for launch in intent.launches}
         listed = await self._cloud.list_instances(self._ledger.owner.name)
         orphans = [
@@ -372,10 +367,10 @@ class CloudActuation:
         return Reconciliation(reaped=tuple(orphans), missing=tuple(sorted(missing)))
 
     async def _intervals(self, prices: SlotPrices) -> Sequence[HeldInterval]:
-        return await asyncio.to_thread(self._ledger.intervals, prices.slot, prices.slot_s)
+        return await self._ledger.intervals(prices.slot, prices.slot_s)
 
     async def _record(self, entry: LedgerEntry) -> None:
-        await asyncio.to_thread(self._ledger.record, entry)
+        await self._ledger.record(entry)
 
 
 def _transfers(request: ApplyRevisionRequest) -> tuple[Charge, ...]:

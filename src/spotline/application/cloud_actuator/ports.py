@@ -193,7 +193,8 @@ class LedgerIntent:
 class Ledger(Protocol):
     """The authority on spend: every command that can cost money, before and after.
 
-    Writes are atomic, idempotent by key, and raise `OwnerFenced` when a newer epoch exists.
+    Writes are atomic, idempotent by key, and raise `OwnerFenced` when a newer epoch exists. What is
+    written is stored when the call returns.
     """
 
     @property
@@ -201,38 +202,38 @@ class Ledger(Protocol):
         """Whose ledger this is, at the epoch of this process."""
         ...
 
-    def answers(self, call_key: str) -> tuple[Event, ...] | None:
+    async def answers(self, call_key: str) -> tuple[Event, ...] | None:
         """What a call was answered, None if it was never finished."""
         ...
 
-    def intents(self, command_ids: Sequence[str]) -> Mapping[str, LedgerIntent]:
+    async def intents(self, command_ids: Sequence[str]) -> Mapping[str, LedgerIntent]:
         """The latest attempt at each of these commands that has any."""
         ...
 
-    def pending(self) -> Sequence[Intent]:
+    async def pending(self) -> Sequence[Intent]:
         """Intents without a result, in the order they were written."""
         ...
 
-    def held(self) -> Sequence[HeldInstance]:
+    async def held(self) -> Sequence[HeldInstance]:
         """What we hold, in launch order."""
         ...
 
-    def intervals(self, slot: int, slot_s: int) -> Sequence[HeldInterval]:
+    async def intervals(self, slot: int, slot_s: int) -> Sequence[HeldInterval]:
         """Who held what when inside a slot."""
         ...
 
-    def spend_by_job(self) -> Mapping[str, int]:
+    async def spend_by_job(self) -> Mapping[str, int]:
         """Micro-USD charged so far, by job."""
         ...
 
-    def launches_since(self, ts_ns: int) -> int:
+    async def launches_since(self, ts_ns: int) -> int:
         """Instances we set out to launch after `ts_ns` of market time."""
         ...
 
-    def write_intents(self, intents: Sequence[Intent]) -> None:
+    async def write_intents(self, intents: Sequence[Intent]) -> None:
         """Record intents, before any cloud is called. (command id, attempt) is unique."""
         ...
 
-    def record(self, entry: LedgerEntry) -> None:
+    async def record(self, entry: LedgerEntry) -> None:
         """Record what was done."""
         ...
