@@ -25,7 +25,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, OperationalError
 
 from spotline.adapters.ledger import tables as t
-from spotline.adapters.ledger.events import dump_events, load_events
+from spotline.adapters.ledger.answers import dump_answers, load_answers
 from spotline.application.cloud_actuator.ports import LedgerEntry, LedgerIntent, Owner, OwnerFenced
 from spotline.contracts.errors import ConfigError
 from spotline.domain.events.event import Event
@@ -44,7 +44,9 @@ def ledger_url(path: Path) -> str:
 
 
 class SqlLedger:
-    """Implements `Ledger`. Opening it takes over the owner: the epoch rises, older ones are fenced.
+    """Holds what `Ledger` says; `ThreadedLedger` gives it to the actuator.
+
+    Opening it takes over the owner: the epoch rises, older ones are fenced.
 
     Raises
     ------
@@ -81,7 +83,7 @@ class SqlLedger:
             self._mine(t.answers), t.answers.c.call_key == call_key
         )
         rows = self._rows(query)
-        return load_events(rows[0].events) if rows else None
+        return load_answers(rows[0].events) if rows else None
 
     def intents(self, command_ids: Sequence[str]) -> Mapping[str, LedgerIntent]:
         """The latest attempt at each of these commands that has any."""
@@ -223,7 +225,7 @@ class SqlLedger:
                     "owner": self._owner.name,
                     "call_key": entry.call_key,
                     "slot": entry.slot,
-                    "events": dump_events(entry.answers),
+                    "events": dump_answers(entry.answers),
                 }
                 connection.execute(insert(t.answers), [row])
             self._record_results(connection, entry)
@@ -389,6 +391,8 @@ class SqlLedger:
             version = connection.execute(select(t.schema.c.version)).scalar()
             if version is None:
                 connection.execute(insert(t.schema).values(version=t.SCHEMA_VERSION))
+            elif version in t.EARLIER_VERSIONS:
+                connection.execute(update(t.schema).values(version=t.SCHEMA_VERSION))
             elif version != t.SCHEMA_VERSION:
                 raise ConfigError(
                     f"the ledger has schema {version}, this version reads {t.SCHEMA_VERSION}; "

@@ -15,7 +15,10 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+
+# These need no change of a table: from 2 on answers are payloads, and the older ones still read.
+EARLIER_VERSIONS = (1,)
 
 METADATA = MetaData()
 

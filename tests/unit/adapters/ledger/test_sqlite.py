@@ -1,3 +1,5 @@
+import base64
+import json
 from dataclasses import replace
 
 import pytest
@@ -5,6 +7,7 @@ from sqlalchemy import create_engine, text
 
 from spotline.adapters.ledger.sqlite import SqlLedger, ledger_url
 from spotline.application.cloud_actuator.ports import LedgerEnd, LedgerEntry, OwnerFenced
+from spotline.contracts.codec import decode
 from spotline.contracts.errors import ConfigError
 from spotline.domain.events.capacity import (
     CapacityLost,
@@ -108,6 +111,101 @@ def test_recorded_answers_come_back_equal_in_another_process(ledger, reopen):
 
     assert reopen().answers("k") == EVENTS
     assert ledger.answers("other") is None
+
+
+# What version 0.1.0 wrote of EVENTS.
+ANSWERS_OF_SCHEMA_1 = [
+    [
+        "LaunchRefused",
+        {
+            "command_id": "c",
+            "job_id": "j",
+            "tenant": "acme",
+            "offering_id": "a",
+            "capacity_type": "on_demand",
+            "slot": 1,
+            "requested": 2,
+            "granted": 1,
+            "detail": "1 of 2 in stock",
+        },
+    ],
+    [
+        "InterruptionNoticed",
+        {
+            "job_id": "j",
+            "tenant": "acme",
+            "offering_id": "a",
+            "instance_ids": ["i1", "i2"],
+            "slot": 1,
+            "offset_s": 0,
+            "lead_s": 120,
+            "kind": "capacity_reclaimed",
+        },
+    ],
+    [
+        "CapacityLost",
+        {
+            "job_id": "j",
+            "tenant": "acme",
+            "offering_id": "a",
+            "instance_ids": ["i1"],
+            "slot": 1,
+            "offset_s": 120,
+        },
+    ],
+    [
+        "CapacityReported",
+        {
+            "slot": 1,
+            "revision": 0,
+            "offset_s": 120,
+            "settled": False,
+            "holdings": [
+                {"job_id": "j", "lots": [{"offering_id": "a", "spot": 1, "on_demand": 2}]}
+            ],
+        },
+    ],
+    [
+        "CostAccrued",
+        {
+            "job_id": "j",
+            "tenant": "acme",
+            "offering_id": "a",
+            "quota_pool": "pool",
+            "capacity_type": "spot",
+            "slot": 1,
+            "instances": 2,
+            "held_s": 60,
+            "price_micro_usd": 5,
+            "cost_micro_usd": 7,
+        },
+    ],
+]
+
+
+def test_answers_of_schema_1_are_read_and_the_schema_rises(ledger, reopen):
+    ledger.record(LedgerEntry(call_key="k", slot=1))
+    with ledger._engine.begin() as connection:
+        connection.execute(
+            text("UPDATE answers SET events = :events"),
+            {"events": json.dumps(ANSWERS_OF_SCHEMA_1)},
+        )
+        connection.execute(text("UPDATE ledger_schema SET version = 1"))
+
+    again = reopen()
+
+    assert again.answers("k") == EVENTS
+    with again._engine.connect() as connection:
+        assert connection.execute(text("SELECT version FROM ledger_schema")).scalar() == 2
+
+
+def test_answers_are_stored_by_the_kinds_of_the_log(ledger):
+    ledger.record(LedgerEntry(call_key="k", slot=1, answers=EVENTS))
+
+    with ledger._engine.connect() as connection:
+        stored = json.loads(connection.execute(text("SELECT events FROM answers")).scalar())
+
+    assert [decode(kind, base64.b64decode(payload)) for kind, payload in stored] == list(EVENTS)
 
 
 def test_a_call_is_recorded_once(ledger):
