@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from spotline.adapters.clouds.actuation import CloudActuation
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.adapters.ledger.sqlite import SqlLedger, ledger_url
 from spotline.adapters.ledger.threaded import ThreadedLedger
+from spotline.application.cloud_actuator.actuation import CloudActuation
 from spotline.application.cloud_actuator.handler import ActuateHandler
 from spotline.application.cloud_actuator.messages import Moment
 from spotline.application.cloud_actuator.ports import (

@@ -518,10 +518,10 @@ class ActuatorParts:
 
 async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: PartHooks) -> None:
     """Carry out commands, ledger first."""
-    from spotline.adapters.clouds.actuation import CloudActuation
     from spotline.adapters.ledger.figures import show_ledger
     from spotline.adapters.ledger.sqlite import SqlLedger
     from spotline.adapters.ledger.threaded import ThreadedLedger
+    from spotline.application.cloud_actuator.actuation import CloudActuation
     from spotline.application.cloud_actuator.handler import ActuateHandler
     from spotline.bootstrap.clouds import open_cloud
 
