@@ -8,9 +8,8 @@ same ledger and the same answers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from spotline.application.cloud_actuator.messages import (
     ApplyRevisionRequest,
@@ -28,18 +27,23 @@ from spotline.application.cloud_actuator.ports import (
     LedgerEntry,
     LedgerLaunch,
 )
+from spotline.application.cloud_actuator.reporting import (
+    held_after,
+    holdings,
+    ledger_launch,
+    losses,
+    notices,
+    released,
+    result_of,
+    transfers,
+)
 from spotline.application.spec import Call
 from spotline.contracts.errors import InvariantViolation
 from spotline.domain.events.capacity import (
-    CapacityLost,
     CapacityReported,
-    CostAccrued,
-    InterruptionKind,
-    InterruptionNoticed,
     LaunchRefused,
 )
 from spotline.domain.events.event import Event
-from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.ledger.billing import Charge, HeldInterval, SlotPrices, bill
 from spotline.domain.ledger.caps import JOB_CAP, Caps
 from spotline.domain.ledger.intents import (
@@ -49,12 +53,9 @@ from spotline.domain.ledger.intents import (
     RevisionPlan,
     plan_revision,
 )
-from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import NS_PER_S
 
 _MINUTE_NS = 60 * NS_PER_S
-
-AnyInstance = TypeVar("AnyInstance", Instance, HeldInstance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +135,7 @@ class CloudActuation:
         noticed = [one for one in wanted_back if one.instance_id in held]
         answers: tuple[Event, ...] = (
             *(charge.cost for charge in charges),
-            *_notices(noticed, request.at, 0, self._cloud.notice_lead_s),
+            *notices(noticed, request.at, 0, self._cloud.notice_lead_s),
         )
         await self._record(
             LedgerEntry(
@@ -162,11 +163,13 @@ class CloudActuation:
         for intent in pending:
             tokens = {launch.token for launch in intent.launches}
             ours = [instance for instance in running if instance.token in tokens]
-            launched += [_ledger_launch(intent, instance) for instance in ours]
+            launched += [ledger_launch(intent, instance) for instance in ours]
             requested = sum(launch.requested for launch in intent.launches)
-            results.append(_result(intent, ours, refused=requested - len(ours), detail="given up"))
+            results.append(
+                result_of(intent, ours, refused=requested - len(ours), detail="given up")
+            )
         # Releases that were under way are finished, at the moment their command gave.
-        ended = [_end(one, intent, "released") for intent in pending for one in intent.release]
+        ended = [released(one, intent, "released") for intent in pending for one in intent.release]
         ended += [
             LedgerEnd(
                 instance_id=launch.instance.instance_id, slot=at.slot, offset_s=0, reason="given up"
@@ -186,7 +189,7 @@ class CloudActuation:
         held = await self._ledger.held()
         intents = await self._intents(request, held)
         done = await self._carry_out(intents, at)
-        running = _running(held, done)
+        running = held_after(held, done.launched, done.ended)
         dropped = {one for intent in intents if intent.dropped for one in intent.release}
         lost = [one for one in held if one.instance_id in dropped]
         signals: Sequence[CloudSignal] = ()
@@ -214,7 +217,7 @@ class CloudActuation:
             revision=request.revision,
             offset_s=lost_s,
             settled=settled,
-            holdings=_holdings(survivors),
+            holdings=holdings(survivors),
         )
         entry = LedgerEntry(
             call_key=key,
@@ -224,15 +227,15 @@ class CloudActuation:
             ended=tuple(done.ended.values()),
         )
         # Who may not launch copies nothing either.
-        charges = () if self._forbidden else _transfers(request)
+        charges = () if self._forbidden else transfers(request)
         if settled and request.last:
             await self._record(replace(entry, call_key=""))
             entry = LedgerEntry(call_key=key, slot=at.slot)
             charges += bill(await self._intervals(request.prices), request.prices)
         answers: tuple[Event, ...] = (
             *done.refusals,
-            *_notices(unannounced, at, noticed_s, lost_s - noticed_s),
-            *_losses(lost, at, lost_s),
+            *notices(unannounced, at, noticed_s, lost_s - noticed_s),
+            *losses(lost, at, lost_s),
             report,
             *(charge.cost for charge in charges),
         )
@@ -288,7 +291,7 @@ class CloudActuation:
         for intent in intents:
             reason = JOB_CAP if intent.dropped else "released"
             for instance_id in intent.release:
-                done.ended[instance_id] = _end(instance_id, intent, reason)
+                done.ended[instance_id] = released(instance_id, intent, reason)
         if done.ended:
             await self._cloud.terminate(owner, list(done.ended))
         for intent in intents:
@@ -329,11 +332,11 @@ class CloudActuation:
                             detail=detail,
                         )
                     )
-            done.launched += [_ledger_launch(intent, instance) for instance in granted]
+            done.launched += [ledger_launch(intent, instance) for instance in granted]
             requested = sum(launch.requested for launch in intent.launches)
             refused = requested - len(granted)
             done.results.append(
-                _result(intent, granted, refused=refused, detail="; ".join(details))
+                result_of(intent, granted, refused=refused, detail="; ".join(details))
             )
         return done
 
@@ -371,136 +374,3 @@ class CloudActuation:
 
     async def _record(self, entry: LedgerEntry) -> None:
         await self._ledger.record(entry)
-
-
-def _transfers(request: ApplyRevisionRequest) -> tuple[Charge, ...]:
-    """What copying checkpoints costs where jobs move.
-
-    `start_s` tells such charges apart from those of instances, and those of one slot's revisions
-    from each other: it is negative.
-    """
-    return tuple(
-        Charge(
-            start_s=-1 - request.revision,
-            cost=CostAccrued(
-                job_id=command.job_id,
-                tenant=command.tenant,
-                offering_id=command.target.offering_id,
-                quota_pool=command.quota_pool,
-                capacity_type=CapacityType.ON_DEMAND,
-                slot=request.at.slot,
-                instances=0,
-                held_s=0,
-                price_micro_usd=0,
-                cost_micro_usd=command.transfer_cost_micro_usd,
-            ),
-        )
-        for command in request.commands
-        if command.transfer_cost_micro_usd
-    )
-
-
-def _end(instance_id: str, intent: Intent, reason: str) -> LedgerEnd:
-    return LedgerEnd(
-        instance_id=instance_id, slot=intent.slot, offset_s=intent.offset_s, reason=reason
-    )
-
-
-def _ledger_launch(intent: Intent, instance: Instance) -> LedgerLaunch:
-    return LedgerLaunch(
-        instance=instance,
-        command_id=intent.command_id,
-        attempt=intent.attempt,
-        slot=intent.slot,
-        offset_s=intent.offset_s,
-    )
-
-
-def _result(
-    intent: Intent, granted: Sequence[Instance], *, refused: int, detail: str
-) -> IntentResult:
-    spot = sum(one.capacity_type is CapacityType.SPOT for one in granted)
-    return IntentResult(
-        intent=intent,
-        granted_spot=spot,
-        granted_on_demand=len(granted) - spot,
-        refused=refused,
-        detail=detail,
-    )
-
-
-def _running(held: Sequence[HeldInstance], done: _Done) -> list[HeldInstance]:
-    order = max((one.order for one in held), default=0)
-    running = [one for one in held if one.instance_id not in done.ended]
-    for index, launch in enumerate(done.launched, start=1):
-        instance = launch.instance
-        running.append(
-            HeldInstance(
-                instance_id=instance.instance_id,
-                job_id=instance.job_id,
-                tenant=instance.tenant,
-                quota_pool=instance.quota_pool,
-                offering_id=instance.offering_id,
-                capacity_type=instance.capacity_type,
-                order=order + index,
-            )
-        )
-    return running
-
-
-def _holdings(running: Iterable[HeldInstance]) -> tuple[JobHolding, ...]:
-    counts: dict[str, dict[str, list[int]]] = {}
-    for one in running:
-        lot = counts.setdefault(one.job_id, {}).setdefault(one.offering_id, [0, 0])
-        lot[one.capacity_type is CapacityType.ON_DEMAND] += 1
-    return tuple(
-        JobHolding(
-            job_id=job_id,
-            lots=tuple(
-                Lot(offering_id=offering_id, spot=spot, on_demand=on_demand)
-                for offering_id, (spot, on_demand) in sorted(lots.items())
-            ),
-        )
-        for job_id, lots in sorted(counts.items())
-    )
-
-
-def _by_lot(held: Iterable[AnyInstance]) -> dict[tuple[str, str, str], tuple[str, ...]]:
-    """Instance ids by (job, tenant, offering), ordered by these."""
-    groups: dict[tuple[str, str, str], tuple[str, ...]] = {}
-    for one in held:
-        lot: tuple[str, str, str] = (one.job_id, one.tenant, one.offering_id)
-        groups[lot] = (*groups.get(lot, ()), one.instance_id)
-    return dict(sorted(groups.items()))
-
-
-def _notices(
-    wanted_back: Iterable[AnyInstance], at: Moment, offset_s: int, lead_s: int
-) -> tuple[InterruptionNoticed, ...]:
-    return tuple(
-        InterruptionNoticed(
-            job_id=job_id,
-            tenant=tenant,
-            offering_id=offering_id,
-            instance_ids=instance_ids,
-            slot=at.slot,
-            offset_s=offset_s,
-            lead_s=lead_s,
-            kind=InterruptionKind.CAPACITY_RECLAIMED,
-        )
-        for (job_id, tenant, offering_id), instance_ids in _by_lot(wanted_back).items()
-    )
-
-
-def _losses(lost: Iterable[AnyInstance], at: Moment, lost_s: int) -> tuple[CapacityLost, ...]:
-    return tuple(
-        CapacityLost(
-            job_id=job_id,
-            tenant=tenant,
-            offering_id=offering_id,
-            instance_ids=instance_ids,
-            slot=at.slot,
-            offset_s=lost_s,
-        )
-        for (job_id, tenant, offering_id), instance_ids in _by_lot(lost).items()
-    )

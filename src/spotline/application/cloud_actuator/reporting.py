@@ -1,0 +1,174 @@
+"""What a revision came to, as rows of the ledger and as events."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from typing import TypeVar
+
+from spotline.application.cloud_actuator.messages import (
+    ApplyRevisionRequest,
+    Moment,
+)
+from spotline.application.cloud_actuator.ports import (
+    Instance,
+    LedgerEnd,
+    LedgerLaunch,
+)
+from spotline.domain.events.capacity import (
+    CapacityLost,
+    CostAccrued,
+    InterruptionKind,
+    InterruptionNoticed,
+)
+from spotline.domain.jobs.lot import JobHolding, Lot
+from spotline.domain.ledger.billing import Charge
+from spotline.domain.ledger.intents import (
+    HeldInstance,
+    Intent,
+    IntentResult,
+)
+from spotline.domain.market.offering import CapacityType
+
+AnyInstance = TypeVar("AnyInstance", Instance, HeldInstance)
+
+
+def transfers(request: ApplyRevisionRequest) -> tuple[Charge, ...]:
+    """What copying checkpoints costs where jobs move.
+
+    `start_s` tells such charges apart from those of instances, and those of one slot's revisions
+    from each other: it is negative.
+    """
+    return tuple(
+        Charge(
+            start_s=-1 - request.revision,
+            cost=CostAccrued(
+                job_id=command.job_id,
+                tenant=command.tenant,
+                offering_id=command.target.offering_id,
+                quota_pool=command.quota_pool,
+                capacity_type=CapacityType.ON_DEMAND,
+                slot=request.at.slot,
+                instances=0,
+                held_s=0,
+                price_micro_usd=0,
+                cost_micro_usd=command.transfer_cost_micro_usd,
+            ),
+        )
+        for command in request.commands
+        if command.transfer_cost_micro_usd
+    )
+
+
+def released(instance_id: str, intent: Intent, reason: str) -> LedgerEnd:
+    """End a release at the moment its command gave."""
+    return LedgerEnd(
+        instance_id=instance_id, slot=intent.slot, offset_s=intent.offset_s, reason=reason
+    )
+
+
+def ledger_launch(intent: Intent, instance: Instance) -> LedgerLaunch:
+    """Book an instance that an attempt launched."""
+    return LedgerLaunch(
+        instance=instance,
+        command_id=intent.command_id,
+        attempt=intent.attempt,
+        slot=intent.slot,
+        offset_s=intent.offset_s,
+    )
+
+
+def result_of(
+    intent: Intent, granted: Sequence[Instance], *, refused: int, detail: str
+) -> IntentResult:
+    """Say what an attempt came to."""
+    spot = sum(one.capacity_type is CapacityType.SPOT for one in granted)
+    return IntentResult(
+        intent=intent,
+        granted_spot=spot,
+        granted_on_demand=len(granted) - spot,
+        refused=refused,
+        detail=detail,
+    )
+
+
+def held_after(
+    held: Sequence[HeldInstance], launched: Sequence[LedgerLaunch], ended: Container[str]
+) -> list[HeldInstance]:
+    """List what we hold after launches and ends, in launch order."""
+    order = max((one.order for one in held), default=0)
+    running = [one for one in held if one.instance_id not in ended]
+    for index, launch in enumerate(launched, start=1):
+        instance = launch.instance
+        running.append(
+            HeldInstance(
+                instance_id=instance.instance_id,
+                job_id=instance.job_id,
+                tenant=instance.tenant,
+                quota_pool=instance.quota_pool,
+                offering_id=instance.offering_id,
+                capacity_type=instance.capacity_type,
+                order=order + index,
+            )
+        )
+    return running
+
+
+def holdings(running: Iterable[HeldInstance]) -> tuple[JobHolding, ...]:
+    """Count what jobs hold, by job and offering."""
+    counts: dict[str, dict[str, list[int]]] = {}
+    for one in running:
+        lot = counts.setdefault(one.job_id, {}).setdefault(one.offering_id, [0, 0])
+        lot[one.capacity_type is CapacityType.ON_DEMAND] += 1
+    return tuple(
+        JobHolding(
+            job_id=job_id,
+            lots=tuple(
+                Lot(offering_id=offering_id, spot=spot, on_demand=on_demand)
+                for offering_id, (spot, on_demand) in sorted(lots.items())
+            ),
+        )
+        for job_id, lots in sorted(counts.items())
+    )
+
+
+def _by_lot(held: Iterable[AnyInstance]) -> dict[tuple[str, str, str], tuple[str, ...]]:
+    """Instance ids by (job, tenant, offering), ordered by these."""
+    groups: dict[tuple[str, str, str], tuple[str, ...]] = {}
+    for one in held:
+        lot: tuple[str, str, str] = (one.job_id, one.tenant, one.offering_id)
+        groups[lot] = (*groups.get(lot, ()), one.instance_id)
+    return dict(sorted(groups.items()))
+
+
+def notices(
+    wanted_back: Iterable[AnyInstance], at: Moment, offset_s: int, lead_s: int
+) -> tuple[InterruptionNoticed, ...]:
+    """Announce interruptions `lead_s` seconds ahead, one by lot."""
+    return tuple(
+        InterruptionNoticed(
+            job_id=job_id,
+            tenant=tenant,
+            offering_id=offering_id,
+            instance_ids=instance_ids,
+            slot=at.slot,
+            offset_s=offset_s,
+            lead_s=lead_s,
+            kind=InterruptionKind.CAPACITY_RECLAIMED,
+        )
+        for (job_id, tenant, offering_id), instance_ids in _by_lot(wanted_back).items()
+    )
+
+
+def losses(lost: Iterable[AnyInstance], at: Moment, lost_s: int) -> tuple[CapacityLost, ...]:
+    """Report instances that are gone since `lost_s` into the slot, one by lot."""
+    return tuple(
+        CapacityLost(
+            job_id=job_id,
+            tenant=tenant,
+            offering_id=offering_id,
+            instance_ids=instance_ids,
+            slot=at.slot,
+            offset_s=lost_s,
+        )
+        for (job_id, tenant, offering_id), instance_ids in _by_lot(lost).items()
+    )
