@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from spotline.application.allocation.allocate import forecast_of
 from spotline.application.allocation.value_tables import terms_of
@@ -61,25 +61,30 @@ def learner_of(options: SelectorOptions, pool: Sequence[Policy]) -> Learner:
     return Learner(rule, policy_ids)
 
 
-def feedback(
-    pool: Sequence[Policy],
-    options: SelectorOptions,
-    learner: Learner,
-    job_id: str,
-    program: JobProgram,
-    records: Sequence[SlotRecord],
-    draw: Draw | None = None,
-    rehearsed_slot: int = REALISED,
-    table: ValueTable | None = None,
-) -> PolicyWeightsUpdated:
-    """Replay the whole pool on what a job was offered, and move `learner` by it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """What a job was offered, slot by slot.
 
     `draw` is how the job got its policy, None in a rehearsal; `table` its value table, if any.
     """
+
+    job_id: str
+    program: JobProgram
+    records: Sequence[SlotRecord]
+    draw: Draw | None = None
+    rehearsed_slot: int = REALISED
+    table: ValueTable | None = None
+
+
+def feedback(
+    pool: Sequence[Policy], options: SelectorOptions, learner: Learner, lesson: Lesson
+) -> PolicyWeightsUpdated:
+    """Replay the whole pool on what a job was offered, and move `learner` by it."""
+    program, records = lesson.program, lesson.records
     short = program.end_slots - len(records)
     # After the deadline only on-demand runs; its price is taken to stay.
     padded = list(records) + [replace(records[-1], spot_available=0)] * max(0, short)
-    utilities = _utilities_micro_usd(pool, program, padded, table)
+    utilities = _utilities_micro_usd(pool, program, padded, lesson.table)
     floor, ceiling = _bounds_micro_usd(options, program, records)
     learner.learn(
         PoolFeedback(
@@ -88,12 +93,12 @@ def feedback(
             floor_micro_usd=floor,
             ceiling_micro_usd=ceiling,
         ),
-        draw,
+        lesson.draw,
     )
     weights = weights_ppb(learner.weights())
     return PolicyWeightsUpdated(
         round=learner.rule.rounds,
-        job_id=job_id,
+        job_id=lesson.job_id,
         rule=learner.rule.name,
         weights=tuple(
             PolicyWeight(
@@ -103,7 +108,7 @@ def feedback(
             )
             for index, policy in enumerate(pool)
         ),
-        rehearsed_slot=rehearsed_slot,
+        rehearsed_slot=lesson.rehearsed_slot,
         utility_floor_micro_usd=floor,
         utility_ceiling_micro_usd=ceiling,
         regret=learner.regret(),
@@ -186,18 +191,14 @@ def rehearse(
                 )
             )
         first = state.history[start][0].slot
-        events.append(
-            feedback(
-                pool,
-                options,
-                learner,
-                job.job_id,
-                program,
-                records,
-                rehearsed_slot=first,
-                table=table,
-            )
+        lesson = Lesson(
+            job_id=job.job_id,
+            program=program,
+            records=records,
+            rehearsed_slot=first,
+            table=table,
         )
+        events.append(feedback(pool, options, learner, lesson))
     return events
 
 

@@ -1,0 +1,151 @@
+"""From the selector's state to what it asks the allocator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from spotline.application.allocation.allocate import allocate, capped_quotes
+from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
+from spotline.application.selector.job_run import JobRun
+from spotline.application.selector.state import (
+    SelectorOptions,
+    SelectorState,
+)
+from spotline.domain.jobs.lot import Lot
+from spotline.domain.market.named_law import NamedLaw
+from spotline.domain.policies.answer import DecisionReason, JobAnswer
+from spotline.domain.policies.interface import START
+from spotline.domain.policies.registry import FALLBACK_POLICY_ID
+from spotline.domain.solvers.table_spec import TableUse
+
+
+def allocate_request(
+    state: SelectorState, order: Sequence[str], options: SelectorOptions
+) -> AllocateRequest:
+    """Ask for what some of the running jobs may have of the market as it is, in their order."""
+    opened = state.current
+    residual = state.residual()
+    asked = set(order)
+    for run in state.running():
+        if run.job.job_id not in asked:
+            residual.take_what_is_left(run.held_lots)
+    reason = state.forecast_reason
+    if state.revision:
+        lost = any(state.runs[job_id].lost for job_id in order)
+        reason = DecisionReason.INTERRUPTED if lost else DecisionReason.LAUNCH_REFUSED
+    trusted = state.forecast_reason is DecisionReason.POLICY
+    tasks = tuple(_task(state, state.runs[job_id], options) for job_id in order)
+    return AllocateRequest(
+        slot=state.slot,
+        revision=state.revision,
+        offset_s=state.offset_s,
+        slot_s=opened.slot_s,
+        quotes=capped_quotes(opened.quotes, residual),
+        forecast=state.forecast if trusted else None,
+        reason=reason,
+        tasks=tasks,
+        laws=_laws_of(tasks, state.runs),
+    )
+
+
+def _task(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTask:
+    now = run.state_at(state.offset_s) if state.offset_s else run.state
+    reserve_slots, rescue_instances = state.on_demand_stock(run.job, run.offering_id)
+    return JobTask(
+        job=run.job,
+        policy_id=run.policy_id,
+        offering_id=run.offering_id,
+        instance_type=state.offerings[run.offering_id].instance_type,
+        first_slot_start_ns=run.first_slot_start_ns,
+        elapsed_slots=run.elapsed_slots(state.slot),
+        progress_quanta=now.progress_quanta,
+        holding=Lot(
+            offering_id=run.offering_id,
+            spot=now.holding.spot,
+            on_demand=now.holding.on_demand,
+        ),
+        interrupted=bool(state.offset_s and run.lost),
+        pending_overhead_s=now.pending_overhead_s,
+        spent_micro_usd=run.spent_micro_usd + run.transfer_cost_micro_usd,
+        memory=run.memory,
+        spot_firm=options.spot_firm,
+        table_use=_table_use(state, run, run.offering_id),
+        alternatives=_alternatives(state, run, options),
+        on_demand_reserve_slots=reserve_slots,
+        rescue_instances=rescue_instances,
+    )
+
+
+def _alternatives(
+    state: SelectorState, run: JobRun, options: SelectorOptions
+) -> tuple[Alternative, ...]:
+    """Where a job could go now: a slot's first moment, tables at hand."""
+    if not options.moves or state.offset_s:
+        return ()
+    # A job never pays egress to an offering whose count is unknown.
+    counted = {
+        quoted.quote.offering_id
+        for quoted in state.current.quotes
+        if quoted.quote.spot_available.known
+    }
+    found = []
+    for offering_id in run.tables:
+        use = _table_use(state, run, offering_id)
+        if use is None or offering_id == run.offering_id or offering_id not in counted:
+            continue
+        program = state.program_of(run.job, offering_id)
+        reserve_slots, rescue_instances = state.on_demand_stock(run.job, offering_id)
+        migrate_s, egress = program.launch_s, 0
+        # What a job needs before it first runs is taken to be everywhere.
+        if run.launched:
+            migrate_s = max(migrate_s, run.job.overheads.migrate_s)
+            egress = state.egress_micro_usd(run.job, run.offering_id, offering_id, options)
+        found.append(
+            Alternative(
+                offering_id=offering_id,
+                instance_type=use.table.instance_type,
+                table_use=use,
+                migrate_s=migrate_s,
+                move_cost_micro_usd=egress,
+                on_demand_reserve_slots=reserve_slots,
+                rescue_instances=rescue_instances,
+            )
+        )
+    return tuple(found)
+
+
+def fallback_answers(state: SelectorState, options: SelectorOptions) -> Sequence[JobAnswer]:
+    """Decide here, with the policy that needs neither forecast nor table: no answer came."""
+    order = state.affected if state.revision else state.in_order()
+    request = allocate_request(state, order, options)
+    tasks = tuple(
+        replace(task, policy_id=FALLBACK_POLICY_ID, memory=START, table_use=None, alternatives=())
+        for task in request.tasks
+    )
+    local = replace(
+        request,
+        tasks=tasks,
+        laws=(),
+        forecast=None,
+        reason=DecisionReason.ALLOCATOR_UNAVAILABLE,
+    )
+    return allocate(local).answers
+
+
+def _table_use(state: SelectorState, run: JobRun, offering_id: str) -> TableUse | None:
+    table = run.table_in(state.slot, offering_id)
+    if table is None:
+        return None
+    return TableUse(table=table.spec, run_state=state.run_state(offering_id, table.named.law.space))
+
+
+def _laws_of(tasks: Sequence[JobTask], runs: Mapping[str, JobRun]) -> tuple[NamedLaw, ...]:
+    """The laws of all the tables that tasks name."""
+    laws: dict[str, NamedLaw] = {}
+    for task in tasks:
+        for use in (task.table_use, *(place.table_use for place in task.alternatives)):
+            if use is not None:
+                table = runs[task.job.job_id].tables[use.table.offering_id]
+                laws[table.named.law_id] = table.named
+    return tuple(laws[law_id] for law_id in sorted(laws))

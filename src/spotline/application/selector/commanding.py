@@ -1,0 +1,141 @@
+"""From the allocator's answers to decisions, and from those to the commands they need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spotline.application.selector.job_run import JobRun, RunPhase
+from spotline.application.selector.state import (
+    SelectorState,
+    holding_of,
+)
+from spotline.application.spec import Context
+from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.capacity import (
+    ProvisioningCommanded,
+    SlotDecided,
+)
+from spotline.domain.events.event import Event
+from spotline.domain.jobs.lot import Lot
+from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move
+from spotline.domain.policies.interface import Policy
+from spotline.domain.policies.registry import policy_named
+from spotline.domain.policies.sdp import ValueToGo
+
+
+def decisions(state: SelectorState, answers: Sequence[JobAnswer]) -> list[AllocationDecided]:
+    """Turn the allocator's answers into decisions, in their order."""
+    decided = []
+    for answer in answers:
+        run = state.runs[answer.job_id]
+        decided.append(
+            AllocationDecided(
+                job_id=answer.job_id,
+                tenant=run.job.tenant,
+                slot=state.slot,
+                revision=state.revision,
+                offset_s=state.offset_s,
+                policy_id=answer.policy_id,
+                lots=answer.lots,
+                reason=answer.reason,
+                forecast_used=state.forecast_reason is DecisionReason.POLICY
+                and _looks_at_forecasts(policy_named(answer.policy_id)),
+                explanation=_explain(run, answer, state),
+                move=answer.move,
+            )
+        )
+    return decided
+
+
+def finish_slot(
+    state: SelectorState, decided: Sequence[AllocationDecided], ctx: Context
+) -> tuple[Event, ...]:
+    """Decisions, then the commands they need (releases first), then the end of the slot."""
+    changes: list[_Change] = []
+    for decision in decided:
+        changes += _changes(state.runs[decision.job_id], decision.lots, decision.move)
+    if state.revision == 0:
+        for job_id in sorted(state.runs):
+            run = state.runs[job_id]
+            if run.phase is RunPhase.CLOSED:
+                changes += _changes(run, ())
+    # Releases go first: what they free may be what the others launch.
+    changes.sort(
+        key=lambda change: (change.grows, change.run.job.job_id, change.target.offering_id)
+    )
+    commands: list[Event] = [
+        ProvisioningCommanded(
+            command_id=ctx.derive_id(change.id_part),
+            job_id=change.run.job.job_id,
+            tenant=change.run.job.tenant,
+            quota_pool=state.offerings[change.target.offering_id].quota_pool,
+            slot=state.slot,
+            revision=state.revision,
+            offset_s=state.offset_s,
+            target=change.target,
+            transfer_cost_micro_usd=change.transfer_cost_micro_usd,
+        )
+        for change in changes
+    ]
+    ended = SlotDecided(
+        slot=state.slot,
+        revision=state.revision,
+        offset_s=state.offset_s,
+        commands=len(commands),
+    )
+    return (*decided, *commands, ended)
+
+
+def _looks_at_forecasts(policy: Policy) -> bool:
+    return policy.needs_forecast or (isinstance(policy, ValueToGo) and policy.window > 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Change:
+    """A lot to be brought to other counts; `id_part` tells a job's commands apart."""
+
+    run: JobRun
+    target: Lot
+    grows: bool
+    id_part: str
+    transfer_cost_micro_usd: int = 0
+
+
+def _changes(run: JobRun, lots: tuple[Lot, ...], move: Move | None = None) -> list[_Change]:
+    """What must change for a job to hold `lots` and nothing else; no lots: nothing at all."""
+    job_id = run.job.job_id
+    target = lots[0] if lots else Lot(offering_id=run.offering_id)
+    changes = [
+        _Change(
+            run=run,
+            target=Lot(offering_id=lot.offering_id),
+            grows=False,
+            id_part=f"command:{job_id}:{lot.offering_id}",
+        )
+        for lot in run.held_lots
+        if lot.offering_id != target.offering_id
+    ]
+    before = run.held_at(target.offering_id)
+    if move is not None or before != holding_of(lots):
+        changes.append(
+            _Change(
+                run=run,
+                target=target,
+                grows=target.spot > before.spot or target.on_demand > before.on_demand,
+                id_part=f"command:{job_id}",
+                transfer_cost_micro_usd=move.cost_micro_usd if move is not None else 0,
+            )
+        )
+    return changes
+
+
+def _explain(run: JobRun, answer: JobAnswer, state: SelectorState) -> str:
+    """One line for people: what, why, and how much slack there is."""
+    holding = holding_of(answer.lots)
+    moved = f", moved from {answer.move.from_offering_id}" if answer.move is not None else ""
+    slack_s = run.slack_slots(state.slot) * run.compiled.slot_s
+    return (
+        f"{holding.spot} spot + {holding.on_demand} on-demand by {answer.policy_id}: "
+        f"{answer.reason.value.replace('_', ' ')}, slack {slack_s / 3600:.1f} h{moved}"
+    )

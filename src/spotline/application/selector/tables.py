@@ -1,0 +1,85 @@
+"""Which value tables the selector asks for, and when it asks for one again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spotline.application.allocation.value_tables import same_table_of
+from spotline.application.selector.job_run import JobRun, RunPhase
+from spotline.application.selector.offering_choice import other_offerings
+from spotline.application.selector.state import (
+    SelectorOptions,
+    SelectorState,
+)
+from spotline.domain.events.event import Event
+from spotline.domain.events.knowledge import ThroughputReestimated
+from spotline.domain.events.law import ValueTableRequested
+
+
+def tables_wanted(
+    state: SelectorState,
+    run: JobRun,
+    home: str,
+    running: Sequence[JobRun],
+    options: SelectorOptions,
+) -> list[ValueTableRequested]:
+    """An arriving job's value tables, at home first, wherever laws are known."""
+    wanted = [home]
+    if options.moves and home in state.laws:
+        wanted += other_offerings(
+            run.job,
+            home,
+            state.offerings,
+            state.current,
+            [slot for slot, _ in state.history],
+            taken_by(running, options),
+        )
+    events = []
+    for offering_id in wanted:
+        named = state.laws.get(offering_id)
+        program = state.program_of(run.job, offering_id)
+        if named is None or program.deadline_slots < 1:
+            continue
+        events.append(
+            ValueTableRequested(
+                job_id=run.job.job_id,
+                tenant=run.job.tenant,
+                slot=state.slot,
+                table=state.table_spec(named, offering_id, program),
+                named=named,
+            )
+        )
+    return events
+
+
+def taken_by(running: Sequence[JobRun], options: SelectorOptions) -> list[tuple[str, int]]:
+    """What jobs that run may take of each offering."""
+    if not options.competing:
+        return []
+    return [(run.offering_id, run.job.max_instances) for run in running]
+
+
+def tables_again(state: SelectorState, event: ThroughputReestimated) -> tuple[Event, ...]:
+    """Ask again for the tables that a job's new rates made stale; as many as it had.
+
+    Only the job's program differs: on the same law, what the job was offered so far is told in
+    the states that feedback will look up.
+    """
+    run = state.runs.get(event.job_id)
+    if run is None or run.phase is not RunPhase.RUNNING:
+        return ()
+    asked = []
+    for offering_id, table in run.tables.items():
+        if not table.stale:
+            continue
+        program = state.program_of(run.job, offering_id)
+        asked.append(
+            ValueTableRequested(
+                job_id=run.job.job_id,
+                tenant=run.job.tenant,
+                slot=state.slot,
+                table=same_table_of(table.spec, program, table.named.law),
+                named=table.named,
+            )
+        )
+    return tuple(asked)
