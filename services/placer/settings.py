@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import model_validator
 
-from spotline.application.placer.handler import PlacerOptions
+from spotline.application.placer.options import PlacerOptions
 from spotline.runtime.settings import ServiceSettings
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from spotline.application.placer.handler import PlaceHandler, PlacerOptions
+from spotline.application.placer.handler import PlaceHandler
 from spotline.application.placer.messages import pipeline_id_for
+from spotline.application.placer.options import PlacerOptions
 from spotline.application.spec import Context
 from spotline.contracts.build import envelope_for
 from spotline.contracts.envelope import Envelope

@@ -16,8 +16,8 @@ from spotline.adapters.files.pipeline_file import read_pipeline
 from spotline.adapters.grpc.placer.server import PlacerServer
 from spotline.adapters.grpc.placer.servicer import PlacementFeed
 from spotline.application.market_ingest.handler import IngestOptions
-from spotline.application.placer.handler import PlacerOptions
 from spotline.application.placer.messages import pipeline_id_for
+from spotline.application.placer.options import PlacerOptions
 from spotline.application.spec import Timer
 from spotline.bootstrap.parts import BusAddress, PartHooks, serve_market_ingest, serve_placer
 from spotline.cli import pipelines as commands

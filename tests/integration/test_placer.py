@@ -19,13 +19,13 @@ from spotline.adapters.grpc.placer.servicer import PlacementFeed
 from spotline.api.v1 import placement_service_pb2 as pb
 from spotline.api.v1 import placement_service_pb2_grpc
 from spotline.application.market_ingest.handler import IngestOptions
-from spotline.application.placer.handler import PlacerOptions
 from spotline.application.placer.messages import (
     ExplanationRequest,
     PlacementPhase,
     PlacementQuery,
     pipeline_id_for,
 )
+from spotline.application.placer.options import PlacerOptions
 from spotline.application.spec import Timer
 from spotline.bootstrap.parts import BusAddress, PartHooks, serve_market_ingest, serve_placer
 from spotline.contracts.codec import to_message

@@ -17,7 +17,8 @@ from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
-from spotline.application.placer.handler import PlaceHandler, PlacerOptions
+from spotline.application.placer.handler import PlaceHandler
+from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.state import SelectorOptions
 from spotline.contracts.codec import digest

@@ -16,7 +16,7 @@ from spotline.adapters.ledger.sqlite import ledger_url
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.application.market_ingest.handler import IngestOptions
-from spotline.application.placer.handler import PlacerOptions
+from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.parts import (
     ActuatorParts,

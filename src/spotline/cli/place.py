@@ -73,8 +73,8 @@ def _worked_out(
     pipeline: Pipeline, method: str | None, cost: str | None, file: Path
 ) -> Explanation:
     from spotline.adapters.files.geography.geography_file import read_geography
-    from spotline.application.placer.handler import PlacerOptions, named_method
     from spotline.application.placer.messages import explain
+    from spotline.application.placer.options import PlacerOptions, named_method
     from spotline.domain.placement.cost import usd_per_gpu_hour
     from spotline.domain.placement.interface import PlacementMoment, Residual
 
@@ -93,8 +93,8 @@ async def _asked(
     pipeline: Pipeline, method: str | None, cost: str | None, address: str
 ) -> Explanation:
     from spotline.adapters.grpc.placer.client import PlacerClient
-    from spotline.application.placer.handler import named_basis
     from spotline.application.placer.messages import ExplanationRequest
+    from spotline.application.placer.options import named_basis
 
     request = ExplanationRequest(
         pipeline=pipeline, method_id=method or "", basis=named_basis(cost) if cost else None

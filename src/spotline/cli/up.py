@@ -94,7 +94,7 @@ def up(
     from spotline.adapters.files.weights_file import read_weights
     from spotline.adapters.market.parquet import read_market
     from spotline.application.market_ingest.handler import IngestOptions
-    from spotline.application.placer.handler import PlacerOptions
+    from spotline.application.placer.options import PlacerOptions
     from spotline.application.selector.state import SelectorOptions
     from spotline.bootstrap.process import run_to_exit_code
     from spotline.bootstrap.system import SystemOptions

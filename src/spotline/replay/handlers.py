@@ -11,7 +11,8 @@ from spotline.application.analytics.handler import StatisticsFold
 from spotline.application.analytics.options import options_of
 from spotline.application.configurator.handler import ConfigureHandler
 from spotline.application.forecaster.handler import DEFAULT_HORIZON_SLOTS, ForecastHandler
-from spotline.application.placer.handler import PlaceHandler, PlacerOptions
+from spotline.application.placer.handler import PlaceHandler
+from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.state import SelectorOptions
 from spotline.application.spec import Handler

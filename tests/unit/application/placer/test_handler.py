@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spotline.application.placer.handler import SPEC, PlaceHandler, PlacerOptions
+from spotline.application.placer.handler import SPEC, PlaceHandler
 from spotline.application.placer.messages import PlacementPhase, explain
+from spotline.application.placer.options import PlacerOptions
 from spotline.contracts.build import event_of
 from spotline.contracts.errors import ContractError
 from spotline.domain.events.market import SlotOpened

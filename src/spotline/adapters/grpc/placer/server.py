@@ -7,7 +7,7 @@ import grpc
 from spotline.adapters.grpc.kit.serving import GrpcServer
 from spotline.adapters.grpc.placer.servicer import PlacementFeed, PlacementServicer, PlacerHost
 from spotline.api.v1 import placement_service_pb2, placement_service_pb2_grpc
-from spotline.application.placer.handler import PlacerOptions
+from spotline.application.placer.options import PlacerOptions
 
 
 class PlacerServer(GrpcServer):

@@ -11,7 +11,6 @@ import grpc
 from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext, answers, invalid
 from spotline.api.v1 import placement_pb2, placement_service_pb2_grpc
 from spotline.api.v1 import placement_service_pb2 as pb
-from spotline.application.placer.handler import PlacerOptions, named_method
 from spotline.application.placer.messages import (
     ExplanationRequest,
     PlacementPage,
@@ -24,6 +23,7 @@ from spotline.application.placer.messages import (
     explain,
     pipeline_id_for,
 )
+from spotline.application.placer.options import PlacerOptions, named_method
 from spotline.application.placer.pipeline_run import PipelineRun
 from spotline.application.placer.state import PlacerState
 from spotline.application.spec import derive_id
