@@ -12,21 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from spotline.application.admission import MOST_INSTANCES, MOST_SLOTS, Refused, check_job
-from spotline.application.configurator.candidates import (
-    Curve,
-    Knowledge,
-    Menu,
-    Place,
-    Point,
-    configuration_on,
-    menu_of,
-    places_of,
-)
+from spotline.application.configurator.candidates import Curve, Menu, Point, menu_of
 from spotline.application.configurator.messages import (
     Completion,
     CompletionRequest,
     ConfigurationOption,
 )
+from spotline.application.configurator.places import Place, places_of
+from spotline.application.configurator.ports import Knowledge
 from spotline.application.configurator.ranking import (
     ROOM_PPM,
     Candidate,
@@ -37,6 +30,7 @@ from spotline.application.configurator.ranking import (
     warm_up_planning,
 )
 from spotline.application.configurator.throughput import throughput_of
+from spotline.application.configurator.trials import configuration_on
 from spotline.application.configurator.whole_job import (
     Basis,
     checkpoint_of,

@@ -16,9 +16,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from spotline.application.configurator.candidates import Curve, CurveKey, Place
+from spotline.application.configurator.candidates import Curve
 from spotline.application.configurator.futures import Futures, futures_of
+from spotline.application.configurator.places import Place
 from spotline.application.configurator.throughput import throughput_of
+from spotline.application.configurator.trials import CurveKey
 from spotline.application.market_view import MarketView
 from spotline.domain.jobs.job import DeadlineKind, Job, Throughput
 from spotline.domain.jobs.program import SMALLEST_PROGRAM, JobProgram, compile_program

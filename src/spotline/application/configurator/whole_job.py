@@ -7,15 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spotline.application.admission import job_id_for
-from spotline.application.configurator.candidates import (
-    FEWEST_STEPS,
-    HARD_QUANTILE_PERCENT,
-    LARGEST_BATCH,
-    Place,
-    Point,
-)
+from spotline.application.configurator.candidates import HARD_QUANTILE_PERCENT, Point
+from spotline.application.configurator.places import Place
 from spotline.application.configurator.ranking import Candidate
 from spotline.application.configurator.throughput import rounded, throughput_of
+from spotline.application.configurator.trials import FEWEST_STEPS, LARGEST_BATCH
 from spotline.domain.configuration.configuration import Configuration, Method
 from spotline.domain.configuration.models import model_facts
 from spotline.domain.configuration.provenance import JobConfiguration, OriginKind, ParameterOrigin
@@ -41,6 +37,17 @@ CHECKPOINT_BYTES_PER_PARAMETER = 14
 _STORAGE_GB_PER_S = 1.0
 _LEAST_SAVE_S = 10
 
+_CHEAPEST = "meets the deadline at the least expected cost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Otherwise:
+    """Where a value comes from that nobody stated."""
+
+    kind: OriginKind
+    detail: str
+    source_id: str = ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:
@@ -49,6 +56,10 @@ class Basis:
     source_id: str
     stack: str
     gpu_models: int
+
+    def picked(self, detail: str) -> _Otherwise:
+        """The origin of a value that the source's predictions led to."""
+        return _Otherwise(kind=OriginKind.PREDICTED, detail=detail, source_id=self.source_id)
 
 
 # --- the job ----------------------------------------------------------------------------------
@@ -148,15 +159,6 @@ def completed_job(
 # --- origins ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Otherwise:
-    """Where a value comes from that nobody stated."""
-
-    kind: OriginKind
-    detail: str
-    source_id: str = ""
-
-
 def _origin(parameter: str, value: str, *, stated: bool, otherwise: _Otherwise) -> ParameterOrigin:
     if stated:
         return ParameterOrigin(parameter=parameter, value=value, kind=OriginKind.USER)
@@ -174,83 +176,103 @@ def _default(detail: str = "") -> _Otherwise:
 
 
 def _configuration_origins(
-    draft: JobDraft, chosen: Candidate, one: Configuration, basis: Basis
+    draft: JobDraft, chosen: Candidate, configuration: Configuration, basis: Basis
 ) -> tuple[ParameterOrigin, ...]:
-    def picked(detail: str) -> _Otherwise:
-        return _Otherwise(kind=OriginKind.PREDICTED, detail=detail, source_id=basis.source_id)
-
-    cheapest = "meets the deadline at the least expected cost"
-    counts = chosen.counts
-    fixed = bool(draft.gpus or draft.allowed_counts)
-    model = model_facts(one.model_name, one.model_parameters)
-    only_gpu = _default("the only one offered") if basis.gpu_models == 1 else picked(cheapest)
-    options = ", ".join(f"{option.name}={option.value}" for option in one.options)
+    model = model_facts(configuration.model_name, configuration.model_parameters)
     found = [
         ParameterOrigin(
             parameter="model_name",
-            value=one.model_name,
+            value=configuration.model_name,
             kind=OriginKind.USER,
             detail=f"{model.parameters / 1e9:.3g} billion parameters",
         ),
         _origin(
             "method",
-            one.method.value,
+            configuration.method.value,
             stated=draft.method is not None,
             otherwise=_default(
                 "the usual method; cost does not choose it, as it changes what is learned"
             ),
         ),
-        _origin("gpu_model", one.gpu_model, stated=bool(draft.gpu_model), otherwise=only_gpu),
+        *_machine_origins(draft, chosen, configuration, basis),
+        *_training_origins(draft, configuration, basis),
         _origin(
-            "gpus",
-            str(one.gpus),
-            stated=bool(draft.gpus),
-            otherwise=picked(
-                f"on the largest count, {counts[-1]} x {chosen.curve.place.instance_type}"
+            "allowed_counts",
+            ", ".join(map(str, chosen.counts)),
+            stated=bool(draft.gpus or draft.allowed_counts),
+            otherwise=basis.picked(
+                "divide the batch, are likely to run, and are faster than fewer"
             ),
         ),
-        _origin("nodes", str(one.nodes), stated=fixed, otherwise=picked("a node per instance")),
+    ]
+    if draft.model_parameters:
+        found.append(_user("model_parameters", str(configuration.model_parameters)))
+    if draft.expert_parallel:
+        found.append(_user("expert_parallel", str(configuration.expert_parallel)))
+    return tuple(found)
+
+
+def _machine_origins(
+    draft: JobDraft, chosen: Candidate, configuration: Configuration, basis: Basis
+) -> tuple[ParameterOrigin, ...]:
+    only_gpu = basis.gpu_models == 1
+    largest = f"on the largest count, {chosen.counts[-1]} x {chosen.curve.place.instance_type}"
+    return (
+        _origin(
+            "gpu_model",
+            configuration.gpu_model,
+            stated=bool(draft.gpu_model),
+            otherwise=_default("the only one offered") if only_gpu else basis.picked(_CHEAPEST),
+        ),
+        _origin(
+            "gpus",
+            str(configuration.gpus),
+            stated=bool(draft.gpus),
+            otherwise=basis.picked(largest),
+        ),
+        _origin(
+            "nodes",
+            str(configuration.nodes),
+            stated=bool(draft.gpus or draft.allowed_counts),
+            otherwise=basis.picked("a node per instance"),
+        ),
+    )
+
+
+def _training_origins(
+    draft: JobDraft, configuration: Configuration, basis: Basis
+) -> tuple[ParameterOrigin, ...]:
+    options = ", ".join(f"{option.name}={option.value}" for option in configuration.options)
+    no_options = _default("none beyond the software's own")
+    return (
         _origin(
             "tokens_per_sample",
-            str(one.tokens_per_sample),
+            str(configuration.tokens_per_sample),
             stated=bool(draft.tokens_per_sample),
             otherwise=_default("a usual sequence length"),
         ),
         _origin(
             "batch_size",
-            str(one.batch_size),
+            str(configuration.batch_size),
             stated=bool(draft.batch_size),
-            otherwise=picked(
-                f"{cheapest}, of sizes up to {LARGEST_BATCH} that leave {FEWEST_STEPS} steps; "
+            otherwise=basis.picked(
+                f"{_CHEAPEST}, of sizes up to {LARGEST_BATCH} that leave {FEWEST_STEPS} steps; "
                 "the same at every count"
             ),
         ),
         _origin(
             "precision",
-            one.precision,
+            configuration.precision,
             stated=bool(draft.precision),
-            otherwise=_default(f"native to {one.gpu_model}"),
+            otherwise=_default(f"native to {configuration.gpu_model}"),
         ),
         _origin(
             "options",
             options,
             stated=bool(draft.options),
-            otherwise=picked(f"faster; {cheapest}")
-            if options
-            else _default("none beyond the software's own"),
+            otherwise=basis.picked(f"faster; {_CHEAPEST}") if options else no_options,
         ),
-        _origin(
-            "allowed_counts",
-            ", ".join(map(str, counts)),
-            stated=fixed,
-            otherwise=picked("divide the batch, are likely to run, and are faster than fewer"),
-        ),
-    ]
-    if draft.model_parameters:
-        found.append(_user("model_parameters", str(one.model_parameters)))
-    if draft.expert_parallel:
-        found.append(_user("expert_parallel", str(one.expert_parallel)))
-    return tuple(found)
+    )
 
 
 def _user(parameter: str, value: str) -> ParameterOrigin:

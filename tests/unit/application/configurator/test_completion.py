@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spotline.application.admission import Refused, check_job
-from spotline.application.configurator.candidates import MOST_CHOSEN_INSTANCES, menu_of, places_of
+from spotline.application.configurator.candidates import menu_of
 from spotline.application.configurator.completion import complete
 from spotline.application.configurator.futures import _sampled, futures_of
 from spotline.application.configurator.messages import Completion, CompletionRequest
+from spotline.application.configurator.places import MOST_CHOSEN_INSTANCES, places_of
 from spotline.application.configurator.ranking import POLICY_IDS, program_with
 from spotline.application.configurator.throughput import throughput_of
 from spotline.application.market_view import MarketView
