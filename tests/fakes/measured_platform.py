@@ -17,8 +17,8 @@ from spotline.application.market_ingest.handler import IngestHandler, IngestOpti
 from spotline.application.selector.handler import ALLOCATE_CALL, SelectHandler
 from spotline.application.selector.state import SelectorOptions
 from spotline.application.spec import Context, Handler, Outcome, Spec, Timer
-from spotline.contracts.codec import digest
 from spotline.contracts.envelope import StoredEntry
+from spotline.contracts.mapping import digest
 from spotline.domain.configuration.configuration import Configuration, Method
 from spotline.domain.configuration.provenance import (
     JobConfiguration,

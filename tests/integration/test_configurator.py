@@ -28,8 +28,8 @@ from spotline.application.configurator.messages import (
     PredictionAnswer,
     PredictionRequest,
 )
-from spotline.contracts.codec import to_message
 from spotline.contracts.errors import ConfigError, ContractError
+from spotline.contracts.mapping import to_message
 from spotline.domain.configuration.configuration import MeasuredRun, Method, RunOutcome
 from spotline.domain.configuration.registry import make_source
 from spotline.domain.events.knowledge import RunMeasured

@@ -17,7 +17,7 @@ from spotline.adapters.grpc.kit.errors import RpcFailed
 from spotline.api.v1 import job_service_pb2_grpc
 from spotline.application.admission import job_id_for
 from spotline.application.allocator.messages import PlanRequest, Submission
-from spotline.contracts.codec import to_message
+from spotline.contracts.mapping import to_message
 from spotline.domain.configuration.configuration import Method
 from spotline.domain.configuration.provenance import OriginKind
 from spotline.domain.events.lifecycle import JobSubmitted

@@ -30,8 +30,8 @@ from spotline.application.allocator.messages import (
     Submission,
 )
 from spotline.application.spec import Call
-from spotline.contracts.codec import digest, to_message
 from spotline.contracts.errors import ConfigError
+from spotline.contracts.mapping import digest, to_message
 from spotline.domain.events.allocation import AllocationDecided, CallOutcome
 from spotline.domain.events.lifecycle import (
     JobAdmitted,

@@ -28,7 +28,7 @@ from spotline.application.placer.messages import (
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.spec import Timer
 from spotline.bootstrap.parts import BusAddress, PartHooks, serve_market_ingest, serve_placer
-from spotline.contracts.codec import to_message
+from spotline.contracts.mapping import to_message
 from spotline.domain.market.generate import generate
 from spotline.domain.placement.interface import CostBasis
 from spotline.runtime.broker import EmbeddedBroker

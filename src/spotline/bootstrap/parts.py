@@ -21,8 +21,8 @@ from spotline.application.placer.handler import PlaceHandler
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.state import SelectorOptions
-from spotline.contracts.codec import digest
 from spotline.contracts.errors import ConfigError
+from spotline.contracts.mapping import digest
 from spotline.domain.configuration.configuration import MeasuredRun
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market

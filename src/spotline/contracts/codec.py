@@ -1,104 +1,23 @@
-"""The only mapping between protobuf messages and domain values.
+"""Events and dead letters as payloads and as text.
 
-A dataclass maps to the message of its own name (or of its `message_name`), a field to the field of
-its name, an enum member to `<ENUM>_<MEMBER>`. The mapping of a type is compiled once, when it is
-first used, and refuses a dataclass and a message that do not agree. The one list of events, with
-the kinds they are known by, is `subjects.ROUTES`.
-
-Decoding is strict about what it knows and silent about what it does not: unknown fields are newer
-than this code, but an unspecified enum, a missing nested message, an empty id or a value that a
-constructor refuses raises `ContractError`. Lists may be empty, scalars zero.
+The one list of events, with the kinds they are known by, is `subjects.ROUTES`; `mapping.py` turns
+values into messages and back.
 """
 
 from __future__ import annotations
 
-import hashlib
-import math
-import re
-import types
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from enum import Enum
-from types import ModuleType
-from typing import Any, TypeGuard, TypeVar, Union, get_args, get_origin, get_type_hints
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from google.protobuf import json_format
-from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from spotline.api.v1 import (
-    allocation_pb2,
-    allocator_service_pb2,
-    analytics_service_pb2,
-    capacity_pb2,
-    configuration_pb2,
-    configuration_service_pb2,
-    dead_letter_pb2,
-    forecast_pb2,
-    job_pb2,
-    job_service_pb2,
-    knowledge_pb2,
-    law_pb2,
-    lifecycle_pb2,
-    market_pb2,
-    placement_pb2,
-    placement_service_pb2,
-    selection_pb2,
-    statistics_pb2,
-)
 from spotline.contracts.envelope import StoredEntry
-from spotline.contracts.errors import ContractError, InvariantViolation
-from spotline.contracts.subjects import DEAD_LETTER_KIND, EVENT_TYPES, KINDS
+from spotline.contracts.errors import ContractError
+from spotline.contracts.mapping import decode_value, encode_value, mapping_of
+from spotline.contracts.subjects import DEAD_LETTER_KIND, EVENT_TYPES
 from spotline.domain.events.event import Event
-
-__all__ = [
-    "KINDS",
-    "DeadLettered",
-    "Header",
-    "decode",
-    "decode_dead_letter",
-    "digest",
-    "encode",
-    "encode_dead_letter",
-    "from_message",
-    "json_of",
-    "payload_of_json",
-    "to_message",
-]
-
-ValueT = TypeVar("ValueT")
-
-_MODULES: tuple[ModuleType, ...] = (
-    allocation_pb2,
-    allocator_service_pb2,
-    analytics_service_pb2,
-    capacity_pb2,
-    configuration_pb2,
-    configuration_service_pb2,
-    dead_letter_pb2,
-    forecast_pb2,
-    job_pb2,
-    job_service_pb2,
-    knowledge_pb2,
-    law_pb2,
-    lifecycle_pb2,
-    market_pb2,
-    placement_pb2,
-    placement_service_pb2,
-    selection_pb2,
-    statistics_pb2,
-)
-_MESSAGES: Mapping[str, type[Message]] = {
-    name: getattr(module, name)
-    for module in _MODULES
-    for name in module.DESCRIPTOR.message_types_by_name
-}
-
-# What identifies something may not be empty, except where a default says that it may.
-_IDENTITIES = frozenset(
-    {"job_id", "tenant", "offering_id", "command_id", "request_digest", "law_id", "table_id"}
-)
-
 
 # --- what could not be read -------------------------------------------------------------------
 
@@ -133,7 +52,7 @@ def encode(event: Event) -> bytes:
     InvariantViolation
         A field holds what the wire cannot carry, such as an integer beyond 64 bits.
     """
-    return _encode(event)
+    return encode_value(event)
 
 
 def decode(kind: str, payload: bytes) -> Event:
@@ -149,13 +68,13 @@ def decode(kind: str, payload: bytes) -> Event:
         raise ContractError(
             kind, f"unknown kind of event; expected one of {', '.join(EVENT_TYPES)}"
         )
-    event: Event = _decode(event_type, kind, payload)
+    event: Event = decode_value(event_type, kind, payload)
     return event
 
 
 def encode_dead_letter(entry: StoredEntry, service: str, error: ContractError) -> bytes:
     """Encode what `service` could not read."""
-    return _encode(
+    return encode_value(
         DeadLettered(
             original_subject=entry.subject,
             original_headers=tuple(
@@ -170,39 +89,7 @@ def encode_dead_letter(entry: StoredEntry, service: str, error: ContractError) -
 
 def decode_dead_letter(payload: bytes) -> DeadLettered:
     """Decode a dead letter; `ContractError` as in `decode`."""
-    return _decode(DeadLettered, DEAD_LETTER_KIND, payload)
-
-
-# --- any mapped value -------------------------------------------------------------------------
-
-
-def to_message(value: Any) -> Message:
-    """Turn a mapped value into its message."""
-    try:
-        return _mapping(type(value)).write(value)
-    except (TypeError, ValueError) as error:
-        raise InvariantViolation(f"{type(value).__name__} cannot be written: {error}") from error
-
-
-def from_message(value_type: type[ValueT], message: Message, *, where: str = "") -> ValueT:
-    """Turn a message into a value; `where` names it in errors, by default the message's name.
-
-    Raises
-    ------
-    ContractError
-        A field is missing, unspecified, or refused by its type; `where` names the field.
-    """
-    try:
-        value: ValueT = _mapping(value_type).read(message)
-    except _Refused as refused:
-        name = where or type(message).DESCRIPTOR.name
-        raise ContractError(f"{name} {refused.path}".rstrip(), refused.problem) from refused
-    return value
-
-
-def digest(value: Any) -> str:
-    """SHA-256 of a mapped value's encoding, hexadecimal."""
-    return hashlib.sha256(_encode(value)).hexdigest()
+    return decode_value(DeadLettered, DEAD_LETTER_KIND, payload)
 
 
 # --- text -------------------------------------------------------------------------------------
@@ -247,273 +134,6 @@ def payload_of_json(kind: str, text: Mapping[str, Any]) -> bytes:
 
 def _message_type_of_kind(kind: str) -> type[Message] | None:
     if kind == DEAD_LETTER_KIND:
-        return _MESSAGES["DeadLettered"]
+        return mapping_of(DeadLettered).message_type
     event_type = EVENT_TYPES.get(kind)
-    return None if event_type is None else _mapping(event_type).message_type
-
-
-# --- the reflective converter -----------------------------------------------------------------
-
-
-class _Refused(Exception):
-    """A value that breaks the contract; `path` grows from the inside out."""
-
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(problem)
-        self.path = path
-        self.problem = problem
-
-    def inside(self, name: str) -> _Refused:
-        dot = "." if self.path and not self.path.startswith("[") else ""
-        self.path = f"{name}{dot}{self.path}"
-        return self
-
-
-# Whichever implementation of protobuf is loaded brings its own class.
-_Descriptor = Any
-_Write = Callable[[Any], Any]
-_Read = Callable[[Any], Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Mapping:
-    """One compiled pair of types."""
-
-    message_type: type[Message]
-    write: Callable[[Any], Message]
-    read: Callable[[Message], Any]
-
-
-def _encode(value: Any) -> bytes:
-    return to_message(value).SerializeToString(deterministic=True)
-
-
-def _decode(value_type: type[ValueT], kind: str, payload: bytes) -> ValueT:
-    try:
-        message = _mapping(value_type).message_type.FromString(payload)
-    except DecodeError as error:
-        name = _mapping(value_type).message_type.DESCRIPTOR.name
-        raise ContractError(kind, f"{len(payload)} bytes that are no {name}") from error
-    return from_message(value_type, message, where=kind)
-
-
-_MAPPINGS: dict[type[Any], _Mapping] = {}
-
-
-def _mapping(value_type: type[Any]) -> _Mapping:
-    """The mapping of a dataclass, compiled on first use."""
-    mapping = _MAPPINGS.get(value_type)
-    if mapping is None:
-        mapping = _MAPPINGS[value_type] = _compile(value_type)
-    return mapping
-
-
-def _compile(value_type: type[Any]) -> _Mapping:
-    """Compile the mapping of a dataclass, or say what does not agree."""
-    name = getattr(value_type, "message_name", value_type.__name__)
-    if not is_dataclass(value_type) or name not in _MESSAGES:
-        raise InvariantViolation(f"{value_type.__name__} has no message in protos/")
-    message_type = _MESSAGES[name]
-    descriptors = message_type.DESCRIPTOR.fields_by_name
-    members = fields(value_type)
-    if set(descriptors) != {member.name for member in members}:
-        odd = sorted(set(descriptors) ^ {member.name for member in members})
-        raise InvariantViolation(f"{value_type.__name__} and its message differ in {odd}")
-    hints = get_type_hints(value_type)
-    plain: list[tuple[str, _Write | None]] = []
-    readers: list[tuple[str, _Read]] = []
-    for member in members:
-        write, read = _field(member, hints[member.name], descriptors[member.name], name)
-        plain.append((member.name, write))
-        readers.append((member.name, read))
-    return _Mapping(
-        message_type=message_type,
-        write=_writer(message_type, plain),
-        read=_reader(value_type, readers),
-    )
-
-
-def _writer(
-    message_type: type[Message], writers: Sequence[tuple[str, _Write | None]]
-) -> Callable[[Any], Message]:
-    scalars = [name for name, write in writers if write is None]
-    converted = [(name, write) for name, write in writers if write is not None]
-
-    def write_value(value: Any) -> Message:
-        arguments = {name: getattr(value, name) for name in scalars}
-        for name, write in converted:
-            arguments[name] = write(getattr(value, name))
-        return message_type(**arguments)
-
-    return write_value
-
-
-def _reader(
-    value_type: Callable[..., Any], readers: Sequence[tuple[str, _Read]]
-) -> Callable[[Message], Any]:
-    def read_message(message: Message) -> Any:
-        arguments = {name: read(message) for name, read in readers}
-        try:
-            return value_type(**arguments)
-        except ValueError as error:
-            raise _Refused("", str(error)) from error
-
-    return read_message
-
-
-def _field(
-    member: Field[Any], hint: Any, descriptor: _Descriptor, message_name: str
-) -> tuple[_Write | None, _Read]:
-    """How one field is written (None: as it is) and read."""
-    where = f"{message_name}.{member.name}"
-    if get_origin(hint) is tuple:
-        element, more = get_args(hint)
-        if more is not ... or not descriptor.is_repeated:
-            raise InvariantViolation(f"{where} must be repeated, and a tuple of any length")
-        return _repeated_field(member.name, element, descriptor, where)
-    if descriptor.is_repeated:
-        raise InvariantViolation(f"{where} is repeated, but not a tuple")
-    optional, hint = _optional(hint)
-    if _is_mapped(hint):
-        return _nested_field(member.name, hint, descriptor, where, optional=optional)
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return _enum_field(member.name, hint, descriptor, where, optional=optional)
-    if optional:
-        raise InvariantViolation(f"{where} must not be optional: proto3 scalars are always there")
-    _check_scalar(hint, descriptor, where)
-    never_empty = member.name in _IDENTITIES and member.default is MISSING
-    return None, _scalar_reader(member.name, hint, never_empty=never_empty)
-
-
-def _repeated_field(
-    name: str, element: Any, descriptor: _Descriptor, where: str
-) -> tuple[_Write | None, _Read]:
-    if _is_mapped(element):
-        mapping = _nested(element, descriptor, where)
-        write, read = mapping.write, mapping.read
-
-        def read_messages(message: Message) -> tuple[Any, ...]:
-            values = []
-            try:
-                for item in getattr(message, name):
-                    values.append(read(item))  # noqa: PERF401 - the index belongs in the error
-            except _Refused as refused:
-                raise refused.inside(f"[{len(values)}]").inside(name) from refused.__cause__
-            return tuple(values)
-
-        return (lambda values: [write(value) for value in values]), read_messages
-    _check_scalar(element, descriptor, where)
-    if element is not float:
-        return None, lambda message: tuple(getattr(message, name))
-
-    def read_floats(message: Message) -> tuple[float, ...]:
-        values = tuple(getattr(message, name))
-        if not all(map(math.isfinite, values)):
-            raise _Refused(name, f"must hold finite numbers, was {values}")
-        return values
-
-    return None, read_floats
-
-
-def _nested_field(
-    name: str, hint: type[Any], descriptor: _Descriptor, where: str, *, optional: bool
-) -> tuple[_Write, _Read]:
-    mapping = _nested(hint, descriptor, where)
-    write, read = mapping.write, mapping.read
-
-    def read_nested(message: Message) -> Any:
-        if not message.HasField(name):
-            if optional:
-                return None
-            raise _Refused(name, "is missing")
-        try:
-            return read(getattr(message, name))
-        except _Refused as refused:
-            raise refused.inside(name) from refused.__cause__
-
-    if optional:
-        return (lambda value: None if value is None else write(value)), read_nested
-    return write, read_nested
-
-
-def _enum_field(
-    name: str, hint: type[Enum], descriptor: _Descriptor, where: str, *, optional: bool
-) -> tuple[_Write, _Read]:
-    if descriptor.enum_type is None or descriptor.enum_type.name != hint.__name__:
-        raise InvariantViolation(f"{where} must be the enum {hint.__name__}")
-    prefix = re.sub(r"(?<!^)(?=[A-Z])", "_", hint.__name__).upper()
-    names = {f"{prefix}_{value.name}": value for value in hint}
-    numbers = {value.name: value.number for value in descriptor.enum_type.values if value.number}
-    if set(names) != set(numbers):
-        raise InvariantViolation(f"enum {hint.__name__} differs in {set(names) ^ set(numbers)}")
-    number_of: dict[Any, int] = {value: numbers[key] for key, value in names.items()}
-    value_of: dict[int, Any] = {number: value for value, number in number_of.items()}
-    if optional:
-        number_of[None] = 0
-        value_of[0] = None
-
-    def read_enum(message: Message) -> Any:
-        number = getattr(message, name)
-        try:
-            return value_of[number]
-        except KeyError:
-            expected = ", ".join(names)
-            problem = "is unspecified" if number == 0 else f"has the unknown number {number}"
-            raise _Refused(name, f"{problem}; expected one of {expected}") from None
-
-    return number_of.__getitem__, read_enum
-
-
-def _scalar_reader(name: str, hint: type[Any], *, never_empty: bool) -> _Read:
-    if hint is float:
-
-        def read_float(message: Message) -> float:
-            value: float = getattr(message, name)
-            if not math.isfinite(value):
-                raise _Refused(name, f"must be finite, was {value}")
-            return value
-
-        return read_float
-    if never_empty:
-
-        def read_identity(message: Message) -> str:
-            value: str = getattr(message, name)
-            if not value:
-                raise _Refused(name, "must not be empty")
-            return value
-
-        return read_identity
-    return lambda message: getattr(message, name)
-
-
-def _nested(hint: type[Any], descriptor: _Descriptor, where: str) -> _Mapping:
-    mapping = _mapping(hint)
-    if descriptor.message_type is not mapping.message_type.DESCRIPTOR:
-        raise InvariantViolation(f"{where} must be the message of {hint.__name__}")
-    return mapping
-
-
-def _is_mapped(hint: Any) -> TypeGuard[type[Any]]:
-    return isinstance(hint, type) and is_dataclass(hint)
-
-
-def _optional(hint: Any) -> tuple[bool, Any]:
-    if get_origin(hint) in (Union, types.UnionType):
-        inner = [argument for argument in get_args(hint) if argument is not types.NoneType]
-        if len(inner) == 1:
-            return True, inner[0]
-    return False, hint
-
-
-_SCALARS: Mapping[Any, int] = {
-    int: FieldDescriptor.TYPE_INT64,
-    float: FieldDescriptor.TYPE_DOUBLE,
-    str: FieldDescriptor.TYPE_STRING,
-    bool: FieldDescriptor.TYPE_BOOL,
-    bytes: FieldDescriptor.TYPE_BYTES,
-}
-
-
-def _check_scalar(hint: Any, descriptor: _Descriptor, where: str) -> None:
-    if _SCALARS.get(hint) != descriptor.type:
-        raise InvariantViolation(f"{where} must be of one type in the dataclass and in protos/")
+    return None if event_type is None else mapping_of(event_type).message_type

@@ -16,8 +16,8 @@ from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.state import SelectorOptions
 from spotline.application.spec import Handler
-from spotline.contracts.codec import digest
 from spotline.contracts.errors import ContractError
+from spotline.contracts.mapping import digest
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER, forecaster_factory
 
 

@@ -15,9 +15,9 @@ from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.state import SelectorOptions, SelectorState
-from spotline.contracts.codec import digest
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ContractError
+from spotline.contracts.mapping import digest
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.event import Event
 from spotline.domain.events.knowledge import ThroughputReestimated

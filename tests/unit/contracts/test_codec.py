@@ -25,15 +25,13 @@ from spotline.contracts.codec import (
     Header,
     decode,
     decode_dead_letter,
-    digest,
     encode,
-    from_message,
     json_of,
     payload_of_json,
-    to_message,
 )
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ContractError, InvariantViolation
+from spotline.contracts.mapping import digest, from_message, to_message
 from spotline.contracts.subjects import KINDS
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.event import Event

@@ -17,7 +17,7 @@ from spotline.application.selector.job_run import RunPhase
 from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.application.spec import Context, Outcome
 from spotline.contracts.build import event_of
-from spotline.contracts.codec import digest
+from spotline.contracts.mapping import digest
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
 from spotline.domain.events.capacity import (
     CapacityReported,

@@ -10,7 +10,7 @@ from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.job_run import JobTable, RunPhase
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.application.spec import Context, Outcome
-from spotline.contracts.codec import digest
+from spotline.contracts.mapping import digest
 from spotline.domain.events.allocation import AllocationAnswered, CallOutcome
 from spotline.domain.events.capacity import (
     CapacityLost,

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.state import SelectorOptions
-from spotline.contracts.codec import decode, digest
+from spotline.contracts.codec import decode
+from spotline.contracts.mapping import digest
 from spotline.domain.market.generate import generate
 from spotline.domain.policies.registry import POOL
 from spotline.domain.selection.learner import Draw, Learner, PoolFeedback

@@ -22,7 +22,7 @@ from spotline.application.allocator.messages import ComparisonRequest, PlanAnswe
 from spotline.application.allocator.planning import compare, market_of_request, plan
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
 from spotline.application.configurator.messages import Completion
-from spotline.contracts.codec import digest, from_message, to_message
+from spotline.contracts.mapping import digest, from_message, to_message
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.units import utc_iso
 

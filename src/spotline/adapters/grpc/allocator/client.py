@@ -33,8 +33,8 @@ from spotline.application.allocator.messages import (
     SubmissionReceipt,
 )
 from spotline.application.spec import Call
-from spotline.contracts.codec import from_message, to_message
 from spotline.contracts.errors import ContractError, InvariantViolation
+from spotline.contracts.mapping import from_message, to_message
 from spotline.domain.events.allocation import AllocationAnswered, CallOutcome
 from spotline.domain.events.event import Event
 from spotline.domain.jobs.draft import JobDraft

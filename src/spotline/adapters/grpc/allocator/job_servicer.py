@@ -27,9 +27,9 @@ from spotline.application.allocator.messages import (
 )
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
 from spotline.application.spec import derive_id
-from spotline.contracts.codec import from_message, to_message
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.errors import InvariantViolation
+from spotline.contracts.mapping import from_message, to_message
 from spotline.contracts.subjects import KINDS
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import (

@@ -14,7 +14,7 @@ from spotline.application.analytics.messages import (
     StatisticsPage,
     StatisticsQuery,
 )
-from spotline.contracts.codec import from_message, to_message
+from spotline.contracts.mapping import from_message, to_message
 
 DEFAULT_ADDRESS = "127.0.0.1:7073"
 

@@ -17,8 +17,8 @@ from spotline.application.analytics.messages import (
     StatisticsPage,
     StatisticsQuery,
 )
-from spotline.contracts.codec import from_message, to_message
 from spotline.contracts.errors import ContractError, ProviderUnavailable
+from spotline.contracts.mapping import from_message, to_message
 
 QueryT = TypeVar("QueryT", StatisticsQuery, KeysQuery)
 

@@ -19,7 +19,7 @@ from spotline.application.configurator.messages import (
     PredictionAnswers,
     PredictionRequest,
 )
-from spotline.contracts.codec import from_message, to_message
+from spotline.contracts.mapping import from_message, to_message
 from spotline.domain.configuration.configuration import MeasuredRun
 
 DEFAULT_ADDRESS = "127.0.0.1:7071"

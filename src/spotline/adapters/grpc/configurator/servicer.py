@@ -37,9 +37,9 @@ from spotline.application.configurator.messages import (
     RefusedRun,
 )
 from spotline.application.spec import derive_id
-from spotline.contracts.codec import digest, from_message, to_message
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.errors import ContractError
+from spotline.contracts.mapping import digest, from_message, to_message
 from spotline.domain.configuration.configuration import MeasuredRun
 from spotline.domain.configuration.registry import source_names
 from spotline.domain.events.event import Event

@@ -20,7 +20,7 @@ from spotline.application.placer.messages import (
     ReleaseReceipt,
     ReleaseRequest,
 )
-from spotline.contracts.codec import from_message, to_message
+from spotline.contracts.mapping import from_message, to_message
 from spotline.domain.placement.submission import Pipeline
 
 DEFAULT_ADDRESS = "127.0.0.1:7072"

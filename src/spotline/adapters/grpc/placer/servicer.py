@@ -27,8 +27,8 @@ from spotline.application.placer.options import PlacerOptions, named_method
 from spotline.application.placer.pipeline_run import PipelineRun
 from spotline.application.placer.state import PlacerState
 from spotline.application.spec import derive_id
-from spotline.contracts.codec import from_message, to_message
 from spotline.contracts.envelope import Envelope
+from spotline.contracts.mapping import from_message, to_message
 from spotline.domain.events.event import Event
 from spotline.domain.events.placement import (
     PipelineReleased,

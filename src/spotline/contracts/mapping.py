@@ -1,0 +1,351 @@
+"""The only mapping between protobuf messages and domain values.
+
+A dataclass maps to the message of its own name (or of its `message_name`), a field to the field of
+its name, an enum member to `<ENUM>_<MEMBER>`. The mapping of a type is compiled once, when it is
+first used, and refuses a dataclass and a message that do not agree.
+
+Reading is strict about what it knows and silent about what it does not: unknown fields are newer
+than this code, but an unspecified enum, a missing nested message, an empty id or a value that a
+constructor refuses raises `ContractError`. Lists may be empty, scalars zero.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from enum import Enum
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, TypeGuard, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+
+import spotline.api.v1
+from spotline.contracts.errors import ContractError, InvariantViolation
+
+ValueT = TypeVar("ValueT")
+
+
+def _messages() -> dict[str, type[Message]]:
+    """Every message of the generated package, by name."""
+    found: dict[str, type[Message]] = {}
+    for module_info in iter_modules(spotline.api.v1.__path__):
+        if module_info.name.endswith("_pb2"):
+            module = import_module(f"{spotline.api.v1.__name__}.{module_info.name}")
+            for name in module.DESCRIPTOR.message_types_by_name:
+                found[name] = getattr(module, name)
+    return found
+
+
+_MESSAGES: Mapping[str, type[Message]] = _messages()
+
+# What identifies something may not be empty, except where a default says that it may.
+_IDENTITIES = frozenset(
+    {"job_id", "tenant", "offering_id", "command_id", "request_digest", "law_id", "table_id"}
+)
+
+
+# --- any mapped value -------------------------------------------------------------------------
+
+
+def to_message(value: Any) -> Message:
+    """Turn a mapped value into its message."""
+    try:
+        return mapping_of(type(value)).write(value)
+    except (TypeError, ValueError) as error:
+        raise InvariantViolation(f"{type(value).__name__} cannot be written: {error}") from error
+
+
+def from_message(value_type: type[ValueT], message: Message, *, where: str = "") -> ValueT:
+    """Turn a message into a value; `where` names it in errors, by default the message's name.
+
+    Raises
+    ------
+    ContractError
+        A field is missing, unspecified, or refused by its type; `where` names the field.
+    """
+    try:
+        value: ValueT = mapping_of(value_type).read(message)
+    except _Refused as refused:
+        name = where or type(message).DESCRIPTOR.name
+        raise ContractError(f"{name} {refused.path}".rstrip(), refused.problem) from refused
+    return value
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of a mapped value's encoding, hexadecimal."""
+    return hashlib.sha256(encode_value(value)).hexdigest()
+
+
+# --- the reflective converter -----------------------------------------------------------------
+
+
+class _Refused(Exception):
+    """A value that breaks the contract; `path` grows from the inside out."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(problem)
+        self.path = path
+        self.problem = problem
+
+    def inside(self, name: str) -> _Refused:
+        dot = "." if self.path and not self.path.startswith("[") else ""
+        self.path = f"{name}{dot}{self.path}"
+        return self
+
+
+# Whichever implementation of protobuf is loaded brings its own class.
+_Descriptor = Any
+_Write = Callable[[Any], Any]
+_Read = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageMapping:
+    """One compiled pair of types."""
+
+    message_type: type[Message]
+    write: Callable[[Any], Message]
+    read: Callable[[Message], Any]
+
+
+def encode_value(value: Any) -> bytes:
+    """Encode a mapped value; equal values give equal bytes."""
+    return to_message(value).SerializeToString(deterministic=True)
+
+
+def decode_value(value_type: type[ValueT], kind: str, payload: bytes) -> ValueT:
+    """Decode a mapped value; `ContractError` names `kind`."""
+    try:
+        message = mapping_of(value_type).message_type.FromString(payload)
+    except DecodeError as error:
+        name = mapping_of(value_type).message_type.DESCRIPTOR.name
+        raise ContractError(kind, f"{len(payload)} bytes that are no {name}") from error
+    return from_message(value_type, message, where=kind)
+
+
+_MAPPINGS: dict[type[Any], MessageMapping] = {}
+
+
+def mapping_of(value_type: type[Any]) -> MessageMapping:
+    """The mapping of a dataclass, compiled on first use."""
+    mapping = _MAPPINGS.get(value_type)
+    if mapping is None:
+        mapping = _MAPPINGS[value_type] = _compile(value_type)
+    return mapping
+
+
+def _compile(value_type: type[Any]) -> MessageMapping:
+    """Compile the mapping of a dataclass, or say what does not agree."""
+    name = getattr(value_type, "message_name", value_type.__name__)
+    if not is_dataclass(value_type) or name not in _MESSAGES:
+        raise InvariantViolation(f"{value_type.__name__} has no message in protos/")
+    message_type = _MESSAGES[name]
+    descriptors = message_type.DESCRIPTOR.fields_by_name
+    members = fields(value_type)
+    if set(descriptors) != {member.name for member in members}:
+        odd = sorted(set(descriptors) ^ {member.name for member in members})
+        raise InvariantViolation(f"{value_type.__name__} and its message differ in {odd}")
+    hints = get_type_hints(value_type)
+    plain: list[tuple[str, _Write | None]] = []
+    readers: list[tuple[str, _Read]] = []
+    for member in members:
+        write, read = _field(member, hints[member.name], descriptors[member.name], name)
+        plain.append((member.name, write))
+        readers.append((member.name, read))
+    return MessageMapping(
+        message_type=message_type,
+        write=_writer(message_type, plain),
+        read=_reader(value_type, readers),
+    )
+
+
+def _writer(
+    message_type: type[Message], writers: Sequence[tuple[str, _Write | None]]
+) -> Callable[[Any], Message]:
+    scalars = [name for name, write in writers if write is None]
+    converted = [(name, write) for name, write in writers if write is not None]
+
+    def write_value(value: Any) -> Message:
+        arguments = {name: getattr(value, name) for name in scalars}
+        for name, write in converted:
+            arguments[name] = write(getattr(value, name))
+        return message_type(**arguments)
+
+    return write_value
+
+
+def _reader(
+    value_type: Callable[..., Any], readers: Sequence[tuple[str, _Read]]
+) -> Callable[[Message], Any]:
+    def read_message(message: Message) -> Any:
+        arguments = {name: read(message) for name, read in readers}
+        try:
+            return value_type(**arguments)
+        except ValueError as error:
+            raise _Refused("", str(error)) from error
+
+    return read_message
+
+
+def _field(
+    member: Field[Any], hint: Any, descriptor: _Descriptor, message_name: str
+) -> tuple[_Write | None, _Read]:
+    """How one field is written (None: as it is) and read."""
+    where = f"{message_name}.{member.name}"
+    if get_origin(hint) is tuple:
+        element, more = get_args(hint)
+        if more is not ... or not descriptor.is_repeated:
+            raise InvariantViolation(f"{where} must be repeated, and a tuple of any length")
+        return _repeated_field(member.name, element, descriptor, where)
+    if descriptor.is_repeated:
+        raise InvariantViolation(f"{where} is repeated, but not a tuple")
+    optional, hint = _optional(hint)
+    if _is_mapped(hint):
+        return _nested_field(member.name, hint, descriptor, where, optional=optional)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return _enum_field(member.name, hint, descriptor, where, optional=optional)
+    if optional:
+        raise InvariantViolation(f"{where} must not be optional: proto3 scalars are always there")
+    _check_scalar(hint, descriptor, where)
+    never_empty = member.name in _IDENTITIES and member.default is MISSING
+    return None, _scalar_reader(member.name, hint, never_empty=never_empty)
+
+
+def _repeated_field(
+    name: str, element: Any, descriptor: _Descriptor, where: str
+) -> tuple[_Write | None, _Read]:
+    if _is_mapped(element):
+        mapping = _nested(element, descriptor, where)
+        write, read = mapping.write, mapping.read
+
+        def read_messages(message: Message) -> tuple[Any, ...]:
+            values = []
+            try:
+                for item in getattr(message, name):
+                    values.append(read(item))  # noqa: PERF401 - the index belongs in the error
+            except _Refused as refused:
+                raise refused.inside(f"[{len(values)}]").inside(name) from refused.__cause__
+            return tuple(values)
+
+        return (lambda values: [write(value) for value in values]), read_messages
+    _check_scalar(element, descriptor, where)
+    if element is not float:
+        return None, lambda message: tuple(getattr(message, name))
+
+    def read_floats(message: Message) -> tuple[float, ...]:
+        values = tuple(getattr(message, name))
+        if not all(map(math.isfinite, values)):
+            raise _Refused(name, f"must hold finite numbers, was {values}")
+        return values
+
+    return None, read_floats
+
+
+def _nested_field(
+    name: str, hint: type[Any], descriptor: _Descriptor, where: str, *, optional: bool
+) -> tuple[_Write, _Read]:
+    mapping = _nested(hint, descriptor, where)
+    write, read = mapping.write, mapping.read
+
+    def read_nested(message: Message) -> Any:
+        if not message.HasField(name):
+            if optional:
+                return None
+            raise _Refused(name, "is missing")
+        try:
+            return read(getattr(message, name))
+        except _Refused as refused:
+            raise refused.inside(name) from refused.__cause__
+
+    if optional:
+        return (lambda value: None if value is None else write(value)), read_nested
+    return write, read_nested
+
+
+def _enum_field(
+    name: str, hint: type[Enum], descriptor: _Descriptor, where: str, *, optional: bool
+) -> tuple[_Write, _Read]:
+    if descriptor.enum_type is None or descriptor.enum_type.name != hint.__name__:
+        raise InvariantViolation(f"{where} must be the enum {hint.__name__}")
+    prefix = re.sub(r"(?<!^)(?=[A-Z])", "_", hint.__name__).upper()
+    names = {f"{prefix}_{value.name}": value for value in hint}
+    numbers = {value.name: value.number for value in descriptor.enum_type.values if value.number}
+    if set(names) != set(numbers):
+        raise InvariantViolation(f"enum {hint.__name__} differs in {set(names) ^ set(numbers)}")
+    number_of: dict[Any, int] = {value: numbers[key] for key, value in names.items()}
+    value_of: dict[int, Any] = {number: value for value, number in number_of.items()}
+    if optional:
+        number_of[None] = 0
+        value_of[0] = None
+
+    def read_enum(message: Message) -> Any:
+        number = getattr(message, name)
+        try:
+            return value_of[number]
+        except KeyError:
+            expected = ", ".join(names)
+            problem = "is unspecified" if number == 0 else f"has the unknown number {number}"
+            raise _Refused(name, f"{problem}; expected one of {expected}") from None
+
+    return number_of.__getitem__, read_enum
+
+
+def _scalar_reader(name: str, hint: type[Any], *, never_empty: bool) -> _Read:
+    if hint is float:
+
+        def read_float(message: Message) -> float:
+            value: float = getattr(message, name)
+            if not math.isfinite(value):
+                raise _Refused(name, f"must be finite, was {value}")
+            return value
+
+        return read_float
+    if never_empty:
+
+        def read_identity(message: Message) -> str:
+            value: str = getattr(message, name)
+            if not value:
+                raise _Refused(name, "must not be empty")
+            return value
+
+        return read_identity
+    return lambda message: getattr(message, name)
+
+
+def _nested(hint: type[Any], descriptor: _Descriptor, where: str) -> MessageMapping:
+    mapping = mapping_of(hint)
+    if descriptor.message_type is not mapping.message_type.DESCRIPTOR:
+        raise InvariantViolation(f"{where} must be the message of {hint.__name__}")
+    return mapping
+
+
+def _is_mapped(hint: Any) -> TypeGuard[type[Any]]:
+    return isinstance(hint, type) and is_dataclass(hint)
+
+
+def _optional(hint: Any) -> tuple[bool, Any]:
+    if get_origin(hint) in (Union, types.UnionType):
+        inner = [argument for argument in get_args(hint) if argument is not types.NoneType]
+        if len(inner) == 1:
+            return True, inner[0]
+    return False, hint
+
+
+_SCALARS: Mapping[Any, int] = {
+    int: FieldDescriptor.TYPE_INT64,
+    float: FieldDescriptor.TYPE_DOUBLE,
+    str: FieldDescriptor.TYPE_STRING,
+    bool: FieldDescriptor.TYPE_BOOL,
+    bytes: FieldDescriptor.TYPE_BYTES,
+}
+
+
+def _check_scalar(hint: Any, descriptor: _Descriptor, where: str) -> None:
+    if _SCALARS.get(hint) != descriptor.type:
+        raise InvariantViolation(f"{where} must be of one type in the dataclass and in protos/")
