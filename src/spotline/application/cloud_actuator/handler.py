@@ -21,6 +21,7 @@ from spotline.application.cloud_actuator.messages import (
 )
 from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome, Spec, Timer
 from spotline.contracts.errors import InvariantViolation
+from spotline.domain.canonical import canonical_v1
 from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
@@ -203,5 +204,5 @@ def _moment(opened: SlotOpened, offset_s: int) -> Moment:
 
 
 def _call(name: str, request: OpenSlotRequest | ApplyRevisionRequest) -> Outcome:
-    digest = hashlib.sha256(f"{name}\x1f{request!r}".encode()).hexdigest()[:32]
+    digest = hashlib.sha256(f"{name}\x1f{canonical_v1(request)}".encode()).hexdigest()[:32]
     return Outcome(calls=(Call(name=name, digest=digest, request=request),))

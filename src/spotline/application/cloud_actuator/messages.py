@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from spotline.domain.canonical import canonical_as
 from spotline.domain.events.capacity import ProvisioningCommanded
 from spotline.domain.ledger.billing import SlotPrices
 from spotline.domain.market.offering import Quote
 
 
+@canonical_as("Moment", "slot slot_s offset_s ts_ns")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
     """A moment of the market: `offset_s` into a slot of `slot_s` seconds, at `ts_ns`."""
@@ -19,6 +21,7 @@ class Moment:
     ts_ns: int
 
 
+@canonical_as("OpenSlotRequest", "at quotes unbilled")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSlotRequest:
     """Bill the slots that are over and show the cloud the new one."""
@@ -28,6 +31,7 @@ class OpenSlotRequest:
     unbilled: tuple[SlotPrices, ...]
 
 
+@canonical_as("ApplyRevisionRequest", "revision at prices commands last")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyRevisionRequest:
     """Carry out a revision's commands and report. `last`: no later slot will bill this one."""

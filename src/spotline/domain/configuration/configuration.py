@@ -6,7 +6,10 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
+from spotline.domain.canonical import canonical_as
 
+
+@canonical_as("Method")
 class Method(Enum):
     """How a model is tuned: all of its weights, or a few beside them."""
 
@@ -25,6 +28,7 @@ class Method(Enum):
 PRECISIONS = ("bfloat16", "float16", "float32", "fp8")
 
 
+@canonical_as("MethodOption", "name value")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodOption:
     """One more setting of the training software, such as `fast_kernels` = `true`."""
@@ -37,6 +41,11 @@ class MethodOption:
             raise ValueError("name of a method option must not be empty")
 
 
+@canonical_as(
+    "Configuration",
+    "model_name method gpu_model gpus nodes tokens_per_sample batch_size precision "
+    "expert_parallel model_parameters options",
+)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """One complete way to run a fine-tuning job.

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
+from spotline.domain.canonical import canonical_v1
 from spotline.domain.configuration.configuration import (
     Configuration,
     MeasuredRun,
@@ -99,7 +100,7 @@ class HeldOut:
 
 @lru_cache(maxsize=65_536)
 def _digest(configuration: Configuration) -> bytes:
-    return blake2b(repr(configuration).encode(), digest_size=12).digest()
+    return blake2b(canonical_v1(configuration).encode(), digest_size=12).digest()
 
 
 def canonical(runs: Sequence[MeasuredRun]) -> list[MeasuredRun]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from spotline.domain.canonical import canonical_as
 from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.market.offering import CapacityType
 
@@ -88,6 +89,10 @@ class CostAccrued:
     cost_micro_usd: int
 
 
+@canonical_as(
+    "ProvisioningCommanded",
+    "command_id job_id tenant quota_pool slot revision offset_s target transfer_cost_micro_usd",
+)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisioningCommanded:
     """Bring what a job holds of one offering to these counts.

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spotline.domain.canonical import canonical_as
 
+
+@canonical_as("Lot", "offering_id spot on_demand")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lot:
     """Instances of one offering; an allocation is a tuple of lots."""

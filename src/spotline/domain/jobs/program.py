@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spotline.domain.canonical import canonical_as
 from spotline.domain.jobs.job import DeadlineKind, Job, Throughput
 from spotline.domain.units import NS_PER_S, WorkScale
 
@@ -31,6 +32,11 @@ class Holding:
 IDLE = Holding()
 
 
+@canonical_as(
+    "JobProgram",
+    "slot_s work_quanta rate_quanta_per_s allowed_counts launch_s grow_s shrink_s "
+    "interrupted_s deadline_slots end_slots hard value_micro_usd budget_micro_usd",
+)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProgram:
     """Work, rates, overheads and value of a job in whole slots from its first one.

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from spotline.domain.canonical import canonical_as
 from spotline.domain.events.capacity import CostAccrued
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import cost_micro_usd
 
 
+@canonical_as("OfferingPrice", "offering_id spot_micro_usd on_demand_micro_usd")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferingPrice:
     """An offering's prices in a slot, micro-USD per instance-hour."""
@@ -25,6 +27,7 @@ class OfferingPrice:
         return self.spot_micro_usd if spot else self.on_demand_micro_usd
 
 
+@canonical_as("SlotPrices", "slot slot_s prices")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotPrices:
     """What a slot is billed at; ordered by offering id."""

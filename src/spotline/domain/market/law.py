@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from spotline.domain.canonical import canonical_as, canonical_v1
 from spotline.domain.units import PPM
 
 IntArray = npt.NDArray[np.int64]
@@ -36,6 +37,7 @@ _PRICE_WEIGHT = 2.0
 _ASSUMED_STAY = 0.8
 
 
+@canonical_as("StateSpace", "level_starts age_starts price_centres_ppm")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateSpace:
     """What a law tells apart.
@@ -117,6 +119,7 @@ def run_states(space: StateSpace, counts: Sequence[int] | IntArray) -> IntArray:
     return (level * space.ages + age).astype(np.int64)
 
 
+@canonical_as("MarketLaw", "space level_counts run_ppb price_ppb")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarketLaw:
     """Transition probabilities in parts per billion; every row sums to one billion.
@@ -161,7 +164,7 @@ class MarketLaw:
 
 def law_id_of(law: MarketLaw) -> str:
     """Name a law by its content: SHA-256, hexadecimal."""
-    return hashlib.sha256(repr(law).encode()).hexdigest()
+    return hashlib.sha256(canonical_v1(law).encode()).hexdigest()
 
 
 def _check_rows(name: str, entries: tuple[int, ...], size: int) -> None:

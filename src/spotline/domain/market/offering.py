@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from spotline.domain.canonical import canonical_as
 from spotline.domain.units import NS_PER_S
 
 
@@ -15,6 +16,7 @@ class CapacityType(Enum):
     ON_DEMAND = "on_demand"
 
 
+@canonical_as("Provenance")
 class Provenance(Enum):
     """How a count is known: no cloud publishes its spare capacity, traces do."""
 
@@ -51,6 +53,7 @@ class Offering:
             raise ValueError(f"gpus_per_instance must be >= 1, was {self.gpus_per_instance}")
 
 
+@canonical_as("Count", "instances provenance")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
     """A number of instances and how it is known; 0 and meaningless when unknown."""
@@ -71,6 +74,11 @@ class Count:
 UNKNOWN_COUNT = Count(instances=0, provenance=Provenance.UNKNOWN)
 
 
+@canonical_as(
+    "Quote",
+    "offering_id ts_event_ns spot_price_micro_usd on_demand_price_micro_usd "
+    "spot_available on_demand_available",
+)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
     """An offering's prices (micro-USD per instance-hour) and availability at a time."""

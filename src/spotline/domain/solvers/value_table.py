@@ -17,6 +17,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from spotline.domain.canonical import canonical_as, canonical_v1
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress, advance
 from spotline.domain.market.law import MarketLaw
@@ -41,6 +42,7 @@ _MOST_COUNTS = 12
 _LEAST_COUNTS = 3
 
 
+@canonical_as("TableTerms", "program law on_demand_price on_demand_available taken reserve_slots")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableTerms:
     """All that a value table depends on; equal terms, equal table.
@@ -60,7 +62,7 @@ class TableTerms:
 
 def table_id(terms: TableTerms) -> str:
     """Name a table by what it is made of: SHA-256, hexadecimal."""
-    return hashlib.sha256(repr(terms).encode()).hexdigest()
+    return hashlib.sha256(canonical_v1(terms).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
