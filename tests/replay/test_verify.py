@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from spotline.adapters.eventlog.manifest import environment
 from spotline.cli import replay as replay_command
 from spotline.contracts.build import event_of
+from spotline.domain.decision_version import DECISION_VERSION
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided
 from spotline.domain.events.capacity import CapacityReported, SlotDecided
 from spotline.domain.events.forecast import ForecastIssued
@@ -205,24 +206,26 @@ def test_a_log_that_begins_in_the_middle_is_unreadable(log):
     assert "seq 11" in report.unreadable
 
 
-def test_another_platform_or_version_is_no_verdict(log):
-    elsewhere = replace(environment(), platform="Plan9 mips", spotline="9.9")
+def test_another_platform_or_decision_version_is_no_verdict(log):
+    elsewhere = replace(
+        environment(), platform="Plan9 mips", spotline="9.9", decision_version=DECISION_VERSION + 1
+    )
     manifest = replace(manifest_of(log), environment=elsewhere)
 
     report = verify(log, handlers_of(SETTINGS), manifest, here=environment())
 
     assert report.exit_code == UNREADABLE
-    assert any("platform" in one for one in report.environment)
-    assert any("spotline" in one for one in report.environment)
+    version, platform = report.environment
+    assert platform.startswith("platform: Plan9 mips there, ")
+    assert version.startswith(f"decision_version: {DECISION_VERSION + 1} there (Spotline 9.9), ")
 
 
-def test_another_dependency_lock_is_no_verdict(log):
-    manifest = replace(manifest_of(log), lock_sha256="a" * 64)
+def test_a_log_of_another_release_that_decides_alike_is_verified(log):
+    manifest = replace(manifest_of(log), environment=replace(environment(), spotline="9.9"))
 
-    report = verify(log, handlers_of(SETTINGS), manifest, here=environment(), lock_sha256="b" * 64)
+    report = verify(log, handlers_of(SETTINGS), manifest, here=environment())
 
-    assert report.exit_code == UNREADABLE
-    assert "lock" in report.environment[0]
+    assert report.exit_code == SAME
 
 
 def test_other_settings_lead_to_other_decisions(log):

@@ -40,6 +40,7 @@ from typing import Any
 from tests.fakes.actuator import Killed, Rig, lot, opened, quote
 
 ROOT = Path(__file__).resolve().parents[2]
+STORED = ROOT / "tests" / "data" / "v0.1.0"
 COMMAND = (sys.executable, "-c", "from spotline.cli.main import app; app()")
 
 # --- the actuator alone ---------------------------------------------------------------------------

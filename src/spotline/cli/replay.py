@@ -36,7 +36,7 @@ def verify(
     """Feed every handler its recorded inputs; it must reproduce its recorded decisions.
 
     Exits with 0 if all are the same, 1 if one differs, 2 if the log cannot be read or was recorded
-    with other versions or on another platform.
+    by another decision version, with other deciding packages or on another platform.
     """
     with explained():
         from spotline.adapters.eventlog.manifest import environment

@@ -119,7 +119,6 @@ def verify(
     manifest: Manifest,
     *,
     here: Environment,
-    lock_sha256: str = "",
     most: int = DEFAULT_MOST,
     statistics: StatisticsFold | None = None,
 ) -> VerifyReport:
@@ -131,22 +130,18 @@ def verify(
         In `seq` order; iterating may raise `UnreadableLog`, which ends in the report.
     handlers
         With the options the log was recorded with (see `handlers_of`).
-    here, lock_sha256
-        This process's environment, and the hash of the dependency lock it was installed from; an
-        unknown hash on either side says nothing.
+    here
+        This process's environment: its release may be another than that of the log, what can change
+        decisions may not.
     most
         Stop after so many divergences.
     statistics
         With the options the analytics had (see `statistics_of`); None: what they issued is counted
         and not recomputed.
     """
-    elsewhere = list(manifest.environment.differences(here))
-    if lock_sha256 and manifest.lock_sha256 and lock_sha256 != manifest.lock_sha256:
-        elsewhere.append(
-            f"dependency lock: {manifest.lock_sha256[:12]} there, {lock_sha256[:12]} here"
-        )
+    elsewhere = manifest.environment.differences(here)
     if elsewhere:
-        return VerifyReport(environment=tuple(elsewhere))
+        return VerifyReport(environment=elsewhere)
     replay = _Replay(handlers, most, statistics)
     try:
         for entry in entries:

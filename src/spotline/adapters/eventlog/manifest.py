@@ -15,12 +15,13 @@ from typing import Any
 from spotline import __version__
 from spotline.adapters.whole_file import replacing
 from spotline.contracts.errors import SpotlineError
+from spotline.domain.decision_version import DECISION_VERSION
 
 FORMAT_VERSION = 1
 MANIFEST_FILE = "manifest.json"
 ENTRIES_FILE = "entries.jsonl"
 
-# What can change the result of a deciding program; Spotline's own version is stated beside them.
+# What can change the result of a deciding program, beside the program itself.
 _DECIDING_PACKAGES = ("llvmlite", "numba", "numpy", "ortools", "protobuf", "river", "scipy")
 
 
@@ -38,29 +39,39 @@ class LogStatus(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """Where decisions were computed: equal environments promise equal decisions.
+    """Where decisions were computed: equal but for `spotline`, they promise equal decisions.
 
-    `python` is major.minor, `packages` the versions of what computes, `platform` the operating
-    system and machine.
+    `spotline` is the release, for people: whether it decides otherwise is said by
+    `decision_version`. `python` is major.minor, `packages` the versions of what computes,
+    `platform` the operating system and machine.
     """
 
     spotline: str
     python: str
     platform: str
     packages: Mapping[str, str]
+    # Manifests of 0.1.0 do not state it.
+    decision_version: int = 1
 
     def differences(self, other: Environment) -> tuple[str, ...]:
-        """One phrase per thing that differs, such as `numpy: 2.4.6 there, 2.5.0 here`."""
-        ours, theirs = self._facts(), other._facts()
-        return tuple(
-            f"{name}: {ours.get(name, 'absent')} there, {theirs.get(name, 'absent')} here"
-            for name in sorted(ours.keys() | theirs.keys())
-            if ours.get(name) != theirs.get(name)
-        )
+        """One phrase per thing that can change decisions, such as `numpy: 2.4.6 there, 2.5.0 here`."""
+        there, here = self._facts(), other._facts()
+        found = [
+            f"{name}: {there.get(name, 'absent')} there, {here.get(name, 'absent')} here"
+            for name in sorted(there.keys() | here.keys())
+            if there.get(name) != here.get(name)
+        ]
+        if self.decision_version != other.decision_version:
+            found.insert(
+                0,
+                f"decision_version: {self.decision_version} there (Spotline {self.spotline}), "
+                f"{other.decision_version} here (Spotline {other.spotline}); "
+                f"verify it with a release that decides by version {self.decision_version}",
+            )
+        return tuple(found)
 
     def _facts(self) -> dict[str, str]:
-        own = {"spotline": self.spotline, "python": self.python, "platform": self.platform}
-        return {**self.packages, **own}
+        return {**self.packages, "python": self.python, "platform": self.platform}
 
 
 def environment() -> Environment:
@@ -76,6 +87,7 @@ def environment() -> Environment:
         python=".".join(platform.python_version_tuple()[:2]),
         platform=f"{platform.system()} {platform.machine()}",
         packages=packages,
+        decision_version=DECISION_VERSION,
     )
 
 
@@ -85,7 +97,6 @@ class Manifest:
 
     `settings` holds the settings of every service by name, `seeds` every seed by purpose. Times
     are nanoseconds since the epoch; `ended_ns`, `first_seq` and `last_seq` are 0 where unknown.
-    `lock_sha256` is the hash of the dependency lock, empty where there was none to be found.
     """
 
     run_id: str
@@ -94,7 +105,6 @@ class Manifest:
     environment: Environment
     settings: Mapping[str, Any] = field(default_factory=dict)
     seeds: Mapping[str, int] = field(default_factory=dict)
-    lock_sha256: str = ""
     status: LogStatus = LogStatus.RUNNING
     ended_ns: int = 0
     first_seq: int = 0

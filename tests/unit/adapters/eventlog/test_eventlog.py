@@ -41,7 +41,6 @@ MANIFEST = Manifest(
     environment=HERE,
     settings={"selector": {"slot_s": 600}},
     seeds={"market": 7},
-    lock_sha256="ab" * 32,
 )
 
 
