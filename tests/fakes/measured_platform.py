@@ -36,10 +36,10 @@ from spotline.domain.jobs.progress import JobProgress, advance
 from spotline.domain.market.generate import generate
 from spotline.domain.market.market import Market
 from spotline.domain.units import NS_PER_S, S_PER_HOUR, WorkScale
+from spotline.replay.course import issue_forecasts, slots_of
 from spotline.replay.host import Answer, LocalHost
 from spotline.replay.jobs import generated_jobs
 from spotline.replay.parts import ExactCloud, KnownForecasts, answer_in_process
-from spotline.replay.simulate import issue_forecasts, slots_of
 from tests.fakes.recorded_run import START_NS
 
 TOKENS_PER_INSTANCE_HOUR = 36_000_000.0

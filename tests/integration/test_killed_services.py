@@ -25,9 +25,10 @@ from spotline.domain.events.lifecycle import JobClosed
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.generate import generate
+from spotline.replay.divergence import VerifyReport
 from spotline.replay.handlers import handlers_of
 from spotline.replay.jobs import generated_jobs
-from spotline.replay.verify import VerifyReport, verify
+from spotline.replay.verify import verify
 from spotline.runtime.broker import EmbeddedBroker
 from tests.fakes.processes import SERVICES, ServiceProcesses
 

@@ -18,7 +18,8 @@ from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry
 from spotline.domain.events.knowledge import RunMeasured, ThroughputReestimated
 from spotline.domain.events.law import ValueTableRequested
-from spotline.replay.verify import DIVERGED, SAME, verify
+from spotline.replay.divergence import DIVERGED, SAME
+from spotline.replay.verify import verify
 from tests.fakes.measured_platform import (
     Course,
     believed_job,

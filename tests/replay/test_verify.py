@@ -24,8 +24,9 @@ from spotline.domain.events.law import MarketLawLearned, ValueTableReady
 from spotline.domain.events.lifecycle import JobAdmitted
 from spotline.domain.events.market import QuoteObserved, SlotOpened
 from spotline.domain.jobs.lot import Lot
+from spotline.replay.divergence import DIVERGED, SAME, UNREADABLE, field_differences
 from spotline.replay.handlers import handlers_of
-from spotline.replay.verify import DIVERGED, SAME, UNREADABLE, field_differences, verify
+from spotline.replay.verify import verify
 from tests.fakes.recorded_run import SETTINGS, altered, manifest_of, small_run, write_log
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,8 +12,9 @@ from spotline.contracts.build import envelope_for, event_of
 from spotline.contracts.codec import encode
 from spotline.contracts.errors import ContractError
 from spotline.domain.events.statistics import MarketStatisticsIssued
+from spotline.replay.divergence import DIVERGED, SAME
 from spotline.replay.handlers import handlers_of, statistics_of
-from spotline.replay.verify import DIVERGED, SAME, verify
+from spotline.replay.verify import verify
 from tests.fakes.recorded_run import SETTINGS, manifest_of, small_run
 from tests.fakes.statistics_log import entry_of, folded
 

@@ -11,7 +11,7 @@ import typer
 from spotline.cli.failures import explained
 
 if TYPE_CHECKING:
-    from spotline.replay.verify import VerifyReport
+    from spotline.replay.divergence import VerifyReport
 
 replay_app = typer.Typer(name="replay", help="Replay recorded logs.", no_args_is_help=True)
 

@@ -206,7 +206,7 @@ def _market(name: str, seed: int) -> Market:
 
 
 def _covered(market: Market, recorded: Sequence[Job]) -> tuple[Market, Sequence[Job], list[str]]:
-    from spotline.replay.simulate import coverage
+    from spotline.replay.course import coverage
 
     problems = {job.job_id: coverage(market, job) for job in recorded}
     left_out = [

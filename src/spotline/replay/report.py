@@ -40,7 +40,7 @@ from spotline.domain.units import usd_from_micro_usd
 from spotline.replay.handlers import selector_options
 from spotline.replay.parts import WatchedSelector
 from spotline.replay.recorded import RecordedEvent, readable_events
-from spotline.replay.simulate import padded
+from spotline.replay.selector_run import padded
 from spotline.replay.summary import (
     SPOTLINE,
     JobLife,

@@ -15,27 +15,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
-from spotline.application.allocation.allocate import forecast_of, program_of
-from spotline.application.allocator.handler import JobsHandler
-from spotline.application.forecaster.handler import ForecastHandler
-from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
-from spotline.application.selector.handler import ALLOCATE_CALL, SelectHandler
+from spotline.application.allocation.allocate import program_of
+from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.offering_choice import best_offering
-from spotline.application.selector.state import SelectorOptions, SelectorState
-from spotline.application.spec import Call, Context
+from spotline.application.selector.state import SelectorOptions
 from spotline.contracts.errors import ContractError
-from spotline.domain.events.event import Event
-from spotline.domain.events.forecast import ForecastIssued
-from spotline.domain.events.law import MarketLawLearned
-from spotline.domain.events.lifecycle import JobOutcome, JobSubmitted
-from spotline.domain.events.market import MarketOpened, SlotOpened
-from spotline.domain.forecasting.registry import DEFAULT_FORECASTER, forecaster_factory
-from spotline.domain.forecasting.trust import ForecastTrust
+from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.market.law import MarketLaw, run_states
 from spotline.domain.market.market import Market
-from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, POOL, policy_named
 from spotline.domain.policies.replay import (
     Clairvoyant,
@@ -45,17 +34,13 @@ from spotline.domain.policies.replay import (
 )
 from spotline.domain.selection.learner import Learner
 from spotline.domain.solvers.value_table import TableTerms, ValueTable, table_of
-from spotline.domain.units import NS_PER_S, utc_iso
-from spotline.replay.clouds import Information, TellingCloud, told
-from spotline.replay.host import Answer, LocalHost
+from spotline.replay.clouds import Information, TellingCloud
+from spotline.replay.course import MarketCourse, course_of, coverage, first_slot
 from spotline.replay.parts import (
-    ExactCloud,
-    Issued,
-    KnownForecasts,
-    WatchedSelector,
     answer_each_alone,
     answer_in_process,
 )
+from spotline.replay.selector_run import run_selector
 from spotline.replay.summary import (
     SPOTLINE,
     JobLife,
@@ -138,7 +123,7 @@ def simulate(
         problem = coverage(market, job)
         if problem:
             raise ContractError(f"job {job.name or job.job_id}", problem)
-    course = _course(market, forecaster, options.horizon_slots, options.information)
+    course = course_of(market, forecaster, options.horizon_slots, options.information)
     if options.information is not Information.FULL:
         return _withheld(course, jobs, names, options)
     if options.contention:
@@ -170,124 +155,6 @@ def expand_names(policies: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def coverage(market: Market, job: Job) -> str:
-    """Say why a job's life does not lie within the market, empty where it does."""
-    first = _first_slot(market, job)
-    slot_ns = market.slot_s * NS_PER_S
-    first_ns = market.start_ns + first * slot_ns
-    if job.deadline.expires_ns - first_ns < slot_ns:
-        return (
-            f"ends {utc_iso(job.deadline.expires_ns)}, less than a slot after the first it could "
-            f"have ({utc_iso(first_ns)})"
-        )
-    end_ns = market.start_ns + market.slots * slot_ns
-    if job.deadline.expires_ns > end_ns:
-        return (
-            f"ends {utc_iso(job.deadline.expires_ns)}, after the market ({utc_iso(end_ns)}): "
-            "give it an earlier deadline, or a longer market"
-        )
-    if not any(job.throughput_on(o.offering_id, o.instance_type) for o in market.offerings):
-        known = ", ".join(sorted({o.instance_type for o in market.offerings}))
-        return f"can run on no offering of the market, whose instance types are {known}"
-    return ""
-
-
-def slots_of(market: Market) -> tuple[SlotOpened, ...]:
-    """Every slot of a market as its clock opens it."""
-    clock = IngestHandler(market, IngestOptions())
-    slots = []
-    for slot in range(market.slots):
-        slots += [one for one in clock.slot_events(slot) if isinstance(one, SlotOpened)]
-    return tuple(slots)
-
-
-def issue_forecasts(
-    slots: Sequence[SlotOpened], forecaster: str, horizon_slots: int
-) -> dict[int, Issued]:
-    """What the forecaster service says in every slot, knowing that slot and those before it.
-
-    Raises
-    ------
-    ContractError
-        No forecaster has this name.
-    """
-    try:
-        factory = forecaster_factory(forecaster)
-    except ValueError as error:
-        raise ContractError("forecaster", str(error)) from error
-    handler = ForecastHandler(factory, horizon_slots=horizon_slots)
-    state = handler.initial()
-    issued = {}
-    for opened in slots:
-        ctx = Context(
-            seq=opened.slot + 1, now_ns=opened.ts_event_ns, event_id="", correlation_id=""
-        )
-        handler.evolve(state, opened)
-        events = handler.decide(state, opened, ctx).events
-        for event in events:
-            handler.evolve(state, event)
-        for event in events:
-            if isinstance(event, ForecastIssued):
-                laws = tuple(one for one in events if isinstance(one, MarketLawLearned))
-                issued[event.slot] = Issued(forecast=event, laws=laws)
-    return issued
-
-
-# --- what all policies share ------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Course:
-    """The market as it goes: slots, forecasts, and what a job alone is offered, by offering.
-
-    `slots` are as they are told, `real` as they are; offers are real.
-    """
-
-    market: Market
-    slots: tuple[SlotOpened, ...]
-    real: Mapping[int, SlotOpened]
-    issued: Mapping[int, Issued]
-    offers: Mapping[str, tuple[SlotRecord, ...]]
-
-
-def _course(
-    market: Market, forecaster: str, horizon_slots: int, information: Information
-) -> _Course:
-    real = slots_of(market)
-    slots = tuple(told(opened, information) for opened in real)
-    said = issue_forecasts(slots, forecaster, horizon_slots)
-    offers: dict[str, list[SlotRecord]] = {o.offering_id: [] for o in market.offerings}
-    trust = ForecastTrust()
-    for opened, shown in zip(real, slots, strict=True):
-        trust.note_slot(shown)
-        issued = said[opened.slot].forecast
-        trust.note_forecast(issued)
-        believed = trust.moderated(issued) if trust.trusted else None
-        residual = ResidualCapacity(opened.quotes)
-        for slot_quote in opened.quotes:
-            quote = slot_quote.quote
-            offers[quote.offering_id].append(
-                SlotRecord(
-                    spot_price=quote.spot_price_micro_usd,
-                    on_demand_price=quote.on_demand_price_micro_usd,
-                    spot_available=residual.spot(quote.offering_id),
-                    on_demand_available=residual.on_demand(quote.offering_id),
-                    forecast=forecast_of(believed, quote),
-                )
-            )
-    return _Course(
-        market=market,
-        slots=slots,
-        real={opened.slot: opened for opened in real},
-        issued=said,
-        offers={offering_id: tuple(records) for offering_id, records in offers.items()},
-    )
-
-
-def _first_slot(market: Market, job: Job) -> int:
-    return max(0, -(-(job.start_ns - market.start_ns) // (market.slot_s * NS_PER_S)))
-
-
 # --- every job alone --------------------------------------------------------------------------
 
 
@@ -301,9 +168,9 @@ class _Placed:
     table: ValueTable | None
 
 
-def _placed(course: _Course, job: Job, history_slots: int) -> _Placed:
+def _placed(course: MarketCourse, job: Job, history_slots: int) -> _Placed:
     market = course.market
-    first = _first_slot(market, job)
+    first = first_slot(market, job)
     offerings = {offering.offering_id: offering for offering in market.offerings}
     past = course.slots[max(0, first - history_slots) : first]
     chosen = best_offering(job, offerings, course.slots[first], past)
@@ -333,7 +200,7 @@ def _placed(course: _Course, job: Job, history_slots: int) -> _Placed:
     return _Placed(job=job, program=program, records=(records[0], *stated), table=table_of(terms))
 
 
-def _law_known(course: _Course, offering_id: str, first: int) -> MarketLaw | None:
+def _law_known(course: MarketCourse, offering_id: str, first: int) -> MarketLaw | None:
     """The law of an offering that was learned last before a slot opened."""
     for slot in range(first - 1, -1, -1):
         for learned in course.issued[slot].laws if slot in course.issued else ():
@@ -343,7 +210,7 @@ def _law_known(course: _Course, offering_id: str, first: int) -> MarketLaw | Non
 
 
 def _alone(
-    course: _Course, jobs: Sequence[Job], names: Sequence[str], options: SimulationOptions
+    course: MarketCourse, jobs: Sequence[Job], names: Sequence[str], options: SimulationOptions
 ) -> SimulationReport:
     placed = [_placed(course, job, options.selector.history_slots) for job in jobs]
     optima = [clairvoyant_optimum(one.program, one.records) for one in placed]
@@ -362,7 +229,7 @@ def _alone(
             lives[name].append(life_of(one.job, name, result))
     learner = None
     if SPOTLINE in lives:
-        selected = _select(
+        selected = run_selector(
             course,
             jobs,
             SelectHandler(replace(options.selector, competing=False), digest=_no_digest),
@@ -398,7 +265,7 @@ def _better(one: Clairvoyant, other: Clairvoyant) -> Clairvoyant:
 
 
 def _shared(
-    course: _Course, jobs: Sequence[Job], names: Sequence[str], options: SimulationOptions
+    course: MarketCourse, jobs: Sequence[Job], names: Sequence[str], options: SimulationOptions
 ) -> SimulationReport:
     summaries: dict[str, PolicySummary] = {}
     clairvoyants: dict[str, PolicySummary] = {}
@@ -411,7 +278,7 @@ def _shared(
             # A pool of one: nothing to choose, the same order and accounting.
             alone = replace(options.selector, rehearsals=0, moves=False)
             handler = SelectHandler(alone, digest=_no_digest, pool=(policy_named(name),))
-        selected = _select(course, jobs, handler, answer_in_process, options.seed)
+        selected = run_selector(course, jobs, handler, answer_in_process, options.seed)
         if name == SPOTLINE:
             learner = selected.state.learner
         optima = [selected.optimum(job.job_id) for job in jobs]
@@ -436,7 +303,7 @@ def _shared(
 
 
 def _withheld(
-    course: _Course, jobs: Sequence[Job], names: Sequence[str], options: SimulationOptions
+    course: MarketCourse, jobs: Sequence[Job], names: Sequence[str], options: SimulationOptions
 ) -> SimulationReport:
     summaries: dict[str, PolicySummary] = {}
     lives: dict[str, tuple[JobLife, ...]] = {}
@@ -457,7 +324,7 @@ def _withheld(
             handler = SelectHandler(alone, digest=_no_digest, pool=(policy_named(name),))
         cloud = TellingCloud(course.real, options.information, sharing=options.contention)
         answer = answer_in_process if options.contention else answer_each_alone
-        selected = _select(course, jobs, handler, answer, options.seed, cloud=cloud)
+        selected = run_selector(course, jobs, handler, answer, options.seed, cloud=cloud)
         if name == SPOTLINE:
             learner = selected.state.learner
         lives[name] = tuple(selected.lives(jobs))
@@ -475,10 +342,10 @@ def _withheld(
     )
 
 
-def _alone_optimum(course: _Course, job: Job) -> Clairvoyant:
+def _alone_optimum(course: MarketCourse, job: Job) -> Clairvoyant:
     """The best a job could have had on any one offering, alone and knowing everything."""
     market = course.market
-    first = _first_slot(market, job)
+    first = first_slot(market, job)
     optima = []
     for offering in market.offerings:
         if job.throughput_on(offering.offering_id, offering.instance_type) is None:
@@ -493,108 +360,6 @@ def _alone_optimum(course: _Course, job: Job) -> Clairvoyant:
         records = course.offers[offering.offering_id][first : first + program.end_slots]
         optima.append(clairvoyant_optimum(program, records))
     return max(optima, key=lambda one: one.upper_utility_micro_usd)
-
-
-# --- the selector in the loop -----------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Selected:
-    """A run of the selector over the whole market."""
-
-    watched: WatchedSelector
-    state: SelectorState
-    deciding_s: float
-
-    def lives(self, jobs: Sequence[Job]) -> list[JobLife]:
-        lives = []
-        for job in jobs:
-            closed = self.watched.closed[job.job_id]
-            lives.append(
-                JobLife(
-                    job_id=job.job_id,
-                    policy_id=closed.policy_id,
-                    cost_micro_usd=closed.cost_micro_usd,
-                    value_micro_usd=closed.value_micro_usd,
-                    most_value_micro_usd=job.value_micro_usd,
-                    on_time=closed.outcome is JobOutcome.COMPLETED,
-                    moves=self.state.runs[job.job_id].moves,
-                )
-            )
-        return lives
-
-    def moved(self, job_id: str) -> bool:
-        run = self.state.runs[job_id]
-        return run.moves > 0 or run.offering_id != run.first_offering_id
-
-    def optimum(self, job_id: str) -> Clairvoyant:
-        """The best there was on what the job was offered where it was, moving being free."""
-        run = self.state.runs[job_id]
-        program = run.compiled
-        if run.mixed:
-            # A bound for a job that ran at several rates: the best of them all the time.
-            homes = [self.state.program_of(run.job, home) for home in self.watched.tables[job_id]]
-            rates = zip(*(home.rate_quanta_per_s for home in homes), strict=True)
-            program = replace(program, rate_quanta_per_s=tuple(max(at) for at in rates))
-        return clairvoyant_optimum(
-            program, padded(program, self.watched.offered_to(self.state, job_id))
-        )
-
-
-def padded(program: JobProgram, records: Sequence[SlotRecord]) -> tuple[SlotRecord, ...]:
-    """What was offered, carried on to the job's end as the selector's feedback does.
-
-    After the deadline only on-demand runs, so no spot is offered, and its price is taken to stay.
-    """
-    short = program.end_slots - len(records)
-    if short <= 0 or not records:
-        return tuple(records)
-    return (*records, *[replace(records[-1], spot_available=0)] * short)
-
-
-def _select(
-    course: _Course,
-    jobs: Sequence[Job],
-    handler: SelectHandler,
-    answer: Answer,
-    seed: int,
-    *,
-    cloud: ExactCloud | TellingCloud | None = None,
-) -> _Selected:
-    market = course.market
-    watched = WatchedSelector(handler)
-    deciding_s = 0.0
-
-    def timed(call: Call) -> Sequence[Event]:
-        nonlocal deciding_s
-        began_s = perf_counter()
-        answers = answer(call)
-        deciding_s += perf_counter() - began_s
-        return answers
-
-    host = LocalHost(
-        [KnownForecasts(course.issued), watched, JobsHandler(), cloud or ExactCloud()],
-        answers={ALLOCATE_CALL: timed},
-        run=f"simulate:{seed}",
-    )
-    opened = MarketOpened(
-        offerings=market.offerings,
-        slot_s=market.slot_s,
-        first_slot_start_ns=market.start_ns,
-        source=market.source,
-    )
-    host.publish(opened, source="market_ingest")
-    for job in jobs:
-        host.publish(JobSubmitted(job=job, ts_event_ns=market.start_ns), source="allocator")
-    for slot in course.slots:
-        host.publish(slot, source="market_ingest")
-    # One opening more settles the last slot and closes whoever ended in it.
-    host.publish(_closing(course.slots[-1]), source="market_ingest")
-    return _Selected(watched=watched, state=host.state_of("selector"), deciding_s=deciding_s)
-
-
-def _closing(last: SlotOpened) -> SlotOpened:
-    return replace(last, slot=last.slot + 1, ts_event_ns=last.ts_event_ns + last.slot_s * NS_PER_S)
 
 
 def _no_digest(request: object) -> str:

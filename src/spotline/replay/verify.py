@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from enum import Enum
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spotline.adapters.eventlog.manifest import Environment, Manifest, UnreadableLog
@@ -24,93 +23,13 @@ from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import ContractError, SpotlineError
 from spotline.contracts.subjects import EVENT_TYPES, KINDS
 from spotline.domain.events.event import Event
+from spotline.replay.divergence import ReplayDivergence, VerifyReport, field_differences, shortened
 from spotline.replay.statistics import StatisticsDifference, StatisticsReplay, is_statistics
-
-SAME, DIVERGED, UNREADABLE = 0, 1, 2
-"""Exit codes."""
 
 DEFAULT_MOST = 10
 
 # What a handler raises on a state or an input that cannot be; anything else is our own bug.
 _HANDLER_ERRORS = (ArithmeticError, LookupError, SpotlineError, TypeError, ValueError)
-_LONGEST_VALUE = 160
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayDivergence:
-    """A recorded decision that is not what its handler decides on the same inputs.
-
-    `seq` is that of the recorded decision, or, where none was recorded, of the input that should
-    have led to one (`cause_seq`, 0 where the input is not in the log). `recorded` or `recomputed`
-    is empty where there is no such thing; `differences` names the fields.
-    """
-
-    seq: int
-    handler: str
-    kind: str
-    cause_seq: int
-    recorded: str
-    recomputed: str
-    differences: tuple[str, ...] = ()
-
-    def describe(self) -> str:
-        """What differs, for people: one line, then one per field."""
-        head = f"seq {self.seq}: {self.handler} {self.kind} (cause: seq {self.cause_seq})"
-        if self.differences:
-            return "\n  ".join((head, *self.differences))
-        return f"{head}\n  recorded: {self.recorded}\n  recomputed: {self.recomputed}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyReport:
-    """What verification found.
-
-    `divergences` are the first ones in the order of the log; with `complete` unset there may be
-    more. `environment` says what differs between here and where the log was recorded, in which
-    case nothing was replayed; `unreadable` says where the log broke off. `decisions` counts those
-    recomputed by service, `answers` the answers to calls. `open_inputs` are the last ones,
-    whose decisions the log does not hold yet. `decisions_sha256` is over all recomputed decisions,
-    `sha256_by_service` over those of one service.
-    `unverified` counts statistics that were not recomputed, for want of the analytics' settings.
-    """
-
-    entries: int = 0
-    decisions: dict[str, int] = field(default_factory=dict)
-    answers: int = 0
-    skipped: int = 0
-    unverified: int = 0
-    open_inputs: int = 0
-    divergences: tuple[ReplayDivergence, ...] = ()
-    complete: bool = True
-    environment: tuple[str, ...] = ()
-    unreadable: str = ""
-    decisions_sha256: str = ""
-    sha256_by_service: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def exit_code(self) -> int:
-        """0 same, 1 diverged, 2 unreadable or recorded elsewhere."""
-        if self.environment or self.unreadable:
-            return UNREADABLE
-        return DIVERGED if self.divergences else SAME
-
-    def as_json(self) -> dict[str, object]:
-        """The report for `spotline replay verify --json`."""
-        return {
-            "exit_code": self.exit_code,
-            "entries": self.entries,
-            "decisions": self.decisions,
-            "answers": self.answers,
-            "skipped": self.skipped,
-            "unverified": self.unverified,
-            "open_inputs": self.open_inputs,
-            "complete": self.complete,
-            "environment": list(self.environment),
-            "unreadable": self.unreadable,
-            "decisions_sha256": self.decisions_sha256,
-            "sha256_by_service": self.sha256_by_service,
-            "divergences": [_plain(one) for one in self.divergences],
-        }
 
 
 def verify(
@@ -275,8 +194,8 @@ class _Replay:
                     handler="analytics",
                     kind=one.kind,
                     cause_seq=one.cause_seq,
-                    recorded="nothing" if one.recorded is None else _short(one.recorded),
-                    recomputed="nothing" if one.recomputed is None else _short(one.recomputed),
+                    recorded="nothing" if one.recorded is None else shortened(one.recorded),
+                    recomputed="nothing" if one.recomputed is None else shortened(one.recomputed),
                     differences=() if None in both else field_differences(*both),
                 )
             )
@@ -321,7 +240,7 @@ class _Replay:
                 seq=entry.seq,
                 kind=envelope.kind,
                 cause_seq=hosted.seqs.get(envelope.causation_id, 0),
-                recorded=_short(event),
+                recorded=shortened(event),
                 recomputed="no such call",
             )
             return event
@@ -333,7 +252,7 @@ class _Replay:
                 seq=entry.seq,
                 kind=envelope.kind,
                 cause_seq=found.cause_seq,
-                recorded=_short(event),
+                recorded=shortened(event),
                 recomputed=f"raised {type(error).__name__}: {error}",
             )
             return event
@@ -355,7 +274,7 @@ class _Replay:
                     seq=entry.seq,
                     kind=envelope.kind,
                     cause_seq=cause_seq,
-                    recorded=_short(event),
+                    recorded=shortened(event),
                     recomputed="nothing"
                     if cause_seq
                     else f"nothing: its cause {envelope.causation_id or '(none)'} is not among the inputs",
@@ -369,8 +288,8 @@ class _Replay:
                 seq=entry.seq,
                 kind=envelope.kind,
                 cause_seq=cause_seq,
-                recorded=_short(event),
-                recomputed=_short(output.event),
+                recorded=shortened(event),
+                recomputed=shortened(output.event),
                 differences=(f"id: {envelope.event_id} recorded, {output.event_id} recomputed",),
             )
 
@@ -389,7 +308,7 @@ class _Replay:
                 kind=envelope.kind,
                 cause_seq=cause_seq,
                 recorded=f"unreadable: {error}",
-                recomputed=_short(expected.output.event) if expected else "nothing",
+                recomputed=shortened(expected.output.event) if expected else "nothing",
             )
 
     def _compare(
@@ -408,8 +327,8 @@ class _Replay:
                 seq=entry.seq,
                 kind=kind,
                 cause_seq=cause_seq,
-                recorded=_short(recorded),
-                recomputed=_short(recomputed),
+                recorded=shortened(recorded),
+                recomputed=shortened(recomputed),
                 differences=differences,
             )
 
@@ -452,7 +371,7 @@ class _Replay:
                     kind=KINDS[type(missing.output.event)],
                     cause_seq=missing.cause_seq,
                     recorded="nothing",
-                    recomputed=_short(missing.output.event),
+                    recomputed=shortened(missing.output.event),
                 )
 
     def report(self) -> VerifyReport:
@@ -508,47 +427,3 @@ def _decided(spec: Spec, event: Event, envelope: Envelope) -> bool:
     if type(event) not in spec.decides:
         return False
     return bool(envelope.causation_id) or type(event) not in spec.consumes
-
-
-# --- what differs, in words -------------------------------------------------------------------
-
-
-def field_differences(recorded: Any, recomputed: Any, path: str = "") -> tuple[str, ...]:
-    """Name the fields in which two values differ, such as `lots[0].spot: 4 recorded, 5 recomputed`."""
-    if recorded == recomputed:
-        return ()
-    if type(recorded) is type(recomputed) and is_dataclass(recorded):
-        return tuple(
-            difference
-            for one in fields(recorded)
-            for difference in field_differences(
-                getattr(recorded, one.name),
-                getattr(recomputed, one.name),
-                f"{path}.{one.name}" if path else one.name,
-            )
-        )
-    both = (recorded, recomputed)
-    if all(isinstance(one, tuple) for one in both) and len(recorded) == len(recomputed):
-        return tuple(
-            difference
-            for index, (one, other) in enumerate(zip(recorded, recomputed, strict=True))
-            for difference in field_differences(one, other, f"{path}[{index}]")
-        )
-    return (f"{path or 'event'}: {_short(recorded)} recorded, {_short(recomputed)} recomputed",)
-
-
-def _short(value: Any) -> str:
-    text = str(value.value) if isinstance(value, Enum) else repr(value)
-    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 3] + "..."
-
-
-def _plain(one: ReplayDivergence) -> dict[str, object]:
-    return {
-        "seq": one.seq,
-        "handler": one.handler,
-        "kind": one.kind,
-        "cause_seq": one.cause_seq,
-        "recorded": one.recorded,
-        "recomputed": one.recomputed,
-        "differences": list(one.differences),
-    }

@@ -12,8 +12,9 @@ from spotline.contracts.build import event_of
 from spotline.contracts.errors import InvariantViolation
 from spotline.domain.events.allocation import AllocationAnswered
 from spotline.domain.events.capacity import SlotDecided
+from spotline.replay.divergence import DIVERGED, SAME
 from spotline.replay.host import LocalHost
-from spotline.replay.verify import DIVERGED, SAME, verify
+from spotline.replay.verify import verify
 from spotline.runtime.service import HostSettings, ServiceHost
 from tests.eventually import eventually
 from tests.fakes.events import overdue

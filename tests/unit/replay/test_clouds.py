@@ -19,8 +19,9 @@ from spotline.domain.events.capacity import (
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.generate import generate
 from spotline.replay.clouds import Information, TellingCloud, told
+from spotline.replay.course import slots_of
 from spotline.replay.jobs import generated_jobs
-from spotline.replay.simulate import SimulationOptions, simulate, slots_of
+from spotline.replay.simulate import SimulationOptions, simulate
 
 START_NS = 1_767_571_200_000_000_000
 MARKET = generate("mixed", seed=2, slots=160, slot_s=1800, start_ns=START_NS)

@@ -29,12 +29,14 @@ from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.replay import replay_policy
 from spotline.domain.solvers.value_table import table_of
 from spotline.domain.units import NS_PER_S
+from spotline.replay.course import coverage
 from spotline.replay.handlers import handlers_of
 from spotline.replay.jobs import generated_jobs
 from spotline.replay.parts import ExactCloud, WatchedSelector
 from spotline.replay.recorded import observations_of
 from spotline.replay.report import report_of, report_run, report_tables
-from spotline.replay.simulate import SimulationOptions, coverage, expand_names, padded, simulate
+from spotline.replay.selector_run import padded
+from spotline.replay.simulate import SimulationOptions, expand_names, simulate
 from spotline.replay.summary import SPOTLINE
 from tests.fakes.recorded_run import play, recorded_run, small_market, write_log
 

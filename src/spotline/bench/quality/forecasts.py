@@ -16,7 +16,7 @@ from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.policies.compiled import ForecastSeries
 from spotline.domain.policies.interface import WindowForecast
 from spotline.domain.policies.prediction import window_forecast
-from spotline.replay.simulate import issue_forecasts
+from spotline.replay.course import issue_forecasts
 
 # As far as any policy of the pool looks.
 HORIZON_SLOTS = 6

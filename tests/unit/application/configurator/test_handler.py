@@ -25,8 +25,9 @@ from spotline.domain.events.lifecycle import (
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.units import NS_PER_S
+from spotline.replay.divergence import VerifyReport
 from spotline.replay.host import LocalHost
-from spotline.replay.verify import VerifyReport, verify
+from spotline.replay.verify import verify
 from tests.fakes.allocator import (
     EAST,
     SLOT_NS,

@@ -39,12 +39,13 @@ from spotline.domain.market.offering import CapacityType, Count, Provenance
 from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move
 from spotline.domain.policies.registry import policy_named
 from spotline.domain.solvers.table_spec import TableUse
+from spotline.replay.divergence import SAME
 from spotline.replay.handlers import handlers_of
 from spotline.replay.jobs import generated_jobs
 from spotline.replay.parts import ExactCloud
 from spotline.replay.simulate import SimulationOptions, simulate
 from spotline.replay.summary import SPOTLINE, moves_line
-from spotline.replay.verify import SAME, verify
+from spotline.replay.verify import verify
 from tests.fakes.actuator import Rig, command, lot, opened
 from tests.fakes.allocator import (
     EAST,
