@@ -69,6 +69,17 @@ from spotline.domain.solvers.value_table import MOST_TABLES
 
 ALLOCATE_CALL = "allocate"
 
+_DECIDES = (
+    JobAdmitted,
+    JobAdvanced,
+    JobClosed,
+    AllocationDecided,
+    ProvisioningCommanded,
+    SlotDecided,
+    PolicyWeightsUpdated,
+    ValueTableRequested,
+)
+
 SPEC = Spec(
     service="selector",
     consumes=(
@@ -86,28 +97,8 @@ SPEC = Spec(
         MarketLawLearned,
         ThroughputReestimated,
     ),
-    produces=(
-        ForecastOverdue,
-        AllocationAnswered,
-        JobAdmitted,
-        JobAdvanced,
-        JobClosed,
-        AllocationDecided,
-        ProvisioningCommanded,
-        SlotDecided,
-        PolicyWeightsUpdated,
-        ValueTableRequested,
-    ),
-    decides=(
-        JobAdmitted,
-        JobAdvanced,
-        JobClosed,
-        AllocationDecided,
-        ProvisioningCommanded,
-        SlotDecided,
-        PolicyWeightsUpdated,
-        ValueTableRequested,
-    ),
+    produces=(ForecastOverdue, AllocationAnswered, *_DECIDES),
+    decides=_DECIDES,
     calls=(
         CallSpec(name=ALLOCATE_CALL, answers=(AllocationAnswered,), recompute=recomputed_answer),
     ),
