@@ -17,7 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from spotline.adapters.grpc.allocator.client import open_channel
 from spotline.adapters.grpc.configurator.client import ConfiguratorClient
 from spotline.adapters.grpc.configurator.server import ConfiguratorServer
-from spotline.adapters.grpc.configurator.servicer import RunFeed, SharedKnowledge
+from spotline.adapters.grpc.configurator.servicer import SharedKnowledge, runs_measured
 from spotline.adapters.grpc.kit.errors import RpcFailed
 from spotline.adapters.knowledge.store import read_knowledge, write_knowledge
 from spotline.api.v1 import configuration_service_pb2_grpc
@@ -36,6 +36,7 @@ from spotline.domain.events.knowledge import RunMeasured
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Deadline, DeadlineKind
 from spotline.domain.market.generate import generate
+from spotline.runtime.applied import AppliedFeed
 from spotline.runtime.broker import EmbeddedBroker
 from tests.eventually import eventually
 from tests.fakes.allocator import START_NS, forecast_issued, slot_opened
@@ -59,7 +60,7 @@ ASKED = PredictionRequest(configurations=(configuration(), configuration(batch_s
 @asynccontextmanager
 async def serving(host: FakeConfiguratorHost, base: KnowledgeBase, *, address: str = "127.0.0.1:0"):
     """The configurator's server on a host without a broker; yields its address."""
-    feed = RunFeed()
+    feed = AppliedFeed(runs_measured)
     host.listeners.append(feed.on_applied)
     knowledge = SharedKnowledge(base, host, feed)
     server = ConfiguratorServer(host, knowledge, address=address)
@@ -187,7 +188,7 @@ async def test_questions_are_answered_while_sources_learn_anew() -> None:
 
 async def test_a_question_withdrawn_before_its_turn_takes_no_run_with_it() -> None:
     source = SlowSource()
-    host, feed = FakeConfiguratorHost(), RunFeed()
+    host, feed = FakeConfiguratorHost(), AppliedFeed(runs_measured)
     knowledge = SharedKnowledge(
         KnowledgeBase(measured_runs(3), make=lambda name: source), host, feed
     )

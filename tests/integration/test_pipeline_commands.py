@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from spotline.adapters.files.geography.geography_file import parse_geography
 from spotline.adapters.files.pipeline_file import read_pipeline
 from spotline.adapters.grpc.placer.server import PlacerServer
-from spotline.adapters.grpc.placer.servicer import PlacementFeed
+from spotline.adapters.grpc.placer.servicer import pipeline_decided
 from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.placer.messages import pipeline_id_for
 from spotline.application.placer.options import PlacerOptions
@@ -23,6 +23,7 @@ from spotline.bootstrap.parts import BusAddress, PartHooks, serve_market_ingest,
 from spotline.cli import pipelines as commands
 from spotline.cli import place
 from spotline.domain.market.generate import generate
+from spotline.runtime.applied import AppliedFeed
 from tests.fakes.placer import START_NS, FakePlacerHost, at, both_ways, region
 
 pytestmark = pytest.mark.integration
@@ -79,7 +80,7 @@ async def commands_to(address: str):
 @asynccontextmanager
 async def spotline(*events, host: FakePlacerHost | None = None):
     host = host or FakePlacerHost(*(events or TWO))
-    feed = PlacementFeed()
+    feed = AppliedFeed(pipeline_decided)
     host.listeners.append(feed.on_applied)
     server = PlacerServer(host, feed, PlacerOptions(), address="127.0.0.1:0")
     try:

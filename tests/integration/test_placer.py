@@ -15,7 +15,7 @@ from spotline.adapters.grpc.kit.calling import open_channel
 from spotline.adapters.grpc.kit.errors import RpcFailed
 from spotline.adapters.grpc.placer.client import PlacerClient
 from spotline.adapters.grpc.placer.server import PlacerServer
-from spotline.adapters.grpc.placer.servicer import PlacementFeed
+from spotline.adapters.grpc.placer.servicer import pipeline_decided
 from spotline.api.v1 import placement_service_pb2 as pb
 from spotline.api.v1 import placement_service_pb2_grpc
 from spotline.application.market_ingest.handler import IngestOptions
@@ -31,6 +31,7 @@ from spotline.bootstrap.parts import BusAddress, PartHooks, serve_market_ingest,
 from spotline.contracts.mapping import to_message
 from spotline.domain.market.generate import generate
 from spotline.domain.placement.interface import CostBasis
+from spotline.runtime.applied import AppliedFeed
 from spotline.runtime.broker import EmbeddedBroker
 from tests.fakes.placer import START_NS, FakePlacerHost, at, both_ways, id_of, pipeline, region
 from tests.fakes.processes import ServiceProcesses, free_port
@@ -51,7 +52,7 @@ links:
 @asynccontextmanager
 async def serving(host: FakePlacerHost):
     """The placer's server on a host without a broker; yields its address."""
-    feed = PlacementFeed()
+    feed = AppliedFeed(pipeline_decided)
     host.listeners.append(feed.on_applied)
     server = PlacerServer(host, feed, PlacerOptions(), address="127.0.0.1:0")
     try:

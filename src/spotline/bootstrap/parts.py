@@ -27,6 +27,7 @@ from spotline.domain.configuration.configuration import MeasuredRun
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market
 from spotline.domain.placement.geography import Geography
+from spotline.runtime.applied import AppliedFeed
 from spotline.runtime.exporting import scraped_metrics
 from spotline.runtime.health import Health, serve_health
 from spotline.runtime.service import Listener, ServiceHost
@@ -265,13 +266,13 @@ async def serve_configurator(
         The file is absent or no knowledge base.
     """
     from spotline.adapters.grpc.configurator.server import ConfiguratorServer
-    from spotline.adapters.grpc.configurator.servicer import RunFeed, SharedKnowledge
+    from spotline.adapters.grpc.configurator.servicer import SharedKnowledge, runs_measured
     from spotline.application.configurator.handler import ConfigureHandler
     from spotline.application.configurator.knowledge import KnowledgeBase
 
     runs = await asyncio.to_thread(_runs_of, knowledge)
     async with open_stream(bus, name="configurator") as (connection, stream):
-        feed = RunFeed()
+        feed = AppliedFeed(runs_measured)
         host = ServiceHost(
             ConfigureHandler(), stream, on_applied=_both(feed.on_applied, hooks.on_applied)
         )
@@ -316,10 +317,10 @@ async def serve_placer(
         The address is taken.
     """
     from spotline.adapters.grpc.placer.server import PlacerServer
-    from spotline.adapters.grpc.placer.servicer import PlacementFeed
+    from spotline.adapters.grpc.placer.servicer import pipeline_decided
 
     async with open_stream(bus, name="placer") as (connection, stream):
-        feed = PlacementFeed()
+        feed = AppliedFeed(pipeline_decided)
         host = ServiceHost(
             PlaceHandler(options), stream, on_applied=_both(feed.on_applied, hooks.on_applied)
         )

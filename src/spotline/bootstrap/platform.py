@@ -7,7 +7,6 @@ and how fast of late, measured with a little noise. Nobody but the platform know
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -28,11 +27,13 @@ from spotline.domain.events.lifecycle import JobProgressReported
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Job, Throughput
 from spotline.domain.units import S_PER_HOUR, WorkScale
+from spotline.runtime.applied import AppliedFeed
 
 # True over predicted rate: as far off as an uncalibrated prediction may well be.
 LOWEST_FACTOR, HIGHEST_FACTOR = 0.6, 1.6
 # Deviation of a measured rate, log scale: a few seconds of steps vary by so much.
 _NOISE = 0.03
+_ANYTHING = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +83,13 @@ def _few_digits(rate: float) -> float:
 
 
 class Ear:
-    """What one service has applied so far, for whoever waits for it."""
+    """What one service has applied so far, for a platform that waits for it."""
 
     def __init__(self) -> None:
         self.forecast_slot = -1
         self.settled_slot = -1
         self.reports: set[tuple[str, float]] = set()
-        self._changed = asyncio.Event()
+        self._applied = AppliedFeed(lambda event: _ANYTHING)
 
     def hear(self, event: Event, envelope: Envelope, seq: int) -> None:
         """Listen to the service's host, which stores what follows from an event before it tells."""
@@ -101,26 +102,19 @@ class Ear:
                 self.reports.add((event.job_id, event.done))
             case _:
                 return
-        self._changed.set()
+        self._applied.on_applied(event, envelope, seq)
 
     async def forecast(self, slot: int) -> None:
         """Wait for the forecast issued in a slot."""
-        while self.forecast_slot < slot:
-            await self._more()
+        await self._applied.until(_ANYTHING, lambda: self.forecast_slot >= slot)
 
     async def settled(self, slot: int) -> None:
         """Wait until what is held in a slot is certain."""
-        while self.settled_slot < slot:
-            await self._more()
+        await self._applied.until(_ANYTHING, lambda: self.settled_slot >= slot)
 
     async def reported(self, job_id: str, done: float) -> None:
         """Wait for a progress report."""
-        while (job_id, done) not in self.reports:
-            await self._more()
-
-    async def _more(self) -> None:
-        self._changed.clear()
-        await self._changed.wait()
+        await self._applied.until(_ANYTHING, lambda: (job_id, done) in self.reports)
 
 
 class TrainingPlatform:

@@ -17,7 +17,7 @@ import numpy as np
 
 from spotline.adapters.grpc.configurator.client import ConfiguratorClient
 from spotline.adapters.grpc.configurator.server import ConfiguratorServer
-from spotline.adapters.grpc.configurator.servicer import RunFeed, SharedKnowledge
+from spotline.adapters.grpc.configurator.servicer import SharedKnowledge, runs_measured
 from spotline.adapters.grpc.kit.errors import RpcFailed
 from spotline.application.configurator.completion import warm_up
 from spotline.application.configurator.handler import ConfiguratorState, ConfigureHandler
@@ -36,6 +36,7 @@ from spotline.domain.market.generate import generate
 from spotline.domain.market.market import Market
 from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.units import NS_PER_S, PPM
+from spotline.runtime.applied import AppliedFeed
 
 _PRESETS = ("mixed", "cloud-gang")
 _SLOT_S = 600
@@ -114,7 +115,9 @@ async def _measure(
     markets = _markets(seed, _SLOTS + new_slots)
     host = _InMemoryHost()
     _open(host, markets)
-    knowledge = SharedKnowledge(KnowledgeBase(generate_runs(runs, seed)), host, RunFeed())
+    knowledge = SharedKnowledge(
+        KnowledgeBase(generate_runs(runs, seed)), host, AppliedFeed(runs_measured)
+    )
     server = ConfiguratorServer(host, knowledge, address="127.0.0.1:0")
     warm_up()
     await knowledge.ready((source_id,))

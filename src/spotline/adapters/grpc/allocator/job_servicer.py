@@ -40,6 +40,7 @@ from spotline.domain.events.lifecycle import (
 )
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Job
+from spotline.runtime.applied import AppliedFeed
 
 _DEFAULT_PAGE = 100
 _LARGEST_PAGE = 1000
@@ -48,11 +49,14 @@ _APPLY_TIMEOUT_S = 10.0
 
 
 class JobFeed:
-    """What the host applies, handed on to whoever waits for a job or watches one."""
+    """What the host applies, handed on to callers that wait for a job or watch one.
+
+    `arrivals` are the submissions, by job id.
+    """
 
     def __init__(self) -> None:
         self._seqs: dict[str, int] = {}
-        self._arrivals: dict[str, asyncio.Event] = {}
+        self.arrivals = AppliedFeed(_submitted_job)
         self._watches: dict[str, set[Watch]] = {}
 
     def on_applied(self, event: Event, envelope: Envelope, seq: int) -> None:
@@ -61,20 +65,13 @@ class JobFeed:
         if not job_id:
             return
         self._seqs[job_id] = max(seq, self._seqs.get(job_id, 0))
-        if isinstance(event, JobSubmitted):
-            arrival = self._arrivals.pop(job_id, None)
-            if arrival is not None:
-                arrival.set()
+        self.arrivals.on_applied(event, envelope, seq)
         for watch in self._watches.get(job_id, ()):
             watch.put(KINDS[type(event)], seq, closes=isinstance(event, JobClosed))
 
     def seq_of(self, job_id: str) -> int:
         """The seq of the last event of a job that this process has seen applied, 0 for none."""
         return self._seqs.get(job_id, 0)
-
-    async def arrival(self, job_id: str) -> None:
-        """Wait until a submission of `job_id` is applied. Ask only while it is not."""
-        await self._arrivals.setdefault(job_id, asyncio.Event()).wait()
 
     def watch(self, job_id: str) -> Watch:
         """Follow a job from now on; close it in the end."""
@@ -155,6 +152,10 @@ def _name(one: job_pb2.Job | job_pb2.JobDraft) -> None:
         one.job_id = job_id_for(one.tenant, one.client_request_id)
 
 
+def _submitted_job(event: Event) -> str | None:
+    return event.job.job_id if isinstance(event, JobSubmitted) else None
+
+
 def _job_id_of(event: Event) -> str:
     return str(getattr(event, "job_id", ""))
 
@@ -218,16 +219,17 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         seq = await self._host.publish_observation(
             event, event_id=derive_id(job.job_id, "submitted"), correlation_id=job.job_id
         )
-        if job.job_id not in self._host.state.statuses:
-            try:
-                async with asyncio.timeout(_APPLY_TIMEOUT_S):
-                    await self._feed.arrival(job.job_id)
-            except TimeoutError:
-                raise RpcRefused(
-                    grpc.StatusCode.UNAVAILABLE,
-                    f"recorded as entry {seq}, but not applied within {_APPLY_TIMEOUT_S:g} s; "
-                    "submit it again to learn more",
-                ) from None
+        try:
+            async with asyncio.timeout(_APPLY_TIMEOUT_S):
+                await self._feed.arrivals.until(
+                    job.job_id, lambda: job.job_id in self._host.state.statuses
+                )
+        except TimeoutError:
+            raise RpcRefused(
+                grpc.StatusCode.UNAVAILABLE,
+                f"recorded as entry {seq}, but not applied within {_APPLY_TIMEOUT_S:g} s; "
+                "submit it again to learn more",
+            ) from None
 
     def _receipt(self, accepted: Accepted) -> pb.SubmitResponse:
         job = self._host.state.submitted(accepted.job_id)

@@ -37,13 +37,13 @@ from spotline.application.configurator.messages import (
     RefusedRun,
 )
 from spotline.application.spec import derive_id
-from spotline.contracts.envelope import Envelope
 from spotline.contracts.errors import ContractError
 from spotline.contracts.mapping import digest, from_message, to_message
 from spotline.domain.configuration.configuration import MeasuredRun
 from spotline.domain.configuration.registry import source_names
 from spotline.domain.events.event import Event
 from spotline.domain.events.knowledge import RunMeasured
+from spotline.runtime.applied import AppliedFeed
 
 _log = structlog.get_logger(__name__)
 
@@ -54,26 +54,12 @@ _MOST_OPTIONS = 1_000
 # So many runs are on their way to the bus at a time.
 _STORED_TOGETHER = 64
 _APPLY_TIMEOUT_S = 30.0
+RUNS = "runs"
 
 
-class RunFeed:
-    """Tells whoever waits that measured runs were applied."""
-
-    def __init__(self) -> None:
-        self.heard = 0
-        self._changed = asyncio.Event()
-
-    def on_applied(self, event: Event, envelope: Envelope, seq: int) -> None:
-        """Listen to the host. Never waits."""
-        if isinstance(event, RunMeasured):
-            self.heard += 1
-            self._changed.set()
-
-    async def more_than(self, heard: int) -> None:
-        """Wait until more runs than that were applied."""
-        while self.heard <= heard:
-            self._changed.clear()
-            await self._changed.wait()
+def runs_measured(event: Event) -> str | None:
+    """One key for every measured run, as a feed of what is applied asks."""
+    return RUNS if isinstance(event, RunMeasured) else None
 
 
 class SharedKnowledge:
@@ -82,7 +68,7 @@ class SharedKnowledge:
     What `host` has folded is known to every question that is asked after it.
     """
 
-    def __init__(self, base: KnowledgeBase, host: ConfiguratorHost, feed: RunFeed) -> None:
+    def __init__(self, base: KnowledgeBase, host: ConfiguratorHost, feed: AppliedFeed) -> None:
         self._base = base
         self._host = host
         self._feed = feed
@@ -94,11 +80,7 @@ class SharedKnowledge:
 
     async def applied(self, runs: Sequence[MeasuredRun]) -> None:
         """Wait until all of `runs` are known."""
-        while True:
-            heard = self._feed.heard
-            if all(run in self._host.state.runs for run in runs):
-                return
-            await self._feed.more_than(heard)
+        await self._feed.until(RUNS, lambda: all(run in self._host.state.runs for run in runs))
 
     async def ask(self, work: Callable[[KnowledgeBase], AnswerT]) -> AnswerT:
         """Do `work` with the base, which knows everything applied so far."""
@@ -133,11 +115,15 @@ class SharedKnowledge:
         await self._fit(lambda base: base.plan_first_fit(source_ids))
 
     async def keep_learning(self) -> None:
-        """Teach the sources anew whenever enough has been added; runs until cancelled."""
-        heard = 0
+        """Teach the sources again whenever enough has been added; runs until cancelled."""
+        seen = 0
+
+        def more() -> bool:
+            return len(self._host.state.runs) > seen
+
         while True:
-            await self._feed.more_than(heard)
-            heard = self._feed.heard
+            await self._feed.until(RUNS, more)
+            seen = len(self._host.state.runs)
             while await self._fit(KnowledgeBase.plan_refit):
                 _log.info("knowledge_refitted")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import grpc
 
 from spotline.adapters.grpc.kit.serving import GrpcServer
-from spotline.adapters.grpc.placer.servicer import PlacementFeed, PlacementServicer, PlacerHost
+from spotline.adapters.grpc.placer.servicer import PlacementServicer, PlacerHost
 from spotline.api.v1 import placement_service_pb2, placement_service_pb2_grpc
 from spotline.application.placer.options import PlacerOptions
+from spotline.runtime.applied import AppliedFeed
 
 
 class PlacerServer(GrpcServer):
@@ -27,7 +28,7 @@ class PlacerServer(GrpcServer):
     services = (placement_service_pb2.DESCRIPTOR.services_by_name["PlacementService"].full_name,)
 
     def __init__(
-        self, host: PlacerHost, feed: PlacementFeed, options: PlacerOptions, *, address: str
+        self, host: PlacerHost, feed: AppliedFeed, options: PlacerOptions, *, address: str
     ) -> None:
         super().__init__(address)
         self._servicer = PlacementServicer(host, feed, options)

@@ -27,7 +27,6 @@ from spotline.application.placer.options import PlacerOptions, named_method
 from spotline.application.placer.pipeline_run import PipelineRun
 from spotline.application.placer.state import PlacerState
 from spotline.application.spec import derive_id
-from spotline.contracts.envelope import Envelope
 from spotline.contracts.mapping import from_message, to_message
 from spotline.domain.events.event import Event
 from spotline.domain.events.placement import (
@@ -37,6 +36,7 @@ from spotline.domain.events.placement import (
     PlacementEnded,
 )
 from spotline.domain.units import utc_iso
+from spotline.runtime.applied import AppliedFeed
 
 _DEFAULT_PAGE = 100
 _LARGEST_PAGE = 1000
@@ -62,23 +62,9 @@ class PlacerHost(Protocol):
         ...
 
 
-class PlacementFeed:
-    """Tells whoever waits that something was decided on a pipeline."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[str, asyncio.Event] = {}
-
-    def on_applied(self, event: Event, envelope: Envelope, seq: int) -> None:
-        """Listen to the host. Never waits."""
-        if isinstance(event, PlacementDecided | PlacementEnded):
-            told = self._waiting.pop(event.job_id, None)
-            if told is not None:
-                told.set()
-
-    async def until(self, job_id: str, condition: Callable[[], bool]) -> None:
-        """Wait until decisions on a pipeline have made it so."""
-        while not condition():
-            await self._waiting.setdefault(job_id, asyncio.Event()).wait()
+def pipeline_decided(event: Event) -> str | None:
+    """The pipeline that something was decided on, as a feed of what is applied asks."""
+    return event.job_id if isinstance(event, PlacementDecided | PlacementEnded) else None
 
 
 def name_pipeline(pipeline: placement_pb2.PipelineJob) -> None:
@@ -105,7 +91,7 @@ def name_pipeline(pipeline: placement_pb2.PipelineJob) -> None:
 class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
     """Serves `PlacementService` from the host's state."""
 
-    def __init__(self, host: PlacerHost, feed: PlacementFeed, options: PlacerOptions) -> None:
+    def __init__(self, host: PlacerHost, feed: AppliedFeed, options: PlacerOptions) -> None:
         self._host = host
         self._feed = feed
         self._options = options
