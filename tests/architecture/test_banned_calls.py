@@ -36,6 +36,7 @@ def test_planted_call_is_caught_in_deciding_code(tree, layer, call):
     [
         *(f"src/spotline/{layer}" for layer in ("adapters", "runtime", "cli", "replay", "bench")),
         "src/spotline/bootstrap",
+        "src/spotline/demo",
         "services/forecaster",
     ],
 )

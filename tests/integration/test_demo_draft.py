@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from spotline.adapters.eventlog.reader import EventLogReader
-from spotline.bootstrap.demo import DemoRun, run_demo
 from spotline.bootstrap.system import SystemOptions
+from spotline.demo.run import DemoRun, run_demo
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.event import Event
 from spotline.domain.events.knowledge import ThroughputReestimated

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from spotline.bootstrap.demo import DemoRun, Progress
-    from spotline.bootstrap.platform import TrueRates
+    from spotline.demo.platform import TrueRates
+    from spotline.demo.run import DemoRun, Progress
     from spotline.domain.market.market import Market
     from spotline.replay.report import JobReport
 
@@ -71,10 +71,10 @@ def demo(
 
     from spotline.adapters.files.weights_file import read_weights
     from spotline.application.selector.state import SelectorOptions
-    from spotline.bootstrap.demo import run_demo
     from spotline.bootstrap.process import run_to_exit_code
     from spotline.bootstrap.system import SystemOptions
     from spotline.cli.failures import explained
+    from spotline.demo.run import run_demo
     from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
     from spotline.replay.jobs import generated_draft, generated_jobs
     from spotline.runtime.log import configure_logging

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from spotline.application.admission import job_id_for
-from spotline.bootstrap.platform import true_rates
+from spotline.demo.platform import true_rates
 from spotline.domain.configuration.provenance import ParameterOrigin
 from spotline.domain.jobs.job import Job, Throughput
 from spotline.domain.market.generate import generate

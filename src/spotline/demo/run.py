@@ -15,7 +15,6 @@ from spotline.adapters.ledger.sqlite import SqlLedger
 from spotline.application.selector.state import SelectorState
 from spotline.application.spec import Timer
 from spotline.bootstrap.parts import AnyHost, open_stream
-from spotline.bootstrap.platform import Ear, TrainingPlatform, TrueRates
 from spotline.bootstrap.system import (
     LEDGER_OWNER,
     RunningSystem,
@@ -24,6 +23,7 @@ from spotline.bootstrap.system import (
 )
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.subjects import stream_name
+from spotline.demo.platform import Ear, TrainingPlatform, TrueRates
 from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobAdmitted, JobAdvanced, JobClosed
