@@ -13,14 +13,10 @@ import typer
 
 if TYPE_CHECKING:
     from spotline.demo.platform import TrueRates
-    from spotline.demo.run import DemoRun, Progress
+    from spotline.demo.run import DemoProgress, DemoRun
     from spotline.domain.market.market import Market
     from spotline.replay.report import JobReport
 
-# 2026-01-05, a Monday: generated markets need a date, not today's.
-_START_NS = 1_767_571_200_000_000_000
-_SLOT_S = 1800
-_SLOTS = 288
 _SEED = 7
 
 
@@ -75,8 +71,8 @@ def demo(
     from spotline.bootstrap.system import SystemOptions
     from spotline.cli.failures import explained
     from spotline.demo.run import run_demo
+    from spotline.demo.setup import demo_jobs, demo_market
     from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
-    from spotline.replay.jobs import generated_draft, generated_jobs
     from spotline.runtime.log import configure_logging
 
     console = Console(stderr=json_out == "-")
@@ -86,14 +82,8 @@ def demo(
     run_id = time.strftime("demo-%Y%m%dT%H%M%SZ", time.gmtime(started_ns // 1_000_000_000))
     folder = out or Path("runs") / run_id
     with explained():
-        traded = _market(market, seed=seed, slot_s=slot)
-        traded = traded.between(0, min(slots, traded.slots))
-        # The last of several states only model, tokens, deadline and value, where a GPU is known.
-        draft = generated_draft(traded, seed) if jobs > 1 else None
-        todo = (
-            *generated_jobs(traded, jobs - (draft is not None), seed),
-            *([draft] if draft else ()),
-        )
+        traded = demo_market(market, seed=seed, slot_s=slot, most_slots=slots)
+        todo = demo_jobs(traded, jobs, seed)
         options = SystemOptions(
             market=traded,
             store=folder / "store",
@@ -130,22 +120,6 @@ def demo(
         Path(json_out).write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 
 
-def _market(path: Path | None, *, seed: int, slot_s: int) -> Market:
-    if path is None:
-        from spotline.domain.market.generate import generate
-
-        return generate(
-            "mixed", seed=seed, slots=_SLOTS, slot_s=slot_s or _SLOT_S, start_ns=_START_NS
-        )
-    from spotline.adapters.market.parquet import read_market
-
-    market = read_market(path)
-    if not slot_s:
-        fits = market.slot_s < _SLOT_S and _SLOT_S % market.slot_s == 0
-        slot_s = _SLOT_S if fits else market.slot_s
-    return market.resampled(slot_s)
-
-
 def _opening(market: Market, jobs: int, run_id: str) -> str:
     from spotline.domain.units import utc_iso
 
@@ -176,14 +150,14 @@ class _shown:
         self._task = self._bar.add_task("starting", total=market.slots)
         self._next = 0
 
-    def __enter__(self) -> Callable[[Progress], None]:
+    def __enter__(self) -> Callable[[DemoProgress], None]:
         self._bar.start()
         return self._tell
 
     def __exit__(self, *exit_info: object) -> None:
         self._bar.stop()
 
-    def _tell(self, progress: Progress) -> None:
+    def _tell(self, progress: DemoProgress) -> None:
         if progress.opened is None or not progress.settled:
             return
         text = _line(progress)
@@ -195,7 +169,7 @@ class _shown:
             )
 
 
-def _line(progress: Progress) -> str:
+def _line(progress: DemoProgress) -> str:
     if progress.opened is None:
         return ""
     prices = " ".join(
@@ -213,15 +187,10 @@ def _line(progress: Progress) -> str:
 def _report(run: DemoRun, folder: Path, console: Any, began: float) -> dict[str, Any]:
     from spotline.adapters.eventlog.reader import EventLogReader
     from spotline.replay.plots import plot_job
-    from spotline.replay.report import (
-        RunReport,
-        configured_as_json,
-        report_of,
-        report_tables,
-    )
+    from spotline.replay.report import report_of, report_tables
     from spotline.replay.summary import moves_line, regret_line
 
-    report: RunReport = report_of(EventLogReader(run.log))
+    report = report_of(EventLogReader(run.log))
     picture = folder / "job.png"
     plot_job(report, picture)
     for table in report_tables(report):
@@ -232,10 +201,6 @@ def _report(run: DemoRun, folder: Path, console: Any, began: float) -> dict[str,
     moved = moves_line(one.life for one in report.jobs)
     if moved:
         console.print(moved, markup=False, highlight=False, soft_wrap=True)
-    configured = configured_as_json(report)
-    for row in configured:
-        truth = run.true_rates.get(str(row["job_id"]))
-        row["true_factor_of_predicted"] = truth.factor if truth else None
     for job in report.jobs:
         if job.job.configuration is not None:
             _show_configured(job, run.true_rates.get(job.job.job_id), console)
@@ -247,14 +212,9 @@ def _report(run: DemoRun, folder: Path, console: Any, began: float) -> dict[str,
             soft_wrap=True,
         )
     result = {
-        **report.as_json(),
-        "configured": configured,
-        "events": run.events,
+        **run.as_json(report),
         "wall_s": round(time.monotonic() - began, 1),
-        "log": str(run.log),
         "picture": str(picture),
-        "ledger_usd": run.ledger_micro_usd / 1e6,
-        "decided_usd": run.decided_micro_usd / 1e6,
     }
     console.print(
         f"{run.events:,} events in {result['wall_s']} s; ledger ${result['ledger_usd']:,.2f}\n"

@@ -31,6 +31,7 @@ from spotline.domain.events.market import SlotOpened
 from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Job
+from spotline.replay.report import RunReport, configured_as_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +49,24 @@ class DemoRun:
     true_rates: Mapping[str, TrueRates]
     refused: Mapping[str, str]
 
+    def as_json(self, report: RunReport) -> dict[str, object]:
+        """What the run came to, with its report, as `spotline demo --json` writes it."""
+        configured = configured_as_json(report)
+        for row in configured:
+            truth = self.true_rates.get(str(row["job_id"]))
+            row["true_factor_of_predicted"] = truth.factor if truth else None
+        return {
+            **report.as_json(),
+            "configured": configured,
+            "events": self.events,
+            "log": str(self.log),
+            "ledger_usd": self.ledger_micro_usd / 1e6,
+            "decided_usd": self.decided_micro_usd / 1e6,
+        }
+
 
 @dataclass(slots=True)
-class Progress:
+class DemoProgress:
     """A run as its watcher sees it, kept up to date from what the selector applies.
 
     `teaching` are the jobs whose feedback the run waits for.
@@ -70,7 +86,7 @@ class Progress:
     settled: bool = False
     rounds: int = 0
     finished: asyncio.Event = field(default_factory=asyncio.Event)
-    told: Callable[[Progress], None] | None = None
+    told: Callable[[DemoProgress], None] | None = None
 
     def hear(self, event: Event, envelope: Envelope, seq: int) -> None:
         """Follow one applied event."""
@@ -110,7 +126,7 @@ async def run_demo(
     run_id: str,
     started_ns: int,
     seeds: dict[str, int],
-    told: Callable[[Progress], None] | None = None,
+    told: Callable[[DemoProgress], None] | None = None,
 ) -> DemoRun:
     """Run `jobs` on the market through broker, gRPC and simulated cloud; record it into `log`.
 
@@ -125,7 +141,9 @@ async def run_demo(
     """
     # A job that is not run at the rates it was submitted with may teach nothing.
     teaching = {job.job_id for job in jobs if isinstance(job, Job)}
-    progress = Progress(jobs=len(jobs), slots=options.market.slots, teaching=teaching, told=told)
+    progress = DemoProgress(
+        jobs=len(jobs), slots=options.market.slots, teaching=teaching, told=told
+    )
     arrivals = _Arrivals(jobs, options, progress)
     selector, configurator = Ear(), Ear()
 
@@ -194,7 +212,7 @@ class _Arrivals:
     """Submits the jobs that start with a slot before it opens, and lets the platform report."""
 
     def __init__(
-        self, jobs: Sequence[Job | JobDraft], options: SystemOptions, progress: Progress
+        self, jobs: Sequence[Job | JobDraft], options: SystemOptions, progress: DemoProgress
     ) -> None:
         self._progress = progress
         self.starts_ns: list[int] = options.market.slot_starts_ns().tolist()
