@@ -7,8 +7,9 @@ import sys
 import structlog
 
 from services.allocator.settings import AllocatorSettings
-from spotline.bootstrap.parts import BusAddress, PartHooks, serve_allocator
+from spotline.bootstrap.parts import BusAddress, PartHooks
 from spotline.bootstrap.process import main
+from spotline.bootstrap.servers import serve_allocator
 
 _log = structlog.get_logger(__name__)
 

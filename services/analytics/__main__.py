@@ -7,8 +7,9 @@ import sys
 import structlog
 
 from services.analytics.settings import AnalyticsSettings
-from spotline.bootstrap.parts import BusAddress, PartHooks, serve_analytics
+from spotline.bootstrap.parts import BusAddress, PartHooks
 from spotline.bootstrap.process import main
+from spotline.bootstrap.servers import serve_analytics
 
 _log = structlog.get_logger(__name__)
 

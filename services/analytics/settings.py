@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import Field, field_validator, model_validator
 
 from spotline.application.analytics.options import StatisticsOptions
-from spotline.bootstrap.parts import AnalyticsParts
+from spotline.bootstrap.servers import AnalyticsParts
 from spotline.domain.statistics.windows import S_PER_DAY, WindowSpec
 from spotline.runtime.settings import ServiceSettings
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 from services.cloud_actuator.settings import CloudActuatorSettings
-from spotline.bootstrap.parts import ActuatorParts, BusAddress, PartHooks, serve_cloud_actuator
+from spotline.bootstrap.followers import ActuatorParts, serve_cloud_actuator
+from spotline.bootstrap.parts import BusAddress, PartHooks
 from spotline.bootstrap.process import main
 
 

@@ -7,8 +7,9 @@ import sys
 import structlog
 
 from services.configurator.settings import ConfiguratorSettings
-from spotline.bootstrap.parts import BusAddress, PartHooks, serve_configurator
+from spotline.bootstrap.parts import BusAddress, PartHooks
 from spotline.bootstrap.process import main
+from spotline.bootstrap.servers import serve_configurator
 
 _log = structlog.get_logger(__name__)
 

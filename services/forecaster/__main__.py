@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 from services.forecaster.settings import ForecasterSettings
-from spotline.bootstrap.parts import BusAddress, PartHooks, serve_forecaster
+from spotline.bootstrap.followers import serve_forecaster
+from spotline.bootstrap.parts import BusAddress, PartHooks
 from spotline.bootstrap.process import main
 
 

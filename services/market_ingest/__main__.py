@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from services.market_ingest.settings import MarketIngestSettings
 from spotline.adapters.market.parquet import read_market
-from spotline.bootstrap.parts import BusAddress, PartHooks, geography_of, serve_market_ingest
+from spotline.bootstrap.followers import geography_of, serve_market_ingest
+from spotline.bootstrap.parts import BusAddress, PartHooks
 from spotline.bootstrap.process import main
 from spotline.domain.market.market import Market
 

@@ -7,8 +7,9 @@ import sys
 import structlog
 
 from services.placer.settings import PlacerSettings
-from spotline.bootstrap.parts import BusAddress, PartHooks, serve_placer
+from spotline.bootstrap.parts import BusAddress, PartHooks
 from spotline.bootstrap.process import main
+from spotline.bootstrap.servers import serve_placer
 
 _log = structlog.get_logger(__name__)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 from services.selector.settings import SelectorSettings
-from spotline.bootstrap.parts import BusAddress, PartHooks, serve_selector
+from spotline.bootstrap.followers import serve_selector
+from spotline.bootstrap.parts import BusAddress, PartHooks
 from spotline.bootstrap.process import main
 
 

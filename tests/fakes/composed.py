@@ -16,18 +16,15 @@ from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.selector.state import SelectorOptions
 from spotline.application.spec import Handler, Timer
-from spotline.bootstrap.parts import (
+from spotline.bootstrap.followers import (
     ActuatorParts,
-    BusAddress,
-    HealthProbes,
-    PartHooks,
-    open_stream,
-    serve_allocator,
     serve_cloud_actuator,
     serve_forecaster,
     serve_market_ingest,
     serve_selector,
 )
+from spotline.bootstrap.parts import BusAddress, HealthProbes, PartHooks, open_stream
+from spotline.bootstrap.servers import serve_allocator
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ContractError

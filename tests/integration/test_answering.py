@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from spotline.adapters.grpc.allocator.server import RpcServer
-from spotline.bootstrap.parts import BusAddress, HealthProbes, PartHooks, serve_allocator
+from spotline.bootstrap.parts import BusAddress, HealthProbes, PartHooks
+from spotline.bootstrap.servers import serve_allocator
 from tests.eventually import eventually
 
 pytestmark = pytest.mark.integration

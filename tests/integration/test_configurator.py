@@ -543,7 +543,8 @@ async def test_killed_and_started_again_it_answers_as_before(tmp_path: Path) -> 
 async def test_a_knowledge_file_that_is_not_there_stops_it_with_the_reason(
     broker, tmp_path: Path
 ) -> None:
-    from spotline.bootstrap.parts import BusAddress, PartHooks, serve_configurator
+    from spotline.bootstrap.parts import BusAddress, PartHooks
+    from spotline.bootstrap.servers import serve_configurator
 
     with pytest.raises(ContractError, match=r"nowhere\.parquet: expected a knowledge base"):
         await serve_configurator(

@@ -19,7 +19,9 @@ from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.placer.messages import pipeline_id_for
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.spec import Timer
-from spotline.bootstrap.parts import BusAddress, PartHooks, serve_market_ingest, serve_placer
+from spotline.bootstrap.followers import serve_market_ingest
+from spotline.bootstrap.parts import BusAddress, PartHooks
+from spotline.bootstrap.servers import serve_placer
 from spotline.cli import pipelines as commands
 from spotline.cli import place
 from spotline.domain.market.generate import generate

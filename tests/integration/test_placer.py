@@ -27,7 +27,9 @@ from spotline.application.placer.messages import (
 )
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.spec import Timer
-from spotline.bootstrap.parts import BusAddress, PartHooks, serve_market_ingest, serve_placer
+from spotline.bootstrap.followers import serve_market_ingest
+from spotline.bootstrap.parts import BusAddress, PartHooks
+from spotline.bootstrap.servers import serve_placer
 from spotline.contracts.mapping import to_message
 from spotline.domain.market.generate import generate
 from spotline.domain.placement.interface import CostBasis

@@ -14,7 +14,8 @@ from spotline.adapters.ledger.sqlite import SqlLedger, ledger_url
 from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.placer.messages import PlaceReceipt
 from spotline.application.spec import Timer
-from spotline.bootstrap.parts import BusAddress, PartHooks, open_stream, serve_market_ingest
+from spotline.bootstrap.followers import serve_market_ingest
+from spotline.bootstrap.parts import BusAddress, PartHooks, open_stream
 from spotline.bootstrap.system import LEDGER_OWNER, SystemOptions, running_system
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry

@@ -18,21 +18,21 @@ from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
-from spotline.bootstrap.parts import (
+from spotline.bootstrap.followers import (
     ActuatorParts,
-    AnalyticsParts,
-    BusAddress,
-    HealthProbes,
-    PartHooks,
     geography_of,
-    serve_allocator,
-    serve_analytics_apart,
     serve_cloud_actuator,
-    serve_configurator,
     serve_forecaster,
     serve_market_ingest,
-    serve_placer,
     serve_selector,
+)
+from spotline.bootstrap.parts import BusAddress, HealthProbes, PartHooks
+from spotline.bootstrap.servers import (
+    AnalyticsParts,
+    serve_allocator,
+    serve_analytics_apart,
+    serve_configurator,
+    serve_placer,
 )
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.ledger.caps import Caps

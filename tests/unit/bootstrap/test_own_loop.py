@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from spotline.bootstrap.parts import in_own_loop
+from spotline.bootstrap.own_loop import in_own_loop
 
 
 async def test_work_runs_in_another_thread_on_another_loop():

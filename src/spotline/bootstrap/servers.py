@@ -1,0 +1,268 @@
+"""The services that answer gRPC while they follow the log, running until cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from spotline.adapters.nats.connection import NatsConnection
+from spotline.application.analytics.options import StatisticsOptions
+from spotline.application.placer.handler import PlaceHandler
+from spotline.application.placer.options import PlacerOptions
+from spotline.bootstrap.own_loop import in_own_loop
+from spotline.bootstrap.parts import AnyHost, BusAddress, Hosted, PartHooks, open_stream
+from spotline.domain.configuration.configuration import MeasuredRun
+from spotline.runtime.applied import AppliedFeed
+from spotline.runtime.service import Listener, ServiceHost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalyticsParts:
+    """What the analytics issues and who this worker is; see `services/analytics/settings.py`."""
+
+    options: StatisticsOptions = field(default_factory=StatisticsOptions)
+    worker: str = "0"
+    lease_s: float = 10.0
+
+
+async def serve_allocator(
+    bus: BusAddress,
+    *,
+    address: str,
+    hooks: PartHooks,
+    configurator_address: str = "",
+    listening: Callable[[str], None] | None = None,
+) -> None:
+    """Answer gRPC at `address` and keep the job board; `listening` is told the bound address.
+
+    Drafts are completed by the configurator at `configurator_address`; empty refuses them.
+    """
+    from spotline.adapters.grpc.allocator.job_servicer import JobFeed
+    from spotline.adapters.grpc.allocator.server import RpcServer
+    from spotline.adapters.grpc.configurator.client import ConfiguratorClient
+    from spotline.application.allocator.handler import JobsHandler
+
+    async with AsyncExitStack() as stack:
+        connection, stream = await stack.enter_async_context(open_stream(bus, name="allocator"))
+        configurator = None
+        if configurator_address:
+            configurator = await stack.enter_async_context(
+                ConfiguratorClient(configurator_address, caller="allocator")
+            )
+        feed = JobFeed()
+        host = ServiceHost(
+            JobsHandler(), stream, on_applied=_both(feed.on_applied, hooks.on_applied)
+        )
+        hooks.note("allocator", host, connection)
+        server = RpcServer(host, feed, address=address, configurator=configurator)
+        async with asyncio.TaskGroup() as tasks:
+            await _answer_while_following(tasks, host, server, listening)
+
+
+async def serve_configurator(
+    bus: BusAddress,
+    *,
+    address: str,
+    knowledge: Path | None,
+    stack: str,
+    hooks: PartHooks,
+    listening: Callable[[str], None] | None = None,
+) -> None:
+    """Answer questions on configurations at `address`; `listening` is told the bound address.
+
+    It knows the measured runs of the file `knowledge` and those in the log, and assumes the
+    software stack `stack` (empty: `live`, or the one with most runs).
+
+    Raises
+    ------
+    ConfigError
+        The address is taken.
+    ContractError
+        The file is absent or no knowledge base.
+    """
+    from spotline.adapters.grpc.configurator.server import ConfiguratorServer
+    from spotline.adapters.grpc.configurator.servicer import SharedKnowledge, runs_measured
+    from spotline.application.configurator.handler import ConfigureHandler
+    from spotline.application.configurator.knowledge import KnowledgeBase
+
+    runs = await asyncio.to_thread(_runs_of, knowledge)
+    async with open_stream(bus, name="configurator") as (connection, stream):
+        feed = AppliedFeed(runs_measured)
+        host = ServiceHost(
+            ConfigureHandler(), stream, on_applied=_both(feed.on_applied, hooks.on_applied)
+        )
+        hooks.note("configurator", host, connection)
+        shared = SharedKnowledge(KnowledgeBase(runs, stack=stack), host, feed)
+        server = ConfiguratorServer(host, shared, address=address)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                learning = tasks.create_task(shared.keep_learning(), name="learn")
+                try:
+                    await _answer_while_following(
+                        tasks, host, server, listening, prepare=shared.start
+                    )
+                finally:
+                    learning.cancel()
+        finally:
+            shared.close()
+
+
+def _runs_of(knowledge: Path | None) -> Sequence[MeasuredRun]:
+    if knowledge is None:
+        return ()
+    # Reading a table takes libraries that nobody else here needs.
+    from spotline.adapters.knowledge.store import read_knowledge
+
+    return read_knowledge(knowledge)
+
+
+async def serve_placer(
+    bus: BusAddress,
+    options: PlacerOptions,
+    *,
+    address: str,
+    hooks: PartHooks,
+    listening: Callable[[str], None] | None = None,
+) -> None:
+    """Place pipelines, and answer gRPC at `address`; `listening` is told the bound address.
+
+    Raises
+    ------
+    ConfigError
+        The address is taken.
+    """
+    from spotline.adapters.grpc.placer.server import PlacerServer
+    from spotline.adapters.grpc.placer.servicer import pipeline_decided
+
+    async with open_stream(bus, name="placer") as (connection, stream):
+        feed = AppliedFeed(pipeline_decided)
+        host = ServiceHost(
+            PlaceHandler(options), stream, on_applied=_both(feed.on_applied, hooks.on_applied)
+        )
+        hooks.note("placer", host, connection)
+        server = PlacerServer(host, feed, options, address=address)
+        async with asyncio.TaskGroup() as tasks:
+            await _answer_while_following(tasks, host, server, listening)
+
+
+async def serve_analytics(
+    bus: BusAddress,
+    parts: AnalyticsParts,
+    *,
+    address: str,
+    hooks: PartHooks,
+    listening: Callable[[str], None] | None = None,
+) -> None:
+    """Keep statistics, and answer gRPC at `address`; `listening` is told the bound address.
+
+    It answers from the beginning, with UNAVAILABLE until its tables are recovered.
+
+    Raises
+    ------
+    ConfigError
+        The address is taken.
+    """
+    # Faust takes a while to import; only this service needs it.
+    from spotline.adapters.analytics.worker import Analytics, AnalyticsSettings
+    from spotline.adapters.grpc.analytics.servicer import AnalyticsServer
+
+    async with open_stream(bus, name="analytics") as (connection, stream):
+        analytics = Analytics(
+            AnalyticsSettings(
+                nats_url=bus.nats_url,
+                partition=bus.partition,
+                worker=parts.worker,
+                lease_s=parts.lease_s,
+                options=parts.options,
+            ),
+            stream,
+        )
+        hooks.note("analytics", analytics, connection)
+        server = AnalyticsServer(analytics, address=address)
+        try:
+            bound = await server.start()
+            if listening is not None:
+                listening(bound)
+            await analytics.run()
+        finally:
+            await server.stop()
+
+
+async def serve_analytics_apart(
+    bus: BusAddress,
+    parts: AnalyticsParts,
+    *,
+    address: str,
+    hooks: PartHooks,
+    listening: Callable[[str], None] | None = None,
+) -> None:
+    """`serve_analytics` in a thread with an event loop of its own, for a process with others in it.
+
+    Putting windows together takes up to seconds, in which nothing else of its loop goes on. What
+    it tells is told on the caller's loop.
+    """
+    here = asyncio.get_running_loop()
+
+    def note(service: str, host: Hosted, connection: NatsConnection) -> None:
+        here.call_soon_threadsafe(hooks.note, service, host, connection)
+
+    def tell(bound: str) -> None:
+        if listening is not None:
+            here.call_soon_threadsafe(listening, bound)
+
+    await in_own_loop(
+        lambda: serve_analytics(
+            bus, parts, address=address, hooks=PartHooks(started=note), listening=tell
+        ),
+        name="analytics",
+    )
+
+
+class _Server(Protocol):
+    async def start(self) -> str: ...
+
+    async def stop(self) -> None: ...
+
+
+async def _answer_while_following(
+    tasks: asyncio.TaskGroup,
+    host: AnyHost,
+    server: _Server,
+    listening: Callable[[str], None] | None,
+    *,
+    prepare: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Run `host`, and `server` from when it has recovered and `prepare` is done.
+
+    The host is not well before its server listens: to get ready takes long where kernels are to be
+    compiled first.
+    """
+    host.answering = False
+    follow = tasks.create_task(host.run(), name="follow")
+    try:
+        # Nothing is answered from a state that is not up to date.
+        await host.live()
+        if prepare is not None:
+            await prepare()
+        bound = await server.start()
+        host.answering = True
+        if listening is not None:
+            listening(bound)
+        await asyncio.wait((follow,))
+    finally:
+        await server.stop()
+
+
+def _both(first: Listener, second: Listener | None) -> Listener:
+    if second is None:
+        return first
+
+    def tell(event: Any, envelope: Any, seq: int) -> None:
+        first(event, envelope, seq)
+        second(event, envelope, seq)
+
+    return tell
