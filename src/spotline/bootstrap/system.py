@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -37,6 +37,7 @@ from spotline.bootstrap.servers import (
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market
+from spotline.domain.placement.geography import Geography
 from spotline.runtime.broker import EmbeddedBroker
 from spotline.runtime.service import Listener
 from spotline.runtime.timers import Gate
@@ -132,7 +133,6 @@ async def running_system(
     ContractError
         The geography file is absent or not what it should be.
     """
-    heard = listeners or {}
     geography = await asyncio.to_thread(geography_of, options.geography)
     async with AsyncExitStack() as stack:
         options.store.mkdir(parents=True, exist_ok=True)
@@ -142,97 +142,127 @@ async def running_system(
             url = broker.url
         bus = BusAddress(nats_url=url, partition=options.partition)
         system = RunningSystem(bus=bus, ledger_url=ledger_url(options.store / "ledger.sqlite"))
-
-        def hooks(service: str, gate: Gate | None = None) -> PartHooks:
-            return PartHooks(
-                started=system.probes.note,
-                on_applied=heard.get(service),
-                gate=gate,
-            )
-
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        running: list[asyncio.Task[None]] = []
+        services = _Services(system, tasks, listeners or {}, gate)
         # Leaving the block ends the services; called before the group waits for them.
-        stack.callback(lambda: [task.cancel() for task in running])
-
-        async def listening(service: str, serve: Callable[..., Awaitable[None]]) -> str:
-            """Start a service that answers gRPC, and wait for its address."""
-            bound: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-            async def served() -> None:
-                await serve(bus, hooks=hooks(service), listening=bound.set_result)
-
-            running.append(tasks.create_task(served(), name=service))
-            return await bound
-
-        system.configurator_address = await listening(
-            "configurator",
-            partial(
-                serve_configurator,
-                address=options.configurator_address,
-                knowledge=options.knowledge,
-                stack=options.knowledge_stack,
-            ),
-        )
-        system.allocator_address = await listening(
-            "allocator",
-            partial(
-                serve_allocator,
-                address=options.allocator_address,
-                configurator_address=system.configurator_address,
-            ),
-        )
-        system.placer_address = await listening(
-            "placer", partial(serve_placer, options=options.placer, address=options.placer_address)
-        )
-        system.analytics_address = await listening(
-            "analytics",
-            partial(
-                serve_analytics_apart,
-                parts=AnalyticsParts(options=options.statistics),
-                address=options.analytics_address,
-            ),
-        )
-        parts = ActuatorParts(
-            cloud="simulated",
-            mode=ActuatorMode.LIVE,
-            store=options.store,
-            ledger_url=system.ledger_url,
-            owner=LEDGER_OWNER,
-            caps=options.caps,
-            simulated=options.simulated,
-        )
-        for name, work in (
-            ("cloud_actuator", serve_cloud_actuator(bus, parts, hooks("cloud_actuator"))),
-            (
-                "forecaster",
-                serve_forecaster(
-                    bus,
-                    forecaster=options.forecaster,
-                    horizon_slots=options.horizon_slots,
-                    hooks=hooks("forecaster"),
-                ),
-            ),
-            (
-                "selector",
-                serve_selector(
-                    bus,
-                    options.selector,
-                    allocator_address=system.allocator_address,
-                    allocate_timeout_s=options.allocate_timeout_s,
-                    hooks=hooks("selector"),
-                ),
-            ),
-            (
-                "market_ingest",
-                serve_market_ingest(
-                    bus,
-                    options.market,
-                    options.ingest,
-                    hooks("market_ingest", gate),
-                    geography=geography,
-                ),
-            ),
-        ):
-            running.append(tasks.create_task(work, name=name))
+        stack.callback(services.cancel)
+        await _start_servers(services, options)
+        _start_followers(services, options, geography)
         yield system
+
+
+class _Services:
+    """The services of a system, each in a task of its own."""
+
+    def __init__(
+        self,
+        system: RunningSystem,
+        tasks: asyncio.TaskGroup,
+        listeners: Mapping[str, Listener],
+        gate: Gate | None,
+    ) -> None:
+        self.system = system
+        self._tasks = tasks
+        self._listeners = listeners
+        self._gate = gate
+        self._running: list[asyncio.Task[None]] = []
+
+    def hooks(self, service: str) -> PartHooks:
+        """What a service tells of itself; its timers wait for the gate where they need one."""
+        return PartHooks(
+            started=self.system.probes.note,
+            on_applied=self._listeners.get(service),
+            gate=self._gate,
+        )
+
+    def start(self, service: str, serve: Callable[..., Coroutine[Any, Any, None]]) -> None:
+        """Start a service that only follows the log."""
+        work = serve(self.system.bus, hooks=self.hooks(service))
+        self._running.append(self._tasks.create_task(work, name=service))
+
+    async def listening(self, service: str, serve: Callable[..., Awaitable[None]]) -> str:
+        """Start a service that answers gRPC, and wait for its address."""
+        bound: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        async def served(bus: BusAddress, *, hooks: PartHooks) -> None:
+            await serve(bus, hooks=hooks, listening=bound.set_result)
+
+        self.start(service, served)
+        return await bound
+
+    def cancel(self) -> None:
+        """Ask all to end."""
+        for task in self._running:
+            task.cancel()
+
+
+async def _start_servers(services: _Services, options: SystemOptions) -> None:
+    system = services.system
+    system.configurator_address = await services.listening(
+        "configurator",
+        partial(
+            serve_configurator,
+            address=options.configurator_address,
+            knowledge=options.knowledge,
+            stack=options.knowledge_stack,
+        ),
+    )
+    system.allocator_address = await services.listening(
+        "allocator",
+        partial(
+            serve_allocator,
+            address=options.allocator_address,
+            configurator_address=system.configurator_address,
+        ),
+    )
+    system.placer_address = await services.listening(
+        "placer", partial(serve_placer, options=options.placer, address=options.placer_address)
+    )
+    system.analytics_address = await services.listening(
+        "analytics",
+        partial(
+            serve_analytics_apart,
+            parts=AnalyticsParts(options=options.statistics),
+            address=options.analytics_address,
+        ),
+    )
+
+
+def _start_followers(
+    services: _Services, options: SystemOptions, geography: Geography | None
+) -> None:
+    system = services.system
+    parts = ActuatorParts(
+        cloud="simulated",
+        mode=ActuatorMode.LIVE,
+        store=options.store,
+        ledger_url=system.ledger_url,
+        owner=LEDGER_OWNER,
+        caps=options.caps,
+        simulated=options.simulated,
+    )
+    services.start("cloud_actuator", partial(serve_cloud_actuator, parts=parts))
+    services.start(
+        "forecaster",
+        partial(
+            serve_forecaster, forecaster=options.forecaster, horizon_slots=options.horizon_slots
+        ),
+    )
+    services.start(
+        "selector",
+        partial(
+            serve_selector,
+            options=options.selector,
+            allocator_address=system.allocator_address,
+            allocate_timeout_s=options.allocate_timeout_s,
+        ),
+    )
+    services.start(
+        "market_ingest",
+        partial(
+            serve_market_ingest,
+            market=options.market,
+            options=options.ingest,
+            geography=geography,
+        ),
+    )
