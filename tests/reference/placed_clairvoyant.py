@@ -9,6 +9,7 @@ from spotline.domain.jobs.migration import MigrationTable, PlacedProgress
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.solvers.configurations import all_configurations
 from spotline.domain.solvers.multi_window import PlacedPlan, solve_multi_window
+from spotline.domain.solvers.multi_window_layout import OfferingWindow
 from spotline.domain.solvers.placed_schedules import PlacedResult, check_programs, execute_placed
 from spotline.domain.solvers.window import CELL_LIMIT, Rounding, WindowMarket
 
@@ -41,16 +42,18 @@ def clairvoyant_over_offerings(
     check_programs(programs)
     begin = start or PlacedProgress()
     lives = [market.between(0, programs[0].end_slots) for market in markets]
-    configs = [
-        all_configurations(program, most_spot=int(life.spot_available.max(initial=0)))
+    offerings = [
+        OfferingWindow(
+            program=program,
+            configs=all_configurations(program, most_spot=int(life.spot_available.max(initial=0))),
+            market=life,
+        )
         for program, life in zip(programs, lives, strict=True)
     ]
 
     def solved(rounding: Rounding) -> PlacedPlan:
         return solve_multi_window(
-            programs,
-            configs,
-            lives,
+            offerings,
             migrations,
             begin,
             elapsed_slots=0,

@@ -24,6 +24,7 @@ from spotline.domain.jobs.migration import (
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.solvers.configurations import all_configurations
 from spotline.domain.solvers.multi_window import EndValue, solve_multi_window, terminal_values
+from spotline.domain.solvers.multi_window_layout import OfferingWindow
 from spotline.domain.solvers.placed_schedules import (
     PlacedResult,
     check_programs,
@@ -192,21 +193,17 @@ def solve_alone(
     best = -(2**62)
     placements: tuple[Placement, ...] = (NOT_PLACED,) * slots
     for group in groups:
-        programs = [job.programs[k] for k in group]
-        chosen = [program for program in programs if program is not None]
-        views = [markets[k].between(job.first_slot, slots) for k in group]
-        configs = [
-            all_configurations(program, most_spot=int(view.spot_available.max(initial=0)))
-            for program, view in zip(chosen, views, strict=True)
+        offerings = [
+            _opened(program, markets[k].between(job.first_slot, slots))
+            for k in group
+            if (program := job.programs[k]) is not None
         ]
         end_value = job.end_value
         if isinstance(end_value, Sequence):
             end_value = [end_value[runs_on.index(k)] for k in group]
         home = group.index(job.start.home) if job.start.home in group else NOWHERE
         plan = solve_multi_window(
-            chosen,
-            configs,
-            views,
+            offerings,
             _sub_table(job.migrations, group),
             replace(job.start, home=home),
             elapsed_slots=job.elapsed_slots,
@@ -223,6 +220,12 @@ def solve_alone(
                 for one in plan.placements
             )
     return best, placements
+
+
+def _opened(program: JobProgram, market: WindowMarket) -> OfferingWindow:
+    most_spot = int(market.spot_available.max(initial=0))
+    configs = all_configurations(program, most_spot=most_spot)
+    return OfferingWindow(program=program, configs=configs, market=market)
 
 
 def _sub_table(migrations: MigrationTable | None, group: Sequence[int]) -> MigrationTable:

@@ -11,6 +11,7 @@ costs O(cells * levels * (sets + offerings^2)) whatever the sets came from.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,31 +28,22 @@ from spotline.domain.jobs.migration import (
     placement_overhead_s,
 )
 from spotline.domain.jobs.program import JobProgram
-from spotline.domain.solvers.configurations import Configurations
 from spotline.domain.solvers.multi_window_layout import (
-    HeldSets,
+    Layout,
+    OfferingWindow,
+    WindowOverheads,
     bases_of,
-    cell_quanta,
-    class_table,
-    egress_of,
-    entering_of,
-    held_sets,
+    changes_of,
+    layout_of,
     opening_of,
-    pending_levels,
-    slot_tables,
+    slots_of,
 )
-from spotline.domain.solvers.multi_window_stages import solve_stages
+from spotline.domain.solvers.multi_window_stages import Opening, ProgressGrid, solve_stages
 from spotline.domain.solvers.placed_schedules import check_programs, is_interrupted
-from spotline.domain.solvers.window import (
-    CELL_LIMIT,
-    IntArray,
-    ProgressValue,
-    Rounding,
-    WindowMarket,
-)
+from spotline.domain.solvers.window import CELL_LIMIT, IntArray, ProgressValue, Rounding
 
 # Two bytes each: where slots * cells * sets * levels is more, the grid is coarsened.
-STATE_LIMIT = 400_000_000
+_STATE_LIMIT = 400_000_000
 
 # What a window's end is worth: nothing, by progress, or per offering by slots of on-demand work
 # still needed there (the best offering counts).
@@ -71,9 +63,7 @@ class PlacedPlan:
 
 
 def solve_multi_window(
-    programs: Sequence[JobProgram],
-    configs: Sequence[Configurations],
-    markets: Sequence[WindowMarket],
+    offerings: Sequence[OfferingWindow],
     migrations: MigrationTable,
     start: PlacedProgress,
     *,
@@ -81,20 +71,17 @@ def solve_multi_window(
     end_value: EndValue,
     rounding: Rounding = Rounding.DOWN,
     cell_limit: int = CELL_LIMIT,
-    state_limit: int = STATE_LIMIT,
 ) -> PlacedPlan:
     """Find the schedule of greatest value less cost over a window and several offerings.
 
     Parameters
     ----------
-    programs
-        The job on each offering, with one slot grid, work scale, deadline and value.
-    configs
-        Per offering, the held sets to choose from; `start.holding` may be any set.
-    markets
-        Per offering, price and availability of each slot; all as long as the first.
+    offerings
+        Each with the job compiled for it (one slot grid, work scale, deadline and value for all),
+        the held sets to choose from (`start.holding` may be any set) and the market of the window,
+        as long as that of the first.
     migrations
-        What moving costs; rows and columns in the order of `programs`.
+        What moving costs; rows and columns in the order of `offerings`.
     start
         Where the job stands before the window. Spot beyond its home's availability in the first
         slot counts as interrupted.
@@ -104,6 +91,8 @@ def solve_multi_window(
         Worth of the progress where the window ends unfinished, see `EndValue`; which offering the
         job is on then, and what is pending, counts for nothing. It may never fall as progress
         grows, nor exceed what being done is worth: a dearer change is taken to be no better.
+    rounding, cell_limit
+        Where the exact grid has more cells than this, gains are rounded down or up to fit.
 
     Returns
     -------
@@ -116,94 +105,132 @@ def solve_multi_window(
     ValueError
         The arguments do not fit together.
     """
+    programs = [here.program for here in offerings]
     check_programs(programs)
-    slots = len(markets[0])
-    if any(len(market) != slots for market in markets) or len(markets) != len(programs):
-        raise ValueError(f"markets must hold {len(programs)} of {slots} slots each")
+    slots = len(offerings[0].market)
+    if any(len(here.market) != slots for here in offerings):
+        raise ValueError(f"markets must all have {slots} slots, as the first has")
     first = programs[0]
-    left = first.work_quanta - start.progress_quanta
-    if left <= 0 or slots == 0:
+    if start.progress_quanta >= first.work_quanta or slots == 0:
         return PlacedPlan(placements=(NOT_PLACED,) * slots, utility_micro_usd=0, exact=True)
-    layout = held_sets(programs, configs)
-    bases = bases_of(programs, migrations)
-    opening, opening_overheads = opening_of(programs, markets, migrations, start, layout)
-    levels = pending_levels([*bases, *opening_overheads], first.slot_s)
-    seconds = sorted(
-        {
-            max(0, first.slot_s - max(base, level))
-            for base in (*bases, *opening_overheads)
-            for level in (*levels, 0)
-        }
+    window = _Window.of(offerings, migrations, start)
+    grid, exact = window.grid(end_value, rounding, cell_limit)
+    best, target, choice = solve_stages(
+        window.layout.sets,
+        slots_of(offerings, window.layout, elapsed_slots),
+        grid,
+        changes_of(programs, migrations, window.overheads),
+        window.opening(grid),
     )
-    rates = sorted({int(rate) for rate in layout.rate})
-    reach = min(left, slots * max(rates) * max(seconds))
-    most_cells = max(2, min(cell_limit, state_limit // (slots * layout.sources * len(levels))))
-    cell, exact = cell_quanta(rates, seconds, reach, most_cells)
-    up = 0 if rounding is Rounding.DOWN else cell - 1
-    gain_cells = np.array([[(r * s + up) // cell for r in layout.rate] for s in seconds])
-    done = -(-left // cell)
-    cells = min(done, slots * int(gain_cells.max()) + 1)
-    finish = np.zeros(slots, dtype=np.int64)
-    for slot in range(slots):
-        number = elapsed_slots + slot + 1
-        if number <= first.end_slots:
-            finish[slot] = first.value_micro_usd[number]
-    terminal = terminal_values(
-        programs, start.progress_quanta + np.arange(cells, dtype=np.int64) * cell, end_value
+    return PlacedPlan(
+        placements=window.trace(grid, int(target), choice), utility_micro_usd=int(best), exact=exact
     )
-    classes = class_table(bases, levels, seconds, first.slot_s)
-    entering = entering_of(programs, migrations, bases)
-    cost, usable = slot_tables(
-        programs, markets, layout, free_slots=first.deadline_slots - elapsed_slots
-    )
-    dollars = egress_of(migrations, len(programs))
-    opening_gain = np.zeros(layout.size, dtype=np.int64)
-    opening_level = np.zeros(layout.size, dtype=np.int64)
-    for c, overhead_s in enumerate(opening_overheads):
-        opening_gain[c] = gain_cells[seconds.index(max(0, first.slot_s - overhead_s)), c]
-        opening_level[c] = levels.index(max(0, overhead_s - first.slot_s))
-    best, choice, first_choice = solve_stages(
-        layout.spot,
-        layout.first,
-        layout.cover_start,
-        layout.covers,
-        np.array([market.spot_available for market in markets]),
-        usable,
-        cost,
-        finish,
-        terminal,
-        done,
-        gain_cells,
-        classes,
-        entering.start,
-        entering.base,
-        entering.grow,
-        entering.launch,
-        entering.broken,
-        entering.move,
-        entering.move_broken,
-        np.array([bases.index(p.shrink_s) for p in programs], dtype=np.int64),
-        bases.index(0),
-        dollars,
-        opening_gain,
-        opening_level,
-        opening,
-        start.home,
-    )
-    placements = _trace(
-        programs,
-        markets,
-        migrations,
-        start,
-        layout,
-        choice,
-        int(first_choice),
-        seconds,
-        levels,
-        gain_cells,
-        done,
-    )
-    return PlacedPlan(placements=placements, utility_micro_usd=int(best), exact=exact)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Window:
+    """A window laid out: `entered_s` and `egress` are of entering each set from the start."""
+
+    offerings: Sequence[OfferingWindow]
+    migrations: MigrationTable
+    start: PlacedProgress
+    layout: Layout
+    overheads: WindowOverheads
+    entered_s: list[int]
+    egress_micro_usd: IntArray
+
+    @classmethod
+    def of(
+        cls, offerings: Sequence[OfferingWindow], migrations: MigrationTable, start: PlacedProgress
+    ) -> _Window:
+        layout = layout_of(offerings)
+        programs = [here.program for here in offerings]
+        egress, entered_s = opening_of(offerings, migrations, start, layout)
+        bases = bases_of(programs, migrations)
+        return cls(
+            offerings=offerings,
+            migrations=migrations,
+            start=start,
+            layout=layout,
+            overheads=WindowOverheads.of(bases, entered_s, programs[0].slot_s),
+            entered_s=entered_s,
+            egress_micro_usd=egress,
+        )
+
+    def grid(
+        self, end_value: EndValue, rounding: Rounding, cell_limit: int
+    ) -> tuple[ProgressGrid, bool]:
+        """The progress grid, and whether every gain falls on it."""
+        programs = [here.program for here in self.offerings]
+        slots, productive = len(self.offerings[0].market), self.overheads.productive
+        left = programs[0].work_quanta - self.start.progress_quanta
+        rates = sorted({int(rate) for rate in self.layout.rate})
+        states = slots * self.layout.sources * len(self.overheads.levels)
+        cell, exact = _cell_quanta(
+            [rate * second for rate in rates for second in productive],
+            min(left, slots * max(rates) * max(productive)),
+            max(2, min(cell_limit, _STATE_LIMIT // states)),
+        )
+        up = 0 if rounding is Rounding.DOWN else cell - 1
+        gains = np.array([[(r * s + up) // cell for r in self.layout.rate] for s in productive])
+        done = -(-left // cell)
+        quanta = np.arange(min(done, slots * int(gains.max()) + 1), dtype=np.int64) * cell
+        terminal = terminal_values(programs, self.start.progress_quanta + quanta, end_value)
+        return ProgressGrid(gain_cells=gains, terminal=terminal, done=done), exact
+
+    def opening(self, grid: ProgressGrid) -> Opening:
+        """The first slot."""
+        gains = [grid.gain_cells[self.overheads.row(s), c] for c, s in enumerate(self.entered_s)]
+        return Opening(
+            gain_cells=np.array(gains, dtype=np.int64),
+            level=np.array([self.overheads.level(s) for s in self.entered_s], dtype=np.int64),
+            egress_micro_usd=self.egress_micro_usd,
+            home=self.start.home,
+        )
+
+    def trace(
+        self, grid: ProgressGrid, target: int, choice: npt.NDArray[np.int16]
+    ) -> tuple[Placement, ...]:
+        """Follow the choices forward on the grid; `target` is that of the first slot."""
+        programs = [here.program for here in self.offerings]
+        markets = [here.market for here in self.offerings]
+        placements = [NOT_PLACED] * len(markets[0])
+        state = self.start
+        cell = 0
+        for slot in range(len(placements)):
+            if slot:
+                level = self.overheads.levels.index(state.pending_overhead_s)
+                target = int(choice[slot, cell, target, level])
+            after = NOT_PLACED if target >= self.layout.size else self.layout.placement(target)
+            placements[slot] = after
+            broken = is_interrupted(markets, state, slot)
+            change_s = placement_overhead_s(
+                programs, self.migrations, state, after, interrupted=broken
+            )
+            overhead_s = max(change_s, state.pending_overhead_s)
+            state = advance_placed(
+                programs,
+                self.migrations,
+                state,
+                after,
+                held_s=programs[0].slot_s,
+                interrupted=broken,
+            )
+            if after.offering != NOWHERE:
+                cell += int(grid.gain_cells[self.overheads.row(overhead_s), target])
+                if cell >= grid.done:
+                    break
+        return tuple(placements)
+
+
+def _cell_quanta(gains: Sequence[int], reach: int, cell_limit: int) -> tuple[int, bool]:
+    """The grid step in quanta, and whether every gain falls on it."""
+    exact = math.gcd(*gains)
+    if exact == 0:
+        return max(1, reach), True
+    if reach <= exact * cell_limit:
+        return exact, True
+    return -(-reach // cell_limit), False
 
 
 def terminal_values(
@@ -223,44 +250,3 @@ def terminal_values(
         here = by_slots[np.minimum(needed, by_slots.shape[0] - 1)]
         worth = here if worth is None else np.maximum(worth, here)
     return np.asarray(worth, dtype=np.int64)
-
-
-def _trace(
-    programs: Sequence[JobProgram],
-    markets: Sequence[WindowMarket],
-    migrations: MigrationTable,
-    start: PlacedProgress,
-    layout: HeldSets,
-    choice: npt.NDArray[np.int16],
-    target: int,
-    seconds: list[int],
-    levels: list[int],
-    gain_cells: IntArray,
-    done: int,
-) -> tuple[Placement, ...]:
-    """Follow the choices forward on the grid."""
-    slot_s = programs[0].slot_s
-    placements = [NOT_PLACED] * len(markets[0])
-    state = start
-    cell = 0
-    for slot in range(len(placements)):
-        if slot:
-            source = target
-            target = int(choice[slot, cell, source, levels.index(state.pending_overhead_s)])
-        after = NOT_PLACED
-        if target < layout.size:
-            after = Placement(
-                offering=int(layout.offering[target]), holding=layout.holdings[target]
-            )
-        placements[slot] = after
-        broken = is_interrupted(markets, state, slot)
-        overhead_s = placement_overhead_s(programs, migrations, state, after, interrupted=broken)
-        overhead_s = max(overhead_s, state.pending_overhead_s)
-        state = advance_placed(
-            programs, migrations, state, after, held_s=slot_s, interrupted=broken
-        )
-        if after.offering != NOWHERE:
-            cell += int(gain_cells[seconds.index(max(0, slot_s - overhead_s)), target])
-            if cell >= done:
-                break
-    return tuple(placements)

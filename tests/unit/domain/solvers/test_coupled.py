@@ -32,6 +32,7 @@ from spotline.domain.solvers.coupled_jobs import (
     execute_coupled,
 )
 from spotline.domain.solvers.multi_window import solve_multi_window
+from spotline.domain.solvers.multi_window_layout import OfferingWindow
 from spotline.domain.solvers.window import ProgressValue, WindowMarket, solve_window
 
 SLOT_S = 60
@@ -191,9 +192,12 @@ def test_one_job_over_several_offerings_is_their_window_program(seed) -> None:
     )
     start = PlacedProgress(home=1, holding=Holding(spot=1), progress_quanta=12)
     exact = solve_multi_window(
-        programs,
-        [all_configurations(one, most_spot=2) for one in programs],
-        markets,
+        [
+            OfferingWindow(
+                program=program, configs=all_configurations(program, most_spot=2), market=market
+            )
+            for program, market in zip(programs, markets, strict=True)
+        ],
         table,
         start,
         elapsed_slots=0,

@@ -26,6 +26,7 @@ from spotline.domain.jobs.progress import JobProgress, advance
 from spotline.domain.solvers.configurations import all_configurations
 from spotline.domain.solvers.coupled_jobs import Unsolved
 from spotline.domain.solvers.multi_window import solve_multi_window
+from spotline.domain.solvers.multi_window_layout import OfferingWindow
 from spotline.domain.solvers.placed_schedules import (
     execute_placed,
     is_interrupted,
@@ -79,6 +80,13 @@ def market_of(spot_price, available, *, on_demand: int = 300_000, stock: int = 1
 
 def configs_of(programs):
     return [all_configurations(one, most_spot=one.max_instances) for one in programs]
+
+
+def offerings_of(programs, configs, markets):
+    return [
+        OfferingWindow(program=program, configs=sets, market=market)
+        for program, sets, market in zip(programs, configs, markets, strict=True)
+    ]
 
 
 def brute_force(programs, markets, migrations, start) -> int:
@@ -173,9 +181,7 @@ def test_the_program_equals_brute_force_and_executing_its_plan_earns_it(case) ->
     programs, markets, migrations, start = case
 
     plan = solve_multi_window(
-        programs,
-        configs_of(programs),
-        markets,
+        offerings_of(programs, configs_of(programs), markets),
         migrations,
         start,
         elapsed_slots=0,
@@ -195,9 +201,7 @@ def test_a_coarse_grid_brackets_the_optimum(case, cell_limit) -> None:
 
     def utility(**options) -> int:
         return solve_multi_window(
-            programs,
-            configs_of(programs),
-            markets,
+            offerings_of(programs, configs_of(programs), markets),
             migrations,
             start,
             elapsed_slots=0,
@@ -236,7 +240,11 @@ def test_dynamic_and_integer_program_find_the_same_optimum(seed) -> None:
     configs = configs_of(programs)
 
     exact = solve_multi_window(
-        programs, configs, markets, migrations, start, elapsed_slots=0, end_value=None
+        offerings_of(programs, configs, markets),
+        migrations,
+        start,
+        elapsed_slots=0,
+        end_value=None,
     )
     plan = solve_multi_window_cp(programs, configs, markets, migrations, start, elapsed_slots=0)
 
@@ -270,9 +278,7 @@ def test_one_offering_is_the_window_program(case, with_line) -> None:
         end_value=end_value,
     )
     multi = solve_multi_window(
-        [program],
-        [configs],
-        [market],
+        offerings_of([program], [configs], [market]),
         equal_migrations(1, MigrationCost(overhead_s=0)),
         PlacedProgress(home=0, holding=held, pending_overhead_s=pending),
         elapsed_slots=0,
