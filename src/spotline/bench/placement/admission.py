@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from spotline.bench.placement.simulate import Setting
+from spotline.bench.placement.setting import Setting
 from spotline.domain.placement.deadlines import earliest_on_empty
 from spotline.domain.placement.interface import PlacementMethod, PlacementMoment
 from spotline.domain.placement.pipeline import NoPlacement, PipelineJob, Placement

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-from spotline.bench.placement.simulate import Setting
+from spotline.bench.placement.setting import Setting
 from spotline.domain.placement.pipeline import PipelineJob
 
 Figures = dict[str, Any]

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from spotline.bench.placement.admission import Admitting, most_deadlines
+from spotline.bench.placement.setting import Disruption, Setting, scaled
 from spotline.bench.placement.settings_paper import drawn_setting, paper_setting
-from spotline.bench.placement.simulate import Disruption, Setting, scaled
 from spotline.bench.placement.sweeps import (
     COMPARED,
     FAILURE_AT_S,

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from spotline.bench.placement.simulate import PriceCurve, RunningJob, Setting
+from spotline.bench.placement.setting import PriceCurve, Setting
+from spotline.bench.placement.simulate import RunningJob
 from spotline.domain.placement.graph import FloatArray
 from spotline.domain.placement.interface import PlacementMethod, PlacementMoment
 from spotline.domain.placement.pipeline import Placement

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spotline.bench.placement.simulate import Course, Setting, Stay
+from spotline.bench.placement.course import Course, Stay
+from spotline.bench.placement.setting import Setting
 
 _BYTES_PER_GBIT = 1e9 / 8
 

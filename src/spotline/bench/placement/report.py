@@ -18,12 +18,16 @@ from spotline.bench.placement.plots import (
     plot_sweeps,
     plot_tables,
 )
+from spotline.bench.placement.report_events import (
+    deadlines_lines,
+    failures_lines,
+    interruptions_lines,
+)
+from spotline.bench.placement.report_paper import ablations_lines, claims_lines, readings_lines
 from spotline.bench.placement.sweeps import (
     BASELINES,
-    FIXED,
     OURS,
     PAPER,
-    SPANNING_PAIRS,
     change_percent,
 )
 from spotline.bench.placement.targets import LEAST_JCT_LOWER_PERCENT
@@ -31,15 +35,6 @@ from spotline.bench.placement.targets import LEAST_JCT_LOWER_PERCENT
 REPORT_NAME = "placement.md"
 
 Figures = Mapping[str, Any]
-
-# What the paper reports of its own runs (arXiv:2605.25375): JCT and cost, percent.
-PAPER_ABLATIONS = {
-    "no_priority": (41.9, 5.0),
-    "no_pathfinder": (52.5, 20.5),
-    "no_cost_min": (4.6, 13.9),
-}
-PAPER_JCT_PERCENT = (-64.7, -27.9)
-PAPER_COST_PERCENT = (-30.6, -12.6)
 
 
 def write_report(figures: Figures, directory: Path) -> Path:
@@ -71,14 +66,14 @@ def report_text(figures: Figures) -> str:
         ["## Settings", "", *_settings(figures)],
         ["## Drawn tables", "", *_tables(figures["tables"])],
         ["## What is possible at all", "", *_bounds(figures)],
-        ["## Ablations", "", *_ablations(figures)],
-        ["## What the paper reports", "", *_claims(figures)],
-        ["## Other readings of the paper", "", *_readings(figures)],
+        ["## Ablations", "", *ablations_lines(figures)],
+        ["## What the paper reports", "", *claims_lines(figures)],
+        ["## Other readings of the paper", "", *readings_lines(figures)],
         ["## Sweeps", "", *_sweeps(figures)],
         ["## Gap to the exact placement", "", *_gap(figures["exact_gap_percent"])],
-        ["## Failures", "", *_failures(figures["failures"])],
-        ["## Deadlines", "", *_deadlines(figures["deadlines"])],
-        ["## Interruptions", "", *_interruptions(figures.get("interruptions"))],
+        ["## Failures", "", *failures_lines(figures["failures"])],
+        ["## Deadlines", "", *deadlines_lines(figures["deadlines"])],
+        ["## Interruptions", "", *interruptions_lines(figures.get("interruptions"))],
         ["## Time of a pass", "", *_pass_time(figures["pass_time"])],
         ["## Where jobs run", "", *_maps(figures)],
         ["## What was assumed", "", *_assumed(figures["meta"])],
@@ -222,182 +217,6 @@ def _bounds(figures: Figures) -> list[str]:
     return lines
 
 
-def _ablations(figures: Figures) -> list[str]:
-    lines = [
-        "`bace_pipe` without one stage, against the whole; in the paper; the median over drawn tables "
-        "and the largest of them.",
-        "",
-        "| stage removed | JCT % | cost % | paper: JCT, cost | drawn: JCT median, most | "
-        "drawn: cost median, most |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    for name, row in figures["ablations"].items():
-        drawn = figures["tables"]["ablations"][name]
-        jct, cost = PAPER_ABLATIONS[name]
-        lines.append(
-            f"| {name} | {row['jct_change_percent']:+.1f} | {row['cost_change_percent']:+.1f} | "
-            f"{jct:+.1f}, {cost:+.1f} | {drawn['median_jct_change_percent']:+.1f}, "
-            f"{drawn['worst_jct_change_percent']:+.1f} | "
-            f"{drawn['median_cost_change_percent']:+.1f}, "
-            f"{drawn['worst_cost_change_percent']:+.1f} |"
-        )
-    return lines
-
-
-def _claims(figures: Figures) -> list[str]:
-    """The paper's other figures beside ours: our table, and the median over drawn ones."""
-    ours, drawn = figures["settings"]["paper"], figures["tables"]
-    points = figures["sweeps"]
-    lines = [
-        "Of the sweeps: medians over drawn tables, against `lcf`, `ldf`, `cr_lcf`, `cr_ldf`.",
-        "",
-        "| figure | paper | bace_pipe | spotline |",
-        "| --- | --- | --- | --- |",
-    ]
-    for name, other, said in (("cr_lcf", "lcf", "+13.1"), ("cr_ldf", "ldf", "+28.8")):
-        here = change_percent(ours[name]["mean_jct_s"], ours[other]["mean_jct_s"])
-        median = drawn["spanning"][name]["median_jct_change_percent"]
-        lines.append(
-            f"| JCT of {name} against {other}, % | {said} | our table {here:+.1f}, drawn "
-            f"{median:+.1f} | |"
-        )
-    for what, sweep, value, key, said in (
-        ("JCT with half the GPUs, %", "gpus", "0.5", "mean_jct_s", "-69.9 .. -32.2"),
-        ("JCT at 1.5 times the bandwidth, %", "bandwidth", "1.5", "mean_jct_s", "-70.6 .. -30.0"),
-        (
-            "the same with heavy traffic, %",
-            "bandwidth_heavy",
-            "1.5",
-            "mean_jct_s",
-            "-70.6 .. -30.0",
-        ),
-        (
-            "cost at 0.3 times the bandwidth, %",
-            "bandwidth",
-            "0.3",
-            "total_cost_usd",
-            "-25.9 .. -22.6",
-        ),
-        (
-            "the same with heavy traffic, %",
-            "bandwidth_heavy",
-            "0.3",
-            "total_cost_usd",
-            "-25.9 .. -22.6",
-        ),
-        ("JCT with 24 jobs, %", "jobs", "24", "mean_jct_s", "-23.3 .. -9.7"),
-        ("cost with 24 jobs, %", "jobs", "24", "total_cost_usd", "about 0"),
-    ):
-        if value not in points[sweep]:
-            continue
-        rows = points[sweep][value]
-        cells = " | ".join(
-            ", ".join(
-                f"{change_percent(rows[name][f'median_{key}'], rows[other][f'median_{key}']):+.1f}"
-                for other in BASELINES
-            )
-            for name in (PAPER, OURS)
-        )
-        lines.append(f"| {what} | {said} | {cells} |")
-    lines += [
-        "",
-        "The paper says how much higher the baselines are at 0.3 and 1.5 times the bandwidth (29.2 to "
-        "34.9 %, 42.9 to 240.3 %); here they are turned round.",
-    ]
-    return lines
-
-
-def _readings(figures: Figures) -> list[str]:
-    grid = figures["readings"]
-    lines = [
-        "The paper does not say how deep pipelines must be, how often jobs arrive, in which order and "
-        "how long, how many micro-batches they have, nor what they send. Each line is a comparison "
-        f"under all {len(grid)} readings of that (ours is one of them): the median change over our "
-        "table and drawn ones, from the best to the worst reading, and how many readings reach what "
-        "the paper claims at least: for a method against baselines its least lead, for what it finds "
-        "to be worse (spanning baselines, stages removed) anything above zero.",
-        "",
-        "| comparison | JCT best .. worst % | reach the paper's | best reading for JCT | "
-        "cost best .. worst % | reach the paper's |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    for name in (PAPER, OURS):
-        for other in BASELINES:
-            key = f"{name}/{other}"
-            lines.append(
-                f"| {name} against {other} | "
-                f"{_over(grid, key, 'jct', PAPER_JCT_PERCENT[1], lower=True)} | "
-                f"{_said(min(grid, key=lambda one: one[key]['jct_change_percent'])['reading'])} | "
-                f"{_over(grid, key, 'cost', PAPER_COST_PERCENT[1], lower=True)} |"
-            )
-    raised = [*(f"{name}/{other}" for name, other in SPANNING_PAIRS), *PAPER_ABLATIONS]
-    for key in raised:
-        shown = " against ".join(key.split("/")) if "/" in key else f"{key} against {PAPER}"
-        lines.append(
-            f"| {shown} | {_over(grid, key, 'jct', 0.0, lower=False)} | "
-            f"{_said(max(grid, key=lambda one: one[key]['jct_change_percent'])['reading'])} | "
-            f"{_over(grid, key, 'cost', 0.0, lower=False)} |"
-        )
-    whole = [one for one in grid if _reaches_all(one)]
-    lines += [
-        "",
-        f"Readings in which `bace_pipe` has a JCT at least {-PAPER_JCT_PERCENT[1]:g} % below every "
-        f"baseline at once: {len(whole)} of {len(grid)}.",
-        "",
-        *_by_reading(grid, figures["meta"]["our_reading"]),
-    ]
-    return lines
-
-
-def _reaches_all(one: Figures) -> bool:
-    return all(
-        one[f"{PAPER}/{other}"]["jct_change_percent"] <= PAPER_JCT_PERCENT[1] for other in BASELINES
-    )
-
-
-def _over(grid: Sequence[Figures], key: str, what: str, bound: float, *, lower: bool) -> str:
-    values = [one[key][f"{what}_change_percent"] for one in grid]
-    best, worst = (min(values), max(values)) if lower else (max(values), min(values))
-    reached = sum(value <= bound if lower else value > bound for value in values)
-    return f"{best:+.1f} .. {worst:+.1f} | {reached} of {len(values)}"
-
-
-def _said(reading: Figures) -> str:
-    return (
-        f"depth {reading['depth']}, {reading['microbatches']} micro-batches, traffic "
-        f"x{reading['traffic']:g}, {reading['gap_s']:g} s apart, {reading['order']}, lengths "
-        f"{reading['lengths']}"
-    ).replace("_", " ")
-
-
-def _by_reading(grid: Sequence[Figures], ours: Figures) -> list[str]:
-    """The readings that differ from ours in depth and traffic only: these decide most."""
-    alike = [
-        one
-        for one in grid
-        if all(one["reading"][key] == ours[key] for key in ours if key not in ("depth", "traffic"))
-    ]
-    heads = [f"{one['reading']['depth']}, x{one['reading']['traffic']:g}" for one in alike]
-    lines = [
-        "Ours (depth `memory`, traffic x1) and those that differ from it in depth and traffic only; "
-        "JCT / cost change in %:",
-        "",
-        f"| comparison | {' | '.join(heads)} | paper |",
-        f"| --- | {' | '.join('---' for _ in heads)} | --- |",
-    ]
-    keys = {f"{PAPER}/{other}": "-64.7 .. -27.9 / -30.6 .. -12.6" for other in BASELINES}
-    keys |= {f"{OURS}/{other}": "" for other in BASELINES}
-    keys |= {"cr_lcf/lcf": "+13.1 / ", "cr_ldf/ldf": "+28.8 / "}
-    keys |= {name: f"{jct:+.1f} / {cost:+.1f}" for name, (jct, cost) in PAPER_ABLATIONS.items()}
-    for key, said in keys.items():
-        cells = " | ".join(
-            f"{one[key]['jct_change_percent']:+.1f} / {one[key]['cost_change_percent']:+.1f}"
-            for one in alike
-        )
-        lines.append(f"| {key.replace('/', ' against ')} | {cells} | {said} |")
-    return lines
-
-
 def _sweeps(figures: Figures) -> list[str]:
     lines = [f"![sweeps]({SWEEPS_PLOT})"]
     for name, points in figures["sweeps"].items():
@@ -440,129 +259,6 @@ def _gap(gap: Figures) -> list[str]:
         lines.append(
             f"| {name} | {row['jct']:+.2f} | {row['worst_jct']:+.2f} | {row['cost']:+.2f} | "
             f"{row['worst_cost']:+.2f} |"
-        )
-    return lines
-
-
-def _failures(settings: Figures) -> list[str]:
-    lines = [
-        "Two hours after the start, for six hours: a region is lost, or a link keeps 2 % of its "
-        "bandwidth. Struck jobs go back to their last checkpoint and are placed anew; all others keep "
-        "their placement through the event.",
-        "",
-        "| setting | what | method | runs | struck | untouched | finished | iterations lost | "
-        "JCT % | worst | cost % |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for setting, kinds in settings.items():
-        for kind, rows in kinds.items():
-            for name, row in rows.items():
-                lines.append(
-                    f"| {setting} | {kind.replace('_', ' ')} | {name} | {row['runs']} | "
-                    f"{row['struck']} | {row['untouched']} | {row['finished_jobs']} of "
-                    f"{row['jobs']} | {row['lost_iterations']} | "
-                    f"{row['jct_change_percent']:+.1f} | {row['worst_jct_change_percent']:+.1f} | "
-                    f"{row['cost_change_percent']:+.1f} |"
-                )
-    return lines
-
-
-def _deadlines(table: Figures) -> list[str]:
-    lines = [
-        "Every second job is due at a multiple of its shortest time after arrival. Deadlines met by "
-        "methods that take every job, and by ours, which refuses with the earliest finish there is:",
-        "",
-        *_met(table["slacks"], "methods"),
-        "",
-        "The same where the others refuse, too: a job whose place would be late when it is given, or "
-        "that has waited until even empty regions could not meet its deadline (in brackets: of the "
-        "refused, those who had been left waiting). *Most*: what no method can exceed, though it "
-        "knows all arrivals, links carry anything, and jobs without a deadline are not there.",
-        "",
-        *_met(table["slacks"], "admitting"),
-    ]
-    if table["queues"]:
-        lines += [
-            "",
-            "Queues of five jobs that arrive together, all due, with half the GPUs: whom to take is "
-            "the whole question.",
-            "",
-            *_met(table["queues"], "admitting"),
-        ]
-    lines += [
-        "",
-        "With one region lost two hours in, for six hours, in turn: jobs struck, or promised what then "
-        "is lost, may be late.",
-        "",
-        f"| multiple | deadlines | met by {OURS} | refused | taken but late | of these struck |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    lines += [
-        f"| {slack} | {row['deadlines']} | {row['deadlines_met']} | {row['refused']} | {row['late']} | "
-        f"{row['late_struck']} |"
-        for slack, row in table["after_loss"].items()
-    ]
-    return lines
-
-
-def _met(table: Figures, which: str) -> list[str]:
-    """Deadlines met per method at each multiple."""
-    first = next(iter(table.values()))
-    names = [name for name in first["methods"] if name in first[which] or name == OURS]
-    lines = [
-        f"| multiple | deadlines | {' | '.join(names)} | most | refused by {OURS} | taken but late |",
-        f"| --- | --- | {' | '.join('---' for _ in names)} | --- | --- | --- |",
-    ]
-    for slack, part in table.items():
-        ours = part["methods"][OURS]
-        cells = []
-        for name in names:
-            row = part[which].get(name, ours)
-            waited = f" ({row['refused_after_waiting']})" if which == "admitting" else ""
-            cells.append(f"{row['deadlines_met']}{waited}")
-        lines.append(
-            f"| {slack} | {ours['deadlines']} | {' | '.join(cells)} | {part['most']} | "
-            f"{ours['refused']} | {ours['late']} |"
-        )
-    return lines
-
-
-def _interruptions(found: Figures | None) -> list[str]:
-    if found is None:
-        return ["No data."]
-    rates = ", ".join(f"{rate['ends']:.2f}" for rate in found["rates_per_hour"])
-    down_h = ", ".join(f"{1 / rate['returns']:.1f}" for rate in found["rates_per_hour"])
-    lines = [
-        f"The rent setting with spot that is taken back: {found['runs']} runs, {found['draws']} draws "
-        "for each start, the same for every method. A region is lost when an up run of its law ends "
-        f"({rates} times per hour of being up) and comes back when a down run does (after {down_h} h "
-        "on average). Whoever runs there loses what was done since the last checkpoint, restarts "
-        "elsewhere or later, and pays for GPUs all the while and for the checkpoint's egress. In "
-        "brackets: against the same without interruptions.",
-        "",
-        "| method | mean JCT h | cost USD | rent | egress | struck | iterations lost |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for name, row in found["methods"].items():
-        lines.append(
-            f"| {name} | {row['mean_jct_s'] / 3600:.2f} ({row['jct_change_percent_against_calm']:+.0f} %)"
-            f" | {row['total_cost_usd']:,.0f} ({row['cost_change_percent_against_calm']:+.0f} %) | "
-            f"{row['rent_usd']:,.0f} | {row['egress_usd']:,.0f} | {row['strikes']:.1f} | "
-            f"{row['lost_iterations']:.0f} |"
-        )
-    lines += [
-        "",
-        "`no_risk` is not told the rates. What knowing them changes:",
-        "",
-        "| method | JCT % | cost % | median of runs: JCT % | cost % | cheaper in |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    for name in (OURS, FIXED):
-        mean, row = found["knowing"][f"{name}_mean"], found["knowing"][name]
-        lines.append(
-            f"| {name} | {mean['jct_change_percent']:+.1f} | {mean['cost_change_percent']:+.1f} | "
-            f"{row['median_jct_change_percent']:+.1f} | {row['median_cost_change_percent']:+.1f} | "
-            f"{row['lower_in_cost_percent_of_tables']:.0f} % |"
         )
     return lines
 

@@ -27,6 +27,7 @@ from spotline.bench.placement.pass_time import (
     pass_time,
 )
 from spotline.bench.placement.pictures import picture
+from spotline.bench.placement.setting import Setting
 from spotline.bench.placement.settings_paper import PAPER_TABLE, PLACES, paper_setting
 from spotline.bench.placement.settings_real import (
     TRACES,
@@ -35,7 +36,6 @@ from spotline.bench.placement.settings_real import (
     real_setting,
     starts_ns,
 )
-from spotline.bench.placement.simulate import Setting
 from spotline.bench.placement.sweeps import (
     BASELINES,
     FIXED,

@@ -17,7 +17,7 @@ from itertools import permutations
 import numpy as np
 
 from spotline.bench.placement.jobs import A6000, drawn_jobs, paper_jobs
-from spotline.bench.placement.simulate import PriceCurve, Setting
+from spotline.bench.placement.setting import PriceCurve, Setting
 from spotline.domain.placement.cost import usd_per_gpu_hour
 from spotline.domain.placement.graph import Link, Region, RegionGraph
 from spotline.domain.placement.interface import CostBasis

@@ -10,17 +10,12 @@ from itertools import product
 from typing import Any
 
 from spotline.bench.placement.bounds import most_lead_percent
+from spotline.bench.placement.course import Course
 from spotline.bench.placement.jobs import with_traffic
 from spotline.bench.placement.moves import PayingMoves
+from spotline.bench.placement.setting import Disruption, Setting, scaled
 from spotline.bench.placement.settings_paper import drawn_setting, paper_setting
-from spotline.bench.placement.simulate import (
-    Course,
-    Disruption,
-    Replacing,
-    Setting,
-    scaled,
-    simulate,
-)
+from spotline.bench.placement.simulate import Replacing, simulate
 from spotline.domain.placement.interface import PlacementMethod
 from spotline.domain.placement.methods.registry import ABLATIONS, METHODS
 

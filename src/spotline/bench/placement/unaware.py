@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from spotline.bench.placement.simulate import Replacing, RunningJob, Setting
+from spotline.bench.placement.setting import Setting
+from spotline.bench.placement.simulate import Replacing, RunningJob
 from spotline.domain.placement.graph import RegionGraph
 from spotline.domain.placement.interface import PlacementMethod, PlacementMoment, Residual
 from spotline.domain.placement.pipeline import NoPlacement, PipelineJob, Placement

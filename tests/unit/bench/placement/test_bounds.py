@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from spotline.bench.placement.bounds import least_mean_jct_s, most_lead_percent, over_tables
 from spotline.bench.placement.moves import PayingMoves
+from spotline.bench.placement.setting import scaled
 from spotline.bench.placement.settings_paper import drawn_setting, paper_setting
-from spotline.bench.placement.simulate import scaled, simulate
+from spotline.bench.placement.simulate import simulate
 from spotline.domain.placement.methods.registry import METHODS
 from tests.unit.domain.placement.worlds import graph_of, job_of
 

@@ -6,8 +6,9 @@ import pytest
 
 from spotline.bench.placement.admission import Admitting, most_deadlines
 from spotline.bench.placement.deadlines import due
+from spotline.bench.placement.setting import scaled
 from spotline.bench.placement.settings_paper import drawn_setting, paper_setting
-from spotline.bench.placement.simulate import scaled, simulate
+from spotline.bench.placement.simulate import simulate
 from spotline.domain.placement.methods.registry import METHODS
 from spotline.domain.placement.pipeline import NoPlacement, Placement
 from tests.unit.domain.placement.worlds import graph_of, job_of, moment_of

@@ -15,6 +15,7 @@ from spotline.bench.placement.jobs import (
     profile,
     with_traffic,
 )
+from spotline.bench.placement.setting import scaled
 from spotline.bench.placement.settings_paper import (
     GPU_COUNTS,
     PAPER_TABLE,
@@ -31,7 +32,6 @@ from spotline.bench.placement.settings_real import (
     real_setting,
     starts_ns,
 )
-from spotline.bench.placement.simulate import scaled
 from spotline.bench.placement.sweeps import OUR_READING, Reading, read_anew, readings
 from spotline.bench.run_law import RunLaw
 from spotline.domain.placement.graph import Region

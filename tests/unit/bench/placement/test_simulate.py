@@ -9,16 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spotline.bench.placement.moves import PayingMoves, prices_ahead
+from spotline.bench.placement.setting import Disruption, PriceCurve, Setting, disrupted, scaled
 from spotline.bench.placement.settings_paper import drawn_setting
-from spotline.bench.placement.simulate import (
-    CHECKPOINT_BYTES_PER_S,
-    Disruption,
-    PriceCurve,
-    Setting,
-    disrupted,
-    scaled,
-    simulate,
-)
+from spotline.bench.placement.simulate import CHECKPOINT_BYTES_PER_S, simulate
 from spotline.domain.placement.graph import Link, Region, RegionGraph
 from spotline.domain.placement.interface import CostBasis
 from spotline.domain.placement.methods.registry import METHODS
