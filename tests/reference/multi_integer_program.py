@@ -16,8 +16,8 @@ from typing import Any
 from spotline.domain.jobs.migration import (
     NOT_PLACED,
     MigrationTable,
+    PlacedHolding,
     PlacedProgress,
-    Placement,
     advance_placed,
     move_cost_micro_usd,
 )
@@ -42,7 +42,7 @@ _STEP_LIMIT = 200_000
 class _Step:
     """One way from a state to the next: what is held, what it costs and gains."""
 
-    after: Placement
+    after: PlacedHolding
     cost_micro_usd: int
     gained_quanta: int
     used: Any
@@ -188,7 +188,7 @@ def _options(
     slot: int,
     *,
     late: bool,
-) -> list[Placement]:
+) -> list[PlacedHolding]:
     options = [NOT_PLACED]
     for k, (program, sets, market) in enumerate(zip(programs, configs, markets, strict=True)):
         for held in sets.holdings:
@@ -198,7 +198,7 @@ def _options(
             )
             rescue = held == Holding(on_demand=program.max_instances)
             if held.instances and not scarce and (rescue or not late):
-                options.append(Placement(offering=k, holding=held))
+                options.append(PlacedHolding(offering=k, holding=held))
     return options
 
 
@@ -206,7 +206,7 @@ def _gained(
     programs: Sequence[JobProgram],
     migrations: MigrationTable,
     state: PlacedProgress,
-    after: Placement,
+    after: PlacedHolding,
     *,
     interrupted: bool,
 ) -> int:

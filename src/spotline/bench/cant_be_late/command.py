@@ -56,10 +56,12 @@ def cant_be_late(
 
     Score 0 is on-demand throughout, 100 is spot throughout; a miss disqualifies a policy.
     """
-    from spotline.bench.cant_be_late.single import Options, bench_single
+    from spotline.bench.cant_be_late.single import CantBeLateOptions, bench_single
     from spotline.bench.cant_be_late.zones import bench_zones
 
-    options = Options(traces=traces, grid=grid, policy=policy, train=train, leave_out=leave_out)
+    options = CantBeLateOptions(
+        traces=traces, grid=grid, policy=policy, train=train, leave_out=leave_out
+    )
     run = bench_zones if zones else bench_single
     result = run(options, lambda text: print(text, file=sys.stderr, flush=True))
     text = json.dumps(result, indent=2)

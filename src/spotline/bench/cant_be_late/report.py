@@ -20,7 +20,7 @@ _INTERVAL_PERCENT: Final = (2.5, 97.5)
 
 
 @dataclass(slots=True, kw_only=True)
-class Outcome:
+class PolicyRuns:
     """Runs of one policy, by variant and pool (zone); each value has shape (windows, columns)."""
 
     policy: str
@@ -80,7 +80,7 @@ def interval_by_pool(values: Sequence[float]) -> list[float]:
     return [float(low), float(per_pool.mean()), float(high)]
 
 
-def compared(ours: Outcome, others: Mapping[str, Outcome]) -> dict[str, Any]:
+def compared(ours: PolicyRuns, others: Mapping[str, PolicyRuns]) -> dict[str, Any]:
     """Score of each other policy on the same windows, and the paired gain of ours in points."""
     pools = ours.pools()
     return {
@@ -101,7 +101,7 @@ def gap_share_percent(ours: float, base: float, best: float) -> float | None:
 
 
 def document(
-    outcome: Outcome,
+    outcome: PolicyRuns,
     *,
     grid: str,
     comparison: Mapping[str, Any],

@@ -23,7 +23,7 @@ from spotline.bench.cant_be_late.policies import (
     run_spotline,
     solve_mix,
 )
-from spotline.bench.cant_be_late.report import Outcome, compared, document, gap_share_percent
+from spotline.bench.cant_be_late.report import PolicyRuns, compared, document, gap_share_percent
 from spotline.bench.cant_be_late.rules import LONGEST_DEADLINE_TICKS, Variant, variants_of
 from spotline.bench.cant_be_late.ticks import Windows
 from spotline.bench.cant_be_late.traces import Trace, read_traces, window_starts
@@ -34,7 +34,7 @@ LEAVE_OUT: Final = ("region", "zone", "none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class CantBeLateOptions:
     """What to run.
 
     `traces` holds what is tested, `train` what may be learned from; `leave_out` says which of the
@@ -49,7 +49,7 @@ class Options:
     leave_out: str = "none"
 
 
-def bench_single(options: Options, say: Say) -> dict[str, Any]:
+def bench_single(options: CantBeLateOptions, say: Say) -> dict[str, Any]:
     """Run the benchmark; return its JSON document.
 
     Raises
@@ -137,9 +137,9 @@ def _may_learn(tested: Trace, other: Trace, leave_out: str) -> bool:
 
 def run_known(
     policy: str, windows: dict[str, Windows], variants: Sequence[Variant], say: Say
-) -> Outcome:
+) -> PolicyRuns:
     """Run a rule policy or the clairvoyant optimum on every pool."""
-    outcome = Outcome(policy=policy)
+    outcome = PolicyRuns(policy=policy)
     _run_once(policy, next(iter(windows.values())), variants[0])
     for variant in variants:
         for pool, of in windows.items():
@@ -161,9 +161,9 @@ def run_learned(
     windows: dict[str, Windows],
     variants: Sequence[Variant],
     say: Say,
-) -> Outcome:
+) -> PolicyRuns:
     """Learn a mix per group, solve a table per variant, and run the learned policy."""
-    outcome = Outcome(policy=SPOTLINE)
+    outcome = PolicyRuns(policy=SPOTLINE)
     mixes: list[tuple[LawMix, Sequence[Trace]]] = []
     for traces, known in groups:
         say(

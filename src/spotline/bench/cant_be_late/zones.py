@@ -35,13 +35,13 @@ from spotline.bench.cant_be_late.policies import (
     solve_mix,
     task_of,
 )
-from spotline.bench.cant_be_late.report import Outcome, compared, document, gap_share_percent
+from spotline.bench.cant_be_late.report import PolicyRuns, compared, document, gap_share_percent
 from spotline.bench.cant_be_late.rules import (
     LONGEST_DEADLINE_TICKS,
     Variant,
     variants_of,
 )
-from spotline.bench.cant_be_late.single import Options, training_of
+from spotline.bench.cant_be_late.single import CantBeLateOptions, training_of
 from spotline.bench.cant_be_late.table_runs import Zones, filter_beliefs, run_zones
 from spotline.bench.cant_be_late.ticks import IntArray, Windows
 from spotline.bench.cant_be_late.traces import Trace, read_traces, window_starts
@@ -84,7 +84,7 @@ class ZoneMarket:
     chain: MarketChain
 
 
-def bench_zones(options: Options, say: Say) -> dict[str, Any]:
+def bench_zones(options: CantBeLateOptions, say: Say) -> dict[str, Any]:
     """Run the benchmark with moves between zones; return its JSON document.
 
     Raises
@@ -160,8 +160,8 @@ def _training(tested: Sequence[Trace], known: Sequence[Trace], split: int) -> li
     return firsts + [trace for trace in known if trace.name not in names]
 
 
-def _known(policy: str, windows: Windows, variants: Sequence[Variant]) -> Outcome:
-    outcome = Outcome(policy=policy)
+def _known(policy: str, windows: Windows, variants: Sequence[Variant]) -> PolicyRuns:
+    outcome = PolicyRuns(policy=policy)
     for variant in variants:
         begin = time.perf_counter()
         outcome.runs[variant, ALL_ZONES] = (
@@ -179,12 +179,12 @@ def _single_zone(
     windows: Windows,
     variants: Sequence[Variant],
     say: Say,
-) -> tuple[Outcome, int]:
+) -> tuple[PolicyRuns, int]:
     """The learned policy in the zone where it was cheapest on training time, and that zone."""
     mix = learn_mix([trace.up for trace in training])
     zones = before.up.shape[1]
-    chosen_on = [Outcome(policy=SPOTLINE) for _ in range(zones)]
-    tried = [Outcome(policy=SINGLE_ZONE) for _ in range(zones)]
+    chosen_on = [PolicyRuns(policy=SPOTLINE) for _ in range(zones)]
+    tried = [PolicyRuns(policy=SINGLE_ZONE) for _ in range(zones)]
     for variant in variants:
         table = solve_mix(mix, variant)
         for zone in range(zones):
@@ -205,12 +205,12 @@ def _learned(
     split: int,
     windows: Windows,
     variants: Sequence[Variant],
-) -> Outcome:
+) -> PolicyRuns:
     mixes = zone_mixes(training, len(tested))
     whole = Windows(up=windows.up[:split], starts=np.zeros(1, dtype=np.int64))
     market = learn_market(_slots_left(mixes, whole, split)[0])
     left = _slots_left(mixes, windows, LONGEST_DEADLINE_TICKS)
-    outcome = Outcome(policy=SPOTLINE)
+    outcome = PolicyRuns(policy=SPOTLINE)
     for variant in variants:
         begin = time.perf_counter()
         table = solve(task_of(variant), market.chain)

@@ -18,7 +18,7 @@ def forecast(
         Path | None, typer.Option(help="Write a Markdown report with a plot here.")
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option("--family", help="Family to run; all by default.")
+        list[str] | None, typer.Option("--family", help="ForecastFamily to run; all by default.")
     ] = None,
 ) -> None:
     """Compare the forecasters on recorded markets: learnt online, scored on second halves."""

@@ -27,7 +27,7 @@ _FLAT_PRICE_USD = Decimal("0.918")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class ForecastFamily:
     """One family: a market per set of offerings that are quoted together.
 
     Attributes
@@ -45,7 +45,7 @@ class Family:
     markets: tuple[Market, ...]
 
 
-def load_families(data: Path, *, only: Sequence[str] = ()) -> tuple[Family, ...]:
+def load_families(data: Path, *, only: Sequence[str] = ()) -> tuple[ForecastFamily, ...]:
     """Read every family under `data`, or those named in `only`, in the order of the reports.
 
     Raises
@@ -57,7 +57,7 @@ def load_families(data: Path, *, only: Sequence[str] = ()) -> tuple[Family, ...]
         if name not in _FAMILIES:
             raise ContractError("--family", f"expected one of {', '.join(_FAMILIES)}, found {name}")
     return tuple(
-        Family(name=name, description=description, markets=read(data))
+        ForecastFamily(name=name, description=description, markets=read(data))
         for name, (description, read) in _FAMILIES.items()
         if not only or name in only
     )

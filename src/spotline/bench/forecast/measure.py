@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spotline.bench.forecast.evaluation import StepEvaluation, evaluate
-from spotline.bench.forecast.families import Family, slots_of
+from spotline.bench.forecast.families import ForecastFamily, slots_of
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER, make_forecaster
 from spotline.domain.units import PPM
 
@@ -97,7 +97,7 @@ class ForecastBench:
 
 
 def measure(
-    families: Sequence[Family],
+    families: Sequence[ForecastFamily],
     *,
     forecasters: Sequence[str] = FORECASTERS,
     tell: Callable[[str], None] = lambda _: None,
@@ -135,7 +135,7 @@ def measure(
     return ForecastBench(families=tuple(results))
 
 
-def _measured(family: Family, name: str) -> ForecasterResult:
+def _measured(family: ForecastFamily, name: str) -> ForecasterResult:
     evaluations: list[StepEvaluation] = []
     learnt = 0
     elapsed_s = 0.0

@@ -101,7 +101,7 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class HeldOption:
     """A job held one option from `start_s` to `end_s`; `progress` is the work done in it."""
 
     job: str
@@ -116,7 +116,7 @@ class Segment:
 class ClusterRun:
     """What came of a workload under one scheduler: everything that was held, and ends by job."""
 
-    segments: tuple[Segment, ...]
+    segments: tuple[HeldOption, ...]
     completed_s: Mapping[str, float]
     starts: int
 

@@ -21,10 +21,10 @@ from spotline.bench.knowledge.cluster import (
     ClusterJob,
     ClusterRun,
     FreeNodes,
+    HeldOption,
     JobClass,
     Placement,
     PredictedBeliefs,
-    Segment,
     TrueBeliefs,
     Workload,
     certain_failures,
@@ -111,7 +111,7 @@ class _Fifo:
             _chooser(workload.classes[job.job_class], knowledge) for job in workload.jobs
         ]
         self._queue: list[int] = []
-        self._segments: list[Segment] = []
+        self._segments: list[HeldOption] = []
         self._completed_s: dict[str, float] = {}
         self._events: list[tuple[float, int, int, _Holding | None]] = []
         self._starts = 0
@@ -172,7 +172,7 @@ class _Fifo:
         option = job_class.options[held.option]
         self._nodes.release(option.gpu_type, held.placement)
         self._segments.append(
-            Segment(
+            HeldOption(
                 job=job.name,
                 option=option,
                 start_s=held.start_s,

@@ -53,7 +53,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
+class KnowledgeExtent:
     """How much is run.
 
     `trace_jobs` limits every trace of Sia to its first jobs, 0: all; `files` says which measured
@@ -78,7 +78,7 @@ class Extent:
     quick: bool = False
 
 
-FULL = Extent(
+FULL = KnowledgeExtent(
     samples=5000,
     validity_tests=2500,
     repeats=2,
@@ -94,7 +94,7 @@ FULL = Extent(
     complete_calls=500,
     complete_runs=2000,
 )
-QUICK = Extent(
+QUICK = KnowledgeExtent(
     samples=150,
     validity_tests=200,
     repeats=1,
@@ -115,7 +115,7 @@ QUICK = Extent(
 
 
 def run_knowledge(
-    data: Path, *, extent: Extent = FULL, command: str = "", tell: Tell = lambda line: None
+    data: Path, *, extent: KnowledgeExtent = FULL, command: str = "", tell: Tell = lambda line: None
 ) -> dict[str, Any]:
     """Measure everything.
 
@@ -179,7 +179,7 @@ def real_runs(data: Path, files: str = "*.csv") -> tuple[MeasuredRun, ...]:
     return tuple(runs)
 
 
-def _predictions(data: Path, extent: Extent, tell: Tell) -> dict[str, Any]:
+def _predictions(data: Path, extent: KnowledgeExtent, tell: Tell) -> dict[str, Any]:
     tell("predicting real runs ...")
     real = evaluate_sources(
         real_runs(data, extent.files),
@@ -229,7 +229,7 @@ def _learned(runs: Sequence[MeasuredRun]) -> KnowledgeSource:
 
 
 def _cluster(
-    data: Path, extent: Extent, many: KnowledgeSource, few: KnowledgeSource, tell: Tell
+    data: Path, extent: KnowledgeExtent, many: KnowledgeSource, few: KnowledgeSource, tell: Tell
 ) -> tuple[dict[str, Any], dict[str, str]]:
     found: dict[str, Any] = {}
     notes: dict[str, str] = {}

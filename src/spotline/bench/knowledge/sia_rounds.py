@@ -23,13 +23,13 @@ from spotline.bench.knowledge.cluster import (
     ClusterRun,
     Floats,
     FreeNodes,
+    HeldOption,
     JobClass,
     LearningBeliefs,
     NodeGroup,
     Placement,
     PredictedBeliefs,
     RunOption,
-    Segment,
     TrueBeliefs,
     Workload,
 )
@@ -122,7 +122,7 @@ class _Sia:
             for name, one in workload.classes.items()
         }
         self._active: list[_Running] = []
-        self._segments: list[Segment] = []
+        self._segments: list[HeldOption] = []
         self._completed_s: dict[str, float] = {}
         self._starts = 0
 
@@ -265,7 +265,7 @@ class _Sia:
         one.left -= progress
         one.pays_s = 0.0
         self._segments.append(
-            Segment(
+            HeldOption(
                 job=one.job.name,
                 option=option,
                 start_s=now_s,
@@ -308,9 +308,9 @@ def _options_by_configuration(
     return tuple(tuple(one) for one in found)
 
 
-def _merged(segments: Sequence[Segment]) -> list[Segment]:
+def _merged(segments: Sequence[HeldOption]) -> list[HeldOption]:
     """Rounds in which a job went on as before, as one segment."""
-    merged: dict[str, list[Segment]] = {}
+    merged: dict[str, list[HeldOption]] = {}
     for one in segments:
         mine = merged.setdefault(one.job, [])
         last = mine[-1] if mine else None
@@ -319,7 +319,7 @@ def _merged(segments: Sequence[Segment]) -> list[Segment]:
             and (last.option, last.end_s, last.failed) == (one.option, one.start_s, False)
             and not one.failed
         ):
-            mine[-1] = Segment(
+            mine[-1] = HeldOption(
                 job=one.job,
                 option=one.option,
                 start_s=last.start_s,

@@ -53,7 +53,7 @@ class JobCourse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class MethodRun:
     """A run: what became of every job, by id; `struck` are those hit by each disruption."""
 
     setting: str

@@ -15,7 +15,7 @@ from spotline.bench.placement.sweeps import (
     FAILURE_S,
     OURS,
     Contender,
-    Tally,
+    RunTally,
     chosen,
 )
 
@@ -45,7 +45,7 @@ def due(setting: Setting, slack: float, *, every: int = 2) -> Setting:
     )
 
 
-def deadlines(tally: Tally, tables: int) -> Figures:
+def deadlines(tally: RunTally, tables: int) -> Figures:
     """Every second job is due; then small queues of which all are; then with a region lost."""
     settings = [paper_setting(), *(drawn_setting(seed) for seed in range(tables))]
     return {
@@ -72,7 +72,7 @@ def deadlines(tally: Tally, tables: int) -> Figures:
     }
 
 
-def _measured(tally: Tally, settings: Sequence[Setting]) -> Figures:
+def _measured(tally: RunTally, settings: Sequence[Setting]) -> Figures:
     admitting = {
         name: Contender(Admitting(one.method))
         for name, one in chosen(COMPARED).items()

@@ -16,7 +16,7 @@ from spotline.bench.placement.sweeps import (
     METHOD_IDS,
     OURS,
     Contender,
-    Tally,
+    RunTally,
     changes,
     chosen,
     mean_of,
@@ -33,7 +33,7 @@ FIXED_NO_RISK = "spotline_fixed_no_risk"
 Figures = dict[str, Any]
 
 
-def interrupted(tally: Tally, tables: RealTables, starts: int) -> Figures:
+def interrupted(tally: RunTally, tables: RealTables, starts: int) -> Figures:
     """All methods under the same interruptions, and ours without being told their rates."""
     contenders = {**chosen(METHOD_IDS), **_unaware()}
     calm, struck = [], []

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spotline.bench.placement.course import Course, Stay
+from spotline.bench.placement.course import MethodRun, Stay
 from spotline.bench.placement.setting import Setting
 
 _BYTES_PER_GBIT = 1e9 / 8
 
 
 def picture(
-    setting: Setting, course: Course, places: Mapping[str, tuple[float, float]]
+    setting: Setting, course: MethodRun, places: Mapping[str, tuple[float, float]]
 ) -> dict[str, Any]:
     """The moment at which most jobs span regions (then: most run; then: the first).
 

@@ -45,7 +45,7 @@ from spotline.bench.placement.sweeps import (
     PAPER,
     SPANNING_PAIRS,
     Measured,
-    Tally,
+    RunTally,
     ablated,
     ablations,
     chosen,
@@ -69,7 +69,7 @@ _COMPARED_FAILURES = ("cr_ldf", PAPER, OURS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
+class PlacementExtent:
     """How much is run."""
 
     tables: int
@@ -84,7 +84,7 @@ class Extent:
     quick: bool = False
 
 
-FULL = Extent(
+FULL = PlacementExtent(
     tables=100,
     sweep_tables=20,
     reading_tables=6,
@@ -95,7 +95,7 @@ FULL = Extent(
     job_counts=JOB_COUNTS,
     region_counts=REGION_COUNTS,
 )
-QUICK = Extent(
+QUICK = PlacementExtent(
     tables=4,
     sweep_tables=1,
     reading_tables=1,
@@ -118,7 +118,7 @@ def run_placement(
     data: Path,
     *,
     basis: CostBasis = CostBasis.ENERGY,
-    extent: Extent = FULL,
+    extent: PlacementExtent = FULL,
     command: str = "spotline bench placement",
     tell: Tell = lambda line: None,
 ) -> Figures:
@@ -142,7 +142,7 @@ def run_placement(
         A method placed what does not fit, or left a job for ever.
     """
     start_s = time.perf_counter()
-    tally = Tally()
+    tally = RunTally()
     lap = _laps(tell)
     setting = paper_setting()
     figures: Figures = {"settings": {"paper": tally.measure(setting, chosen(METHOD_IDS))}}
@@ -252,7 +252,9 @@ def _laps(tell: Tell) -> Tell:
     return lap
 
 
-def _real(tally: Tally, tables: RealTables, extent: Extent) -> list[tuple[str, Measured]]:
+def _real(
+    tally: RunTally, tables: RealTables, extent: PlacementExtent
+) -> list[tuple[str, Measured]]:
     return [
         (
             f"{datetime.fromtimestamp(start_ns // NS_PER_S, tz=UTC):%Y-%m-%d}",
@@ -266,14 +268,14 @@ def _kept(row: Mapping[str, float | int]) -> dict[str, float | int]:
     return {key: row[key] for key in ("mean_jct_s", "total_cost_usd", "egress_usd")}
 
 
-def _paper_pictures(tally: Tally, setting: Setting) -> list[Figures]:
+def _paper_pictures(tally: RunTally, setting: Setting) -> list[Figures]:
     return [
         picture(setting, tally.run(setting, contender), PLACES)
         for contender in chosen((PAPER, OURS)).values()
     ]
 
 
-def _real_pictures(tally: Tally, tables: RealTables, setting: Setting) -> list[Figures]:
+def _real_pictures(tally: RunTally, tables: RealTables, setting: Setting) -> list[Figures]:
     places = {name: (place.longitude, place.latitude) for name, place in tables.places.items()}
     return [
         picture(setting, tally.run(setting, contender), places)

@@ -69,7 +69,7 @@ _STEP_DAYS = 14
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RegionPlace:
     """Where a region is: bidding zone (energy only), longitude and latitude in degrees."""
 
     zone: str
@@ -77,8 +77,8 @@ class Place:
     latitude: float
 
 
-def _place(zone: str, longitude: float, latitude: float) -> Place:
-    return Place(zone=zone, longitude=longitude, latitude=latitude)
+def _place(zone: str, longitude: float, latitude: float) -> RegionPlace:
+    return RegionPlace(zone=zone, longitude=longitude, latitude=latitude)
 
 
 # Region of the Skyplane table -> bidding zone of the city the provider names.
@@ -122,7 +122,7 @@ class RealTables:
     """
 
     basis: CostBasis
-    places: dict[str, Place]
+    places: dict[str, RegionPlace]
     bytes_per_s: dict[Pair, float]
     egress_usd_per_gb: dict[Pair, float]
     energy: dict[str, DayAheadPrices]

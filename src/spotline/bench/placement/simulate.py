@@ -23,7 +23,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from spotline.bench.placement.course import Course, JobCourse, Stay
+from spotline.bench.placement.course import JobCourse, MethodRun, Stay
 from spotline.bench.placement.setting import Setting, disrupted
 from spotline.domain.placement.cost import egress_usd_per_iteration
 from spotline.domain.placement.interface import (
@@ -80,7 +80,7 @@ class Replacing(Protocol):
 
 def simulate(
     setting: Setting, method: PlacementMethod, *, replacing: Replacing | None = None
-) -> Course:
+) -> MethodRun:
     """Run all jobs of a setting to their end under one method.
 
     Raises
@@ -119,14 +119,14 @@ class _Run:
         self.untouched: list[tuple[str, ...]] = []
         self.passes = self.events = 0
 
-    def to_end(self) -> Course:
+    def to_end(self) -> MethodRun:
         for _ in range(_MOST_EVENTS):
             if not (self.arrivals or self.queue or self.running):
                 break
             self.advance()
         else:
             raise RuntimeError(f"{self.setting.name}: no end after {_MOST_EVENTS} events")
-        return Course(
+        return MethodRun(
             setting=self.setting.name,
             method_id=self.method.method_id,
             jobs=self.courses,

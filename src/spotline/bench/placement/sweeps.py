@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any
 
 from spotline.bench.placement.bounds import most_lead_percent
-from spotline.bench.placement.course import Course
+from spotline.bench.placement.course import MethodRun
 from spotline.bench.placement.jobs import with_traffic
 from spotline.bench.placement.moves import PayingMoves
 from spotline.bench.placement.setting import Disruption, Setting, scaled
@@ -55,14 +55,14 @@ class Contender:
 
 
 @dataclass(slots=True)
-class Tally:
+class RunTally:
     """What was checked on the way: runs, and events after which holdings were added up."""
 
     runs: int = 0
     events: int = 0
     passes: int = 0
 
-    def run(self, setting: Setting, contender: Contender) -> Course:
+    def run(self, setting: Setting, contender: Contender) -> MethodRun:
         """Simulate and count; a placement that does not fit raises."""
         course = simulate(setting, contender.method, replacing=contender.replacing)
         self.runs += 1
@@ -139,7 +139,7 @@ def spread(runs: Sequence[Measured], names: Iterable[str], against: Sequence[str
 
 
 def drawn_tables(
-    tally: Tally, count: int
+    tally: RunTally, count: int
 ) -> tuple[list[Measured], list[Measured], list[dict[str, float]]]:
     """All methods, all ablations, and the most lead there could be, on `count` drawn tables."""
     methods, ablations, leads = [], [], []
@@ -153,7 +153,7 @@ def drawn_tables(
     return methods, ablations, leads
 
 
-def ablations(tally: Tally, setting: Setting) -> Figures:
+def ablations(tally: RunTally, setting: Setting) -> Figures:
     """What each stage's absence changes against the whole."""
     measured = tally.measure(setting, {**chosen((PAPER,)), **ablated()})
     return {
@@ -162,7 +162,7 @@ def ablations(tally: Tally, setting: Setting) -> Figures:
 
 
 def sweep(
-    tally: Tally, values: Sequence[float], made: Callable[[Setting, float], Setting], tables: int
+    tally: RunTally, values: Sequence[float], made: Callable[[Setting, float], Setting], tables: int
 ) -> Figures:
     """JCT and cost per method at each value: on our table, and the median over drawn ones."""
     found: Figures = {}
@@ -191,7 +191,7 @@ def with_heavy_traffic(setting: Setting, factor: float) -> Setting:
     return replace(setting, jobs=with_traffic(setting.jobs, factor))
 
 
-def sweeps(tally: Tally, tables: int, *, thin: bool = False) -> Figures:
+def sweeps(tally: RunTally, tables: int, *, thin: bool = False) -> Figures:
     """Bandwidth (also with heavy traffic), GPUs, load, traffic; eight jobs but for the load."""
     step = 3 if thin else 1
     return {
@@ -317,7 +317,7 @@ def _decade(place: int, count: int) -> float:
     return float(10.0 ** ((place * 5 % count + 0.5) / count - 0.5))
 
 
-def fill_ins(tally: Tally, tables: int, *, thin: bool = False) -> list[Figures]:
+def fill_ins(tally: RunTally, tables: int, *, thin: bool = False) -> list[Figures]:
     """The comparisons under every reading: median change over our table and drawn ones."""
     settings = [paper_setting(), *(drawn_setting(seed) for seed in range(tables))]
     return [
@@ -329,7 +329,7 @@ def fill_ins(tally: Tally, tables: int, *, thin: bool = False) -> list[Figures]:
     ]
 
 
-def _compared(tally: Tally, settings: Sequence[Setting]) -> Figures:
+def _compared(tally: RunTally, settings: Sequence[Setting]) -> Figures:
     methods = [tally.measure(setting, chosen()) for setting in settings]
     without = [tally.measure(setting, ablated()) for setting in settings]
     table: Figures = {}
@@ -362,7 +362,7 @@ def _medians(pairs: Sequence[Mapping[str, float]]) -> dict[str, float]:
 # --- small queues against the exact placement -----------------------------------------------------
 
 
-def exact_gap(tally: Tally, queues: int) -> Figures:
+def exact_gap(tally: RunTally, queues: int) -> Figures:
     """Queues of two to five jobs that arrive together, on drawn tables, run to their end.
 
     The exact method decides each moment's queue as a whole for the objective of `spotline`, so a
@@ -408,7 +408,7 @@ FAILURE_AT_S, FAILURE_S = 7_200.0, 21_600.0
 DEGRADED_TO = 0.02
 
 
-def failures(tally: Tally, setting: Setting, names: Sequence[str], *, most: int) -> Figures:
+def failures(tally: RunTally, setting: Setting, names: Sequence[str], *, most: int) -> Figures:
     """Regions lost in turn, and links degraded in turn, two hours in, for six hours.
 
     Of many regions or links, `most` are taken, evenly spread over their names.
@@ -446,7 +446,7 @@ def failures(tally: Tally, setting: Setting, names: Sequence[str], *, most: int)
 
 
 def _after_failures(
-    setting: Setting, calm: Mapping[str, float | int], courses: Sequence[Course]
+    setting: Setting, calm: Mapping[str, float | int], courses: Sequence[MethodRun]
 ) -> Figures:
     rows = [course.figures(setting.basis) for course in courses]
     struck = [len(course.struck[0]) for course in courses if course.struck]

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 
 import numpy as np
 
@@ -43,6 +42,7 @@ from spotline.domain.policies.prediction import UNCOUNTED
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.replay import SlotRecord
 from spotline.domain.solvers.value_table import ValueTable
+from spotline.replay.clouds import Information
 
 # Every slot is decided in Python here: a pool of the ways there are, not of all their settings.
 SHORT_POOL = (
@@ -59,13 +59,6 @@ SHORT_POOL = (
     "hybrid(5)",
 )
 DEADLINE_SLOTS = 10
-
-
-class Information(Enum):
-    """What a job is told when."""
-
-    CENSORED = "censored"
-    DECIDE_FIRST = "decide_first"
 
 
 @dataclass(slots=True, kw_only=True)

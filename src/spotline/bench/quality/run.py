@@ -37,7 +37,7 @@ from spotline.bench.quality.forecasts import (
     uncounted_forecasts,
     window_forecasts,
 )
-from spotline.bench.quality.information import Information, run_information
+from spotline.bench.quality.information import run_information
 from spotline.bench.quality.known_law import known_law_table
 from spotline.bench.quality.misses import listed_misses
 from spotline.bench.quality.noise import NOISE_SEEDS, SHARES_PERCENT, noise_table
@@ -46,6 +46,7 @@ from spotline.bench.quality.targets import judged
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.selection.rules import DEFAULT_RULE
 from spotline.domain.units import MICRO_USD_PER_USD, cost_micro_usd
+from spotline.replay.clouds import Information
 
 Table = dict[str, dict[str, object]]
 Tell = Callable[[str], None]
@@ -57,7 +58,7 @@ _SELECTOR_DEADLINE = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
+class QualityExtent:
     """How much is run. Counts of jobs are per series, `dense` those of the leading family's base.
 
     `relearn_slots` is how often laws are learned anew where they may adapt.
@@ -87,9 +88,9 @@ class Extent:
     most_slots: int | None = None
 
 
-FULL = Extent()
+FULL = QualityExtent()
 _FEW = Density(reported=6, rehearsed=4)
-QUICK = Extent(
+QUICK = QualityExtent(
     base={10: _FEW, 20: _FEW},
     other={10: _FEW, 20: _FEW},
     dense=_FEW,
@@ -116,7 +117,7 @@ class _Prepared:
 def run_quality(
     data: Path,
     *,
-    extent: Extent = FULL,
+    extent: QualityExtent = FULL,
     names: Sequence[str] = (),
     forecaster: str = DEFAULT_FORECASTER,
     command: str = "",
@@ -195,7 +196,7 @@ def _fewer(family: Family, most_series: int | None) -> Family:
     return replace(family, series=tuple(first[:most_series]))
 
 
-def _prepare(family: Family, forecaster: str, extent: Extent) -> _Prepared:
+def _prepare(family: Family, forecaster: str, extent: QualityExtent) -> _Prepared:
     said = forecast_family(family.series, forecaster)
     forecasts: Forecasts = {
         (one.together, one.name, one.world): found[one.name]
@@ -208,7 +209,7 @@ def _prepare(family: Family, forecaster: str, extent: Extent) -> _Prepared:
 
 
 def _regimes(
-    figures: dict[str, Any], prepared: _Prepared, extent: Extent, tell: Tell, *, dense: bool
+    figures: dict[str, Any], prepared: _Prepared, extent: QualityExtent, tell: Tell, *, dense: bool
 ) -> Cell:
     """Run a family in every regime and at every deadline; returns the densest cell."""
     family = prepared.family
@@ -242,7 +243,7 @@ def _known(cell: Cell) -> set[str]:
     return {*cell.policy_ids, *(name for name in SHOWN if name not in POLICY_IDS)}
 
 
-def _hard_information(figures: dict[str, Any], prepared: _Prepared, extent: Extent) -> None:
+def _hard_information(figures: dict[str, Any], prepared: _Prepared, extent: QualityExtent) -> None:
     prices: Forecasts = {
         (one.together, one.name, one.world): found[one.name]
         for group in prepared.said
@@ -260,7 +261,7 @@ def _hard_information(figures: dict[str, Any], prepared: _Prepared, extent: Exte
         figures[information.value][family.name] = {deadline: _rows(cell)}
 
 
-def _selector(cell: Cell, extent: Extent) -> dict[str, dict[str, float | None]]:
+def _selector(cell: Cell, extent: QualityExtent) -> dict[str, dict[str, float | None]]:
     """Compare ways of choosing on the jobs of a cell, in the order of their arrival."""
     order = np.lexsort((cell.soft.series, cell.soft.start))[: extent.selector_jobs]
     programs = [
@@ -291,7 +292,7 @@ def _meta(
     missing: Sequence[str],
     forecaster: str,
     command: str,
-    extent: Extent,
+    extent: QualityExtent,
 ) -> dict[str, Any]:
     return {
         "command": command,

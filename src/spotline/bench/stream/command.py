@@ -21,13 +21,13 @@ def stream(
     """Count events per second of Faust on JetStream, and of what it stands between."""
     from rich.console import Console
 
-    from spotline.bench.stream.run import QUICK, Extent, run_stream
+    from spotline.bench.stream.run import QUICK, StreamExtent, run_stream
     from spotline.runtime.log import configure_logging
 
     configure_logging("warning")
     console = Console(highlight=False, soft_wrap=True)
     figures = run_stream(
-        QUICK if quick else Extent(events=events, repeats=repeats),
+        QUICK if quick else StreamExtent(events=events, repeats=repeats),
         command=" ".join(["spotline", *sys.argv[1:]]),
         tell=lambda line: console.print(line, style="dim", markup=False),
     )

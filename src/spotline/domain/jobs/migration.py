@@ -59,7 +59,7 @@ def equal_migrations(offerings: int, cost: MigrationCost) -> MigrationTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class PlacedHolding:
     """What a job holds in a slot, and on which offering (index; `NOWHERE` when idle)."""
 
     offering: int = NOWHERE
@@ -73,7 +73,7 @@ class Placement:
             )
 
 
-NOT_PLACED = Placement()
+NOT_PLACED = PlacedHolding()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class PlacedProgress:
             raise ValueError("holding must be idle before the first launch (home is NOWHERE)")
 
 
-def is_migration(state: PlacedProgress, after: Placement) -> bool:
+def is_migration(state: PlacedProgress, after: PlacedHolding) -> bool:
     """Whether taking `after` copies the checkpoint to another offering."""
     return state.home != NOWHERE and after.offering not in (NOWHERE, state.home)
 
@@ -103,7 +103,7 @@ def placement_overhead_s(
     programs: Sequence[JobProgram],
     migrations: MigrationTable,
     state: PlacedProgress,
-    after: Placement,
+    after: PlacedHolding,
     *,
     interrupted: bool = False,
 ) -> int:
@@ -127,7 +127,9 @@ def placement_overhead_s(
     return change_s
 
 
-def move_cost_micro_usd(migrations: MigrationTable, state: PlacedProgress, after: Placement) -> int:
+def move_cost_micro_usd(
+    migrations: MigrationTable, state: PlacedProgress, after: PlacedHolding
+) -> int:
     """What copying the checkpoint costs, 0 where `after` is no migration."""
     if not is_migration(state, after):
         return 0
@@ -138,7 +140,7 @@ def advance_placed(
     programs: Sequence[JobProgram],
     migrations: MigrationTable,
     state: PlacedProgress,
-    after: Placement,
+    after: PlacedHolding,
     *,
     held_s: int,
     interrupted: bool = False,

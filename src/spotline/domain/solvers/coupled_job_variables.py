@@ -12,7 +12,7 @@ import numpy as np
 from spotline.domain.jobs.migration import (
     NOT_PLACED,
     NOWHERE,
-    Placement,
+    PlacedHolding,
     move_cost_micro_usd,
     placement_overhead_s,
 )
@@ -172,7 +172,7 @@ class JobPart:
                     x = model.new_bool_var(f"{job.job_id}_h{t}_{k}_{spot}_{count - spot}")
                     here.append((held, x))
                     slot.holds.append((k, held, x))
-                    placement = Placement(offering=k, holding=held)
+                    placement = PlacedHolding(offering=k, holding=held)
                     slot.cost = slot.cost + x * placement_cost_micro_usd(
                         programs_by_offering(job), self._shared.markets, placement, t
                     )
@@ -193,7 +193,7 @@ class JobPart:
         levels: list[Any] = [0] * len(self._levels)
         levels[0] = slot.idle
         for k, held, x in slot.holds:
-            after = Placement(offering=k, holding=held)
+            after = PlacedHolding(offering=k, holding=held)
             if job.migrations is None and start.home not in (NOWHERE, k):
                 model.add(x == 0)
                 continue
@@ -388,7 +388,7 @@ class JobPart:
         model.add(counted == 0).only_enforce_if(done)
         return counted
 
-    def hint(self, placements: Sequence[Placement]) -> None:
+    def hint(self, placements: Sequence[PlacedHolding]) -> None:
         """Begin the search at a schedule."""
         for t, slot in enumerate(self.slots):
             if not slot.holds and isinstance(slot.idle, int):
@@ -398,7 +398,7 @@ class JobPart:
             for k, held, x in slot.holds:
                 self._model.add_hint(x, wanted.offering == k and wanted.holding == held)
 
-    def read(self, value: Callable[[Any], int]) -> list[Placement]:
+    def read(self, value: Callable[[Any], int]) -> list[PlacedHolding]:
         """The schedule of a solution; idle once done."""
         placements = []
         for t in range(self._shared.slots):
@@ -406,7 +406,7 @@ class JobPart:
             if self.slots and not (t and self._is_done(t - 1, value)):
                 for k, held, x in self.slots[t].holds:
                     if value(x):
-                        chosen = Placement(offering=k, holding=held)
+                        chosen = PlacedHolding(offering=k, holding=held)
             placements.append(chosen)
         return placements
 

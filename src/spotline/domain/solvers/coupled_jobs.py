@@ -16,8 +16,8 @@ from spotline.domain.jobs.migration import (
     NOT_PLACED,
     NOWHERE,
     MigrationTable,
+    PlacedHolding,
     PlacedProgress,
-    Placement,
     advance_placed,
     move_cost_micro_usd,
 )
@@ -181,7 +181,7 @@ def solve_alone(
     markets: Sequence[WindowMarket],
     cell_limit: int,
     rounding: Rounding,
-) -> tuple[int, tuple[Placement, ...]]:
+) -> tuple[int, tuple[PlacedHolding, ...]]:
     """The best of one job on these markets: utility, and placements of the whole window."""
     slots = len(markets[0])
     if job.first_slot >= slots:
@@ -191,7 +191,7 @@ def solve_alone(
     if job.migrations is None:
         groups = [(job.start.home,)] if job.start.home != NOWHERE else [(k,) for k in runs_on]
     best = -(2**62)
-    placements: tuple[Placement, ...] = (NOT_PLACED,) * slots
+    placements: tuple[PlacedHolding, ...] = (NOT_PLACED,) * slots
     for group in groups:
         offerings = [
             _opened(program, markets[k].between(job.first_slot, slots))
@@ -214,7 +214,7 @@ def solve_alone(
         if plan.utility_micro_usd > best:
             best = plan.utility_micro_usd
             placements = (NOT_PLACED,) * min(job.first_slot, slots) + tuple(
-                Placement(offering=group[one.offering], holding=one.holding)
+                PlacedHolding(offering=group[one.offering], holding=one.holding)
                 if one.offering != NOWHERE
                 else NOT_PLACED
                 for one in plan.placements
@@ -258,7 +258,7 @@ def one_after_the_other(
     shared: SharedMarket,
     cell_limit: int,
     order: Sequence[int] | None = None,
-) -> list[tuple[Placement, ...]]:
+) -> list[tuple[PlacedHolding, ...]]:
     """Schedules on what those before left, in this order or the required ones first.
 
     A guess: a quota or the budget may be exceeded, and required work undone.
@@ -267,7 +267,7 @@ def one_after_the_other(
     spot = [market.spot_available.copy() for market in shared.markets]
     stock = [market.on_demand_available.copy() for market in shared.markets]
     quota_left = {pool: np.full(slots, limit, dtype=np.int64) for pool, limit in shared.quotas}
-    guess: list[tuple[Placement, ...]] = [(NOT_PLACED,) * slots for _ in jobs]
+    guess: list[tuple[PlacedHolding, ...]] = [(NOT_PLACED,) * slots for _ in jobs]
     by_deadline = sorted(
         range(len(jobs)),
         key=lambda j: (not jobs[j].required_by_slot, jobs[j].required_by_slot, j),
@@ -302,7 +302,7 @@ def one_after_the_other(
 def execute_coupled(
     jobs: Sequence[CoupledJob],
     shared: SharedMarket,
-    placements: Sequence[Sequence[Placement]],
+    placements: Sequence[Sequence[PlacedHolding]],
 ) -> tuple[PlacedResult, ...]:
     """Run one schedule per job through the accounting; slots before a job's first are idle.
 
@@ -312,7 +312,7 @@ def execute_coupled(
     cost = [0] * len(jobs)
     egress = [0] * len(jobs)
     finished = [0] * len(jobs)
-    held: list[list[Placement]] = [[] for _ in jobs]
+    held: list[list[PlacedHolding]] = [[] for _ in jobs]
     for t in range(shared.slots):
         together = [0] * len(shared.markets)
         for state in states:
@@ -367,7 +367,7 @@ def programs_by_offering(job: CoupledJob) -> list[JobProgram]:
     return [program or job.program for program in job.programs]
 
 
-def is_hit(state: PlacedProgress, after: Placement, over: Sequence[bool]) -> bool:
+def is_hit(state: PlacedProgress, after: PlacedHolding, over: Sequence[bool]) -> bool:
     """Whether the job loses spot where all jobs together held more than there is."""
     if not state.holding.spot or not over[state.home]:
         return False
@@ -387,7 +387,7 @@ def end_worth(job: CoupledJob, end: PlacedProgress) -> int:
 def plan_of(
     jobs: Sequence[CoupledJob],
     shared: SharedMarket,
-    placements: Sequence[Sequence[Placement]],
+    placements: Sequence[Sequence[PlacedHolding]],
     upper: int,
 ) -> CoupledPlan:
     """Execute one schedule per job; `upper` is in micro-USD."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spotline.domain.jobs.migration import (
-    Placement,
+    PlacedHolding,
 )
 from spotline.domain.solvers.coupled_job_variables import JobPart
 from spotline.domain.solvers.coupled_jobs import (
@@ -141,7 +141,7 @@ class CoupledModel:
                 self.model.add(sum(held) <= limit)
 
     def maximise(
-        self, bounds: Sequence[int], upper: int, guess: Sequence[Sequence[Placement]] | None
+        self, bounds: Sequence[int], upper: int, guess: Sequence[Sequence[PlacedHolding]] | None
     ) -> None:
         """Ask for the greatest utility; no job earns more than its bound, nor all than `upper`."""
         total: Any = 0
@@ -162,7 +162,7 @@ class ModelAnswer:
     """What the solver found: "found", "infeasible" or "unknown"."""
 
     status: str
-    placements: list[list[Placement]]
+    placements: list[list[PlacedHolding]]
     bound: int
     objective: int
 

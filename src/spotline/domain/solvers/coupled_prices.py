@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spotline.domain.jobs.migration import NOT_PLACED, NOWHERE, Placement
+from spotline.domain.jobs.migration import NOT_PLACED, NOWHERE, PlacedHolding
 from spotline.domain.solvers.coupled_jobs import (
     CoupledJob,
     SharedMarket,
@@ -36,7 +36,7 @@ _PATIENCE = 3
 _SEED = 1
 _PICKING_WORK = 1.0
 
-Schedule = tuple[Placement, ...]
+Schedule = tuple[PlacedHolding, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

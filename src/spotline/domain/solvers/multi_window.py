@@ -22,8 +22,8 @@ from spotline.domain.jobs.migration import (
     NOT_PLACED,
     NOWHERE,
     MigrationTable,
+    PlacedHolding,
     PlacedProgress,
-    Placement,
     advance_placed,
     placement_overhead_s,
 )
@@ -57,7 +57,7 @@ class PlacedPlan:
     `exact` says that no gain was rounded. A slot after the job is done is idle.
     """
 
-    placements: tuple[Placement, ...]
+    placements: tuple[PlacedHolding, ...]
     utility_micro_usd: int
     exact: bool
 
@@ -190,7 +190,7 @@ class _Window:
 
     def trace(
         self, grid: ProgressGrid, target: int, choice: npt.NDArray[np.int16]
-    ) -> tuple[Placement, ...]:
+    ) -> tuple[PlacedHolding, ...]:
         """Follow the choices forward on the grid; `target` is that of the first slot."""
         programs = [here.program for here in self.offerings]
         markets = [here.market for here in self.offerings]

@@ -9,8 +9,8 @@ import numpy as np
 
 from spotline.domain.jobs.migration import (
     MigrationTable,
+    PlacedHolding,
     PlacedProgress,
-    Placement,
     move_cost_micro_usd,
     placement_overhead_s,
 )
@@ -49,9 +49,9 @@ class Layout:
         """Where a job can stand: the sets, idle at each home, idle nowhere."""
         return self.size + int(self.sets.first.shape[0])
 
-    def placement(self, target: int) -> Placement:
-        """Placement of a held set by its number."""
-        return Placement(offering=int(self.offering[target]), holding=self.holdings[target])
+    def placement(self, target: int) -> PlacedHolding:
+        """The held set of this number, placed."""
+        return PlacedHolding(offering=int(self.offering[target]), holding=self.holdings[target])
 
 
 def layout_of(offerings: Sequence[OfferingWindow]) -> Layout:

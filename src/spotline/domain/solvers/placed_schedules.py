@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from spotline.domain.jobs.migration import (
     NOWHERE,
     MigrationTable,
+    PlacedHolding,
     PlacedProgress,
-    Placement,
     advance_placed,
     move_cost_micro_usd,
 )
@@ -50,7 +50,7 @@ class PlacedResult:
     value_micro_usd: int
     finished_slot: int
     on_time: bool
-    placements: tuple[Placement, ...]
+    placements: tuple[PlacedHolding, ...]
     end: PlacedProgress
 
 
@@ -59,7 +59,7 @@ def execute_placed(
     markets: Sequence[WindowMarket],
     migrations: MigrationTable,
     start: PlacedProgress,
-    placements: Sequence[Placement],
+    placements: Sequence[PlacedHolding],
     *,
     elapsed_slots: int = 0,
 ) -> PlacedResult:
@@ -89,7 +89,7 @@ def execute_placed(
 
 
 def _check_placement(
-    programs: Sequence[JobProgram], markets: Sequence[WindowMarket], slot: int, after: Placement
+    programs: Sequence[JobProgram], markets: Sequence[WindowMarket], slot: int, after: PlacedHolding
 ) -> None:
     if after.offering == NOWHERE:
         return
@@ -112,7 +112,7 @@ def _result(
     cost: int,
     egress: int,
     finished: int,
-    placements: Sequence[Placement],
+    placements: Sequence[PlacedHolding],
     end: PlacedProgress,
 ) -> PlacedResult:
     return PlacedResult(
@@ -135,7 +135,7 @@ def is_interrupted(markets: Sequence[WindowMarket], state: PlacedProgress, slot:
 
 
 def placement_cost_micro_usd(
-    programs: Sequence[JobProgram], markets: Sequence[WindowMarket], after: Placement, slot: int
+    programs: Sequence[JobProgram], markets: Sequence[WindowMarket], after: PlacedHolding, slot: int
 ) -> int:
     """What holding `after` for one slot costs, without egress."""
     if after.offering == NOWHERE:

@@ -448,7 +448,7 @@ def test_jobs_that_move_between_zones_report_the_gap_to_the_best_single_zone(tmp
         up = np.repeat(np.arange(200) % 2, lengths)[:1300]
         written(tmp_path / "t", f"{zone}_v100_1.json", up)
     out = tmp_path / "out.json"
-    options = single.Options(
+    options = single.CantBeLateOptions(
         traces=tmp_path / "t", grid="frontier", policy="spotline", train=tmp_path / "t"
     )
 

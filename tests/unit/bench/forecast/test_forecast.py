@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from spotline.bench.forecast.families import Family, load_families
+from spotline.bench.forecast.families import ForecastFamily, load_families
 from spotline.bench.forecast.measure import HORIZON_SLOTS, measure
 from spotline.bench.forecast.report import PLOT_NAME, report_text, write_report
 from spotline.cli.main import app
@@ -19,7 +19,7 @@ from tests.fakes.market_slots import START_NS
 def bench():
     preset = min(PRESETS)
     market = generate(preset, seed=1, slots=120, slot_s=1800, start_ns=START_NS)
-    family = Family(name="made-up", description="a generated market", markets=(market,))
+    family = ForecastFamily(name="made-up", description="a generated market", markets=(market,))
     return measure([family], forecasters=("persistence", "climatology", DEFAULT_FORECASTER))
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from spotline.bench.placement.interrupted import NO_RISK, interrupted
 from spotline.bench.placement.settings_real import read_tables
-from spotline.bench.placement.sweeps import METHOD_IDS, OURS, Tally
+from spotline.bench.placement.sweeps import METHOD_IDS, OURS, RunTally
 from spotline.bench.placement.unaware import Unaware, without_risk
 from spotline.domain.placement.interface import CostBasis
 from spotline.domain.placement.methods.registry import METHODS
@@ -45,7 +45,7 @@ def test_nothing_but_the_rates_is_hidden():
 
 @pytest.mark.skipif(not HAS_DATA, reason="no recorded data here")
 def test_interruptions_are_the_same_for_all_and_cost_money():
-    figures = interrupted(Tally(), read_tables(DATA, CostBasis.RENT), 1)
+    figures = interrupted(RunTally(), read_tables(DATA, CostBasis.RENT), 1)
 
     rows = figures["methods"]
     assert {*METHOD_IDS, NO_RISK} <= set(rows)

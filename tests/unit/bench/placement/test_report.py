@@ -5,11 +5,11 @@ import json
 import pytest
 
 from spotline.bench.placement.report import write_report
-from spotline.bench.placement.run import Extent, run_placement
+from spotline.bench.placement.run import PlacementExtent, run_placement
 from spotline.bench.placement.sweeps import METHOD_IDS, change_percent, spread
 from spotline.bench.placement.targets import judged
 
-TINY = Extent(
+TINY = PlacementExtent(
     tables=2,
     sweep_tables=1,
     reading_tables=0,

@@ -24,12 +24,12 @@ from spotline.bench.quality.forecasts import (
     window_forecasts,
     with_noise,
 )
-from spotline.bench.quality.information import Information, run_information
+from spotline.bench.quality.information import run_information
 from spotline.bench.quality.known_law import KNOWN_LAWS, known_law_table, sample
 from spotline.bench.quality.learning import served
 from spotline.bench.quality.misses import deciding_slot
 from spotline.bench.quality.report import FAMILIES_PLOT, NOISE_PLOT, PAIRED_PLOT, write_report
-from spotline.bench.quality.run import Extent, run_quality
+from spotline.bench.quality.run import QualityExtent, run_quality
 from spotline.bench.quality.statistics import bootstrap_points, percent, time_lines
 from spotline.bench.quality.targets import judged
 from spotline.cli.bench import bench_app
@@ -38,11 +38,12 @@ from spotline.domain.jobs.program import Holding
 from spotline.domain.market.law import run_states, transitions
 from spotline.domain.policies.prediction import UNCOUNTED
 from spotline.domain.policies.replay import SlotRecord
+from spotline.replay.clouds import Information
 
 P = 3_060_000
 REAL = Path(os.environ.get("SPOTLINE_DATA", Path(__file__).resolve().parents[5] / "shared/data"))
 
-TINY = Extent(
+TINY = QualityExtent(
     base={10: Density(reported=2, rehearsed=2), 20: Density(reported=2, rehearsed=2)},
     other={10: Density(reported=1, rehearsed=1), 20: Density(reported=1, rehearsed=1)},
     dense=Density(reported=4, rehearsed=2),

@@ -15,8 +15,8 @@ from spotline.domain.jobs.migration import (
     NOT_PLACED,
     NOWHERE,
     MigrationCost,
+    PlacedHolding,
     PlacedProgress,
-    Placement,
     equal_migrations,
 )
 from spotline.domain.jobs.program import Holding, JobProgram
@@ -244,7 +244,7 @@ def brute_force(jobs, shared: SharedMarket) -> int:
     per_job = []
     for job in jobs:
         options = [NOT_PLACED] + [
-            Placement(offering=k, holding=Holding(spot=s, on_demand=n - s))
+            PlacedHolding(offering=k, holding=Holding(spot=s, on_demand=n - s))
             for k, program in enumerate(job.programs)
             if program is not None
             for n in program.allowed_counts
@@ -361,8 +361,8 @@ def test_who_yields_reclaimed_spot_is_interrupted_and_who_keeps_it_is_not() -> N
     program = program_of(counts=(1, 2), overheads=(0, 0, 0, 30), work=300)
     jobs = [CoupledJob(job_id=name, programs=(program,)) for name in ("a", "b")]
     shared = shared_of(market_of([10_000] * 2, [4, 3]))
-    two = Placement(offering=0, holding=Holding(spot=2))
-    one = Placement(offering=0, holding=Holding(spot=1))
+    two = PlacedHolding(offering=0, holding=Holding(spot=2))
+    one = PlacedHolding(offering=0, holding=Holding(spot=1))
 
     kept, hit = execute_coupled(jobs, shared, [[two, two], [two, one]])
 

@@ -14,8 +14,8 @@ from spotline.domain.jobs.migration import (
     NOT_PLACED,
     NOWHERE,
     MigrationCost,
+    PlacedHolding,
     PlacedProgress,
-    Placement,
     advance_placed,
     equal_migrations,
     move_cost_micro_usd,
@@ -93,7 +93,7 @@ def brute_force(programs, markets, migrations, start) -> int:
     """Try every schedule with the accounting of `jobs.migration`."""
     first = programs[0]
     options = [NOT_PLACED] + [
-        Placement(offering=k, holding=Holding(spot=s, on_demand=n - s))
+        PlacedHolding(offering=k, holding=Holding(spot=s, on_demand=n - s))
         for k, one in enumerate(programs)
         for n in one.allowed_counts
         for s in range(n + 1)
@@ -301,7 +301,7 @@ def test_on_one_offering_the_accounting_is_that_of_progress() -> None:
         [program],
         equal_migrations(1, MigrationCost(overhead_s=0)),
         PlacedProgress(home=0, holding=held, pending_overhead_s=80),
-        Placement(offering=0, holding=Holding(spot=1)),
+        PlacedHolding(offering=0, holding=Holding(spot=1)),
         held_s=SLOT_S,
         interrupted=True,
     )
@@ -332,7 +332,7 @@ def test_a_move_costs_the_longest_of_what_it_needs(
         programs,
         table,
         state,
-        Placement(offering=1, holding=Holding(spot=1)),
+        PlacedHolding(offering=1, holding=Holding(spot=1)),
         interrupted=interrupted,
     )
 
@@ -349,8 +349,8 @@ def test_the_checkpoint_stays_where_a_paused_job_ran_last() -> None:
         held_s=SLOT_S,
     )
 
-    elsewhere = Placement(offering=1, holding=Holding(spot=1))
-    back = Placement(offering=0, holding=Holding(spot=1))
+    elsewhere = PlacedHolding(offering=1, holding=Holding(spot=1))
+    back = PlacedHolding(offering=0, holding=Holding(spot=1))
 
     assert paused == PlacedProgress(home=0, progress_quanta=60)
     assert move_cost_micro_usd(TABLE, paused, elsewhere) == 700
@@ -361,7 +361,7 @@ def test_the_checkpoint_stays_where_a_paused_job_ran_last() -> None:
 
 def test_a_first_launch_is_no_migration_anywhere() -> None:
     programs = [program_of(), program_of()]
-    there = Placement(offering=1, holding=Holding(spot=1))
+    there = PlacedHolding(offering=1, holding=Holding(spot=1))
 
     assert move_cost_micro_usd(TABLE, PlacedProgress(), there) == 0
     assert placement_overhead_s(programs, TABLE, PlacedProgress(), there) == programs[1].launch_s
@@ -409,7 +409,7 @@ def test_programs_of_different_jobs_are_refused() -> None:
 
 
 def test_executing_more_than_there_is_is_refused() -> None:
-    placement = Placement(offering=0, holding=Holding(spot=2))
+    placement = PlacedHolding(offering=0, holding=Holding(spot=2))
 
     with pytest.raises(ValueError, match=r"placements\[0\] must be <= 1 spot"):
         execute_placed([program_of()], [market_of([1], [1])], TABLE, PlacedProgress(), [placement])
