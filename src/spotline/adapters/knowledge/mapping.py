@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spotline.adapters.knowledge.cells import Row, RowRefused
 from spotline.domain.configuration.configuration import (
     Configuration,
     MeasuredRun,
-    Method,
-    MethodOption,
     RunOutcome,
 )
 from spotline.domain.configuration.gpus import UnknownGpu, gpu_facts
@@ -60,51 +58,29 @@ class Columns:
     expert_parallel: str = "expert_parallel"
 
 
-def configuration(
-    columns: Columns,
-    *,
-    model: str,
-    method: Method,
-    gpu: str,
-    gpus: int,
-    tokens_per_sample: int,
-    batch_size: int,
-    nodes: int = 1,
-    precision: str = "bfloat16",
-    expert_parallel: int = 1,
-    method_options: tuple[MethodOption, ...] = (),
-) -> Configuration:
-    """Put a configuration together under canonical names of model and GPU.
+def resolved(columns: Columns, run: Configuration) -> Configuration:
+    """Put a configuration under the canonical names of its model and GPU.
 
     Raises
     ------
     RowRefused
-        Nobody knows the model's size, or the GPU; or there are more nodes than GPUs.
+        The model's size or the GPU is unknown; or there are more nodes than GPUs.
     """
     try:
-        model_name = model_facts(model).name
+        model_name = model_facts(run.model_name).name
     except UnknownModel as error:
         raise RowRefused(
-            columns.model, "a known model, or a name that holds its size such as 7b", repr(model)
+            columns.model,
+            "a known model, or a name that holds its size such as 7b",
+            repr(run.model_name),
         ) from error
     try:
-        gpu_model = gpu_facts(gpu).name
+        gpu_model = gpu_facts(run.gpu_model).name
     except UnknownGpu as error:
-        raise RowRefused(columns.gpu, "a known GPU", repr(gpu)) from error
-    if gpus < nodes:
-        raise RowRefused(columns.gpus, f"at least {columns.nodes} ({nodes})", str(gpus))
-    return Configuration(
-        model_name=model_name,
-        method=method,
-        gpu_model=gpu_model,
-        gpus=gpus,
-        nodes=nodes,
-        tokens_per_sample=tokens_per_sample,
-        batch_size=batch_size,
-        precision=precision,
-        expert_parallel=expert_parallel,
-        options=method_options,
-    )
+        raise RowRefused(columns.gpu, "a known GPU", repr(run.gpu_model)) from error
+    if run.gpus < run.nodes:
+        raise RowRefused(columns.gpus, f"at least {columns.nodes} ({run.nodes})", str(run.gpus))
+    return replace(run, model_name=model_name, gpu_model=gpu_model)
 
 
 def succeeded(

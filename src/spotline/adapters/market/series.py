@@ -64,6 +64,32 @@ class OfferingSeries:
     constant_spot_available: int = 0
 
 
+def first_slot_ns(given_ns: int | None, first_ns: int, slot_s: int, since: str) -> int:
+    """Opening of a market's first slot: as given, or the first whole one once all is known.
+
+    Parameters
+    ----------
+    given_ns
+        What the caller asks for; None where it leaves the choice.
+    first_ns
+        From when on the source says enough; `since` says it in words.
+
+    Raises
+    ------
+    ContractError
+        The given time is before that.
+    """
+    if given_ns is None:
+        slot_ns = slot_s * NS_PER_S
+        return -(-first_ns // slot_ns) * slot_ns
+    if given_ns < first_ns:
+        raise ContractError(
+            "--start",
+            f"expected a time >= {utc_iso(first_ns)}, {since}, found {utc_iso(given_ns)}",
+        )
+    return given_ns
+
+
 def assemble(
     series: Sequence[OfferingSeries], *, start_ns: int, end_ns: int, slot_s: int, source: str
 ) -> Market:

@@ -7,8 +7,9 @@ learn from. All runs of one configuration are on the same side of a split, stack
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ RANDOM_SPLIT = "random"
 LEAVE_ONE_MODEL_OUT = "leave_one_model_out"
 SPLITS = (RANDOM_SPLIT, LEAVE_ONE_MODEL_OUT)
 LEARNING_CURVE = (10, 25, 50, 100, 200, 400, 600, 1_000, 2_500, 5_000, 10_000)
+_DEFAULT_CURVES: Mapping[str, Sequence[int]] = MappingProxyType({DEFAULT_SOURCE: LEARNING_CURVE})
 # More models than these are left out in groups of about equal size.
 MOST_MODEL_PARTS = 12
 
@@ -173,8 +175,7 @@ def evaluate_sources(
     repeats: int = 5,
     seed: int = 0,
     test_share: float = 0.15,
-    curve_sources: Sequence[str] = (DEFAULT_SOURCE,),
-    curve: Sequence[int] = LEARNING_CURVE,
+    curves: Mapping[str, Sequence[int]] = _DEFAULT_CURVES,
     progress: Progress | None = None,
 ) -> EvaluationReport:
     """Hold runs out of every stack, learn from the rest, compare.
@@ -189,8 +190,8 @@ def evaluate_sources(
     splits
         `random`: `repeats` times `test_share` of a stack's configurations. `leave_one_model_out`:
         every model in turn (in at most 12 parts); failures of the model are left out as well.
-    curve_sources, curve
-        Sources, and numbers of configurations to learn from, of the learning curve on the random
+    curves
+        By source the numbers of configurations to learn from in its learning curve, on the random
         split. Stacks with fewer are left out of a point.
 
     Raises
@@ -217,7 +218,9 @@ def evaluate_sources(
         for name in names:
             found[split][name] = _score_cases(name, cases[split])
             _say(progress, f"{split} {name} {found[split][name].pooled.mdape_percent:.2f} %")
-    points = {name: _learning_curve(name, random_cases, curve, progress) for name in curve_sources}
+    points = {
+        name: _learning_curve(name, random_cases, curve, progress) for name, curve in curves.items()
+    }
     return EvaluationReport(
         splits=found,
         by_samples=points,

@@ -185,7 +185,7 @@ def _predictions(data: Path, extent: KnowledgeExtent, tell: Tell) -> dict[str, A
         real_runs(data, extent.files),
         sources=_with_default(extent.sources),
         repeats=extent.repeats,
-        curve=extent.curve,
+        curves={DEFAULT_SOURCE: extent.curve},
         progress=tell,
     )
     throughput = throughput_section(real)
@@ -198,7 +198,7 @@ def _predictions(data: Path, extent: KnowledgeExtent, tell: Tell) -> dict[str, A
             sources=(DEFAULT_SOURCE,),
             splits=(RANDOM_SPLIT,),
             repeats=1,
-            curve=extent.generated_curve,
+            curves={DEFAULT_SOURCE: extent.generated_curve},
             progress=tell,
         )
         throughput["generated"] = throughput_section(made)

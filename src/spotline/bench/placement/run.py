@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -145,50 +145,22 @@ def run_placement(
     tally = RunTally()
     lap = _laps(tell)
     setting = paper_setting()
-    figures: Figures = {"settings": {"paper": tally.measure(setting, chosen(METHOD_IDS))}}
+    measured = tally.measure(setting, chosen(METHOD_IDS))
     pictures = _paper_pictures(tally, setting)
     lap("paper's setting")
-    figures["settings"]["real"] = {}
-    figures["real_starts"] = {}
-    absent = []
-    real_failures: Figures = {}
-    for one in (basis, *(other for other in CostBasis if other is not basis)):
-        if not all((data / name).exists() for name in _FILES[one]):
-            absent.append(one.value)
+    real = _RealFigures()
+    for charged in (basis, *(other for other in CostBasis if other is not basis)):
+        if not all((data / name).exists() for name in _FILES[charged]):
+            real.absent.append(charged.value)
             continue
-        name = "real" if one is basis else f"real_{one.value}"
-        tables = read_tables(data, one)
-        runs = _real(tally, tables, extent)
-        figures["settings"][name] = mean_of([measured for _, measured in runs])
-        figures["real_starts"][name] = {
-            start: {key: _kept(row) for key, row in measured.items()} for start, measured in runs
-        }
-        first = real_setting(tables, starts_ns(tables, extent.starts)[0])
-        pictures += _real_pictures(tally, tables, first)
-        if one is basis:
-            real_failures = failures(tally, first, _COMPARED_FAILURES, most=extent.failures)
-        if one is CostBasis.RENT:
-            figures["interruptions"] = interrupted(tally, tables, extent.starts)
-        lap(f"real setting, {one.value}")
-    figures["ablations"] = ablations(tally, setting)
-    methods, without, leads = drawn_tables(tally, extent.tables)
-    measured = figures["settings"]["paper"]
-    figures["bounds"] = {
-        "paper": {
-            "mean_jct_s": least_mean_jct_s(setting),
-            "most_lead_percent": most_lead_percent(setting, measured, BASELINES),
-        },
-        "tables": over_tables(leads, BASELINES, LEAST_JCT_LOWER_PERCENT),
-    }
-    figures["tables"] = {
-        "count": extent.tables,
-        "methods": spread(methods, (PAPER, OURS, FIXED), BASELINES),
-        "spanning": {
-            name: spread(methods, (name,), (other,))[name][other] for name, other in SPANNING_PAIRS
-        },
-        "ablations": {
-            name: row[PAPER] for name, row in spread(without, ablated(), (PAPER,)).items()
-        },
+        real.measure(tally, read_tables(data, charged), extent, main=charged is basis)
+        lap(f"real setting, {charged.value}")
+    figures: Figures = {
+        "settings": {"paper": measured, **real.settings},
+        "real_starts": real.starts,
+        **({"interruptions": real.interruptions} if real.interruptions else {}),
+        "ablations": ablations(tally, setting),
+        **_drawn(tally, setting, measured, extent),
     }
     lap(f"{extent.tables} drawn tables")
     figures["sweeps"] = sweeps(tally, extent.sweep_tables, thin=extent.quick)
@@ -199,7 +171,7 @@ def run_placement(
     lap("gap to exact")
     figures["failures"] = {
         "paper": failures(tally, setting, _COMPARED_FAILURES, most=extent.failures),
-        **({"real": real_failures} if real_failures else {}),
+        **({"real": real.failures} if real.failures else {}),
     }
     figures["deadlines"] = deadlines(tally, extent.deadline_tables)
     lap("failures and deadlines")
@@ -209,26 +181,13 @@ def run_placement(
         regions=extent.region_counts,
     )
     lap("time of a pass")
-    figures["checks"] = {
-        "runs": tally.runs,
-        "events": tally.events,
-        "passes": tally.passes,
-        "over_committed": 0,
-    }
+    figures["checks"] = _checks(tally)
     figures["targets"] = judged(figures)
-    figures["pictures"] = pictures
+    figures["pictures"] = pictures + real.pictures
     figures["meta"] = {
         "command": command,
         "basis": basis.value,
-        "quick": extent.quick,
-        "extent": asdict(extent),
-        "settings_without_data": absent,
-        "paper_table": [asdict(site) for site in PAPER_TABLE],
-        "our_reading": asdict(OUR_READING),
-        "profiles": {
-            "A6000": profile_table(paper_jobs()),
-            "A100-40GB": profile_table(paper_jobs(gpu=A100_40)),
-        },
+        **_meta(extent, real.absent),
         "wall_s": time.perf_counter() - start_s,
         "environment": {
             "spotline": __version__,
@@ -238,6 +197,87 @@ def run_placement(
         },
     }
     return figures
+
+
+@dataclass(slots=True, kw_only=True)
+class _RealFigures:
+    """What is measured on recorded prices and networks, by setting; `absent` had no data."""
+
+    settings: Figures = field(default_factory=lambda: {"real": {}})
+    starts: Figures = field(default_factory=dict)
+    pictures: list[Figures] = field(default_factory=list)
+    failures: Figures = field(default_factory=dict)
+    interruptions: Figures = field(default_factory=dict)
+    absent: list[str] = field(default_factory=list)
+
+    def measure(
+        self, tally: RunTally, tables: RealTables, extent: PlacementExtent, *, main: bool
+    ) -> None:
+        """Measure one basis of cost; `main` is the one that the command asked for."""
+        name = "real" if main else f"real_{tables.basis.value}"
+        runs = _real(tally, tables, extent)
+        self.settings[name] = mean_of([measured for _, measured in runs])
+        self.starts[name] = {
+            start: {key: _kept(row) for key, row in measured.items()} for start, measured in runs
+        }
+        first = real_setting(tables, starts_ns(tables, extent.starts)[0])
+        self.pictures += _real_pictures(tally, tables, first)
+        if main:
+            self.failures = failures(tally, first, _COMPARED_FAILURES, most=extent.failures)
+        if tables.basis is CostBasis.RENT:
+            self.interruptions = interrupted(tally, tables, extent.starts)
+
+
+def _drawn(
+    tally: RunTally, setting: Setting, measured: Measured, extent: PlacementExtent
+) -> Figures:
+    """Bounds on what is possible, and all methods on drawn tables."""
+    methods, without, leads = drawn_tables(tally, extent.tables)
+    return {
+        "bounds": {
+            "paper": {
+                "mean_jct_s": least_mean_jct_s(setting),
+                "most_lead_percent": most_lead_percent(setting, measured, BASELINES),
+            },
+            "tables": over_tables(leads, BASELINES, LEAST_JCT_LOWER_PERCENT),
+        },
+        "tables": {
+            "count": extent.tables,
+            "methods": spread(methods, (PAPER, OURS, FIXED), BASELINES),
+            "spanning": {
+                name: spread(methods, (name,), (other,))[name][other]
+                for name, other in SPANNING_PAIRS
+            },
+            "ablations": {
+                name: row[PAPER] for name, row in spread(without, ablated(), (PAPER,)).items()
+            },
+        },
+    }
+
+
+def _meta(extent: PlacementExtent, absent: Sequence[str]) -> Figures:
+    """What was run, and what it rests on."""
+    return {
+        "quick": extent.quick,
+        "extent": asdict(extent),
+        "settings_without_data": absent,
+        "paper_table": [asdict(site) for site in PAPER_TABLE],
+        "our_reading": asdict(OUR_READING),
+        "profiles": {
+            "A6000": profile_table(paper_jobs()),
+            "A100-40GB": profile_table(paper_jobs(gpu=A100_40)),
+        },
+    }
+
+
+def _checks(tally: RunTally) -> Figures:
+    """How often it was looked; a run that holds too much raises, so none did."""
+    return {
+        "runs": tally.runs,
+        "events": tally.events,
+        "passes": tally.passes,
+        "over_committed": 0,
+    }
 
 
 def _laps(tell: Tell) -> Tell:

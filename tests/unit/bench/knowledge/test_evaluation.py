@@ -64,7 +64,7 @@ def quick_sources():
 @pytest.fixture(scope="module")
 def report(quick_sources):
     return evaluate_sources(
-        RUNS, sources=("analytic", "history"), repeats=2, curve_sources=("history",), curve=(10, 25)
+        RUNS, sources=("analytic", "history"), repeats=2, curves={"history": (10, 25)}
     )
 
 
@@ -104,7 +104,7 @@ def test_report_is_plain_json(report):
 def test_same_seed_gives_the_same_report():
     def once(seed):
         return evaluate_sources(
-            RUNS, sources=("history",), splits=("random",), repeats=1, seed=seed, curve_sources=()
+            RUNS, sources=("history",), splits=("random",), repeats=1, seed=seed, curves={}
         )
 
     assert once(4).as_json() == once(4).as_json()
@@ -134,7 +134,7 @@ def test_nothing_asked_was_taught(monkeypatch):
     repeated = [replace(run, tokens_per_s=run.tokens_per_s * 1.01) for run in RUNS if run.ran]
 
     with pytest.raises(ValueError, match="zip"):
-        evaluate_sources([*RUNS, *repeated], sources=("history",), curve_sources=())
+        evaluate_sources([*RUNS, *repeated], sources=("history",), curves={})
 
     for source, asked in Spy.seen:
         assert asked
@@ -181,7 +181,7 @@ def test_stack_of_a_single_run_is_skipped_by_name():
     )
 
     report = evaluate_sources(
-        [*RUNS, lonely], sources=("analytic",), splits=("random",), repeats=1, curve_sources=()
+        [*RUNS, lonely], sources=("analytic",), splits=("random",), repeats=1, curves={}
     )
 
     assert report.skipped_stacks == ("lonely",)

@@ -27,11 +27,16 @@ from spotline.adapters.knowledge.mapping import (
     MIB_GB,
     Columns,
     Mapping,
-    configuration,
     not_succeeded,
+    resolved,
     succeeded,
 )
-from spotline.domain.configuration.configuration import MeasuredRun, Method, RunOutcome
+from spotline.domain.configuration.configuration import (
+    Configuration,
+    MeasuredRun,
+    Method,
+    RunOutcome,
+)
 from spotline.domain.configuration.gpus import gpu_facts
 
 _COLUMNS = Columns(
@@ -74,23 +79,26 @@ def read(row: Row, stack: str) -> MeasuredRun:
     # Here `none` is a name: the plain software.
     framework = row.cells["framework_config"].strip().lower()
     experts = _EXPERTS.search(framework)
-    run = configuration(
+    run = resolved(
         _COLUMNS,
-        model=row.text("model_name_or_path"),
-        method=_method(row, framework),
-        gpu=_GPU,
-        gpus=gpus,
-        tokens_per_sample=_tokens_per_sample(row, gpus),
-        batch_size=row.count("per_device_train_batch_size") * gpus * steps,
-        precision=row.precision("torch_dtype", "bfloat16"),
-        expert_parallel=int(experts[1]) if experts else 1,
-        method_options=options(
-            accelerated="true" if framework.startswith("accelerated") else "",
-            fast_kernels="true" if "foak" in framework else "",
-            fast_moe="true" if experts else "",
-            gradient_accumulation_steps=steps if steps > 1 else "",
-            lora_rank=row.count("r") if row.has("r") else "",
-            padding_free="true" if "padding-free" in framework else "",
+        Configuration(
+            model_name=row.text("model_name_or_path"),
+            method=_method(row, framework),
+            gpu_model=_GPU,
+            gpus=gpus,
+            nodes=1,
+            tokens_per_sample=_tokens_per_sample(row, gpus),
+            batch_size=row.count("per_device_train_batch_size") * gpus * steps,
+            precision=row.precision("torch_dtype", "bfloat16"),
+            expert_parallel=int(experts[1]) if experts else 1,
+            options=options(
+                accelerated="true" if framework.startswith("accelerated") else "",
+                fast_kernels="true" if "foak" in framework else "",
+                fast_moe="true" if experts else "",
+                gradient_accumulation_steps=steps if steps > 1 else "",
+                lora_rank=row.count("r") if row.has("r") else "",
+                padding_free="true" if "padding-free" in framework else "",
+            ),
         ),
     )
     memory_gb = row.number("mem_nvidia_mem_reserved", 0.0) * MIB_GB

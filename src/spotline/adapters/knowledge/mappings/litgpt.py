@@ -21,11 +21,16 @@ from spotline.adapters.knowledge.mapping import (
     S_PER_MINUTE,
     Columns,
     Mapping,
-    configuration,
     not_succeeded,
+    resolved,
     succeeded,
 )
-from spotline.domain.configuration.configuration import MeasuredRun, Method, RunOutcome
+from spotline.domain.configuration.configuration import (
+    Configuration,
+    MeasuredRun,
+    Method,
+    RunOutcome,
+)
 
 _COLUMNS = Columns(model="model", batch="micro_batch_size")
 _ITERATIONS = 1000
@@ -74,19 +79,24 @@ def read_2023(row: Row, stack: str) -> MeasuredRun:
     batch = row.count("micro_batch_size") * gpus
     family = row.text("model")
     second = row.text("method").lower() == "adapter_v2"
-    run = configuration(
+    run = resolved(
         _COLUMNS,
-        # phi-1.5 says its size in its name.
-        model=family if family.lower().startswith("phi") else f"{family}-{row.text('size')}",
-        method=method,
-        gpu=row.text("gpu_model"),
-        gpus=gpus,
-        tokens_per_sample=_NOMINAL_TOKENS,
-        batch_size=batch,
-        method_options=options(
-            adapter_version="2" if second else "",
-            gradient_checkpointing=gpus > 1,
-            quantisation=quantisation,
+        Configuration(
+            # phi-1.5 says its size in its name.
+            model_name=family
+            if family.lower().startswith("phi")
+            else f"{family}-{row.text('size')}",
+            method=method,
+            gpu_model=row.text("gpu_model"),
+            gpus=gpus,
+            nodes=1,
+            tokens_per_sample=_NOMINAL_TOKENS,
+            batch_size=batch,
+            options=options(
+                adapter_version="2" if second else "",
+                gradient_checkpointing=gpus > 1,
+                quantisation=quantisation,
+            ),
         ),
     )
     outcome = RunOutcome(row.choice("status", _OUTCOMES))
@@ -114,15 +124,18 @@ def read_hub(row: Row, stack: str) -> MeasuredRun:
             str(gpus),
         )
     tokens_per_sample = row.count("max_seq_len")
-    run = configuration(
+    run = resolved(
         _COLUMNS,
-        model=row.text("model"),
-        method=Method(row.choice("method", _METHODS_HUB)),
-        gpu=row.text("gpu_model"),
-        gpus=gpus,
-        tokens_per_sample=tokens_per_sample,
-        batch_size=row.count("micro_batch_size"),
-        method_options=options(gradient_checkpointing=False),
+        Configuration(
+            model_name=row.text("model"),
+            method=Method(row.choice("method", _METHODS_HUB)),
+            gpu_model=row.text("gpu_model"),
+            gpus=gpus,
+            nodes=1,
+            tokens_per_sample=tokens_per_sample,
+            batch_size=row.count("micro_batch_size"),
+            options=options(gradient_checkpointing=False),
+        ),
     )
     outcome = RunOutcome(row.choice("status", _OUTCOMES))
     if outcome is not RunOutcome.SUCCEEDED:

@@ -19,11 +19,16 @@ from spotline.adapters.knowledge.mapping import (
     GIB_GB,
     Columns,
     Mapping,
-    configuration,
     not_succeeded,
+    resolved,
     succeeded,
 )
-from spotline.domain.configuration.configuration import MeasuredRun, Method, RunOutcome
+from spotline.domain.configuration.configuration import (
+    Configuration,
+    MeasuredRun,
+    Method,
+    RunOutcome,
+)
 
 _COLUMNS = Columns(model="model")
 _GPU = "a100-80gb"
@@ -68,25 +73,28 @@ def read(row: Row, stack: str) -> MeasuredRun:
     else:
         precision = row.precision("precision_or_quant", "bf16")
         quantisation = ""
-    run = configuration(
+    run = resolved(
         _COLUMNS,
-        model=row.text("model"),
-        method=method,
-        gpu=_GPU,
-        gpus=gpus,
-        tokens_per_sample=tokens_per_sample,
-        batch_size=row.count("batch_size") * steps,
-        precision=precision,
-        method_options=options(
-            flash_attention=row.flag("flash_attn") if row.has("flash_attn") else "",
-            gradient_accumulation_steps=steps if steps > 1 else "",
-            gradient_checkpointing=row.flag("grad_checkpointing")
-            if row.has("grad_checkpointing")
-            else "",
-            lora_matrices=_ALL_MATRICES if row.text("lora_target", "") == "ALL" else "",
-            lora_rank=row.count("lora_rank") if row.has("lora_rank") else "",
-            placement="split" if gpus > 1 else "",
-            quantisation=quantisation,
+        Configuration(
+            model_name=row.text("model"),
+            method=method,
+            gpu_model=_GPU,
+            gpus=gpus,
+            nodes=1,
+            tokens_per_sample=tokens_per_sample,
+            batch_size=row.count("batch_size") * steps,
+            precision=precision,
+            options=options(
+                flash_attention=row.flag("flash_attn") if row.has("flash_attn") else "",
+                gradient_accumulation_steps=steps if steps > 1 else "",
+                gradient_checkpointing=row.flag("grad_checkpointing")
+                if row.has("grad_checkpointing")
+                else "",
+                lora_matrices=_ALL_MATRICES if row.text("lora_target", "") == "ALL" else "",
+                lora_rank=row.count("lora_rank") if row.has("lora_rank") else "",
+                placement="split" if gpus > 1 else "",
+                quantisation=quantisation,
+            ),
         ),
     )
     outcome = RunOutcome(row.choice("status", _OUTCOMES))

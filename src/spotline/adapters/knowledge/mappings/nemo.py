@@ -8,8 +8,8 @@ that many GPUs share a sample (options `placement` = tensor, `model_parallel`).
 from __future__ import annotations
 
 from spotline.adapters.knowledge.cells import Row, RowRefused, options
-from spotline.adapters.knowledge.mapping import Columns, Mapping, configuration, succeeded
-from spotline.domain.configuration.configuration import MeasuredRun, Method
+from spotline.adapters.knowledge.mapping import Columns, Mapping, resolved, succeeded
+from spotline.domain.configuration.configuration import Configuration, MeasuredRun, Method
 
 _COLUMNS = Columns(model="model", batch="gbs")
 _GPU = "h100-80gb"
@@ -42,20 +42,22 @@ def read(row: Row, stack: str) -> MeasuredRun:
     if batch % together:
         raise RowRefused("gbs", f"a multiple of mbs * GPUs / (tp * pp) ({together})", str(batch))
     steps = batch // together
-    run = configuration(
+    run = resolved(
         _COLUMNS,
-        model=row.text("model"),
-        method=Method(row.choice("task", _METHODS)),
-        gpu=_GPU,
-        gpus=gpus,
-        nodes=-(-gpus // _GPUS_PER_NODE),
-        tokens_per_sample=row.count("seq_len"),
-        batch_size=batch,
-        precision=row.precision("precision", "bf16"),
-        method_options=options(
-            gradient_accumulation_steps=steps if steps > 1 else "",
-            model_parallel=group if group > 1 else "",
-            placement="tensor" if group > 1 else "",
+        Configuration(
+            model_name=row.text("model"),
+            method=Method(row.choice("task", _METHODS)),
+            gpu_model=_GPU,
+            gpus=gpus,
+            nodes=-(-gpus // _GPUS_PER_NODE),
+            tokens_per_sample=row.count("seq_len"),
+            batch_size=batch,
+            precision=row.precision("precision", "bf16"),
+            options=options(
+                gradient_accumulation_steps=steps if steps > 1 else "",
+                model_parallel=group if group > 1 else "",
+                placement="tensor" if group > 1 else "",
+            ),
         ),
     )
     automodel = stack == MAPPING.stack and "automodel" in row.text("source", "").lower()

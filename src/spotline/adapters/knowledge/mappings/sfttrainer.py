@@ -25,8 +25,8 @@ from spotline.adapters.knowledge.cells import Row, RowRefused, options
 from spotline.adapters.knowledge.mapping import (
     Columns,
     Mapping,
-    configuration,
     not_succeeded,
+    resolved,
     succeeded,
 )
 from spotline.domain.configuration.configuration import (
@@ -135,24 +135,26 @@ def _configuration(row: Row) -> Configuration:
     experts = _experts(row)
     hidden = row.text("experiment_id", "") + "-" + row.text("identifier", "")
     version, limit = _VERSION.search(hidden), _LIMIT.search(hidden)
-    return configuration(
+    return resolved(
         _COLUMNS,
-        model=row.text("model_name"),
-        method=Method(row.choice("method", METHODS)),
-        gpu=row.text("gpu_model"),
-        gpus=row.count("number_gpus"),
-        nodes=nodes,
-        tokens_per_sample=row.count("tokens_per_sample" if length not in row.cells else length),
-        batch_size=row.count("batch_size"),
-        precision=row.precision("torch_dtype", "bfloat16"),
-        expert_parallel=max(1, experts),
-        method_options=options(
-            enable_roce=row.flag("enable_roce") if nodes > 1 and row.has("enable_roce") else "",
-            fast_kernels="true" if _on(row, "fast_kernels") else "",
-            fast_moe="true" if experts else "",
-            placement="replicated" if _REPLICATED.search(hidden) else "",
-            software_version=version[1] if version else "",
-            stop_after_s=limit[1] if limit and limit[1] != "0" else "",
+        Configuration(
+            model_name=row.text("model_name"),
+            method=Method(row.choice("method", METHODS)),
+            gpu_model=row.text("gpu_model"),
+            gpus=row.count("number_gpus"),
+            nodes=nodes,
+            tokens_per_sample=row.count("tokens_per_sample" if length not in row.cells else length),
+            batch_size=row.count("batch_size"),
+            precision=row.precision("torch_dtype", "bfloat16"),
+            expert_parallel=max(1, experts),
+            options=options(
+                enable_roce=row.flag("enable_roce") if nodes > 1 and row.has("enable_roce") else "",
+                fast_kernels="true" if _on(row, "fast_kernels") else "",
+                fast_moe="true" if experts else "",
+                placement="replicated" if _REPLICATED.search(hidden) else "",
+                software_version=version[1] if version else "",
+                stop_after_s=limit[1] if limit and limit[1] != "0" else "",
+            ),
         ),
     )
 

@@ -11,11 +11,16 @@ from spotline.adapters.knowledge.cells import Row, RowRefused
 from spotline.adapters.knowledge.mapping import (
     Columns,
     Mapping,
-    configuration,
     not_succeeded,
+    resolved,
     succeeded,
 )
-from spotline.domain.configuration.configuration import MeasuredRun, Method, RunOutcome
+from spotline.domain.configuration.configuration import (
+    Configuration,
+    MeasuredRun,
+    Method,
+    RunOutcome,
+)
 
 _COLUMNS = Columns(model="model")
 _RATE = "tokens_per_second_total"
@@ -36,14 +41,17 @@ _REQUIRED = frozenset(
 
 def read(row: Row, stack: str) -> MeasuredRun:
     """Turn a row into a measured run."""
-    run = configuration(
+    run = resolved(
         _COLUMNS,
-        model=row.text("model"),
-        method=Method(row.choice("method", _METHODS)),
-        gpu=row.text("gpu_model"),
-        gpus=row.count("number_gpus"),
-        tokens_per_sample=_context(row.text("model")),
-        batch_size=row.count("batch_size"),
+        Configuration(
+            model_name=row.text("model"),
+            method=Method(row.choice("method", _METHODS)),
+            gpu_model=row.text("gpu_model"),
+            gpus=row.count("number_gpus"),
+            nodes=1,
+            tokens_per_sample=_context(row.text("model")),
+            batch_size=row.count("batch_size"),
+        ),
     )
     outcome = RunOutcome(row.choice("status", _OUTCOMES))
     if outcome is not RunOutcome.SUCCEEDED:

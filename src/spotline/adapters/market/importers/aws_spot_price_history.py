@@ -13,14 +13,14 @@ from spotline.adapters.market.instance_types import (
     on_demand_micro_usd,
 )
 from spotline.adapters.market.options import Importer, ImportOptions
-from spotline.adapters.market.price_history import read_price_history
-from spotline.adapters.market.series import OfferingSeries, assemble
+from spotline.adapters.market.price_history import Key, read_price_history
+from spotline.adapters.market.series import EventSeries, OfferingSeries, assemble, first_slot_ns
 from spotline.contracts.errors import ContractError
 from spotline.domain.market.market import Market
 from spotline.domain.market.offering import Provenance
-from spotline.domain.units import NS_PER_S, utc_iso
 
 _DEFAULT_SLOT_S = 1800
+_UNKNOWN_TYPE = InstanceType(gpu_model="unknown", gpus=1)
 
 
 def read_aws_spot_price_history(files: Sequence[Path], options: ImportOptions) -> Market:
@@ -33,11 +33,36 @@ def read_aws_spot_price_history(files: Sequence[Path], options: ImportOptions) -
     ContractError
         A file breaks the format, no series is left, or an on-demand price is not known.
     """
+    wanted = _wanted(files, options)
+    kept = {key: series for key, series in wanted.items() if len(series.values) > 1}
+    dropped = sorted(set(wanted) - set(kept))
+    if not kept:
+        raise ContractError(str(files[0]), f"expected series of several events, found {dropped}")
+    kinds = sorted({kind for kind, _ in kept})
+    if options.on_demand_usd is not None and len(kinds) > 1:
+        raise ContractError(
+            "--on-demand-usd",
+            f"expected one type (choose it with --instance-type), found {', '.join(kinds)}",
+        )
+    slot_s = options.slot_s or _DEFAULT_SLOT_S
+    first_ns = max(int(series.ts_ns[0]) for series in kept.values())
+    return assemble(
+        [_series(key, prices, options) for key, prices in kept.items()],
+        start_ns=first_slot_ns(
+            options.start_ns, first_ns, slot_s, since="when every series has a price"
+        ),
+        end_ns=max(int(series.ts_ns[-1]) for series in kept.values()) + 1,
+        slot_s=slot_s,
+        source="; ".join(_notes(files, options, [kind for kind, _ in kept], dropped)),
+    )
+
+
+def _wanted(files: Sequence[Path], options: ImportOptions) -> dict[Key, EventSeries]:
     history = read_price_history(files)
     wanted = {
-        key: series
-        for key, series in history.items()
-        if in_place(key[1], options.zones) and options.instance_type in (None, key[0])
+        (kind, zone): series
+        for (kind, zone), series in history.items()
+        if in_place(zone, options.zones) and options.instance_type in (None, kind)
     }
     if not wanted:
         kinds = ", ".join(sorted({kind for kind, _ in history}))
@@ -45,63 +70,37 @@ def read_aws_spot_price_history(files: Sequence[Path], options: ImportOptions) -
         raise ContractError(
             "--zone, --instance-type", f"expected types of {kinds} and zones of {zones}"
         )
-    kept = {key: series for key, series in wanted.items() if len(series.values) > 1}
-    dropped = sorted(set(wanted) - set(kept))
-    if not kept:
-        raise ContractError(str(files[0]), f"expected series of several events, found {dropped}")
-    kinds_kept = sorted({kind for kind, _ in kept})
-    if options.on_demand_usd is not None and len(kinds_kept) > 1:
-        raise ContractError(
-            "--on-demand-usd",
-            f"expected one type (choose it with --instance-type), found {', '.join(kinds_kept)}",
-        )
+    return wanted
 
-    slot_s = options.slot_s or _DEFAULT_SLOT_S
-    slot_ns = slot_s * NS_PER_S
-    first_ns = max(int(series.ts_ns[0]) for series in kept.values())
-    last_ns = max(int(series.ts_ns[-1]) for series in kept.values())
-    start_ns = options.start_ns
-    if start_ns is None:
-        start_ns = -(-first_ns // slot_ns) * slot_ns
-    elif start_ns < first_ns:
-        raise ContractError(
-            "--start",
-            f"expected a time >= {utc_iso(first_ns)}, when every series has a price, "
-            f"found {utc_iso(start_ns)}",
-        )
 
-    counts_given = options.spot_available is not None
+def _notes(
+    files: Sequence[Path], options: ImportOptions, kinds: Sequence[str], dropped: Sequence[Key]
+) -> list[str]:
+    """What a reader of the market must know of its source."""
     notes = [f"aws-spot-price-history: {', '.join(path.name for path in files)}"]
     notes.append(
-        f"spot counts assumed constant at {options.spot_available}"
-        if counts_given
-        else "spot counts unknown"
+        "spot counts unknown"
+        if options.spot_available is None
+        else f"spot counts assumed constant at {options.spot_available}"
     )
     if dropped:
         left_out = ", ".join(f"{kind} in {zone}" for kind, zone in dropped)
         notes.append(f"left out, a single event each: {left_out}")
-    series = []
-    for (kind, zone), prices in kept.items():
-        known = INSTANCE_TYPES.get(kind)
-        if known is None:
-            notes.append(f"GPUs of {kind} not known, taken as 1")
-            known = InstanceType(gpu_model="unknown", gpus=1)
-        series.append(
-            OfferingSeries(
-                offering=aws_offering(zone, kind, known.gpu_model, known.gpus),
-                on_demand_price_micro_usd=on_demand_micro_usd(zone, kind, options.on_demand_usd),
-                spot_price=prices,
-                spot_available=None,
-                spot_provenance=Provenance.INFERRED if counts_given else Provenance.UNKNOWN,
-                constant_spot_available=options.spot_available or 0,
-            )
-        )
-    return assemble(
-        series,
-        start_ns=start_ns,
-        end_ns=last_ns + 1,
-        slot_s=slot_s,
-        source="; ".join(dict.fromkeys(notes)),
+    unknown = [kind for kind in dict.fromkeys(kinds) if kind not in INSTANCE_TYPES]
+    return notes + [f"GPUs of {kind} not known, taken as 1" for kind in unknown]
+
+
+def _series(key: Key, prices: EventSeries, options: ImportOptions) -> OfferingSeries:
+    kind, zone = key
+    known = INSTANCE_TYPES.get(kind, _UNKNOWN_TYPE)
+    counted = options.spot_available is not None
+    return OfferingSeries(
+        offering=aws_offering(zone, kind, known.gpu_model, known.gpus),
+        on_demand_price_micro_usd=on_demand_micro_usd(zone, kind, options.on_demand_usd),
+        spot_price=prices,
+        spot_available=None,
+        spot_provenance=Provenance.INFERRED if counted else Provenance.UNKNOWN,
+        constant_spot_available=options.spot_available or 0,
     )
 
 

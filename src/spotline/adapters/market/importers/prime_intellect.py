@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,11 +21,11 @@ from spotline.adapters.market.parse import (
     read_text,
     time_ns,
 )
-from spotline.adapters.market.series import EventSeries, OfferingSeries, assemble
+from spotline.adapters.market.series import EventSeries, OfferingSeries, assemble, first_slot_ns
 from spotline.contracts.errors import ContractError
 from spotline.domain.market.market import Market
 from spotline.domain.market.offering import Offering, Provenance
-from spotline.domain.units import NS_PER_S, micro_usd_from_usd, utc_iso
+from spotline.domain.units import micro_usd_from_usd, utc_iso
 
 _DEFAULT_SLOT_S = 1800
 _DEFAULT_CONFIG = "1x"
@@ -54,16 +56,6 @@ def read_prime_intellect(files: Sequence[Path], options: ImportOptions) -> Marke
     series = [_read(path, config, gpus, options.on_demand_usd) for path in files]
     first_ns = max(int(one.spot_price.ts_ns[0]) for one in series)
     last_ns = min(int(_counts(one).ts_ns[-1]) for one in series)
-    slot_ns = slot_s * NS_PER_S
-    start_ns = options.start_ns
-    if start_ns is None:
-        start_ns = -(-first_ns // slot_ns) * slot_ns
-    elif start_ns < first_ns:
-        raise ContractError(
-            "--start",
-            f"expected a time >= {utc_iso(first_ns)}, the first snapshot with a price, "
-            f"found {utc_iso(start_ns)}",
-        )
     on_demand = (
         "on-demand price given"
         if options.on_demand_usd is not None
@@ -71,7 +63,9 @@ def read_prime_intellect(files: Sequence[Path], options: ImportOptions) -> Marke
     )
     return assemble(
         series,
-        start_ns=start_ns,
+        start_ns=first_slot_ns(
+            options.start_ns, first_ns, slot_s, since="the first snapshot with a price"
+        ),
         end_ns=last_ns + 1,
         slot_s=slot_s,
         source=(
@@ -96,52 +90,60 @@ def _counts(one: OfferingSeries) -> EventSeries:
     return one.spot_available
 
 
+@dataclass(slots=True)
+class _Snapshots:
+    """What the snapshots of a file say of one configuration, in their order."""
+
+    names: set[str] = dataclasses.field(default_factory=set)
+    configs: set[str] = dataclasses.field(default_factory=set)
+    seen_ns: list[int] = dataclasses.field(default_factory=list)
+    counts: list[int] = dataclasses.field(default_factory=list)
+    priced_ns: list[int] = dataclasses.field(default_factory=list)
+    prices: list[int] = dataclasses.field(default_factory=list)
+    dearest: list[int] = dataclasses.field(default_factory=list)
+
+    def add(self, snapshot: Any, where: str, config: str, gpus: int) -> None:
+        ts_ns = time_ns(field(snapshot, "timestamp", where), f"{where}, field timestamp")
+        if self.seen_ns and ts_ns < self.seen_ns[-1]:
+            raise ContractError(
+                f"{where}, field timestamp",
+                f"expected a time >= {utc_iso(self.seen_ns[-1])}, the line before, "
+                f"found {utc_iso(ts_ns)}: a quote must not go back in time",
+            )
+        self.names.add(_model(snapshot, where))
+        by_config = field(snapshot, "by_config", where)
+        self.configs.update(by_config)
+        offer = by_config.get(config)
+        place = f"{where}, field by_config.{config}"
+        self.seen_ns.append(ts_ns)
+        self.counts.append(0 if offer is None else count(field(offer, "count", place), place))
+        if offer is not None:
+            self.priced_ns.append(ts_ns)
+            per_gpu = price_micro_usd(field(offer, "min_per_gpu", place), place)
+            self.prices.append(gpus * per_gpu)
+        place = f"{where}, field price_stats"
+        most = field(field(snapshot, "price_stats", where), "max", place)
+        self.dearest.append(gpus * price_micro_usd(most, f"{place}.max"))
+
+
 def _read(path: Path, config: str, gpus: int, on_demand_usd: Decimal | None) -> OfferingSeries:
     lines = [line for line in read_text(path).splitlines() if line.strip()]
     if not lines:
         raise ContractError(str(path), "expected snapshots, found none")
-    names = set[str]()
-    configs = set[str]()
-    seen_ns: list[int] = []
-    counts: list[int] = []
-    priced_ns: list[int] = []
-    prices: list[int] = []
-    dearest: list[int] = []
+    read = _Snapshots()
     for number, line in enumerate(lines, start=1):
         where = f"{path}, line {number}"
-        snapshot = json_value(line, where)
-        ts_ns = time_ns(field(snapshot, "timestamp", where), f"{where}, field timestamp")
-        if seen_ns and ts_ns < seen_ns[-1]:
-            raise ContractError(
-                f"{where}, field timestamp",
-                f"expected a time >= {utc_iso(seen_ns[-1])}, the line before, "
-                f"found {utc_iso(ts_ns)}: a quote must not go back in time",
-            )
-        names.add(_model(snapshot, where))
-        by_config = field(snapshot, "by_config", where)
-        configs.update(by_config)
-        offer = by_config.get(config)
-        place = f"{where}, field by_config.{config}"
-        seen_ns.append(ts_ns)
-        counts.append(0 if offer is None else count(field(offer, "count", place), place))
-        if offer is not None:
-            priced_ns.append(ts_ns)
-            prices.append(gpus * price_micro_usd(field(offer, "min_per_gpu", place), place))
-        place = f"{where}, field price_stats"
-        most = field(field(snapshot, "price_stats", where), "max", place)
-        dearest.append(gpus * price_micro_usd(most, f"{place}.max"))
-    if len(names) > 1:
-        raise ContractError(str(path), f"expected one GPU model, found {', '.join(sorted(names))}")
-    if not prices:
+        read.add(json_value(line, where), where, config, gpus)
+    if len(read.names) > 1:
+        found = ", ".join(sorted(read.names))
+        raise ContractError(str(path), f"expected one GPU model, found {found}")
+    if not read.prices:
         raise ContractError(
             "--instance-type",
-            f"expected a configuration listed in {path.name} ({', '.join(sorted(configs))}), "
-            f"found {config}",
+            f"expected a configuration listed in {path.name} "
+            f"({', '.join(sorted(read.configs))}), found {config}",
         )
-    model = names.pop()
-    on_demand = (
-        int(np.median(dearest)) if on_demand_usd is None else micro_usd_from_usd(on_demand_usd)
-    )
+    model = read.names.pop()
     instance_type = f"{config}-{model}"
     return OfferingSeries(
         offering=Offering(
@@ -156,9 +158,13 @@ def _read(path: Path, config: str, gpus: int, on_demand_usd: Decimal | None) -> 
             quota_pool=f"prime-intellect:{model}",
             native_price_unit="usd_per_gpu_hour",
         ),
-        on_demand_price_micro_usd=on_demand,
-        spot_price=_event_series(priced_ns, prices),
-        spot_available=_event_series(seen_ns, counts),
+        on_demand_price_micro_usd=(
+            int(np.median(read.dearest))
+            if on_demand_usd is None
+            else micro_usd_from_usd(on_demand_usd)
+        ),
+        spot_price=_event_series(read.priced_ns, read.prices),
+        spot_available=_event_series(read.seen_ns, read.counts),
         spot_provenance=Provenance.INFERRED,
     )
 
