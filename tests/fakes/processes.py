@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import os
 import signal
 import socket
@@ -16,11 +18,20 @@ ROOT = Path(__file__).resolve().parents[2]
 SERVICES = ("allocator", "cloud_actuator", "forecaster", "selector", "market_ingest")
 
 
+# Below what the kernel hands out of itself, which may be anybody's a moment later; each test process
+# begins at a place of its own.
+_FIRST_PORT, _PORTS = 12_000, 20_000
+_offsets = itertools.count(os.getpid() * 97)
+
+
 def free_port() -> int:
-    """A port that was free a moment ago; the allocator must come back on the same one."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that is free and stays so: a server must come up, or come back, on this very one."""
+    for offset in itertools.islice(_offsets, _PORTS):
+        port = _FIRST_PORT + offset % _PORTS
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no port is free")
 
 
 class ServiceProcesses:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -54,6 +53,7 @@ from tests.fakes.allocator import (
     opened_host,
     slot_opened,
 )
+from tests.fakes.processes import free_port
 
 pytestmark = pytest.mark.integration
 
@@ -419,7 +419,7 @@ async def test_a_watcher_that_does_not_read_is_dropped_and_may_watch_again() -> 
 async def test_a_watch_goes_on_when_the_allocator_is_back() -> None:
     host = opened_host()
     one = job()
-    address = f"127.0.0.1:{_free_port()}"
+    address = f"127.0.0.1:{free_port()}"
     states: list[tuple[str, JobState]] = []
     first_seen = asyncio.Event()
 
@@ -483,7 +483,7 @@ async def test_a_refused_call_is_an_answer_with_the_reason() -> None:
 
 
 async def test_nobody_there_is_unavailable_and_a_hanging_server_times_out() -> None:
-    port = AllocateCallPort(f"127.0.0.1:{_free_port()}", timeout_s=0.3)
+    port = AllocateCallPort(f"127.0.0.1:{free_port()}", timeout_s=0.3)
     (nobody,) = await port.perform(call_of(allocate_request()))
     await port.close()
 
@@ -512,7 +512,7 @@ async def test_nobody_there_is_unavailable_and_a_hanging_server_times_out() -> N
 
 
 async def test_an_allocator_that_comes_back_in_time_is_found() -> None:
-    address = f"127.0.0.1:{_free_port()}"
+    address = f"127.0.0.1:{free_port()}"
     port = AllocateCallPort(address, timeout_s=30.0)
 
     async with serving(opened_host(), address):
@@ -649,12 +649,6 @@ def _submitted(one):
     from spotline.domain.events.lifecycle import JobSubmitted
 
     return JobSubmitted(job=one, ts_event_ns=START_NS)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 async def _raw(channel: grpc.aio.Channel, method: str, message: Message):
