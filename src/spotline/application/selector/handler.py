@@ -18,7 +18,7 @@ from spotline.application.selector.commanding import decisions, finish_slot
 from spotline.application.selector.fold import fold
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.learning import (
-    Lesson,
+    JobLesson,
     feedback,
     learner_of,
     rehearse,
@@ -195,7 +195,7 @@ class SelectHandler:
                 continue
             if run.elapsed_slots(state.slot) < run.compiled.deadline_slots:
                 continue
-            lesson = Lesson(
+            lesson = JobLesson(
                 job_id=job_id,
                 program=run.compiled,
                 records=run.records,

@@ -62,7 +62,7 @@ def learner_of(options: SelectorOptions, pool: Sequence[Policy]) -> Learner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lesson:
+class JobLesson:
     """What a job was offered, slot by slot.
 
     `draw` is how the job got its policy, None in a rehearsal; `table` its value table, if any.
@@ -77,7 +77,7 @@ class Lesson:
 
 
 def feedback(
-    pool: Sequence[Policy], options: SelectorOptions, learner: Learner, lesson: Lesson
+    pool: Sequence[Policy], options: SelectorOptions, learner: Learner, lesson: JobLesson
 ) -> PolicyWeightsUpdated:
     """Replay the whole pool on what a job was offered, and move `learner` by it."""
     program, records = lesson.program, lesson.records
@@ -191,7 +191,7 @@ def rehearse(
                 )
             )
         first = state.history[start][0].slot
-        lesson = Lesson(
+        lesson = JobLesson(
             job_id=job.job_id,
             program=program,
             records=records,
