@@ -51,6 +51,10 @@ test: setup ## the whole suite but the slow and e2e tests (ARGS=... for pytest; 
 test-slow: setup ## the tests that take minutes
 	$(BIN)/python -m pytest -m "slow or e2e" --timeout 1200 $(ARGS)
 
+.PHONY: test-images
+test-images: setup ## build the images, use them with Docker or Podman, take all down (deploy/README.md)
+	PYTHONPATH=src $(BIN)/python -m tools.images $(ARGS)
+
 # --- check --------------------------------------------------------------------------------------
 
 .PHONY: check
