@@ -114,7 +114,8 @@ class ForecastStateCodec:
     @property
     def version(self) -> str:
         """Model, library version and horizon: a snapshot of any other is to be refolded."""
-        return f"3 {self._factory.state_version} horizon={self._horizon_slots}"
+        # The format also says where the classes of the state are: they are looked for by module.
+        return f"4 {self._factory.state_version} horizon={self._horizon_slots}"
 
     def dump(self, state: ForecastState) -> bytes:
         """Write the slot, the law book's line and the forecaster's own dump."""
