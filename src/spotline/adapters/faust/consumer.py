@@ -11,8 +11,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 import structlog
-from faust.assignor.client_assignment import ClientAssignment
-from faust.exceptions import ImproperlyConfigured, ProducerSendError
+from faust.exceptions import ProducerSendError
 from faust.transport import base
 from faust.types import TP, ConsumerMessage, Message
 from mode import Seconds, Service
@@ -23,7 +22,8 @@ from spotline.adapters.faust.keeper import LeaseKeeper
 from spotline.adapters.faust.names import bucket_name
 from spotline.adapters.faust.offsets import Fenced, Offsets
 from spotline.adapters.faust.producer import Producer
-from spotline.adapters.faust.topics import TopicStreams, foreign_streams
+from spotline.adapters.faust.telling import tell_assignor, tell_recovery
+from spotline.adapters.faust.topics import TopicStreams, streams_of
 from spotline.contracts.errors import ProviderUnavailable
 
 _log = structlog.get_logger(__name__)
@@ -112,7 +112,9 @@ class Consumer(base.Consumer):
 
     async def subscribe(self, topics: Iterable[str]) -> None:
         """Read `topics` from now on, those partitions of them that fall to this worker."""
-        subscribed = {topic: await self._streams_of(topic) for topic in sorted(topics)}
+        subscribed = {
+            topic: await streams_of(self.app, self._topics, topic) for topic in sorted(topics)
+        }
         self._subscribed = subscribed
         for table in self.app.tables.values():
             if self._options.coalesce:
@@ -128,24 +130,6 @@ class Consumer(base.Consumer):
         )
         if self._assigned is not None:
             self._leases_changed.set()
-
-    async def _streams_of(self, topic: str) -> TopicStreams:
-        channels: list[Any] = [one for one in self.app.topics if topic in cast(Any, one).topics]
-        for channel in channels:
-            foreign = foreign_streams(topic, channel.config)
-            if foreign is not None:
-                self._topics.learn(foreign)
-                return foreign
-        found = await self._topics.find(topic)
-        if found is None:
-            if channels and self.app.conf.topic_allow_declare:
-                await channels[0].declare()
-                found = await self._topics.find(topic)
-            if found is None:
-                raise ImproperlyConfigured(
-                    f"topic {topic} does not exist, and topic_allow_declare is off: create it"
-                )
-        return cast(TopicStreams, found)
 
     def _is_private(self, topic: str) -> bool:
         """Whether only this process reads `topic`: replies to it."""
@@ -207,7 +191,7 @@ class Consumer(base.Consumer):
             if surplus:
                 await self._keeper.release(surplus)
             await self._claim(wanted, epochs)
-            await self._tell_recovery(kept)
+            await tell_recovery(self.app, self._topics, kept)
             is_claimed = True
         finally:
             if not is_claimed:
@@ -216,7 +200,7 @@ class Consumer(base.Consumer):
         self._assigned, self._epochs = wanted, epochs
         if any(self._keeper.owned.get(p) != epoch for p, epoch in epochs.items()):
             self._on_leases_changed()
-        self._tell_assignor(wanted)
+        tell_assignor(self.app, wanted, self._keeper.group, self._subscribed)
         _log.info(
             "faust_partitions_assigned",
             worker=self._keeper.name,
@@ -274,38 +258,6 @@ class Consumer(base.Consumer):
         for tp in sorted(wanted):
             if tp.topic in changelogs:
                 await self._fences.raise_(tp, epochs[tp.partition])
-
-    async def _tell_recovery(self, kept: Iterable[TP]) -> None:
-        """What is kept is not recovered."""
-        recovery: Any = cast(Any, self.app.tables).recovery
-        for tp in kept:
-            if self._is_changelog_tp(tp):
-                last = await self._topics.last_offset(self._topics.known(tp.topic), tp.partition)
-                if last is not None and recovery.active_offsets.get(tp) is not None:
-                    recovery.active_offsets[tp] = max(last, recovery.active_offsets[tp])
-
-    def _tell_assignor(self, wanted: frozenset[TP]) -> None:
-        """Recovery and the web router ask Faust's assignor what Kafka would have told it."""
-        assignor: Any = self.app.assignor
-        actives: dict[str, list[int]] = {}
-        for tp in sorted(wanted):
-            actives.setdefault(tp.topic, []).append(tp.partition)
-        assignor._assignment = ClientAssignment(actives=actives, standbys={})
-        assignor._active_tps = set(wanted)
-        assignor._standby_tps = set()
-        changelogs = self.app.tables.changelog_topics
-        tables: dict[str, dict[str, list[int]]] = {}
-        others: dict[str, dict[str, list[int]]] = {}
-        for partition, lease in sorted(self._keeper.group.leases.items()):
-            worker = self._keeper.group.workers.get(lease.owner)
-            if worker is None or not worker.url:
-                continue
-            for name, streams in self._subscribed.items():
-                if partition < streams.partitions:
-                    where = tables if name in changelogs else others
-                    where.setdefault(worker.url, {}).setdefault(name, []).append(partition)
-        assignor.changelog_distribution = tables
-        assignor.external_topic_distribution = others
 
     # What Faust asks
 

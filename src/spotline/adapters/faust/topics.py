@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import nats.js.errors
 import structlog
 from faust.exceptions import ImproperlyConfigured
+from faust.types import AppT
 from nats.js import JetStreamContext
 from nats.js.api import RetentionPolicy, StorageType, StreamConfig
 
@@ -205,3 +206,29 @@ def _names(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
     return tuple(str(one) for one in value or ())
+
+
+async def streams_of(app: AppT, topics: Topics, topic: str) -> TopicStreams:
+    """Find the streams of `topic`, declared where they may be.
+
+    Raises
+    ------
+    ImproperlyConfigured
+        The topic does not exist, and the app may not declare it.
+    """
+    channels: list[Any] = [one for one in app.topics if topic in cast(Any, one).topics]
+    for channel in channels:
+        foreign = foreign_streams(topic, channel.config)
+        if foreign is not None:
+            topics.learn(foreign)
+            return foreign
+    found = await topics.find(topic)
+    if found is None:
+        if channels and app.conf.topic_allow_declare:
+            await channels[0].declare()
+            found = await topics.find(topic)
+        if found is None:
+            raise ImproperlyConfigured(
+                f"topic {topic} does not exist, and topic_allow_declare is off: create it"
+            )
+    return found
