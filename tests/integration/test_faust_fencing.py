@@ -9,7 +9,7 @@ from spotline.adapters.faust.bucket import Bucket, Conflict
 from spotline.adapters.faust.changelog import Fences
 from spotline.adapters.faust.names import fence_subject, subject_of
 from spotline.adapters.faust.offsets import Fenced, Offsets
-from spotline.adapters.faust.publisher import Publisher, Refused
+from spotline.adapters.faust.publisher import Publisher, PublishRefused
 from spotline.adapters.faust.session import Session
 from spotline.adapters.faust.topics import Topics
 from tests.eventually import eventually
@@ -87,7 +87,7 @@ async def test_changes_of_the_owner_before_are_refused_once_the_next_has_a_fence
 
         await after.raise_(CHANGELOG, 2)
 
-        with pytest.raises(Refused, match="wrong last sequence"):
+        with pytest.raises(PublishRefused, match="wrong last sequence"):
             await (await publisher.send(subject, b"2", before.condition(CHANGELOG)))
         stored = [await publisher.send(subject, b"3", after.condition(CHANGELOG)) for _ in range(9)]
         await asyncio.gather(*stored)

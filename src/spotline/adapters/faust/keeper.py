@@ -11,9 +11,9 @@ import structlog
 from spotline.adapters.faust import leases
 from spotline.adapters.faust.bucket import Bucket, Conflict
 from spotline.adapters.faust.inbox import subscribe_raw
-from spotline.adapters.faust.leases import NOBODY, Group, Watch
+from spotline.adapters.faust.leases import NOBODY, Group, LeaseWatch
 from spotline.adapters.faust.session import Session
-from spotline.adapters.nats.connection import Link
+from spotline.adapters.nats.connection import BrokerLink
 from spotline.contracts.errors import InvariantViolation, ProviderUnavailable
 
 _log = structlog.get_logger(__name__)
@@ -56,14 +56,14 @@ class LeaseKeeper:
         self._static = static
         self._on_change = on_change
         self._nonce = secrets.token_hex(8)
-        self._watch = Watch(lease_s)
+        self._watch = LeaseWatch(lease_s)
         self._partitions = 0
         self._left = False
         self._joined = False
         self._valid_until_s = 0.0
         self._news = asyncio.Event()
         self._writing = asyncio.Lock()
-        self._listening_on: Link | None = None
+        self._listening_on: BrokerLink | None = None
         self._told: object = None
 
     @property

@@ -180,7 +180,7 @@ def released(group: Group, name: str, partitions: Iterable[int]) -> Group:
     return replace(group, leases=leases)
 
 
-class Watch:
+class LeaseWatch:
     """When each worker's last sign of life was seen, on this process's own clock.
 
     So no two clocks are compared: a worker is taken for dead when its beat has not changed for a

@@ -17,7 +17,7 @@ from spotline.adapters.faust import headers as wire
 from spotline.adapters.faust.bucket import WRONG_LAST_SEQUENCE
 from spotline.adapters.faust.changelog import ChangelogBuffer, Fences
 from spotline.adapters.faust.names import LONGEST_KEY_BYTES, subject_of
-from spotline.adapters.faust.publisher import Publisher, Refused
+from spotline.adapters.faust.publisher import Publisher, PublishRefused
 from spotline.adapters.faust.topics import TopicStreams
 
 _log = structlog.get_logger(__name__)
@@ -246,7 +246,7 @@ class Producer(base.Producer):
                     )
                 )
             return
-        if isinstance(error, Refused) and error.code in WRONG_LAST_SEQUENCE and condition:
+        if isinstance(error, PublishRefused) and error.code in WRONG_LAST_SEQUENCE and condition:
             # The next owner goes on at what was committed, and makes this change itself.
             if self.fences.condition(partition) == condition:
                 _log.warning(

@@ -15,7 +15,7 @@ from faust.exceptions import ProducerSendError
 
 from spotline.adapters.faust.inbox import subscribe_raw
 from spotline.adapters.faust.session import Session
-from spotline.adapters.nats.connection import PASSING, Link
+from spotline.adapters.nats.connection import PASSING, BrokerLink
 from spotline.contracts.errors import ProviderUnavailable
 
 _log = structlog.get_logger(__name__)
@@ -32,7 +32,7 @@ _TRY_AGAIN = (503, 500)
 _MESSAGE_ID = "Nats-Msg-Id"
 
 
-class Refused(ProducerSendError):
+class PublishRefused(ProducerSendError):
     """The server said no; `code` is its error code."""
 
     def __init__(self, message: str, code: int) -> None:
@@ -67,7 +67,7 @@ class Publisher:
         self._nonce = secrets.token_urlsafe(9)
         self._renamed = 0
         self._inbox = ""
-        self._link: Link | None = None
+        self._link: BrokerLink | None = None
         self._end_inbox: Callable[[], None] | None = None
         self._room = asyncio.Event()
         self._heard_s = 0.0
@@ -186,7 +186,7 @@ class Publisher:
                 return
         self._link = link
 
-    async def _send_again(self, link: Link, number: int, message: _Message) -> None:
+    async def _send_again(self, link: BrokerLink, number: int, message: _Message) -> None:
         try:
             await link.client.publish(
                 message.subject,
@@ -229,7 +229,7 @@ class Publisher:
         elif error is not None and error.get("code") not in _TRY_AGAIN:
             self._fail(
                 number,
-                Refused(
+                PublishRefused(
                     f"{message.subject} was refused: {error.get('description')}",
                     int(error.get("err_code", 0)),
                 ),
@@ -280,7 +280,7 @@ class Publisher:
             )
 
 
-def _too_large(message: _Message, link: Link) -> ProducerSendError:
+def _too_large(message: _Message, link: BrokerLink) -> ProducerSendError:
     return ProducerSendError(
         f"{len(message.payload)} bytes exceed the server's max_payload of {link.client.max_payload}"
     )

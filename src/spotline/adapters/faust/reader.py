@@ -20,7 +20,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from spotline.adapters.faust.headers import parse_block, status_of
 from spotline.adapters.faust.inbox import subscribe_raw
 from spotline.adapters.faust.session import Session
-from spotline.adapters.nats.connection import PASSING, Link
+from spotline.adapters.nats.connection import PASSING, BrokerLink
 from spotline.contracts.errors import ProviderUnavailable
 from spotline.domain.units import NS_PER_S
 
@@ -80,7 +80,7 @@ class PartitionReader:
         self._subjects = subjects
         self._next_offset = max(next_offset, 1)
         self._on_news = on_news
-        self._link: Link | None = None
+        self._link: BrokerLink | None = None
         self._consumer = ""
         self._inbox = ""
         self._end_inbox: Callable[[], None] | None = None

@@ -9,7 +9,7 @@ from typing import TypeVar
 import structlog
 from nats.js import JetStreamContext
 
-from spotline.adapters.nats.connection import FINAL, PASSING, Link, NatsConnection, redacted
+from spotline.adapters.nats.connection import FINAL, PASSING, BrokerLink, NatsConnection, redacted
 from spotline.contracts.errors import ProviderUnavailable
 
 _log = structlog.get_logger(__name__)
@@ -61,7 +61,7 @@ class Session:
                 self._connection = None
                 await connection.close()
 
-    async def link(self, *, timeout_s: float | None = None) -> Link:
+    async def link(self, *, timeout_s: float | None = None) -> BrokerLink:
         """The live link, waiting for it if need be.
 
         Raises
@@ -74,7 +74,7 @@ class Session:
             raise ProviderUnavailable(f"the session with {self.url} is closed")
         return await connection.link(timeout_s=self._patience_s if timeout_s is None else timeout_s)
 
-    async def drop(self, link: Link) -> None:
+    async def drop(self, link: BrokerLink) -> None:
         """Give up a link that does not answer."""
         if self._connection is not None:
             await self._connection.drop(link)

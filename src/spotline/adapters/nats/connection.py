@@ -47,7 +47,7 @@ FINAL = (
 )
 
 
-class Link:
+class BrokerLink:
     """One established connection. Once lost, it stays lost."""
 
     def __init__(self, client: Client) -> None:
@@ -133,8 +133,8 @@ class NatsConnection:
         self._server, self._credentials = _credentials(url)
         self._name = name
         self._timeout_s = timeout_s
-        self._link: Link | None = None
-        self._connecting: asyncio.Task[Link] | None = None
+        self._link: BrokerLink | None = None
+        self._connecting: asyncio.Task[BrokerLink] | None = None
         self._problem = ""
 
     async def __aenter__(self) -> Self:
@@ -153,7 +153,7 @@ class NatsConnection:
     ) -> None:
         await self.close()
 
-    async def link(self, *, timeout_s: float) -> Link:
+    async def link(self, *, timeout_s: float) -> BrokerLink:
         """Return the live link, waiting for it if need be.
 
         Raises
@@ -186,7 +186,7 @@ class NatsConnection:
             link.lose()
         return not link.lost
 
-    async def drop(self, link: Link) -> None:
+    async def drop(self, link: BrokerLink) -> None:
         """Give up a link that does not answer; the next `link` is a new one."""
         link.lose()
         try:
@@ -204,11 +204,11 @@ class NatsConnection:
         if link is not None and not link.lost:
             await self.drop(link)
 
-    async def _connect(self) -> Link:
+    async def _connect(self) -> BrokerLink:
         backoff_s = _FIRST_BACKOFF_S
         while True:
             client = Client()
-            link = Link(client)
+            link = BrokerLink(client)
             try:
                 await self._dial(client, link)
             except ssl.SSLError:
@@ -232,7 +232,7 @@ class NatsConnection:
             self._link = link
             return link
 
-    async def _dial(self, client: Client, link: Link) -> None:
+    async def _dial(self, client: Client, link: BrokerLink) -> None:
         async def lost() -> None:
             if not link.is_noted:
                 _log.warning("nats_connection_lost", url=self.url)

@@ -11,7 +11,7 @@ from typing import Self
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as CoreSubscription
 
-from spotline.adapters.nats.connection import Link
+from spotline.adapters.nats.connection import BrokerLink
 from spotline.contracts.envelope import StoredEntry
 from spotline.domain.units import NS_PER_S
 
@@ -46,7 +46,7 @@ class Delivery:
     One request is open at a time. `to_the_end` asks only for what is stored already.
     """
 
-    def __init__(self, link: Link, stream: str, consumer: str, *, to_the_end: bool) -> None:
+    def __init__(self, link: BrokerLink, stream: str, consumer: str, *, to_the_end: bool) -> None:
         self._link = link
         self._request_subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
         self._to_the_end = to_the_end

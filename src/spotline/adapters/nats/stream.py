@@ -25,7 +25,7 @@ from nats.js.api import (
     StreamConfig,
 )
 
-from spotline.adapters.nats.connection import FINAL, PASSING, Link, NatsConnection
+from spotline.adapters.nats.connection import FINAL, PASSING, BrokerLink, NatsConnection
 from spotline.adapters.nats.delivery import PREFETCH, Broken, Delivery
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import ConfigError, InvariantViolation, ProviderUnavailable
@@ -246,7 +246,7 @@ class NatsEventStream:
 class _Publisher:
     """Publishes on one link and matches the acknowledgements to what was sent."""
 
-    def __init__(self, link: Link, stream: str) -> None:
+    def __init__(self, link: BrokerLink, stream: str) -> None:
         self.link = link
         self._stream = stream
         self._inbox = link.client.new_inbox()
@@ -255,7 +255,7 @@ class _Publisher:
         link.when_lost(self._give_up)
 
     @classmethod
-    async def on(cls, link: Link, stream: str) -> Self:
+    async def on(cls, link: BrokerLink, stream: str) -> Self:
         publisher = cls(link, stream)
         await link.client.subscribe(f"{publisher._inbox}.*", cb=publisher._acknowledged)
         return publisher
@@ -347,7 +347,7 @@ class NatsSubscription:
         self._acked_seq = 0
         self._last_ack_subject = ""
         self._unacked: deque[tuple[int, str]] = deque()
-        self._link: Link | None = None
+        self._link: BrokerLink | None = None
         self._delivery: Delivery | None = None
         self._used = False
 

@@ -8,10 +8,10 @@ from spotline.application.analytics.store import Statistics
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.events.statistics import MarketStatisticsIssued, PlatformStatisticsIssued
 from spotline.domain.statistics.figures import ALL_TENANTS
-from spotline.domain.statistics.market import UNKNOWN, MarketLaw, MarketPiece, MarketTally
+from spotline.domain.statistics.market import UNKNOWN, MarketPaneLaw, MarketPiece, MarketTally
 from spotline.domain.statistics.market import market_pieces as cut_quote
 from spotline.domain.statistics.panes import Arrival, Panes
-from spotline.domain.statistics.platform import PlatformLaw, PlatformPiece, PlatformTally
+from spotline.domain.statistics.platform import PlatformPaneLaw, PlatformPiece, PlatformTally
 from spotline.domain.statistics.windows import Window
 from spotline.domain.units import NS_PER_S
 
@@ -31,7 +31,7 @@ class Tallies:
         """Add what a slot was quoted with."""
         for quoted in event.quotes:
             quote = quoted.quote
-            panes = self._market.setdefault(quote.offering_id, Panes(self._pane_s, MarketLaw()))
+            panes = self._market.setdefault(quote.offering_id, Panes(self._pane_s, MarketPaneLaw()))
             count = quote.spot_available
             for piece in cut_quote(
                 arrival,
@@ -47,7 +47,7 @@ class Tallies:
         """Add a tenant's pieces, to all tenants' as well."""
         parts = list(pieces)
         for name in {tenant, ALL_TENANTS}:
-            panes = self._platform.setdefault(name, Panes(self._pane_s, PlatformLaw()))
+            panes = self._platform.setdefault(name, Panes(self._pane_s, PlatformPaneLaw()))
             for piece in parts:
                 panes.add(piece)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spotline.application.allocation.allocate import at_rates, forecast_of
-from spotline.application.selector.job_run import JobRun, JobTable, RunPhase, Segment
+from spotline.application.selector.job_run import HeldStretch, JobRun, JobTable, RunPhase
 from spotline.application.selector.state import (
     SelectorOptions,
     SelectorState,
@@ -248,9 +248,9 @@ def _note_capacity(state: SelectorState, event: CapacityReported) -> None:
                 # All was granted, so the target says of which kind the lost ones were.
                 granted = run.target
             broken = _interrupted(state, run, granted)
-            run.place(Segment(offset_s=first_s, holding=granted, interrupted=broken))
+            run.place(HeldStretch(offset_s=first_s, holding=granted, interrupted=broken))
             if run.lost:
-                run.place(Segment(offset_s=event.offset_s, holding=held, interrupted=True))
+                run.place(HeldStretch(offset_s=event.offset_s, holding=held, interrupted=True))
     if event.settled:
         state.phase = SlotPhase.SETTLED
         return

@@ -29,7 +29,7 @@ class RunPhase(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class HeldStretch:
     """What was held from `offset_s` into the slot on."""
 
     offset_s: int
@@ -81,7 +81,7 @@ class JobRun:
     transfer_cost_micro_usd: int = 0
     last_slot_cost_micro_usd: int = 0
     last_slot_lots: tuple[Lot, ...] = ()
-    segments: list[Segment] = field(default_factory=list)
+    segments: list[HeldStretch] = field(default_factory=list)
     records: list[SlotRecord] = field(default_factory=list)
     tables: dict[str, JobTable] = field(default_factory=dict)
     reported_quanta: int | None = None
@@ -180,7 +180,7 @@ class JobRun:
         quanta = scale.quanta_from_work(done)
         self.reported_quanta = max(quanta, self.reported_quanta or 0)
 
-    def place(self, segment: Segment) -> None:
+    def place(self, segment: HeldStretch) -> None:
         """Say what is held from an offset on; a later word on the same offset replaces it."""
         while self.segments and self.segments[-1].offset_s >= segment.offset_s:
             self.segments.pop()
@@ -221,7 +221,7 @@ class JobRun:
         state = self.state
         parts = []
         segments = self.segments or [
-            Segment(offset_s=0, holding=self.state.holding, interrupted=False)
+            HeldStretch(offset_s=0, holding=self.state.holding, interrupted=False)
         ]
         for index, segment in enumerate(segments):
             last = index + 1 == len(segments)

@@ -13,7 +13,7 @@ from spotline.domain.placement.cost import IterationCost, iteration_cost
 from spotline.domain.placement.free import Free, placed
 from spotline.domain.placement.interface import PlacementMethod, PlacementMoment
 from spotline.domain.placement.pipeline import NoPlacement, PipelineJob, Placement
-from spotline.domain.placement.ways import TIME_WEIGHT, Market, Weigher
+from spotline.domain.placement.ways import TIME_WEIGHT, MarketPrices, Weigher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ def consider(
     """Ask a method to place one job alone, and list what could have been done instead."""
     graph = moment.residual.graph
     free = Free.of(moment.residual)
-    market = Market(graph, moment.usd_per_gpu_hour)
+    market = MarketPrices(graph, moment.usd_per_gpu_hour)
     weigher = Weigher(job, free, market, time_weight=time_weight)
     (answer,) = method.place([job], moment)
     candidates: dict[tuple[tuple[str, int], ...], Placement] = {}

@@ -30,7 +30,7 @@ import numpy as np
 from spotline.domain.placement.free import Free, placed, reservation_bytes_per_s
 from spotline.domain.placement.interface import PlacementMoment
 from spotline.domain.placement.pipeline import NoPlacement, PipelineJob, Placement
-from spotline.domain.placement.ways import TIME_WEIGHT, Market
+from spotline.domain.placement.ways import TIME_WEIGHT, MarketPrices
 from spotline.domain.placement.weighing import QueuedJob, queued_jobs, weigh
 
 MAX_JOBS = 5
@@ -296,7 +296,7 @@ class _Program:
                 total = total + self._risk(own, market, risk, on)
         return total
 
-    def _risk(self, own: _JobVariables, market: Market, risk: float, on: Any) -> Any:
+    def _risk(self, own: _JobVariables, market: MarketPrices, risk: float, on: Any) -> Any:
         cost = self.model.new_int_var(0, 16 * _PARTS, "")
         # A region is on the path where its circuit enters it.
         entered: Any = 0

@@ -72,7 +72,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class HeldCapacity:
     """What placements hold: GPUs per region, and bytes per second per directed link."""
 
     gpus: Mapping[str, int] = field(default_factory=dict)

@@ -58,7 +58,7 @@ class PricesAhead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class ConsideredMove:
     """Whether to move a job now, and what that and staying come to.
 
     `stay_usd` and `move_usd` are all that is still to be paid, with `migration_usd` part of the
@@ -143,7 +143,7 @@ def weigh_move(
     prices: PricesAhead,
     *,
     time_usd_per_s: float = 0.0,
-) -> Move:
+) -> ConsideredMove:
     """Whether to move a job that is at a checkpoint.
 
     Parameters
@@ -160,7 +160,7 @@ def weigh_move(
 
     Returns
     -------
-    Move
+    ConsideredMove
         It pays if all that is still to be paid, migration and time included, is less by
         `WORTH_MOVING`, and a deadline that staying may meet is met by moving.
     """
@@ -182,7 +182,7 @@ def weigh_move(
         reason = f"saves {saved_usd:.2f} USD of {stay_usd:.2f} after {moving_usd:.2f} for moving"
     else:
         reason = f"saves {saved_usd:.2f} USD of {stay_usd:.2f}: not worth moving"
-    return Move(
+    return ConsideredMove(
         pays=pays,
         placement=candidate,
         stay_usd=stay_usd,
@@ -209,7 +209,7 @@ def consider_move(
     prices: PricesAhead,
     *,
     time_usd_per_s: float = 0.0,
-) -> Move:
+) -> ConsideredMove:
     """Let a method place a running job anew, and see whether moving there pays.
 
     Parameters
@@ -240,7 +240,7 @@ def consider_move(
             job, graph, held, answer, moment.now_s, prices, time_usd_per_s=time_usd_per_s
         )
     stay_usd = _usd(job, graph, held, moment.now_s, finish_s, prices)
-    return Move(
+    return ConsideredMove(
         pays=False,
         placement=None,
         stay_usd=stay_usd,

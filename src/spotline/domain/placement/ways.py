@@ -70,7 +70,7 @@ class Way:
         return self.iteration_s + self.lost_s
 
 
-class Market:
+class MarketPrices:
     """Prices of a scheduling event, in the form the weighing reads; index as in the graph."""
 
     def __init__(self, graph: RegionGraph, usd_per_gpu_hour: FloatArray) -> None:
@@ -101,7 +101,7 @@ class Weigher:
         self,
         job: PipelineJob,
         free: Free,
-        market: Market,
+        market: MarketPrices,
         *,
         time_weight: float = TIME_WEIGHT,
         waiting_per_gpu: float = 0.0,

@@ -18,7 +18,7 @@ import numpy as np
 from spotline.domain.placement.free import Free
 from spotline.domain.placement.interface import PlacementMoment, Residual
 from spotline.domain.placement.pipeline import NoPlacement, PipelineJob, Placement
-from spotline.domain.placement.ways import TIME_WEIGHT, Market, Weigher
+from spotline.domain.placement.ways import TIME_WEIGHT, MarketPrices, Weigher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ def queued_jobs(
 ) -> list[QueuedJob]:
     """What running on the whole graph, and waiting for that, come to for each job of a queue."""
     graph = moment.residual.graph
-    market = Market(graph, moment.usd_per_gpu_hour)
+    market = MarketPrices(graph, moment.usd_per_gpu_hour)
     empty = Free.of(Residual.of(graph))
     weighers = [Weigher(job, empty, market, time_weight=time_weight) for job in queue]
     ways = [weigher.best() or weigher.stalled() for weigher in weighers]

@@ -176,7 +176,7 @@ def _mean(total_s: int, runs: int) -> int:
     return (2 * total_s + runs) // (2 * runs) if runs else 0
 
 
-class MarketLaw:
+class MarketPaneLaw:
     """How the pieces of an offering add up."""
 
     def empty(self, before: MarketTally | None = None) -> MarketTally:

@@ -198,7 +198,7 @@ class PlatformTally:
         )
 
 
-class PlatformLaw:
+class PlatformPaneLaw:
     """How the pieces of a tenant add up."""
 
     def empty(self, before: PlatformTally | None = None) -> PlatformTally:

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from spotline.adapters.faust.leases import (
     NOBODY,
-    Watch,
+    LeaseWatch,
     dump_group,
     parse_group,
     released,
@@ -160,7 +160,7 @@ def test_no_two_workers_take_the_same_partition(steps, one, other):
 
 
 def test_a_worker_is_dead_when_it_was_silent_for_a_lease_under_somebodys_eyes():
-    watch = Watch(10.0)
+    watch = LeaseWatch(10.0)
     one = group(partitions=1, workers=["a", "b"])
 
     assert watch.look(one, 100.0) == frozenset()
@@ -171,7 +171,7 @@ def test_a_worker_is_dead_when_it_was_silent_for_a_lease_under_somebodys_eyes():
 
 
 def test_a_late_onlooker_waits_a_whole_lease_before_taking_anybody_for_dead():
-    watch = Watch(10.0)
+    watch = LeaseWatch(10.0)
 
     assert watch.look(group(partitions=1, workers=["a"]), 1000.0) == frozenset()
     assert watch.look(group(partitions=1, workers=["a"]), 1009.0) == frozenset()

@@ -34,7 +34,7 @@ from spotline.domain.placement.methods.bace_pipe import reason_of
 from spotline.domain.placement.pathfinder import largest_paths
 from spotline.domain.placement.pipeline import NoPlacement, PipelineJob, Placement
 from spotline.domain.placement.timeline import MAX_RELEASES, Timeline
-from spotline.domain.placement.ways import TIME_WEIGHT, Market, Way, Weigher
+from spotline.domain.placement.ways import TIME_WEIGHT, MarketPrices, Way, Weigher
 from spotline.domain.placement.weighing import queued_jobs, weigh_queued
 
 # A wait must promise this share of the score: releases come later than expected, not sooner.
@@ -199,7 +199,7 @@ class _Pass:
         self.refused: list[str] = []
         self._moment = moment
         self._graph = moment.residual.graph
-        self._market = Market(self._graph, moment.usd_per_gpu_hour)
+        self._market = MarketPrices(self._graph, moment.usd_per_gpu_hour)
         self._timeline = Timeline(moment, max_releases=max_releases)
         self._time_weight = time_weight
         self._may_wait = max_waiting
