@@ -19,7 +19,7 @@ from spotline.application.allocation.messages import (
 from spotline.application.allocation.value_tables import outlook_of
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.jobs.job import Job, Throughput
-from spotline.domain.jobs.lot import Lot
+from spotline.domain.jobs.lot import Lot, holding_of
 from spotline.domain.jobs.program import Holding, JobProgram, compile_program
 from spotline.domain.jobs.progress import JobProgress
 from spotline.domain.market.offering import UNKNOWN_COUNT, Count, Provenance, Quote
@@ -98,7 +98,7 @@ def _is_better(home: PolicyView, stays: JobAnswer, there: PolicyView, goes: JobA
     Tables speak of the best that can be done: a policy that takes no spot where that is cheap
     would only pay for the way.
     """
-    before, after = _held(stays.lots), _held(goes.lots)
+    before, after = holding_of(stays.lots), holding_of(goes.lots)
     if not after.instances or (_saved(home, before) and not _saved(there, after)):
         return False
     return (
@@ -186,10 +186,6 @@ def _value(view: PolicyView, outlook: Outlook) -> float:
     )
 
 
-def _held(lots: Sequence[Lot]) -> Holding:
-    return Holding(spot=sum(lot.spot for lot in lots), on_demand=sum(lot.on_demand for lot in lots))
-
-
 def _saved(view: PolicyView, holding: Holding) -> bool:
     """Whether on-demand, as much of it as there is now, still meets a hard deadline."""
     if not view.program.hard:
@@ -238,7 +234,7 @@ def task_view(
     program = program_of(
         task.job, task.offering_id, task.instance_type, request.slot_s, task.first_slot_start_ns
     )
-    held = Holding(spot=task.holding.spot, on_demand=task.holding.on_demand)
+    held = holding_of((task.holding,))
     reserve_slots = task.on_demand_reserve_slots
     return PolicyView(
         program=program,

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.state import (
     SelectorState,
-    holding_of,
 )
 from spotline.application.spec import Context
 from spotline.domain.events.allocation import AllocationDecided
@@ -17,7 +16,7 @@ from spotline.domain.events.capacity import (
     SlotDecided,
 )
 from spotline.domain.events.event import Event
-from spotline.domain.jobs.lot import Lot
+from spotline.domain.jobs.lot import Lot, holding_of
 from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move
 from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.registry import policy_named

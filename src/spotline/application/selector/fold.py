@@ -10,7 +10,6 @@ from spotline.application.selector.state import (
     SelectorOptions,
     SelectorState,
     SlotPhase,
-    holding_of,
 )
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
 from spotline.domain.events.capacity import (
@@ -32,6 +31,7 @@ from spotline.domain.events.lifecycle import (
 )
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.selection import PolicyWeightsUpdated
+from spotline.domain.jobs.lot import holding_of
 from spotline.domain.jobs.program import IDLE, Holding
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason

@@ -8,7 +8,7 @@ from enum import Enum
 
 from spotline.domain.events.lifecycle import JobOutcome
 from spotline.domain.jobs.job import Job
-from spotline.domain.jobs.lot import Lot
+from spotline.domain.jobs.lot import Lot, holding_of
 from spotline.domain.jobs.program import IDLE, Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress, advance
 from spotline.domain.ledger.billing import OfferingPrice, lots_cost_micro_usd
@@ -114,9 +114,7 @@ class JobRun:
     def held_at(self, offering_id: str) -> Holding:
         """What the cloud last reported to be held of an offering."""
         lots = [lot for lot in self.held_lots if lot.offering_id == offering_id]
-        return Holding(
-            spot=sum(lot.spot for lot in lots), on_demand=sum(lot.on_demand for lot in lots)
-        )
+        return holding_of(lots)
 
     def forget_offers(self) -> None:
         """Let go of what only feedback needed: it has come, or none will."""

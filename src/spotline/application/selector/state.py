@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -14,8 +13,7 @@ from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.jobs.job import Job
-from spotline.domain.jobs.lot import Lot
-from spotline.domain.jobs.program import Holding, JobProgram
+from spotline.domain.jobs.program import JobProgram
 from spotline.domain.market.law import StateSpace, run_states
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import CapacityType, Offering
@@ -225,8 +223,3 @@ class SelectorState:
             self.current.slot_s,
             start_ns,
         )
-
-
-def holding_of(lots: Sequence[Lot]) -> Holding:
-    """What lots of one offering come to."""
-    return Holding(spot=sum(lot.spot for lot in lots), on_demand=sum(lot.on_demand for lot in lots))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spotline.domain.canonical import canonical_as
+from spotline.domain.jobs.program import Holding
 
 
 @canonical_as("Lot", "offering_id spot on_demand")
@@ -27,3 +29,8 @@ class JobHolding:
 
     job_id: str
     lots: tuple[Lot, ...]
+
+
+def holding_of(lots: Sequence[Lot]) -> Holding:
+    """What lots of one offering come to."""
+    return Holding(spot=sum(lot.spot for lot in lots), on_demand=sum(lot.on_demand for lot in lots))
