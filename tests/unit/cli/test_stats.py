@@ -91,7 +91,7 @@ def test_latest_pages_on_until_there_are_as_many_as_asked_for(asked, monkeypatch
     words = ("--tenant", "*", "--window", "all", "--hopping", "--json", "--latest")
     whole = json.loads(stats(*words, "50").output)["platform"]
     asked.clear()
-    monkeypatch.setattr("spotline.application.analytics.messages.LARGEST_PAGE", 7)
+    monkeypatch.setattr("spotline.application.paging.LARGEST_PAGE", 7)
 
     paged = json.loads(stats(*words, "30").output)["platform"]
 

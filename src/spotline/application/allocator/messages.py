@@ -11,6 +11,7 @@ from enum import Enum
 from typing import ClassVar
 
 from spotline.application.configurator.messages import Completion
+from spotline.application.paging import PagedQuery
 from spotline.domain.configuration.provenance import JobConfiguration
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.lifecycle import JobOutcome
@@ -257,19 +258,13 @@ class SubmissionReceipt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobQuery:
+class JobQuery(PagedQuery):
     """Which jobs, ordered by id: of one tenant, in one state, a page at a time."""
 
     message_name: ClassVar[str] = "ListRequest"
 
     tenant: str = ""
     state: JobState | None = None
-    page_size: int = 0
-    page_token: str = ""
-
-    def __post_init__(self) -> None:
-        if self.page_size < 0:
-            raise ValueError(f"page_size must be >= 0, was {self.page_size}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

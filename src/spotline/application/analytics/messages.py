@@ -8,12 +8,10 @@ from enum import Enum
 from typing import ClassVar
 
 from spotline.application.analytics.store import LateCounts, load_issued, load_policies
+from spotline.application.paging import PagedQuery
 from spotline.domain.events.statistics import MarketStatisticsIssued, PlatformStatisticsIssued
 from spotline.domain.statistics.figures import ALL_TENANTS
 from spotline.domain.units import NS_PER_S
-
-DEFAULT_PAGE = 100
-LARGEST_PAGE = 1000
 
 
 class StatisticsScope(Enum):
@@ -25,7 +23,7 @@ class StatisticsScope(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatisticsQuery:
+class StatisticsQuery(PagedQuery):
     """Windows of one key; fields as in `analytics_service.proto`."""
 
     message_name: ClassVar[str] = "QueryRequest"
@@ -38,8 +36,6 @@ class StatisticsQuery:
     from_ns: int = 0
     until_ns: int = 0
     latest_first: bool = False
-    page_size: int = 0
-    page_token: str = ""
 
     def __post_init__(self) -> None:
         if not self.key:
@@ -49,7 +45,8 @@ class StatisticsQuery:
                 f"tenant goes with the scope policy only, was {self.tenant!r} with "
                 f"{self.scope.value}; ask for the scope tenant with it as key"
             )
-        for name in ("window_s", "from_ns", "until_ns", "page_size"):
+        PagedQuery.__post_init__(self)
+        for name in ("window_s", "from_ns", "until_ns"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be >= 0, was {getattr(self, name)}")
         if self.until_ns and self.until_ns <= self.from_ns:
@@ -91,18 +88,15 @@ class StatisticsPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeysQuery:
+class KeysQuery(PagedQuery):
     """Of whom there are statistics."""
 
     message_name: ClassVar[str] = "ListKeysRequest"
 
     scope: StatisticsScope | None = None
-    page_size: int = 0
-    page_token: str = ""
 
     def __post_init__(self) -> None:
-        if self.page_size < 0:
-            raise ValueError(f"page_size must be >= 0, was {self.page_size}")
+        PagedQuery.__post_init__(self)
         if self.page_token:
             self.resumed()
 
@@ -179,7 +173,6 @@ def answer(
         found = [
             one for one in found if (one.place < last if query.latest_first else one.place > last)
         ]
-    size = min(query.page_size or DEFAULT_PAGE, LARGEST_PAGE)
     market_found: list[MarketStatisticsIssued] = []
     platform_found: list[PlatformStatisticsIssued] = []
     next_page_token = ""
@@ -192,7 +185,7 @@ def answer(
             event, kept = _of_policy(event, query)
         if not kept:
             continue
-        if shown is not None and len(market_found) + len(platform_found) == size:
+        if shown is not None and len(market_found) + len(platform_found) == query.size:
             next_page_token = "-".join(str(part) for part in shown.place)
             break
         shown = one
@@ -228,8 +221,7 @@ def keys_of(query: KeysQuery, issued: Mapping[str, bytes]) -> KeysPage:
     if query.page_token:
         last = query.resumed()
         found = [place for place in found if place > last]
-    size = min(query.page_size or DEFAULT_PAGE, LARGEST_PAGE)
-    shown = found[:size]
+    shown = found[: query.size]
     return KeysPage(
         keys=tuple(
             StatisticsKey(

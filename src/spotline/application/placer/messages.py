@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
+from spotline.application.paging import PagedQuery
 from spotline.application.spec import derive_id
 from spotline.domain.placement.considered import Considered, ConsideredPath, consider
 from spotline.domain.placement.deadlines import earliest_finish
@@ -92,19 +93,13 @@ class ReleaseReceipt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementQuery:
+class PlacementQuery(PagedQuery):
     """Which pipelines to list; empty fields: any."""
 
     message_name: ClassVar[str] = "ListPlacementsRequest"
 
     tenant: str = ""
     phase: PlacementPhase | None = None
-    page_size: int = 0
-    page_token: str = ""
-
-    def __post_init__(self) -> None:
-        if self.page_size < 0:
-            raise ValueError(f"page_size must be >= 0, was {self.page_size}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from spotline.application.allocator.messages import (
     SubmissionReceipt,
 )
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
+from spotline.application.paging import page_of_ids
 from spotline.application.spec import derive_id
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.errors import InvariantViolation
@@ -42,8 +43,6 @@ from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Job
 from spotline.runtime.applied import AppliedFeed
 
-_DEFAULT_PAGE = 100
-_LARGEST_PAGE = 1000
 _QUEUED_UPDATES = 256
 _APPLY_TIMEOUT_S = 10.0
 
@@ -250,18 +249,17 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
     async def List(self, request: pb.ListRequest, context: ServerContext) -> pb.ListResponse:
         """Where several stand; the page token is the last job id of the page before."""
         query = from_message(JobQuery, request)
-        size = min(query.page_size or _DEFAULT_PAGE, _LARGEST_PAGE)
-        found = [
-            job_id
-            for job_id, status in self._host.state.statuses.items()
-            if job_id > query.page_token
-            and query.tenant in ("", status.job.tenant)
-            and query.state in (None, status.state)
-        ]
-        shown = sorted(found)[:size]
+        shown, next_page_token = page_of_ids(
+            query,
+            (
+                job_id
+                for job_id, status in self._host.state.statuses.items()
+                if query.tenant in ("", status.job.tenant) and query.state in (None, status.state)
+            ),
+        )
         page = JobPage(
             statuses=tuple(self._status(job_id) for job_id in shown),
-            next_page_token=shown[-1] if len(found) > len(shown) else "",
+            next_page_token=next_page_token,
         )
         return cast("pb.ListResponse", to_message(page))
 

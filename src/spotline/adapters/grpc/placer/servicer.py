@@ -11,6 +11,7 @@ import grpc
 from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext, answers, invalid
 from spotline.api.v1 import placement_pb2, placement_service_pb2_grpc
 from spotline.api.v1 import placement_service_pb2 as pb
+from spotline.application.paging import page_of_ids
 from spotline.application.placer.messages import (
     ExplanationRequest,
     PlacementPage,
@@ -38,8 +39,6 @@ from spotline.domain.events.placement import (
 from spotline.domain.units import utc_iso
 from spotline.runtime.applied import AppliedFeed
 
-_DEFAULT_PAGE = 100
-_LARGEST_PAGE = 1000
 _APPLY_TIMEOUT_S = 10.0
 
 
@@ -160,18 +159,17 @@ class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
         """Where pipelines stand; the page token is the last job id of the page before."""
         query = from_message(PlacementQuery, request)
         state = self._host.state
-        size = min(query.page_size or _DEFAULT_PAGE, _LARGEST_PAGE)
-        found = sorted(
-            job_id
-            for job_id, run in state.runs.items()
-            if job_id > query.page_token
-            and query.tenant in ("", run.pipeline.tenant)
-            and query.phase in (None, run.phase)
+        shown, next_page_token = page_of_ids(
+            query,
+            (
+                job_id
+                for job_id, run in state.runs.items()
+                if query.tenant in ("", run.pipeline.tenant) and query.phase in (None, run.phase)
+            ),
         )
-        shown = found[:size]
         page = PlacementPage(
             statuses=tuple(state.status(state.runs[job_id]) for job_id in shown),
-            next_page_token=shown[-1] if len(found) > len(shown) else "",
+            next_page_token=next_page_token,
         )
         return cast("pb.ListPlacementsResponse", to_message(page))
 
