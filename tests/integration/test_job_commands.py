@@ -198,6 +198,11 @@ async def test_an_infeasible_deadline_is_refused_with_the_earliest_one(job_file,
         planned = await run("plan", str(path))
 
     assert (submitted.exit_code, planned.exit_code) == (1, 1)
+    said = (
+        f"{path}: deadline: expected a deadline of 2026-03-01T02:20:00Z or later, found one that "
+    )
+    assert submitted.stderr.startswith(f"{said}cannot be met: 2026-03-01T01:00:00Z was asked for")
+    assert planned.stderr.startswith(said)
     assert "ask for 2026-03-01T02:20:00Z or later" in submitted.stderr
     assert "ask for 2026-03-01T02:20:00Z or later" in planned.stderr
     assert json.loads(as_json.stdout)["earliest_feasible_deadline"] == "2026-03-01T02:20:00Z"
@@ -211,9 +216,53 @@ def test_a_wrong_file_is_bad_input(tmp_path) -> None:
     as_json = CliRunner().invoke(APP, ["submit", str(path), "--json"])
 
     assert (shown.exit_code, as_json.exit_code) == (2, 2)
-    assert "value: expected a known field; did you mean value_usd?" in shown.stderr
+    assert shown.stderr.splitlines() == [
+        f"{path}: value_usd: expected this field, found nothing",
+        f"{path}: value: expected a known field (did you mean value_usd?), found value",
+    ]
     fields = [problem["field"] for problem in json.loads(as_json.stdout)["problems"]]
     assert fields == ["value_usd", "value"]
+
+
+async def test_what_the_server_refuses_is_said_in_the_words_of_the_file(job_file, tmp_path) -> None:
+    path = tmp_path / "elsewhere.yaml"
+    path.write_text(FILE.replace("request_id: r1", "request_id: r2\nofferings: [moon-1]"))
+    again = tmp_path / "again.yaml"
+    again.write_text(FILE.replace("value_usd: 400", "value_usd: 401"))
+    async with spotline(opened_host()) as run:
+        refused = await run("submit", str(path))
+        as_json = await run("submit", str(path), "--json")
+        planned = await run("plan", job_file, str(path))
+        await run("submit", job_file)
+        reused = await run("submit", str(again))
+
+    assert (refused.exit_code, planned.exit_code, reused.exit_code) == (2, 2, 1)
+    said = (
+        f"{path}: offerings[0]: expected a known offering or instance type, found 'moon-1'; known"
+    )
+    assert refused.stderr.startswith(said)
+    assert planned.stderr.startswith(said)
+    assert json.loads(as_json.stdout)["problems"][0]["field"] == "offerings[0]"
+    assert reused.stderr.startswith(
+        f"{again}: request_id: expected what the server takes, found 'r1'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[" * 5000, "line 1: expected at most 32 levels of lists and mappings, found more"),
+        ("x" * (60 << 20), "(file): expected at most 1,048,576 bytes, found more"),
+        ("a: &a [1, 2]\n" * 2, "line 2: expected each field once, found a again"),
+    ],
+)
+def test_a_hostile_file_is_bad_input(tmp_path, text, said) -> None:
+    path = tmp_path / "hostile.yaml"
+    path.write_text(text)
+
+    result = CliRunner().invoke(APP, ["submit", str(path)])
+
+    assert (result.exit_code, result.stderr) == (2, f"{path}: {said}\n")
 
 
 def test_nobody_there_says_what_to_do(job_file) -> None:

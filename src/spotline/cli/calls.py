@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
-from spotline.cli.jobs_view import print_json
+from spotline.cli.jobs_view import plain, print_json
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from spotline.adapters.files.mistake import BadFile
+    from spotline.adapters.files.refusal import Sent
     from spotline.adapters.grpc.kit.errors import RpcFailed
 
 EXIT_REFUSED = 1
@@ -40,22 +44,44 @@ def only_one(prefix: str, job_ids: Sequence[str]) -> str | None:
     return matching[0] if matching else None
 
 
-def answered(work: Coroutine[Any, Any, ResultT], *, as_json: bool) -> ResultT:
-    """What a call answers; where it fails, the command ends with the reason and an exit code."""
+def answered(
+    work: Coroutine[Any, Any, ResultT], *, as_json: bool, sent: Sequence[tuple[Path, Sent]] = ()
+) -> ResultT:
+    """What a call answers; where it fails, the command ends with the reason and an exit code.
+
+    Parameters
+    ----------
+    sent
+        The files of the request, in its order, and what each says: a refusal is said in their
+        words.
+    """
     from spotline.adapters.grpc.kit.errors import RpcFailed
 
     try:
         return asyncio.run(work)
     except RpcFailed as error:
-        _fail_rpc(error, as_json=as_json)
+        _fail_rpc(error, sent, as_json=as_json)
     except Ambiguous as error:
         fail(EXIT_BAD_INPUT, str(error), as_json=as_json)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 
 
-def _fail_rpc(error: RpcFailed, *, as_json: bool) -> NoReturn:
-    message = str(error)
+def in_files(
+    sent: Sequence[tuple[Path, Sent]], field: str, message: str, earliest_deadline: str
+) -> BadFile | None:
+    """A server's refusal as a mistake in one of the files that were sent, None where it is none."""
+    from spotline.adapters.files.refusal import Refusal, in_the_files_words
+
+    refusal = Refusal(field=field, message=message, earliest_deadline=earliest_deadline)
+    return in_the_files_words(refusal, [(str(path), content) for path, content in sent])
+
+
+def _fail_rpc(error: RpcFailed, sent: Sequence[tuple[Path, Sent]], *, as_json: bool) -> NoReturn:
+    message, problems = str(error), []
+    bad = in_files(sent, error.field, message, error.earliest_feasible_deadline)
+    if bad is not None:
+        message, problems = str(bad), [plain(mistake) for mistake in bad.mistakes]
     if error.unreachable:
         message += "\nstart one with `spotline up`, or name another with --address"
     wrong = error.unreachable or error.bad_input
@@ -65,8 +91,15 @@ def _fail_rpc(error: RpcFailed, *, as_json: bool) -> NoReturn:
         as_json=as_json,
         code=error.code,
         field=error.field,
+        problems=problems,
         earliest_feasible_deadline=error.earliest_feasible_deadline,
     )
+
+
+def fail_file(error: BadFile, *, as_json: bool) -> NoReturn:
+    """End the command with what is wrong with a file of the user's."""
+    problems = [plain(mistake) for mistake in error.mistakes]
+    fail(EXIT_BAD_INPUT, str(error), as_json=as_json, problems=problems)
 
 
 def fail(exit_code: int, message: str, *, as_json: bool, **details: Any) -> NoReturn:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +19,8 @@ from spotline.cli.calls import (
     JobArgument,
     answered,
     fail,
+    fail_file,
+    in_files,
     only_one,
 )
 from spotline.cli.jobs_view import (
@@ -31,6 +35,7 @@ from spotline.cli.jobs_view import (
     status_table,
     update_line,
 )
+from spotline.domain.units import utc_iso
 
 if TYPE_CHECKING:
     from spotline.application.allocator.messages import (
@@ -88,7 +93,7 @@ def submit(
         async with JobClient(address) as client:
             return await client.submit(job)
 
-    receipt = answered(run(), as_json=as_json)
+    receipt = answered(run(), as_json=as_json, sent=[(file, job)])
     if as_json:
         said = {"job_id": receipt.job_id, "already_submitted": receipt.already_submitted}
         if receipt.configuration is not None:
@@ -254,7 +259,8 @@ def plan(
         async with JobClient(address) as client:
             return await client.plan(request)
 
-    answer = answered(run(), as_json=as_json)
+    sent = list(zip(files, read, strict=True))
+    answer = answered(run(), as_json=as_json, sent=sent)
     if as_json:
         print_json(plain(answer))
     elif answer.joint is not None:
@@ -262,7 +268,7 @@ def plan(
     else:
         if answer.completion is not None:
             print_completion(answer.completion)
-        print_plan(answer, steps=steps)
+        print_plan(_in_files(answer, sent), steps=steps)
     if not answer.feasible:
         raise typer.Exit(EXIT_REFUSED)
 
@@ -271,13 +277,21 @@ def plan(
 
 
 def _read(file: Path, *, as_json: bool) -> Job | JobDraft:
-    from spotline.adapters.files.job_file import JobFileError, read_job_file
+    from spotline.adapters.files.job_file import read_job_file
+    from spotline.adapters.files.mistake import BadFile
 
     try:
         return read_job_file(file)
-    except JobFileError as error:
-        problems = [plain(problem) for problem in error.problems]
-        fail(EXIT_BAD_INPUT, str(error), as_json=as_json, problems=problems)
+    except BadFile as error:
+        fail_file(error, as_json=as_json)
+
+
+def _in_files(answer: PlanAnswer, sent: Sequence[tuple[Path, Job | JobDraft]]) -> PlanAnswer:
+    """The answer, its reason against a plan in the words of the file that it is about."""
+    reason, earliest_ns = answer.infeasible_reason, answer.earliest_feasible_deadline_ns
+    earliest = utc_iso(earliest_ns) if earliest_ns else ""
+    bad = in_files(sent, reason.partition(" ")[0], reason, earliest)
+    return answer if bad is None else replace(answer, infeasible_reason=str(bad))
 
 
 def _quota(text: str, *, as_json: bool) -> QuotaLimit:

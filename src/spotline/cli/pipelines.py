@@ -16,6 +16,7 @@ from spotline.cli.calls import (
     JobArgument,
     answered,
     fail,
+    fail_file,
     only_one,
 )
 from spotline.cli.jobs_view import console, plain, print_json
@@ -74,7 +75,7 @@ def submit(
         async with PlacerClient(address) as client:
             return await client.place(pipeline)
 
-    receipt = answered(run(), as_json=as_json)
+    receipt = answered(run(), as_json=as_json, sent=[(file, pipeline)])
     if as_json:
         print_json(plain(receipt))
         return
@@ -171,13 +172,13 @@ def release(
 
 
 def _read(file: Path, *, as_json: bool) -> Pipeline:
+    from spotline.adapters.files.mistake import BadFile
     from spotline.adapters.files.pipeline_file import read_pipeline
-    from spotline.contracts.errors import ContractError
 
     try:
         return read_pipeline(file)
-    except ContractError as error:
-        fail(EXIT_BAD_INPUT, str(error), as_json=as_json)
+    except BadFile as error:
+        fail_file(error, as_json=as_json)
 
 
 def _phase(text: str | None, *, as_json: bool) -> PlacementPhase | None:

@@ -4,17 +4,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spotline.cli.calls import EXIT_REFUSED, AsJson
+from spotline.cli.calls import EXIT_REFUSED, AsJson, answered
 from spotline.cli.pipelines import DEFAULT_PLACER_ADDRESS, PlacerAddress
 
 if TYPE_CHECKING:
-    from spotline.application.placer.messages import ExplainedPath, Explanation
+    from spotline.application.placer.messages import (
+        ExplainedPath,
+        Explanation,
+        ExplanationRequest,
+    )
     from spotline.domain.placement.submission import Pipeline
 
 _BYTES_PER_S_PER_GBIT = 1e9 / 8
@@ -52,15 +55,19 @@ def place(
     The chosen one is marked. Exits 1 if there is none.
     """
     from spotline.adapters.files.pipeline_file import read_pipeline
+    from spotline.application.placer.messages import ExplanationRequest
+    from spotline.application.placer.options import named_basis
     from spotline.cli.failures import explained
     from spotline.cli.jobs_view import plain, print_json
 
     with explained():
         pipeline = read_pipeline(file)
-        if geography is None:
-            answer = asyncio.run(_asked(pipeline, method, cost, address))
-        else:
+        basis = named_basis(cost) if cost else None
+        if geography is not None:
             answer = _worked_out(pipeline, method, cost, geography)
+    if geography is None:
+        request = ExplanationRequest(pipeline=pipeline, method_id=method or "", basis=basis)
+        answer = answered(_asked(request, address), as_json=as_json, sent=[(file, pipeline)])
     if as_json:
         print_json(plain(answer))
     else:
@@ -89,16 +96,9 @@ def _worked_out(
     return explain(pipeline.job(0.0), moment, named_method(options.method), options.basis)
 
 
-async def _asked(
-    pipeline: Pipeline, method: str | None, cost: str | None, address: str
-) -> Explanation:
+async def _asked(request: ExplanationRequest, address: str) -> Explanation:
     from spotline.adapters.grpc.placer.client import PlacerClient
-    from spotline.application.placer.messages import ExplanationRequest
-    from spotline.application.placer.options import named_basis
 
-    request = ExplanationRequest(
-        pipeline=pipeline, method_id=method or "", basis=named_basis(cost) if cost else None
-    )
     async with PlacerClient(address) as client:
         return await client.explain(request)
 

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -161,6 +161,7 @@ def _inputs(
     market: str, log: Path | None, jobs: str, *, seed: int, slot_s: int
 ) -> tuple[Market, Sequence[Job], list[str]]:
     """The market, the jobs, and a line about each recorded job that the market does not cover."""
+    from spotline.adapters.files.job_file import read_jobs
     from spotline.replay.jobs import generated_jobs
 
     if bool(market) == (log is not None):
@@ -215,59 +216,3 @@ def _covered(market: Market, recorded: Sequence[Job]) -> tuple[Market, Sequence[
         if problems[job.job_id]
     ]
     return market, [job for job in recorded if not problems[job.job_id]], left_out
-
-
-def read_jobs(path: Path) -> tuple[Job, ...]:
-    """Read a job file, or a list of jobs in its format.
-
-    Raises
-    ------
-    JobFileError
-        It cannot be read, or something in it is not as expected.
-    ContractError
-        It holds no jobs, or two that are the same request.
-    """
-    import yaml
-
-    from spotline.adapters.files.job_file import parse_whole_job, read_whole_job
-
-    try:
-        text = path.read_text(encoding="utf-8")
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        # It says what is wrong.
-        return (read_whole_job(path),)
-    if not isinstance(node, yaml.SequenceNode):
-        return (read_whole_job(path),)
-    found: dict[str, Job] = {}
-    for index, one in enumerate(node.value):
-        # Each entry as a file of its own, with its scalars as they were written.
-        _keep_times_as_text(one)
-        job = parse_whole_job(yaml.serialize(one), where=f"{path} [{index}]")
-        if job.job_id in found:
-            raise ContractError(
-                f"{path} [{index}]",
-                f"is the request {job.client_request_id} of {job.tenant} once more; "
-                "give each job its own request_id",
-            )
-        found[job.job_id] = job
-    if not found:
-        raise ContractError(str(path), "expected at least one job, found an empty list")
-    return tuple(found.values())
-
-
-def _keep_times_as_text(node: Any) -> None:
-    """Mark times as text: a date type would lose the UTC offset that was written."""
-    import yaml
-
-    match node:
-        case yaml.ScalarNode(tag="tag:yaml.org,2002:timestamp"):
-            node.tag = "tag:yaml.org,2002:str"
-        case yaml.SequenceNode():
-            for one in node.value:
-                _keep_times_as_text(one)
-        case yaml.MappingNode():
-            for _, one in node.value:
-                _keep_times_as_text(one)
-        case _:
-            pass

@@ -1,110 +1,117 @@
-"""What a job file may hold, field by field (docs/job-file.md), and what is wrong with what it does."""
+"""The fields of a job file: how each is read, what is said of it, and what carries it.
+
+This is the one table of them: the reader, the mapping to jobs, drafts and messages, and the table
+in docs/job-file.md all follow it.
+"""
 
 from __future__ import annotations
 
 import difflib
-import math
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    model_validator,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import BeforeValidator, Field, model_validator
 
+from spotline.adapters.files.fields import (
+    FieldRow,
+    Name,
+    NotNegative,
+    Number,
+    Part,
+    Positive,
+    Seconds,
+    Text,
+    TimeNs,
+    Usd,
+    Whole,
+    expected,
+    fields_by_key,
+    parts_in,
+    row_of,
+)
+from spotline.adapters.files.tuning_fields import FineTuningPart, ModelPart, model_name_alone
 from spotline.application.admission import MOST_INSTANCES
 from spotline.domain.jobs.job import (
     DEFAULT_CHECKPOINT_INTERVAL_S,
     DEFAULT_OVERHEADS,
     WORK_UNITS,
+    Checkpoint,
     Deadline,
     DeadlineKind,
+    Overheads,
     Throughput,
+    Topology,
+    Work,
 )
-from spotline.domain.units import ns_from_datetime
+from spotline.domain.units import micro_usd_from_usd
 
-_A_TIME = "a time with its UTC offset, such as 2026-03-01T18:00:00Z or 2026-03-01T18:00:00+02:00"
-
-
-def _expected(what: str) -> PydanticCustomError:
-    # Braces would be taken for placeholders.
-    return PydanticCustomError("expected", "{what}", {"what": what})
+Instances = Annotated[Whole, Field(le=MOST_INSTANCES)]
 
 
-def _no_bool(value: Any) -> Any:
-    # YAML's yes and on are true, which Python counts as 1.
-    if isinstance(value, bool):
-        raise _expected("a number")
-    return value
-
-
-def _finite(value: float) -> float:
-    if not math.isfinite(value):
-        raise _expected("a finite number")
-    return value
-
-
-def _time_ns(value: Any) -> int:
-    if not isinstance(value, str):
-        raise _expected(_A_TIME)
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        raise _expected(_A_TIME) from None
-    if moment.utcoffset() is None:
-        raise _expected(_A_TIME)
-    return ns_from_datetime(moment)
-
-
-Number = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_finite)]
-Positive = Annotated[Number, Field(gt=0)]
-NotNegative = Annotated[Number, Field(ge=0)]
-Seconds = Annotated[int, BeforeValidator(_no_bool), Field(ge=0)]
-Instances = Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=MOST_INSTANCES)]
-TimeNs = Annotated[int, BeforeValidator(_time_ns)]
-Name = Annotated[str, Field(min_length=1)]
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class WorkPart(_Part):
+class WorkPart(Part):
     """How much there is to do."""
 
-    amount: Positive
-    unit: str
+    amount: Annotated[
+        Positive,
+        FieldRow(
+            "work.amount", "`work.unit` | required without a model | how much there is to do, > 0"
+        ),
+    ]
+    unit: Annotated[
+        str,
+        FieldRow(
+            "work.unit",
+            "| required without a model | `gpu_hours`, `instance_hours`, `tokens`, "
+            "`samples` or `steps`",
+        ),
+    ]
 
     @model_validator(mode="after")
     def _known_unit(self) -> Self:
         if self.unit not in WORK_UNITS:
-            near = difflib.get_close_matches(self.unit, WORK_UNITS, n=1, cutoff=0.5)
+            near = difflib.get_close_matches(self.unit[:80], WORK_UNITS, n=1, cutoff=0.5)
             hint = f" (did you mean {near[0]}?)" if near else ""
-            raise At("unit", f"one of {', '.join(WORK_UNITS)}{hint}", self.unit)
+            known = ", ".join(WORK_UNITS)
+            raise expected(f"one of {known}{hint}", at="unit", found=repr(self.unit[:80]))
         return self
 
+    def to_domain(self) -> Work:
+        """The work."""
+        return Work(amount=self.amount, unit=self.unit)
 
-class DeadlinePart(_Part):
+
+class DeadlinePart(Part):
     """By when: `hard`, or `soft` with the time after which the result is worthless."""
 
-    hard: TimeNs | None = None
-    soft: TimeNs | None = None
-    worthless_after: TimeNs | None = None
+    hard: Annotated[
+        TimeNs | None,
+        FieldRow(
+            "deadline.at_ns", "time | `hard` or `soft` is required | not done by then is a failure"
+        ),
+    ] = None
+    soft: Annotated[
+        TimeNs | None,
+        FieldRow(
+            "deadline.at_ns",
+            "time | | full value until then, linearly less until `worthless_after`",
+        ),
+    ] = None
+    worthless_after: Annotated[
+        TimeNs | None,
+        FieldRow("deadline.expires_ns", "time | required with `soft` | no value from then on"),
+    ] = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
+        stated = f"{', '.join(sorted(self.model_fields_set)) or 'neither'}"
         if (self.hard is None) == (self.soft is None):
-            raise _expected("either hard, or soft with worthless_after")
+            raise expected("either hard, or soft with worthless_after", found=stated)
         if (self.soft is None) != (self.worthless_after is None):
-            raise _expected("worthless_after with soft, and only with soft")
+            raise expected("worthless_after with soft, and only with soft", found=stated)
         if self.soft is not None and (self.worthless_after or 0) <= self.soft:
-            raise At("worthless_after", "a time after deadline.soft", "one that is not")
+            raise expected(
+                "a time after deadline.soft", at="worthless_after", found="one that is not"
+            )
         return self
 
     def to_domain(self) -> Deadline:
@@ -116,214 +123,296 @@ class DeadlinePart(_Part):
         )
 
 
-class InstancesPart(_Part):
+class InstancesPart(Part):
     """On how many instances it can run: every count from `min` to `max`, or those `allowed`."""
 
-    min: Instances | None = None
-    max: Instances | None = None
-    allowed: tuple[Instances, ...] | None = Field(default=None, min_length=1)
+    min: Annotated[
+        Instances | None,
+        FieldRow(
+            "allowed_counts",
+            "instances | `min` and `max`, or `allowed`, are required; filled in for a draft "
+            "| with `max`: every count between, both included",
+        ),
+    ] = None
+    max: Annotated[
+        Instances | None,
+        FieldRow("allowed_counts", f"instances | required with `min` | at most {MOST_INSTANCES}"),
+    ] = None
+    allowed: Annotated[
+        Annotated[tuple[Instances, ...], Field(min_length=1, max_length=MOST_INSTANCES)] | None,
+        FieldRow("allowed_counts", "instances | | exactly these counts (gangs, divisibility)"),
+    ] = None
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
+        stated = f"{', '.join(sorted(self.model_fields_set)) or 'neither'}"
         bounds = self.min is not None or self.max is not None
         if bounds == (self.allowed is not None):
-            raise _expected("either min and max, or allowed")
+            raise expected("either min and max, or allowed", found=stated)
         if bounds and (self.min is None or self.max is None):
-            raise _expected("both min and max")
+            raise expected("both min and max", found=stated)
         if self.min is not None and self.max is not None and self.min > self.max:
-            raise At("min", f"a count <= instances.max ({self.max})", str(self.min))
+            most = f"a count <= instances.max ({self.max})"
+            raise expected(most, at="min", found=str(self.min))
         return self
 
-    def counts(self) -> tuple[int, ...]:
+    def to_domain(self) -> tuple[int, ...]:
         """The allowed counts, ascending."""
         if self.allowed is not None:
             return tuple(sorted(set(self.allowed)))
         return tuple(range(self.min or 1, (self.max or 1) + 1))
 
 
-class ThroughputPart(_Part):
+class ThroughputPart(Part):
     """Work units per hour on n instances: alpha * n + beta, or the n-th entry of the table."""
 
-    alpha_per_hour: Number | None = None
-    beta_per_hour: Number = 0.0
-    table_per_hour: tuple[NotNegative, ...] | None = Field(default=None, min_length=1)
+    alpha_per_hour: Annotated[
+        Number | None,
+        FieldRow(
+            "throughputs[].alpha",
+            "work units per hour | alpha or a table is required; filled in for a draft | "
+            "with beta: alpha * n + beta on n instances; tokens per hour in a draft",
+        ),
+    ] = None
+    beta_per_hour: Annotated[
+        Number, FieldRow("throughputs[].beta", "work units per hour | 0 | as above")
+    ] = 0.0
+    table_per_hour: Annotated[
+        Annotated[tuple[NotNegative, ...], Field(min_length=1)] | None,
+        FieldRow(
+            "throughputs[].table",
+            "work units per hour | | the rate on 1, 2, ... instances, up to the largest count",
+        ),
+    ] = None
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if (self.alpha_per_hour is None) == (self.table_per_hour is None):
-            raise _expected("either alpha_per_hour (and beta_per_hour), or table_per_hour")
+            raise expected(
+                "either alpha_per_hour (and beta_per_hour), or table_per_hour",
+                found="neither" if self.table_per_hour is None else "both",
+            )
         if self.table_per_hour is not None and "beta_per_hour" in self.model_fields_set:
-            raise At("beta_per_hour", "no beta_per_hour beside table_per_hour", "both")
+            raise expected(
+                "no beta_per_hour beside table_per_hour", at="beta_per_hour", found="both"
+            )
         return self
 
+    def to_domain(self, where: str) -> Throughput:
+        """The throughput on an offering, an instance type or `*`."""
+        return Throughput(
+            offering=where,
+            alpha=self.alpha_per_hour or 0.0,
+            beta=self.beta_per_hour,
+            table=self.table_per_hour or (),
+        )
 
-class CheckpointPart(_Part):
+
+class CheckpointPart(Part):
     """How it saves its state."""
 
-    interval_s: Seconds = DEFAULT_CHECKPOINT_INTERVAL_S
-    save_s: Seconds = 120
-    size_gb: NotNegative = 0.0
-    location: str = ""
+    interval_s: Annotated[
+        Seconds,
+        FieldRow(
+            "checkpoint.interval_s",
+            f"seconds | {DEFAULT_CHECKPOINT_INTERVAL_S} | between two checkpoints",
+        ),
+    ] = DEFAULT_CHECKPOINT_INTERVAL_S
+    save_s: Annotated[
+        Seconds,
+        FieldRow(
+            "checkpoint.save_s",
+            "seconds | 120 | to write one; a notice at least this long loses no work",
+        ),
+    ] = 120
+    size_gb: Annotated[
+        NotNegative, FieldRow("checkpoint.size_gb", "10^9 bytes | 0 | size of one")
+    ] = 0.0
+    location: Annotated[Text, FieldRow("checkpoint.location", "| empty | where they are kept")] = ""
+
+    def to_domain(self) -> Checkpoint:
+        """The checkpoints."""
+        return Checkpoint(**self.model_dump())
 
 
-class OverheadPart(_Part):
+def _overhead_row(says: str, name: str) -> FieldRow:
+    default = getattr(DEFAULT_OVERHEADS, f"{name}_s")
+    return FieldRow(f"overheads.{name}_s", f"seconds | {default} | {says}")
+
+
+class OverheadPart(Part):
     """Seconds without progress after each kind of change of what it holds."""
 
-    launch: Seconds
-    grow: Seconds
-    shrink: Seconds
-    migrate: Seconds
-    interrupted: Seconds
+    launch: Annotated[
+        Seconds,
+        _overhead_row("without progress after starting; all five are stated or none", "launch"),
+    ]
+    grow: Annotated[Seconds, _overhead_row("after adding or replacing; >= shrink", "grow")]
+    shrink: Annotated[Seconds, _overhead_row("after only releasing", "shrink")]
+    migrate: Annotated[Seconds, _overhead_row("after changing the offering; >= grow", "migrate")]
+    interrupted: Annotated[Seconds, _overhead_row("after a reclaim", "interrupted")]
 
     @model_validator(mode="after")
     def _larger_changes_cost_more(self) -> Self:
-        if self.shrink > self.grow:
-            raise At("shrink", f"seconds <= overhead_s.grow ({self.grow})", str(self.shrink))
-        if self.grow > self.migrate:
-            raise At("grow", f"seconds <= overhead_s.migrate ({self.migrate})", str(self.grow))
+        for smaller, larger in (("shrink", "grow"), ("grow", "migrate")):
+            less, more = getattr(self, smaller), getattr(self, larger)
+            if less > more:
+                most = f"seconds <= overhead_s.{larger} ({more})"
+                raise expected(most, at=smaller, found=str(less))
         return self
 
-
-_DEFAULT_OVERHEAD = OverheadPart(
-    launch=DEFAULT_OVERHEADS.launch_s,
-    grow=DEFAULT_OVERHEADS.grow_s,
-    shrink=DEFAULT_OVERHEADS.shrink_s,
-    migrate=DEFAULT_OVERHEADS.migrate_s,
-    interrupted=DEFAULT_OVERHEADS.interrupted_s,
-)
+    def to_domain(self) -> Overheads:
+        """The overheads."""
+        return Overheads(**{f"{name}_s": value for name, value in self.model_dump().items()})
 
 
-class ModelPart(_Part):
-    """Which model is tuned, and its size where nobody knows it by name."""
-
-    name: Name
-    parameters_billion: Positive | None = None
+def _throughputs(stated: Mapping[str, ThroughputPart]) -> tuple[Throughput, ...]:
+    return tuple(part.to_domain(where) for where, part in sorted(stated.items()))
 
 
-def _model(value: Any) -> Any:
-    if isinstance(value, str):
-        return {"name": value}
-    if not isinstance(value, Mapping):
-        raise _expected("a model's name, or a mapping of name and parameters_billion")
-    return value
+class JobFile(Part):
+    """All that a job file may state; what it must state depends on whether it is a draft."""
 
-
-def _option(value: Any) -> str:
-    # YAML's own types, as the training software's command line has them.
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str | int | float):
-        return str(value)
-    raise _expected("text, a number, true or false")
-
-
-OptionValue = Annotated[str, BeforeValidator(_option)]
-Whole = Annotated[int, BeforeValidator(_no_bool), Field(ge=1)]
-
-
-class FineTuningPart(_Part):
-    """How the model is tuned, as far as the owner wants to say; `gpus` and `batch_size` in all."""
-
-    method: Literal["full", "lora", "qlora", "gptq-lora", "adapter"] | None = None
-    gpu: Name | None = None
-    gpus: Whole | None = None
-    tokens_per_sample: Whole | None = None
-    batch_size: Whole | None = None
-    precision: Literal["bfloat16", "float16", "float32", "fp8"] | None = None
-    expert_parallel: Whole | None = None
-    options: dict[Name, OptionValue] = {}
-
-
-class _AnyFile(_Part):
-    """What every job file may state."""
-
-    name: str = ""
-    tenant: Name
-    request_id: Name | None = None
-    deadline: DeadlinePart
-    value_usd: NotNegative
-    offerings: tuple[Name, ...] = ()
-    budget_usd: Positive | None = None
-    start_at: TimeNs | None = None
+    name: Annotated[Text, FieldRow("name", "| empty | for people")] = ""
+    tenant: Annotated[Name, FieldRow("tenant", "| required | whose job it is")]
+    request_id: Annotated[
+        Name | None,
+        FieldRow(
+            "client_request_id",
+            "| from the file's content | your id of this request; submitting it again is "
+            "the same job, and another job under the same id is refused",
+        ),
+    ] = None
+    model: Annotated[
+        Annotated[ModelPart, BeforeValidator(model_name_alone)] | None,
+        FieldRow(
+            "model_name",
+            "| required for a draft | the model's name, such as `llama-3.1-8b`",
+            to=ModelPart.to_domain,
+        ),
+    ] = None
+    tokens: Annotated[
+        Positive | None,
+        FieldRow("tokens", "tokens | required for a draft | to train on, over all epochs, > 0"),
+    ] = None
+    fine_tuning: Annotated[FineTuningPart | None, FieldRow(to=FineTuningPart.to_domain)] = None
+    work: Annotated[WorkPart | None, FieldRow("work", to=WorkPart.to_domain)] = None
+    deadline: Annotated[DeadlinePart, FieldRow("deadline", to=DeadlinePart.to_domain)]
+    value_usd: Annotated[
+        Usd,
+        FieldRow(
+            "value_micro_usd",
+            "USD | required | what finishing on time is worth, >= 0",
+            to=micro_usd_from_usd,
+        ),
+    ]
+    budget_usd: Annotated[
+        Annotated[Usd, Field(gt=0)] | None,
+        FieldRow(
+            "budget_micro_usd",
+            "USD | none | the most that may be spent, > 0",
+            to=micro_usd_from_usd,
+            empty=0,
+        ),
+    ] = None
+    instances: Annotated[
+        InstancesPart | None, FieldRow("allowed_counts", to=InstancesPart.to_domain, empty=())
+    ] = None
+    throughput: Annotated[
+        dict[Name, ThroughputPart] | None, FieldRow("throughputs", to=_throughputs, empty=())
+    ] = None
+    offerings: Annotated[
+        tuple[Name, ...],
+        FieldRow("offerings", "| any | offering ids or instance types the job is restricted to"),
+    ] = ()
+    topology: Annotated[
+        Literal["one_zone", "one_region", "any"] | None,
+        FieldRow(
+            "topology",
+            "| `one_zone` | `one_zone`, `one_region` or `any`: how far apart instances may "
+            "be that are held at a time (a job may move; `offerings` bounds where)",
+            to=Topology,
+        ),
+    ] = None
+    checkpoint: Annotated[
+        CheckpointPart | None, FieldRow("checkpoint", to=CheckpointPart.to_domain)
+    ] = None
+    overhead_s: Annotated[OverheadPart | None, FieldRow("overheads", to=OverheadPart.to_domain)] = (
+        None
+    )
+    start_at: Annotated[
+        TimeNs | None,
+        FieldRow(
+            "start_ns",
+            "time | at once | not before; the first slot that opens then or later is the "
+            "job's first",
+            empty=0,
+        ),
+    ] = None
 
     @model_validator(mode="after")
-    def _starts_before_its_deadline(self) -> Self:
+    def _fits_together(self) -> Self:
         deadline_ns = self.deadline.hard or self.deadline.soft or 0
         if self.start_at is not None and self.start_at >= deadline_ns:
-            raise At("start_at", "a time before the deadline", "one that is not")
-        return self
-
-
-class JobFile(_AnyFile):
-    """A file that states how fast the job runs."""
-
-    work: WorkPart
-    instances: InstancesPart
-    throughput: dict[Name, ThroughputPart] = Field(min_length=1)
-    topology: Literal["one_zone", "one_region", "any"] = "one_zone"
-    checkpoint: CheckpointPart = CheckpointPart()
-    overhead_s: OverheadPart = _DEFAULT_OVERHEAD
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        _check_throughput(self.throughput, self.instances.counts())
-        return self
-
-
-class DraftFile(_AnyFile):
-    """A file that names a model, and leaves out what is to be filled in."""
-
-    model: Annotated[ModelPart, BeforeValidator(_model)]
-    tokens: Positive
-    fine_tuning: FineTuningPart = FineTuningPart()
-    instances: InstancesPart | None = None
-    throughput: dict[Name, ThroughputPart] = {}
-    topology: Literal["one_zone", "one_region", "any"] | None = None
-    checkpoint: CheckpointPart | None = None
-    overhead_s: OverheadPart | None = None
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+            raise expected("a time before the deadline", at="start_at", found="one that is not")
         if self.instances is not None:
-            _check_throughput(self.throughput, self.instances.counts())
+            _check_throughput(self.throughput or {}, self.instances.to_domain())
         return self
 
 
-def throughput_of(where: str, part: ThroughputPart) -> Throughput:
-    """A stated throughput, as the scheduler knows it."""
-    return Throughput(
-        offering=where,
-        alpha=part.alpha_per_hour or 0.0,
-        beta=part.beta_per_hour,
-        table=part.table_per_hour or (),
-    )
+NEEDED = {False: ("work", "instances", "throughput"), True: ("model", "tokens")}
+"""What a job and a draft (True) must state beside what every file must."""
+
+ONLY = {False: ("work",), True: ("model", "tokens", "fine_tuning")}
+"""What only a job and only a draft may state."""
+
+DEFAULTS: Mapping[bool, Mapping[str, Any]] = {
+    False: {
+        "topology": "one_zone",
+        "checkpoint": CheckpointPart(),
+        "overhead_s": OverheadPart(
+            launch=DEFAULT_OVERHEADS.launch_s,
+            grow=DEFAULT_OVERHEADS.grow_s,
+            shrink=DEFAULT_OVERHEADS.shrink_s,
+            migrate=DEFAULT_OVERHEADS.migrate_s,
+            interrupted=DEFAULT_OVERHEADS.interrupted_s,
+        ),
+    },
+    True: {"fine_tuning": FineTuningPart(), "throughput": {}},
+}
+"""What a job and a draft have that state nothing; a draft's are mostly filled in later."""
+
+
+def rows(part: type[Part] = JobFile, prefix: str = "") -> Iterator[tuple[str, FieldRow]]:
+    """Walk the table: every field's path in the file and its row, groups before what is in them."""
+    for key, field in fields_by_key(part).items():
+        row = row_of(field)
+        if row is None:
+            continue
+        inner = parts_in(field.annotation)
+        path = f"{prefix}{key}"
+        yield path, row
+        # The user chooses the keys of `throughput`.
+        below = f"{path}.<where>." if ThroughputPart in inner else f"{path}."
+        for held in inner:
+            yield from rows(held, below)
 
 
 def _check_throughput(stated: Mapping[str, ThroughputPart], counts: tuple[int, ...]) -> None:
     for where, part in stated.items():
         table = part.table_per_hour
         if table is not None and len(table) < counts[-1]:
-            raise At(
-                f"throughput.{where}.table_per_hour",
+            raise expected(
                 f"one rate for each of 1..{counts[-1]} instances",
-                f"{len(table)} rates",
+                at=f"throughput.{where}.table_per_hour",
+                found=f"{len(table)} rates",
             )
-        throughput = throughput_of(where, part)
+        throughput = part.to_domain(where)
         for count in counts:
             rate = throughput.rate_per_hour(count)
             if rate <= 0:
-                raise At(
-                    f"throughput.{where}",
+                raise expected(
                     f"more than 0 work units per hour on {count} instances",
-                    f"{rate:g}",
+                    at=f"throughput.{where}",
+                    found=f"{rate:g}",
                 )
-
-
-class At(PydanticCustomError):
-    """A mistake of one field that only shows beside others."""
-
-    def __new__(cls, field: str, what: str, found: str) -> At:
-        """Say which field below the part, what was expected there and what was found."""
-        return super().__new__(
-            cls, "expected_at", "{what}", {"what": what, "field": field, "found": found}
-        )

@@ -6,16 +6,20 @@ import hashlib
 import json
 from pathlib import Path
 
-from spotline.adapters.files.yaml_file import Count, Name, NotNegative, Part, part_of, text_of
+from spotline.adapters.files.fields import Count, Name, NotNegative, Part, Text, read_part
+from spotline.adapters.files.mistake import BadFile, mistake_of
+from spotline.adapters.files.yaml_file import read_yaml
 from spotline.application.placer.messages import pipeline_id_for
-from spotline.contracts.errors import ContractError
 from spotline.domain.placement.submission import Pipeline
+
+# The others have the names that they have in messages.
+_FILE_NAMES = {"client_request_id": "request_id", "model_name": "model"}
 
 
 class _PipelinePart(Part):
     tenant: Name
-    request_id: str = ""
-    model: str = ""
+    request_id: Text = ""
+    model: Text = ""
     iterations: Count
     microbatches: Count
     compute_s: NotNegative
@@ -38,19 +42,28 @@ class _PipelinePart(Part):
         )
 
 
+PIPELINE_FIELDS = tuple(_PipelinePart.model_fields)
+
+
 def read_pipeline(path: Path) -> Pipeline:
     """Read a pipeline file; without a request id, equal files are the same request.
 
     Raises
     ------
-    ContractError
+    BadFile
         It cannot be read, or a field is not as expected: says which, and what was found.
     """
-    part = part_of(_PipelinePart, text_of(path), where=str(path))
+    where = str(path)
+    part = read_part(_PipelinePart, read_yaml(path), where=where)
     try:
         return part.to_domain()
     except ValueError as error:
-        raise ContractError(str(path), str(error)) from error
+        raise BadFile(where, [mistake_of(str(error))]) from error
+
+
+def pipeline_field(wire: str) -> str:
+    """The file's name of a field of a pipeline's message."""
+    return _FILE_NAMES.get(wire, wire)
 
 
 def _content_id(part: _PipelinePart) -> str:

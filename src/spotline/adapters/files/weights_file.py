@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spotline.adapters.files.json_file import read_json
+from spotline.adapters.files.mistake import BadFile, mistake_of
 from spotline.contracts.errors import ContractError
 
 if TYPE_CHECKING:
@@ -16,7 +19,7 @@ def read_weights(path: Path | None) -> str:
 
     Raises
     ------
-    ContractError
+    BadFile
         It is no such file, or knows policies that are not in the pool.
     """
     from spotline.domain.policies.registry import POOL
@@ -25,10 +28,11 @@ def read_weights(path: Path | None) -> str:
     if path is None:
         return ""
     try:
-        saved = parse_saved(path.read_text(encoding="utf-8"))
+        saved = parse_saved(json.dumps(read_json(path)))
         saved.prior([policy.policy_id for policy in POOL])
-    except (OSError, ValueError) as error:
-        raise ContractError(f"--warm-start {path}", str(error)) from error
+    except ValueError as error:
+        sentence = str(error).removeprefix("saved weights: ").removeprefix("saved weights ")
+        raise BadFile(str(path), [mistake_of(sentence)]) from error
     return saved.to_json()
 
 

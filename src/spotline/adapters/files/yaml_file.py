@@ -1,75 +1,279 @@
-"""What our placement files share: how YAML is read, and what is said of its mistakes."""
+"""Read YAML that anybody may have written: bounded before it is built, and nothing taken silently.
+
+The text is parsed into events, which needs no recursion, and values are built from them as far as
+the limits allow. Times stay text (their UTC offset matters), keys are text as written, and a key
+may not come twice.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, NoReturn
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from spotline.contracts.errors import ContractError
+from spotline.adapters.files.mistake import WHOLE_FILE, bad_file, shown, shown_key
 
+MOST_LEVELS = 32
+"""Lists and mappings may be so deep in each other."""
 
-def _no_bool(value: Any) -> Any:
-    # YAML's yes and on are true, which Python counts as 1.
-    if isinstance(value, bool):
-        raise ValueError("expected a number")  # noqa: TRY004 - what pydantic reports
-    return value
+LONGEST_NUMBER = 64
+"""Longer ones are names and addresses; to read them as numbers could take for ever."""
 
-
-Number = Annotated[float, BeforeValidator(_no_bool), Field(allow_inf_nan=False)]
-NotNegative = Annotated[float, BeforeValidator(_no_bool), Field(ge=0, allow_inf_nan=False)]
-Positive = Annotated[float, BeforeValidator(_no_bool), Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=1 << 40)]
-Name = Annotated[str, Field(min_length=1)]
+_CONTROL = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_EVENTS = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAG = "tag:yaml.org,2002:"
+_SCALAR_TAGS = frozenset(f"{_TAG}{name}" for name in ("null", "bool", "int", "float", "str"))
+_NUMBER_TAGS = (f"{_TAG}int", f"{_TAG}float")
+_MERGE = "<<"
 
 
-class Part(BaseModel):
-    """A mapping of a file; unknown keys are refused."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How large a file may be.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    Attributes
+    ----------
+    most_bytes
+        Of the file.
+    most_values
+        Scalars, lists and mappings in it; what an alias repeats counts each time.
+    """
+
+    most_bytes: int = 1 << 20
+    most_values: int = 100_000
 
 
-PartT = TypeVar("PartT", bound=Part)
+ONE_DOCUMENT = Limits()
 
 
-def text_of(path: Path) -> str:
-    """The text of a file; `ContractError` where it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ContractError(str(path), f"expected a readable YAML file: {error}") from error
-
-
-def part_of(part: type[PartT], text: str, *, where: str) -> PartT:
-    """Read the text of a file as a part.
+def read_text(path: Path, limits: Limits = ONE_DOCUMENT) -> str:
+    """Read a UTF-8 file; not a byte more than allowed is taken into memory.
 
     Raises
     ------
-    ContractError
-        It is no YAML, or fields are not as expected: says which, and what was found.
+    BadFile
+        It is absent, too large, unreadable or not UTF-8.
     """
+    where = str(path)
     try:
-        content = yaml.safe_load(text)
+        with path.open("rb") as stream:
+            content = stream.read(limits.most_bytes + 1)
+    except FileNotFoundError as error:
+        raise bad_file(where, WHOLE_FILE, "a file", "none") from error
+    except IsADirectoryError as error:
+        raise bad_file(where, WHOLE_FILE, "a file", "a directory") from error
+    except (OSError, ValueError) as error:
+        raise bad_file(where, WHOLE_FILE, "a readable file", str(error)) from error
+    if len(content) > limits.most_bytes:
+        raise bad_file(where, WHOLE_FILE, f"at most {limits.most_bytes:,} bytes", "more")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        found = f"the byte 0x{content[error.start]:02x}"
+        raise bad_file(where, f"line {line}", "UTF-8 text", found) from error
+
+
+def read_yaml(path: Path, limits: Limits = ONE_DOCUMENT) -> Any:
+    """Read the one document of a YAML file; `BadFile` as `read_text` and `parse_yaml`."""
+    return parse_yaml(read_text(path, limits), where=str(path), limits=limits)
+
+
+def parse_yaml(text: str, *, where: str, limits: Limits = ONE_DOCUMENT) -> Any:
+    """Read the one document of a YAML text: mappings, lists, text, numbers, booleans and None.
+
+    Raises
+    ------
+    BadFile
+        It is no YAML, holds more than `limits` allow, a key twice, two documents, or a tag that
+        makes anything else of a value. Names the line.
+    """
+    control = _CONTROL.search(text)
+    if control is not None:
+        line = text.count("\n", 0, control.start()) + 1
+        found = f"the control character U+{ord(control[0]):04X}"
+        raise bad_file(where, f"line {line}", "text", found)
+    building = _Building(where, limits)
+    try:
+        return building.document(yaml.parse(text, Loader=_EVENTS))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = WHOLE_FILE if mark is None else f"line {mark.line + 1}"
+        raise bad_file(where, place, *_expected_and_found(error.problem or "")) from error
     except yaml.YAMLError as error:
-        raise ContractError(where, f"expected YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(content, dict):
-        raise ContractError(where, f"expected a mapping of fields, found {type(content).__name__}")
-    try:
-        return part.model_validate(content)
-    except ValidationError as error:
-        raise ContractError(where, _problems(error)) from error
+        raise bad_file(where, WHOLE_FILE, "YAML", " ".join(str(error).split())) from error
 
 
-def _problems(error: ValidationError) -> str:
-    said = []
-    for one in error.errors():
-        path = ""
-        for step in one["loc"]:
-            if str(step).startswith("<"):
-                continue  # which form of a value it is, not a key of the file
-            path += f"[{step}]" if isinstance(step, int) else f"{'.' if path else ''}{step}"
-        found = "" if one["type"] == "missing" else f", found {one['input']!r}"
-        said.append(f"{path or '(file)'}: {one['msg']}{found}")
-    return "; ".join(said)
+def _expected_and_found(problem: str) -> tuple[str, str]:
+    """The parser's words in ours."""
+    missing = problem.removeprefix("did not find expected ")
+    if missing != problem:
+        return missing, "something else"
+    return "YAML", problem.removeprefix("found ") or "something else"
+
+
+class _Scalars(yaml.SafeLoader):
+    """Says what a plain scalar is; nothing is loaded with it."""
+
+
+_Scalars.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag in _SCALAR_TAGS]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+# Its methods have no types.
+_SCALARS: Any = _Scalars("")
+
+
+@dataclass(slots=True)
+class _Open:
+    """A list or mapping that has begun."""
+
+    value: Any
+    anchor: str | None
+    values_before: int
+    height: int = 1  # levels, its own included
+    key: str | None = None
+    merging: bool = False  # the value that comes next is to be merged
+    merged: list[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Anchored:
+    value: Any
+    values: int
+    height: int  # of a scalar 0
+
+
+@dataclass(slots=True)
+class _Building:
+    """A value under construction, from the events of its text."""
+
+    where: str
+    limits: Limits
+    open: list[_Open] = field(default_factory=list)
+    anchored: dict[str, _Anchored] = field(default_factory=dict)
+    values: int = 0
+    root: Any = None
+
+    def document(self, events: Iterable[Any]) -> Any:
+        """The value of the only document; None without one."""
+        documents = 0
+        for event in events:
+            match event:
+                case yaml.DocumentStartEvent():
+                    documents += 1
+                    if documents > 1:
+                        self._refuse(event, "one document", "a second one")
+                case yaml.ScalarEvent():
+                    self._scalar(event)
+                case yaml.AliasEvent():
+                    self._alias(event)
+                case yaml.CollectionStartEvent():
+                    self._begin(event)
+                case yaml.CollectionEndEvent():
+                    self._end(event)
+                case _:
+                    pass  # the stream's and the document's ends say nothing
+        return self.root
+
+    def _refuse(self, event: Any, expected: str, found: str) -> NoReturn:
+        line = event.start_mark.line + 1
+        raise bad_file(self.where, f"line {line}", expected, found)
+
+    def _count(self, event: Any, values: int, height: int) -> None:
+        self.values += values
+        if self.values > self.limits.most_values:
+            most = f"at most {self.limits.most_values:,} values"
+            self._refuse(event, most, "more (what an alias repeats counts each time)")
+        if len(self.open) + height > MOST_LEVELS:
+            self._refuse(event, f"at most {MOST_LEVELS} levels of lists and mappings", "more")
+
+    def _wants_key(self) -> bool:
+        if not self.open:
+            return False
+        top = self.open[-1]
+        return isinstance(top.value, dict) and top.key is None
+
+    def _scalar(self, event: Any) -> None:
+        self._count(event, 1, 0)
+        if self._wants_key():
+            self._key(event)
+            return
+        value = self._resolved(event)
+        if event.anchor is not None:
+            self.anchored[event.anchor] = _Anchored(value, 1, 0)
+        self._put(event, value, 0)
+
+    def _key(self, event: Any) -> None:
+        top, key = self.open[-1], event.value
+        merges = key == _MERGE and event.implicit[0]
+        if key in top.value or (merges and top.merged is not None):
+            self._refuse(event, "each field once", f"{shown_key(key)} again")
+        if merges:
+            top.merged = []
+        top.merging = merges
+        top.key = key
+
+    def _resolved(self, event: Any) -> Any:
+        tag, text = event.tag, event.value
+        if tag is None or tag == "!":
+            plain = event.implicit if len(text) <= LONGEST_NUMBER else (False, True)
+            tag = _SCALARS.resolve(yaml.ScalarNode, text, plain)
+        if tag not in _SCALAR_TAGS:
+            self._refuse(event, "text, a number, true, false or null", f"the tag {shown(tag)}")
+        if tag in _NUMBER_TAGS and len(text) > LONGEST_NUMBER:
+            self._refuse(event, f"a number of at most {LONGEST_NUMBER} characters", shown(text))
+        try:
+            construct = yaml.SafeLoader.yaml_constructors[tag]
+            return construct(_SCALARS, yaml.ScalarNode(tag, text))
+        except (ValueError, LookupError):
+            self._refuse(event, f"a value of the tag {shown(tag)}", shown(text))
+
+    def _alias(self, event: Any) -> None:
+        if self._wants_key():
+            self._refuse(event, "a field's name", f"the alias {shown(event.anchor)}")
+        known = self.anchored.get(event.anchor)
+        if known is None:
+            self._refuse(event, "an alias of what stands before", shown(event.anchor))
+        self._count(event, known.values, known.height)
+        self._put(event, known.value, known.height)
+
+    def _begin(self, event: Any) -> None:
+        mapping = isinstance(event, yaml.MappingStartEvent)
+        self._count(event, 1, 1)
+        if self._wants_key():
+            self._refuse(event, "a field's name", "a mapping" if mapping else "a list")
+        if event.tag not in (None, "!", f"{_TAG}map", f"{_TAG}seq"):
+            self._refuse(event, "a mapping or a list", f"the tag {shown(event.tag)}")
+        self.open.append(_Open({} if mapping else [], event.anchor, self.values - 1))
+
+    def _end(self, event: Any) -> None:
+        ended = self.open.pop()
+        for merged in ended.merged or ():
+            for key, value in merged.items():
+                ended.value.setdefault(key, value)
+        if ended.anchor is not None:
+            values = self.values - ended.values_before
+            self.anchored[ended.anchor] = _Anchored(ended.value, values, ended.height)
+        self._put(event, ended.value, ended.height)
+
+    def _put(self, event: Any, value: Any, height: int) -> None:
+        if not self.open:
+            self.root = value
+            return
+        top = self.open[-1]
+        top.height = max(top.height, height + 1)
+        if isinstance(top.value, list):
+            top.value.append(value)
+            return
+        key, top.key = top.key, None
+        if top.merging:
+            top.merged = value if isinstance(value, list) else [value]
+            if not all(isinstance(merged, dict) for merged in top.merged):
+                self._refuse(event, "a mapping to merge", shown(value))
+        else:
+            top.value[key] = value

@@ -130,7 +130,7 @@ def _one(found: Mapping[str, Any], name: str, *kinds: type) -> Any:
     value = found.get(name)
     if not isinstance(value, kinds) or isinstance(value, bool):
         raise ValueError(  # noqa: TRY004 - a file's content is a value, whatever its type
-            f"saved weights: {name} is missing or of the wrong type: {value!r}"
+            f"saved weights: {name} must be of type {kinds[0].__name__}, was {value!r}"
         )
     return value
 

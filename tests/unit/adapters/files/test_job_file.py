@@ -6,20 +6,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-import yaml
 
-from spotline.adapters.files.job_fields import DraftFile, FineTuningPart, JobFile
-from spotline.adapters.files.job_file import (
-    JobFileError,
-    parse_job_file,
-    parse_whole_job,
-    read_job_file,
-)
+from spotline.adapters.files.job_file import parse_job_file, read_job_file, read_jobs
+from spotline.adapters.files.mistake import BadFile
 from spotline.application.admission import job_id_for
 from spotline.domain.configuration.configuration import Method, MethodOption
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Checkpoint, DeadlineKind, Job, Throughput, Topology
 from spotline.domain.units import ns_from_datetime
+from tools.document_job_file import DOCUMENT, documented
 
 DOCS = Path(__file__).parents[4] / "docs"
 
@@ -43,11 +38,11 @@ value_usd: 400
 
 def problems(text: str) -> dict[str, str]:
     """Each mistake: field -> what was expected and found."""
-    with pytest.raises(JobFileError) as caught:
+    with pytest.raises(BadFile) as caught:
         parse_job_file(text)
     return {
-        problem.field: f"expected {problem.expected}, found {problem.found}"
-        for problem in caught.value.problems
+        mistake.field: f"expected {mistake.expected}, found {mistake.found}"
+        for mistake in caught.value.mistakes
     }
 
 
@@ -79,21 +74,23 @@ def test_the_documented_example_is_complete_and_valid() -> None:
     assert job.budget_micro_usd == 1_800_000_000
 
 
-def test_the_documentation_names_every_field_and_its_examples_are_valid() -> None:
-    text = (DOCS / "job-file.md").read_text()
+def test_the_documentation_holds_the_table_of_fields_and_valid_examples() -> None:
+    text = DOCUMENT.read_text()
     snippets = [part.split("```")[0] for part in text.split("```yaml")[1:]]
-    examples = [
-        yaml.safe_load((DOCS / "examples" / name).read_text())
-        for name in ("job.yaml", "draft.yaml")
-    ]
 
     read = [parse_job_file(snippet) for snippet in snippets]
 
-    assert {type(one) for one in read} == {Job, JobDraft}
-    for field in {**JobFile.model_fields, **DraftFile.model_fields, **examples[0], **examples[1]}:
-        assert f"`{field}" in text
-    for field in FineTuningPart.model_fields:
-        assert f"`fine_tuning.{field}`" in text or f"`.{field}`" in text
+    assert {type(job) for job in read} == {Job, JobDraft}
+    # `python tools/document_job_file.py` writes it.
+    assert text == documented(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "request_id"),
+    [(LEAST, "file-a220b8a62cd0f16e"), (LEAST_DRAFT, "file-813b5b7368b11d6d")],
+)
+def test_a_file_is_the_request_that_it_was_in_the_first_release(text, request_id) -> None:
+    assert parse_job_file(text).client_request_id == request_id
 
 
 def test_equal_files_are_the_same_request_and_others_are_not() -> None:
@@ -130,7 +127,7 @@ def test_a_soft_deadline_and_a_table_are_read() -> None:
         ("tenant: research", "tenant: t\nbudget: 5", "budget", "did you mean budget_usd?"),
         ("tenant: research", "tenant: t\nzzz: 5", "zzz", "one of name, tenant, request_id"),
         ("alpha_per_hour", "alpha", "throughput.*.alpha", "did you mean alpha_per_hour?"),
-        ("gpu_hours", "gpu-hours", "work.unit", "(did you mean gpu_hours?), found gpu-hours"),
+        ("gpu_hours", "gpu-hours", "work.unit", "(did you mean gpu_hours?), found 'gpu-hours'"),
         ("gpu_hours", "parsecs", "work.unit", "expected one of gpu_hours, instance_hours"),
         ("18:00:00+02:00", "18:00:00", "deadline.hard", "a time with its UTC offset"),
         ("2026-03-02T18:00:00+02:00", "2026-03-02", "deadline.hard", "found '2026-03-02'"),
@@ -144,7 +141,7 @@ def test_a_soft_deadline_and_a_table_are_read() -> None:
             "a time after deadline.soft",
         ),
         ("min: 1", "min: 5", "instances.min", "a count <= instances.max (4), found 5"),
-        ("min: 1", "min: 0", "instances.min", "a number >= 1, found 0"),
+        ("min: 1", "min: 0", "instances.min", "a number >= 1 (instances), found 0"),
         ("max: 4", "max: 100000000", "instances.max", "a number <= 256"),
         ("max: 4", "max: 4.5", "instances.max", "a whole number, found 4.5"),
         ("{min: 1, max: 4}", "{min: 1}", "instances", "both min and max"),
@@ -154,7 +151,7 @@ def test_a_soft_deadline_and_a_table_are_read() -> None:
         ("1e3", "-4", "work.amount", "a number > 0, found -4"),
         ("1e3", "12 hours", "work.amount", "a number, found '12 hours'"),
         ("1e3", "yes", "work.amount", "a number, found True"),
-        ("value_usd: 400", "value_usd: -1", "value_usd", "a number >= 0, found -1"),
+        ("value_usd: 400", "value_usd: -1", "value_usd", "a number >= 0 (USD), found -1"),
         ("value_usd: 400", "name: x", "value_usd", "expected this field, found nothing"),
         ("alpha_per_hour: 8", "alpha_per_hour: -8", "throughput.*", "more than 0 work units"),
         (
@@ -182,15 +179,43 @@ def test_a_soft_deadline_and_a_table_are_read() -> None:
             "topology",
             "one_zone, one_region or any",
         ),
-        ("tenant: research", "tenant: t\nbudget_usd: 0", "budget_usd", "a number > 0, found 0"),
+        (
+            "tenant: research",
+            "tenant: t\nbudget_usd: 0",
+            "budget_usd",
+            "a number > 0 (USD), found 0",
+        ),
         (
             "tenant: research",
             "tenant: t\nstart_at: 2027-01-01T00:00:00Z",
             "start_at",
             "a time before the deadline",
         ),
-        ("tenant: research", "tenant: t\ntenant: u", "(file)", "tenant is given twice"),
-        ("work: {", "work: {{", "(file)", "expected YAML"),
+        ("tenant: research", "tenant: t\ntenant: u", "line 3", "each field once, found tenant"),
+        ("work: {", "work: {{", "line 3", "expected a field's name, found a mapping"),
+        ("value_usd: 400", "value_usd: 1e30", "value_usd", "a number <= 1e+12 (USD)"),
+        ("18:00:00+02:00", "18:00:00+2", "deadline.hard", "a time with its UTC offset"),
+        ("2026-03-02T", "9999-03-02T", "deadline.hard", "a year in 1971..2199"),
+        ("tenant: research", 'tenant: "a\\e[31m"', "tenant", "text of one line without control"),
+        (
+            "tenant: research",
+            "tenant: t\noverhead_s: 5",
+            "overhead_s",
+            "a mapping of fields, found",
+        ),
+        ('{"*": {alpha_per_hour: 8}}', "{}", "throughput", "at least one entry, found none"),
+        (
+            '{"*": {alpha_per_hour: 8}}',
+            "[1, 2]",
+            "throughput",
+            "a mapping of fields, found a list of 2",
+        ),
+        (
+            "{min: 1, max: 4}",
+            "{allowed: [1, x]}",
+            "instances.allowed[1]",
+            "a whole number, found 'x'",
+        ),
     ],
 )
 def test_a_mistake_is_answered_with_field_and_expectation(written, instead, field, said) -> None:
@@ -214,13 +239,19 @@ def test_what_is_no_mapping_is_refused(text) -> None:
 
 
 def test_a_missing_file_is_said(tmp_path) -> None:
-    with pytest.raises(JobFileError, match="a readable YAML file"):
+    with pytest.raises(BadFile, match=r"nowhere\.yaml: \(file\): expected a file, found none"):
         read_job_file(tmp_path / "nowhere.yaml")
 
 
-def test_the_message_shows_where_to_look() -> None:
-    with pytest.raises(JobFileError, match=r"docs/job-file\.md shows one"):
-        parse_job_file("")
+def test_every_line_of_the_message_names_file_and_field() -> None:
+    with pytest.raises(BadFile) as caught:
+        parse_job_file(LEAST.replace("value_usd", "value").replace("1e3", "-1"), where="a.yaml")
+
+    assert str(caught.value).splitlines() == [
+        "a.yaml: work.amount: expected a number > 0, found -1",
+        "a.yaml: value_usd: expected this field, found nothing",
+        "a.yaml: value: expected a known field (did you mean value_usd?), found value",
+    ]
 
 
 # --- drafts -----------------------------------------------------------------------------------
@@ -292,7 +323,7 @@ def test_equal_drafts_are_the_same_request_and_others_are_not() -> None:
         ("granite-3.1-8b", "''", "model.name", "text that is not empty"),
         ("granite-3.1-8b", "{parameters_billion: 8}", "model.name", "found nothing"),
         ("granite-3.1-8b", "{name: x, parameters: 8}", "model.parameters", "parameters_billion?"),
-        ("2.0e8", "0", "tokens", "a number > 0, found 0"),
+        ("2.0e8", "0", "tokens", "a number > 0 (tokens), found 0"),
         ("2.0e8", "many", "tokens", "a number, found 'many'"),
         ("tokens: 2.0e8", "name: x", "tokens", "expected this field, found nothing"),
         ("model: granite-3.1-8b", "name: x", "model", "expected this field, found nothing"),
@@ -314,7 +345,7 @@ def test_equal_drafts_are_the_same_request_and_others_are_not() -> None:
             "value_usd: 400",
             "value_usd: 4\nfine_tuning: {batch_size: 0}",
             "fine_tuning.batch_size",
-            "a number >= 1, found 0",
+            "a number >= 1 (samples), found 0",
         ),
         (
             "value_usd: 400",
@@ -370,6 +401,47 @@ def test_tokens_beside_a_stated_job_are_refused() -> None:
     assert "no tokens without a model" in problems(LEAST + "tokens: 5\n")["tokens"]
 
 
-def test_where_nobody_completes_drafts_one_is_refused() -> None:
-    with pytest.raises(JobFileError, match="no configurator is asked, found a draft"):
-        parse_whole_job(LEAST_DRAFT, where="jobs.yaml [0]")
+def test_where_drafts_are_not_completed_one_is_refused(tmp_path) -> None:
+    path = tmp_path / "jobs.yaml"
+    path.write_text(LEAST_DRAFT)
+
+    with pytest.raises(BadFile, match="no configurator is asked, found a draft"):
+        read_jobs(path)
+
+
+# --- lists ------------------------------------------------------------------------------------
+
+
+def as_list(*texts: str) -> str:
+    return "".join("-" + text.replace("\n", "\n  ").rstrip() + "\n" for text in texts)
+
+
+def test_a_list_holds_jobs_in_the_format_of_a_file(tmp_path) -> None:
+    path = tmp_path / "jobs.yaml"
+    path.write_text(as_list(LEAST, LEAST.replace("400", "401")))
+
+    first, second = read_jobs(path)
+
+    assert first == parse_job_file(LEAST)
+    assert second.value_micro_usd == 401_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]", r"jobs\.yaml: \(file\): expected at least one job, found an empty list"),
+        (as_list(LEAST, LEAST), r"jobs\.yaml \[1\]: request_id: expected one of its own for each"),
+        (
+            as_list(LEAST, "\n1"),
+            r"jobs\.yaml \[1\]: \(file\): expected a mapping of fields, found 1",
+        ),
+        (as_list(LEAST.replace("400", "x")), r"jobs\.yaml \[0\]: value_usd: expected a number"),
+        (as_list(LEAST + "tenant: u"), r"jobs\.yaml: line 8: expected each field once, found te"),
+    ],
+)
+def test_a_mistake_in_a_list_names_the_entry(tmp_path, text, said) -> None:
+    path = tmp_path / "jobs.yaml"
+    path.write_text(text)
+
+    with pytest.raises(BadFile, match=said):
+        read_jobs(path)

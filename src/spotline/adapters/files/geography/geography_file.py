@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
+from spotline.adapters.files.fields import (
+    Count,
+    Name,
+    NotNegative,
+    Part,
+    Text,
+    TimeNs,
+    expected,
+    read_part,
+)
 from spotline.adapters.files.geography.price_source import (
     MOST_USD,
     EnergyPrice,
@@ -18,8 +27,8 @@ from spotline.adapters.files.geography.price_source import (
     zones_of,
 )
 from spotline.adapters.files.geography.skyplane_links import SkyplaneLinksPart
-from spotline.adapters.files.yaml_file import Count, Name, NotNegative, Part, part_of, text_of
-from spotline.adapters.market.parse import time_ns
+from spotline.adapters.files.mistake import BadFile, Mistake, mistake_of, shown_key
+from spotline.adapters.files.yaml_file import Limits, parse_yaml, read_text
 from spotline.contracts.errors import ContractError
 from spotline.domain.placement.geography import Geography, LinkChange, RegionChange, RegionSeries
 from spotline.domain.placement.graph import Link, Region
@@ -35,15 +44,6 @@ _MOST_PER_HOUR = 1e6
 ResultT = TypeVar("ResultT")
 
 
-def _ns(value: Any) -> int:
-    # YAML reads what looks like a time as one.
-    text = value.isoformat() if isinstance(value, datetime) else value
-    try:
-        return time_ns(text, "begins")
-    except ContractError as error:
-        raise ValueError(error.problem) from error
-
-
 AfterHours = Annotated[NotNegative, Field(le=MOST_HOURS)]
 GbitPerS = Annotated[NotNegative, Field(le=_MOST_GBIT_PER_S)]
 
@@ -51,10 +51,10 @@ GbitPerS = Annotated[NotNegative, Field(le=_MOST_GBIT_PER_S)]
 class _RegionPart(Part):
     id: Name
     gpus: Count
-    gpu_model: str = ""
+    gpu_model: Text = ""
     energy_usd_per_kwh: EnergyPrice
     rent_usd_per_gpu_hour: RentPrice = 0.0
-    offering: str = ""
+    offering: Text = ""
     spot: bool = False
     gpu_kw: Annotated[NotNegative, Field(le=_MOST_KW)] = 0.3
     interruptions_per_hour: Annotated[NotNegative, Field(le=_MOST_PER_HOUR)] = 0.0
@@ -62,7 +62,9 @@ class _RegionPart(Part):
     @model_validator(mode="after")
     def _spot_is_of_an_offering(self) -> _RegionPart:
         if self.spot and not self.offering:
-            raise ValueError("spot: expected offering as well, whose spot instances are rented")
+            raise expected(
+                "offering as well, whose spot instances are rented", at="spot", found="true alone"
+            )
         return self
 
     def to_domain(self, energy: PriceSteps, rent: PriceSteps) -> RegionSeries:
@@ -91,6 +93,12 @@ class _LinkPart(Part):
     egress_usd_per_gb: Annotated[NotNegative, Field(le=MOST_USD)] = 0.0
     both_ways: bool = True
 
+    @model_validator(mode="after")
+    def _joins_two(self) -> _LinkPart:
+        if self.source == self.destination:
+            raise expected("another region than from", at="to", found=shown_key(self.source))
+        return self
+
     def to_domain(self) -> list[Link]:
         ends = [(self.source, self.destination)]
         if self.both_ways:
@@ -112,9 +120,13 @@ class _RegionChangePart(Part):
     down: bool | None = None
     gpus: Count | None = None
 
-    def to_domain(self) -> RegionChange:
+    @model_validator(mode="after")
+    def _something_changes(self) -> _RegionChangePart:
         if self.down is None and self.gpus is None:
-            raise ValueError(f"region_changes: of {self.region} expected down or gpus")
+            raise expected("down or gpus", found="neither")
+        return self
+
+    def to_domain(self) -> RegionChange:
         return RegionChange(
             after_s=round(self.after_hours * S_PER_HOUR),
             region_id=self.region,
@@ -145,13 +157,55 @@ class _LinkChangePart(Part):
         ]
 
 
+# The wires of a geography are a square of its regions.
+_MOST_REGIONS = 1_000
+_MOST_ROWS = 100_000
+_LIMITS = Limits(most_bytes=16 << 20, most_values=1_000_000)
+
+
+class _Wrong(Exception):
+    """A mistake that shows when the fields of a file are put together."""
+
+    def __init__(self, mistake: Mistake) -> None:
+        super().__init__(str(mistake))
+        self.mistake = mistake
+
+
 class _GeographyPart(Part):
-    begins: Annotated[int, BeforeValidator(_ns)] | None = None
-    regions: tuple[_RegionPart, ...] = Field(min_length=1)
-    links: tuple[_LinkPart, ...] = ()
+    begins: TimeNs | None = None
+    regions: tuple[_RegionPart, ...] = Field(min_length=1, max_length=_MOST_REGIONS)
+    links: tuple[_LinkPart, ...] = Field(default=(), max_length=_MOST_ROWS)
     skyplane_links: SkyplaneLinksPart | None = None
-    region_changes: tuple[_RegionChangePart, ...] = ()
-    link_changes: tuple[_LinkChangePart, ...] = ()
+    region_changes: tuple[_RegionChangePart, ...] = Field(default=(), max_length=_MOST_ROWS)
+    link_changes: tuple[_LinkChangePart, ...] = Field(default=(), max_length=_MOST_ROWS)
+
+    @model_validator(mode="after")
+    def _names_regions_that_are_there(self) -> _GeographyPart:
+        known: set[str] = set()
+        for index, region in enumerate(self.regions):
+            if region.id in known:
+                raise expected(
+                    "different ids", at=f"regions[{index}].id", found=f"{region.id} again"
+                )
+            known.add(region.id)
+        joined: tuple[tuple[str, tuple[_LinkPart | _LinkChangePart, ...]], ...] = (
+            ("links", self.links),
+            ("link_changes", self.link_changes),
+        )
+        named = [
+            (f"{rows}[{index}].{end}", name)
+            for rows, links in joined
+            for index, link in enumerate(links)
+            for end, name in (("from", link.source), ("to", link.destination))
+        ]
+        named += [
+            (f"region_changes[{index}].region", change.region)
+            for index, change in enumerate(self.region_changes)
+        ]
+        for at, name in named:
+            if name not in known:
+                raise expected("the id of a region", at=at, found=f"no region {shown_key(name)}")
+        return self
 
     def to_domain(self, folder: Path) -> Geography:
         zones = zones_of([one.energy_usd_per_kwh for one in self.regions])
@@ -185,8 +239,12 @@ def _named(field: str, work: Callable[[], ResultT]) -> ResultT:
     """Do the work of a field, and have its mistakes name it."""
     try:
         return work()
-    except (ValueError, ContractError) as error:
-        raise ValueError(f"{field}: {error}") from error
+    except ContractError as error:
+        # It names the file beside this one, and the place in it.
+        place = f"{field}: {error.where}"
+        raise _Wrong(mistake_of(error.problem, field=place)) from error
+    except ValueError as error:
+        raise _Wrong(mistake_of(str(error), field=field)) from error
 
 
 def read_geography(path: Path) -> Geography:
@@ -194,16 +252,18 @@ def read_geography(path: Path) -> Geography:
 
     Raises
     ------
-    ContractError
+    BadFile
         One cannot be read, or a field is not as expected: says which, and what was found.
     """
-    return parse_geography(text_of(path), where=str(path), folder=path.parent)
+    return parse_geography(read_text(path, _LIMITS), where=str(path), folder=path.parent)
 
 
 def parse_geography(text: str, *, where: str, folder: Path = Path()) -> Geography:
-    """Read a geography from the text of its file; `ContractError` as `read_geography`."""
-    part = part_of(_GeographyPart, text, where=where)
+    """Read a geography from the text of its file; `BadFile` as `read_geography`."""
+    part = read_part(_GeographyPart, parse_yaml(text, where=where, limits=_LIMITS), where=where)
     try:
         return part.to_domain(folder)
+    except _Wrong as error:
+        raise BadFile(where, [error.mistake]) from error
     except ValueError as error:
-        raise ContractError(where, str(error)) from error
+        raise BadFile(where, [mistake_of(str(error))]) from error

@@ -12,12 +12,12 @@ import numpy.typing as npt
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from spotline.adapters.energy.entsoe import DayAheadPrices, read_day_ahead
+from spotline.adapters.files.fields import Count, Name, Number, Part, Positive, expected
 from spotline.adapters.files.geography.price_table import (
     PriceTable,
     read_price_csv,
     read_price_parquet,
 )
-from spotline.adapters.files.yaml_file import Count, Name, Number, Part, Positive
 from spotline.adapters.market.importers.gcp_gpu_weekly import RegionPrices, read_gcp_gpu_prices
 from spotline.contracts.errors import ContractError
 from spotline.domain.placement.price_steps import PriceSteps
@@ -55,7 +55,7 @@ class _EnergyTablePart(_TablePart):
     @model_validator(mode="after")
     def _euros_have_a_price(self) -> _EnergyTablePart:
         if self.unit.startswith("eur") != (self.usd_per_eur is not None):
-            raise ValueError("expected usd_per_eur with a unit in EUR, and only with one")
+            raise expected("usd_per_eur with a unit in EUR, and only with one", found=self.unit)
         return self
 
     def scale(self) -> float:
@@ -69,8 +69,9 @@ class _RentTablePart(_TablePart):
     @model_validator(mode="after")
     def _instances_have_gpus(self) -> _RentTablePart:
         if (self.unit == "usd_per_instance_hour") != (self.gpus_per_instance is not None):
-            raise ValueError(
-                "expected gpus_per_instance with the unit usd_per_instance_hour, and only with it"
+            raise expected(
+                "gpus_per_instance with the unit usd_per_instance_hour, and only with it",
+                found=self.unit,
             )
         return self
 
@@ -186,7 +187,7 @@ class PriceSources:
         if self._begins_ns is None:
             raise ValueError(
                 "expected begins, such as 2026-01-01T00:00:00Z, at the top of the geography: the "
-                "time of the file's prices at which the first slot opens"
+                "time of the file's prices at which the first slot opens, found none"
             )
         ts_ns, usd = self._dated(stated)
         return PriceSteps.dated(ts_ns, usd, begins_ns=self._begins_ns)

@@ -8,12 +8,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from spotline.adapters.files.yaml_file import Count, Name, Part
+from spotline.adapters.files.fields import Count, Name, Part
 from spotline.adapters.network.skyplane import Pair, read_egress, read_throughput
 from spotline.contracts.errors import ContractError
 from spotline.domain.placement.graph import Link
 
 _MOST_VMS = 100_000
+_MOST_REGIONS = 1_000
 
 
 class SkyplaneLinksPart(Part):
@@ -22,7 +23,7 @@ class SkyplaneLinksPart(Part):
     throughput: Name
     egress: Name | None = None
     vms: Annotated[Count, Field(ge=1, le=_MOST_VMS)] = 1
-    regions: Annotated[dict[str, Name], Field(min_length=2)]
+    regions: Annotated[dict[str, Name], Field(min_length=2, max_length=_MOST_REGIONS)]
 
     def to_domain(self, folder: Path) -> list[Link]:
         """A link for every ordered pair of the regions.

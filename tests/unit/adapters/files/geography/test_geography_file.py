@@ -88,27 +88,41 @@ def test_a_link_without_bandwidth_is_down_in_that_direction_only() -> None:
             "regions[1].gp",
         ),
         (("gbit_per_s: 8", "gbit_per_s: fast"), "links[0].gbit_per_s"),
-        (("egress_usd_per_gb", "egress"), "links[0].egress: Extra inputs"),
-        (("id: b, ", ""), "regions[1].id: Field required"),
-        (("id: b, ", "id: a, "), "different ids"),
-        (("to: b", "to: c"), "no region c"),
-        (("region: b", "region: c"), "changes: no region c"),
-        (("down: true", "down: null"), "expected down or gpus"),
+        (
+            ("egress_usd_per_gb", "egress"),
+            "links[0].egress: expected a known field (did you mean egress_usd_per_gb?)",
+        ),
+        (("id: b, ", ""), "regions[1].id: expected this field, found nothing"),
+        (("id: b, ", "id: a, "), "regions[1].id: expected different ids, found a again"),
+        (("to: b", "to: c"), "links[0].to: expected the id of a region, found no region c"),
+        (
+            ("region: b", "region: c"),
+            "region_changes[0].region: expected the id of a region, found no region c",
+        ),
+        (("down: true", "down: null"), "region_changes[0]: expected down or gpus, found neither"),
         (("gpus: 8", "gpus: yes"), "expected a number, found True"),
         (
             ("after_hours: 0.5", "after_hours: 1.0e+300"),
-            "region_changes[0].after_hours: Input should be less than or equal to 500000, "
-            "found 1e+300",
+            "region_changes[0].after_hours: expected a number <= 500,000, found 1e+300",
         ),
         (
             ("after_hours: 1,", "after_hours: 500001,"),
-            "link_changes[0].after_hours: Input should be less than or equal to 500000",
+            "link_changes[0].after_hours: expected a number <= 500,000, found 500001",
         ),
-        (("after_hours: 0.5", "after_hours: .nan"), "region_changes[0].after_hours: Input should"),
-        (("gbit_per_s: 0,", "gbit_per_s: 1e308,"), "link_changes[0].gbit_per_s: Input should be"),
-        (("egress_usd_per_gb: 0.02", "egress_usd_per_gb: 1e300"), "links[0].egress_usd_per_gb: In"),
-        (("id: b, ", "id: b, spot: true, "), "regions[1]: Value error, spot: expected offering"),
-        (("regions:", "- regions:"), "expected YAML"),
+        (
+            ("after_hours: 0.5", "after_hours: .nan"),
+            "region_changes[0].after_hours: expected a finite number",
+        ),
+        (
+            ("gbit_per_s: 0,", "gbit_per_s: 1e308,"),
+            "link_changes[0].gbit_per_s: expected a number <= 1,000,000,000, found",
+        ),
+        (
+            ("egress_usd_per_gb: 0.02", "egress_usd_per_gb: 1e300"),
+            "links[0].egress_usd_per_gb: expected a number <= 1,000,000, found '1e300'",
+        ),
+        (("id: b, ", "id: b, spot: true, "), "regions[1].spot: expected offering as well"),
+        (("regions:", "- regions:"), "geography.yaml: line 5: expected '-'"),
     ],
 )
 def test_a_mistake_is_named_with_field_and_expectation(change, said) -> None:
@@ -140,18 +154,20 @@ def test_a_change_as_late_as_there_is_time_for_is_taken() -> None:
 
 
 def test_a_file_that_is_not_there_is_named() -> None:
-    with pytest.raises(ContractError, match=r"nowhere\.yaml: expected a readable YAML file"):
+    with pytest.raises(
+        ContractError, match=r"nowhere\.yaml: \(file\): expected a file, found none"
+    ):
         read_geography(Path("nowhere.yaml"))
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("iterations: 0", "iterations of"),
-        ("compute_s: -1", "compute_s: Input should be greater than or equal to 0, found -1"),
-        ("min_gpus: 50", "max_gpus of"),
-        ("max_gpus: 100000000", "max_gpus must be <= 65536"),
-        ("gpus: 8", "gpus: Extra inputs"),
+        ("iterations: 0", "job.yaml: iterations: expected >= 1, found 0"),
+        ("compute_s: -1", "job.yaml: compute_s: expected a number >= 0, found -1"),
+        ("min_gpus: 50", "job.yaml: max_gpus: expected >= min_gpus (50), found 40"),
+        ("max_gpus: 100000000", "job.yaml: max_gpus: expected <= 65536, found 1e+08"),
+        ("gpus: 8", "gpus: expected a known field (did you mean min_gpus?), found gpus"),
     ],
 )
 def test_a_mistake_in_a_pipeline_file_is_named(tmp_path: Path, line: str, said: str) -> None:

@@ -1,0 +1,263 @@
+"""The kinds of fields that our files have, each with what is said where a value is none of them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, TypeVar, get_args
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
+
+from spotline.adapters.files.mistake import (
+    WHOLE_FILE,
+    BadFile,
+    Mistake,
+    known_field,
+    shown,
+    shown_key,
+)
+from spotline.domain.units import ns_from_datetime
+
+A_TIME = "a time with its UTC offset, such as 2026-03-01T18:00:00Z or 2026-03-01T18:00:00+02:00"
+_YEARS = range(1971, 2200)  # int64 nanoseconds end in 2262
+# Also what reorders text: a name that others read must not look like another one.
+_NOT_SHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_MOST_USD = 1e12  # in micro-USD it fits a message's 64 bits
+_LONGEST_S = 10**9
+
+
+def expected(what: str, *, at: str = "", found: str = "") -> PydanticCustomError:
+    """Make the error of a field, or of one that only shows to be wrong beside others.
+
+    Parameters
+    ----------
+    at
+        Path below the value that is read; empty: the value itself.
+    found
+        What was found there; empty: the value itself.
+    """
+    # Braces of the text would be taken for placeholders.
+    return PydanticCustomError("expected", "{what}", {"what": what, "at": at, "found": found})
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRow:
+    """What a field becomes, and what the documentation says of it.
+
+    Attributes
+    ----------
+    wire
+        Path of the message's field that carries it; `[]` stands for an index.
+    cells
+        The rest of its row in the documentation: `UNIT | DEFAULT | MEANING`.
+    to
+        Turns a value into the domain's; as it is without one.
+    empty
+        What the domain has where nothing is stated.
+    """
+
+    wire: str = ""
+    cells: str = ""
+    to: Callable[[Any], Any] | None = None
+    empty: Any = None
+
+    @property
+    def unit(self) -> str:
+        """The unit, as the documentation has it; empty without one."""
+        return self.cells.partition("|")[0].strip()
+
+
+class Part(BaseModel):
+    """A mapping of a file; unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+PartT = TypeVar("PartT", bound=Part)
+
+
+# --- kinds of fields --------------------------------------------------------------------------
+
+
+def _no_bool(value: Any) -> Any:
+    # YAML's yes and on are true, which Python counts as 1.
+    if isinstance(value, bool):
+        raise expected("a number")
+    return value
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise expected("a finite number")
+    return value
+
+
+def _one_line(value: str) -> str:
+    if _NOT_SHOWN.search(value):
+        raise expected("text of one line without control characters")
+    return value
+
+
+def _time_ns(value: Any) -> int:
+    if not isinstance(value, str):
+        raise expected(A_TIME)
+    try:
+        moment = datetime.fromisoformat(value.strip())
+    except ValueError:
+        raise expected(A_TIME) from None
+    if moment.utcoffset() is None:
+        raise expected(A_TIME)
+    if moment.year not in _YEARS:
+        raise expected(f"a year in {_YEARS.start}..{_YEARS.stop - 1}")
+    return ns_from_datetime(moment)
+
+
+Number = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_finite)]
+Positive = Annotated[Number, Field(gt=0)]
+NotNegative = Annotated[Number, Field(ge=0)]
+Usd = Annotated[NotNegative, Field(le=_MOST_USD)]
+Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=1 << 40)]
+Whole = Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=1 << 40)]
+Seconds = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=_LONGEST_S)]
+TimeNs = Annotated[int, BeforeValidator(_time_ns)]
+Text = Annotated[str, AfterValidator(_one_line)]
+Name = Annotated[str, Field(min_length=1), AfterValidator(_one_line)]
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def read_part(part: type[PartT], content: Any, *, where: str) -> PartT:
+    """Read what a file holds.
+
+    Raises
+    ------
+    BadFile
+        Fields are not as expected: names each of them, where it stands and what was found.
+    """
+    try:
+        return part.model_validate(content)
+    except ValidationError as error:
+        raise BadFile(where, mistakes_of(error, part)) from error
+
+
+def mistakes_of(error: ValidationError, part: type[Part]) -> list[Mistake]:
+    """Turn what pydantic found in a part into ours."""
+    return [_mistake(found, part) for found in error.errors(include_url=False)]
+
+
+# Steps of pydantic's that say which form of a value it is; they are no keys of the file.
+_FORM = re.compile(r"\[key\]|<\w+>")
+_NUMBERS = {
+    "greater_than": ("gt", ">"),
+    "greater_than_equal": ("ge", ">="),
+    "less_than": ("lt", "<"),
+    "less_than_equal": ("le", "<="),
+}
+_EXPECTED: Mapping[str, str] = {
+    "missing": "this field",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number of 64 bits",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "string_too_short": "text that is not empty",
+    "tuple_type": "a list",
+    "dict_type": "a mapping of fields",
+    "model_type": "a mapping of fields",
+    "model_attributes_type": "a mapping of fields",
+    "too_short": "at least one entry",
+}
+
+
+def _mistake(error: Any, part: type[Part]) -> Mistake:
+    kind, context = error["type"], error.get("ctx", {})
+    steps = [step for step in error["loc"] if not _FORM.fullmatch(str(step))]
+    field = path_of(steps) or WHOLE_FILE
+    found = shown(error["input"])
+    match kind:
+        case "expected":
+            if context["at"]:
+                field = f"{path_of(steps)}.{context['at']}".lstrip(".")
+            return Mistake(field=field, expected=context["what"], found=context["found"] or found)
+        case "extra_forbidden":
+            _, known = _known_at(part, steps[:-1])
+            unknown = str(steps[-1])
+            return Mistake(
+                field=field, expected=known_field(unknown, known), found=shown_key(unknown)
+            )
+        case "missing":
+            wanted, found = _EXPECTED[kind], "nothing"
+        case "literal_error":
+            wanted = f"one of {context['expected']}".replace("'", "")
+        case "too_long":
+            wanted = f"at most {context['max_length']:,} entries"
+        case "too_short" if context["min_length"] > 1:
+            wanted = f"at least {context['min_length']} entries"
+        case _ if kind in _NUMBERS:
+            name, sign = _NUMBERS[kind]
+            wanted = f"a number {sign} {context[name]:,.12g}{_unit_at(part, steps)}"
+        case _:
+            wanted = _EXPECTED.get(kind, error["msg"])
+    return Mistake(field=field, expected=wanted, found=found)
+
+
+def path_of(steps: Iterable[int | str]) -> str:
+    """Write keys and indices as a path: `regions[0].gpus`."""
+    path = ""
+    for step in steps:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        else:
+            path += f"{'.' if path else ''}{shown_key(step)}"
+    return path
+
+
+def _unit_at(part: type[Part], steps: list[int | str]) -> str:
+    found, _ = _known_at(part, steps)
+    row = row_of(found) if found is not None else None
+    return f" ({row.unit})" if row is not None and row.unit and "`" not in row.unit else ""
+
+
+def row_of(field: FieldInfo) -> FieldRow | None:
+    """What is said of a field of a part, None where nothing is."""
+    return next((one for one in field.metadata if isinstance(one, FieldRow)), None)
+
+
+def fields_by_key(part: type[Part]) -> dict[str, FieldInfo]:
+    """The fields of a part by the keys they have in a file."""
+    return {field.alias or name: field for name, field in part.model_fields.items()}
+
+
+def parts_in(annotation: Any) -> list[type[Part]]:
+    """The parts that a field may hold, in lists and mappings too."""
+    if isinstance(annotation, type) and issubclass(annotation, Part):
+        return [annotation]
+    return [part for inner in get_args(annotation) for part in parts_in(inner)]
+
+
+def _known_at(part: type[Part], steps: list[int | str]) -> tuple[FieldInfo | None, list[str]]:
+    """The field that a path leads to, and the names of those below it."""
+    parts, found = [part], None
+    for step in steps:
+        fields = [known[step] for known in map(fields_by_key, parts) if step in known]
+        if fields:  # else it is an index, or a key that the user chose
+            found = fields[0]
+            parts = [inner for field in fields for inner in parts_in(field.annotation)]
+    return found, list({name: None for one in parts for name in fields_by_key(one)})
