@@ -8,10 +8,18 @@ from contextlib import contextmanager
 
 import typer
 
-from spotline.adapters.files.mistake import BadFile
-from spotline.contracts.errors import SpotlineError
+from spotline.contracts.errors import ContractError, SpotlineError
 
 BAD_INPUT = 2
+
+# What a path that was given may be; other failures of the system are no mistake of the user's.
+_OF_FILES = (
+    FileExistsError,
+    FileNotFoundError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+)
 
 
 @contextmanager
@@ -19,10 +27,10 @@ def explained() -> Iterator[None]:
     """Turn bad input inside the block into its message on stderr and exit code 2."""
     try:
         yield
-    except BadFile as error:
-        # Each line names the file and the field.
+    except ContractError as error:
+        # It begins with the file or option at fault.
         print(error, file=sys.stderr)
         raise typer.Exit(BAD_INPUT) from error
-    except (SpotlineError, ValueError, FileNotFoundError, IsADirectoryError) as error:
+    except (SpotlineError, ValueError, *_OF_FILES) as error:
         print(f"spotline: {error}", file=sys.stderr)
         raise typer.Exit(BAD_INPUT) from error

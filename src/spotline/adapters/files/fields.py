@@ -155,7 +155,16 @@ def read_part(part: type[PartT], content: Any, *, where: str) -> PartT:
 
 def mistakes_of(error: ValidationError, part: type[Part]) -> list[Mistake]:
     """Turn what pydantic found in a part into ours."""
-    return [_mistake(found, part) for found in error.errors(include_url=False)]
+    return [
+        _mistake(found, part)
+        for found in error.errors(include_url=False)
+        if not _counted_twice(found)
+    ]
+
+
+def _counted_twice(error: Any) -> bool:
+    """Whether a list is only too short as pydantic leaves out its wrong entries, said already."""
+    return error["type"] == "too_short" and len(error["input"]) >= error["ctx"]["min_length"]
 
 
 # Steps of pydantic's that say which form of a value it is; they are no keys of the file.

@@ -165,8 +165,8 @@ def _csv(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[str]]]]:
     try:
         header = [name.strip() for name in next(reader, [])]
     except csv.Error as error:
-        raise ContractError(f"{path}, line 1", str(error)) from error
-    _check_header(header, f"{path}, line 1")
+        raise ContractError(f"{path}: line 1", str(error)) from error
+    _check_header(header, f"{path}: line 1")
 
     def rows() -> Iterator[tuple[int, Sequence[str]]]:
         try:
@@ -174,7 +174,7 @@ def _csv(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[str]]]]:
                 if cells:
                     yield reader.line_num, cells
         except csv.Error as error:
-            raise ContractError(f"{path}, line {reader.line_num}", str(error)) from error
+            raise ContractError(f"{path}: line {reader.line_num}", str(error)) from error
 
     return header, rows()
 

@@ -137,13 +137,13 @@ def read_knowledge(path: Path) -> tuple[MeasuredRun, ...]:
             )
         columns.append(table.column(name).to_pylist())
     return tuple(
-        _run(cells, f"{path}, row {number}")
+        _run(cells, f"{path}: row {number}")
         for number, cells in enumerate(zip(*columns, strict=True), start=1)
     )
 
 
 def _check_version(metadata: Any, path: Path) -> None:
-    where = f"{path}, metadata {METADATA_KEY}"
+    where = f"{path}: metadata {METADATA_KEY}"
     text = (metadata or {}).get(METADATA_KEY.encode())
     if text is None:
         raise ContractError(

@@ -116,8 +116,8 @@ def read_market(path: Path) -> Market:
         columns,
         offerings=_offerings(header, path),
         slot_s=_slot_s(header, path),
-        source=str(field(header, "source", f"{path}, metadata {METADATA_KEY}")),
-        locate=lambda row: f"{path}, row {row + 1}",
+        source=str(field(header, "source", f"{path}: metadata {METADATA_KEY}")),
+        locate=lambda row: f"{path}: row {row + 1}",
         price_names=(SPOT_PRICE, ON_DEMAND_PRICE),
     )
 
@@ -138,7 +138,7 @@ def _read_table(path: Path) -> Any:
 
 
 def _header(metadata: Mapping[bytes, bytes] | None, path: Path) -> Any:
-    where = f"{path}, metadata {METADATA_KEY}"
+    where = f"{path}: metadata {METADATA_KEY}"
     text = (metadata or {}).get(METADATA_KEY.encode())
     if text is None:
         raise ContractError(where, "expected a market file of Spotline, found no such metadata")
@@ -152,7 +152,7 @@ def _header(metadata: Mapping[bytes, bytes] | None, path: Path) -> Any:
 
 
 def _slot_s(header: Any, path: Path) -> int:
-    where = f"{path}, metadata {METADATA_KEY}"
+    where = f"{path}: metadata {METADATA_KEY}"
     slot_s = field(header, "slot_s", where)
     if not isinstance(slot_s, int) or isinstance(slot_s, bool) or slot_s < 1:
         raise ContractError(f"{where}, field slot_s", f"expected seconds >= 1, found {slot_s!r}")
@@ -160,7 +160,7 @@ def _slot_s(header: Any, path: Path) -> int:
 
 
 def _offerings(header: Any, path: Path) -> list[Offering]:
-    where = f"{path}, metadata {METADATA_KEY}"
+    where = f"{path}: metadata {METADATA_KEY}"
     listed = field(header, "offerings", where)
     if not isinstance(listed, list) or not listed:
         raise ContractError(f"{where}, field offerings", f"expected a list, found {listed!r}")
@@ -217,7 +217,7 @@ def _values(table: Any, name: str, kind: str, path: Path) -> Any:
         if not_finite.any():
             row = int(np.argmax(not_finite))
             raise ContractError(
-                f"{path}, row {row + 1}, field {name}",
+                f"{path}: row {row + 1}, field {name}",
                 f"expected {_EXPECTED[kind]}, found {values[row]}",
             )
     right = {
@@ -229,12 +229,12 @@ def _values(table: Any, name: str, kind: str, path: Path) -> Any:
     }[kind]
     if not right:
         raise ContractError(
-            f"{path}, field {name}", f"expected {_EXPECTED[kind]}, found the type {found}"
+            f"{path}: {name}", f"expected {_EXPECTED[kind]}, found the type {found}"
         )
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py()
         raise ContractError(
-            f"{path}, row {row + 1}, field {name}", f"expected {_EXPECTED[kind]}, found null"
+            f"{path}: row {row + 1}, field {name}", f"expected {_EXPECTED[kind]}, found null"
         )
     if kind == "text":
         return column.cast(pa.string()).to_numpy()
@@ -243,4 +243,4 @@ def _values(table: Any, name: str, kind: str, path: Path) -> Any:
             column = column.cast(pa.timestamp("ns", tz=found.tz))
         return column.cast(pa.int64()).to_numpy().copy()
     except pa.ArrowInvalid as error:
-        raise ContractError(f"{path}, field {name}", f"a value is out of range: {error}") from error
+        raise ContractError(f"{path}: {name}", f"a value is out of range: {error}") from error

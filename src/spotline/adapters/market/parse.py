@@ -46,6 +46,8 @@ def read_text(path: Path) -> str:
         raise ContractError(str(path), "expected a file, found none") from error
     except IsADirectoryError as error:
         raise ContractError(str(path), "expected a file, found a directory") from error
+    except PermissionError as error:
+        raise ContractError(str(path), f"expected a readable file, found {error}") from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ContractError(
             str(path), f"expected a complete gzip file, found a truncated or damaged one ({error})"
@@ -70,6 +72,9 @@ def json_value(text: str, where: str) -> Any:
             where,
             f"expected complete JSON, found line {error.lineno} column {error.colno}: {error.msg}",
         ) from error
+    except (ValueError, RecursionError) as error:
+        # A number of thousands of digits, or as many brackets.
+        raise ContractError(where, f"expected JSON that can be read, found {error}") from error
 
 
 def read_csv(path: Path, required: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
@@ -86,22 +91,22 @@ def read_csv(path: Path, required: Sequence[str]) -> Iterator[tuple[str, dict[st
     for name in required:
         if name not in header:
             raise ContractError(
-                f"{path}, line 1",
+                f"{path}: line 1",
                 f"expected the column {name}, found {', '.join(header) or 'nothing'}",
             )
     if not text.endswith("\n"):
         # A file cut in the middle of a number would still parse.
         raise ContractError(
-            f"{path}, last line", "expected a line ending, found the end: is the file truncated?"
+            f"{path}: last line", "expected a line ending, found the end: is the file truncated?"
         )
     try:
         for row in reader:
-            where = f"{path}, line {reader.line_num}"
+            where = f"{path}: line {reader.line_num}"
             if len(row) != len(header):
                 raise ContractError(where, f"expected {len(header)} fields, found {len(row)}")
             yield where, dict(zip(header, row, strict=True))
     except csv.Error as error:
-        raise ContractError(f"{path}, line {reader.line_num}", str(error)) from error
+        raise ContractError(f"{path}: line {reader.line_num}", str(error)) from error
 
 
 def field(mapping: Any, name: str, where: str) -> Any:

@@ -126,9 +126,9 @@ def _json_events(text: str, path: Path) -> Iterator[tuple[Key, _Event]]:
     if not isinstance(document, list):
         listed = field(document, "SpotPriceHistory", str(path))
     if not isinstance(listed, list):
-        raise ContractError(f"{path}, field SpotPriceHistory", "expected a list")
+        raise ContractError(f"{path}: SpotPriceHistory", "expected a list")
     for number, entry in enumerate(listed, start=1):
-        where = f"{path}, entry {number}"
+        where = f"{path}: entry {number}"
         if not str(field(entry, "ProductDescription", where)).startswith(_LINUX):
             continue
         key = (

@@ -129,7 +129,7 @@ def read_price_parquet(path: Path) -> PriceTable:
         raise ContractError(str(path), f"expected a whole Parquet file: {error}") from error
     return PriceTable(
         path=path,
-        rows=[f"{path}, row {number}" for number in range(1, table.num_rows + 1)],
+        rows=[f"{path}: row {number}" for number in range(1, table.num_rows + 1)],
         columns=columns,
         instants=frozenset(instants),
     )

@@ -61,7 +61,7 @@ def read_long_csv(files: Sequence[Path], options: ImportOptions) -> Market:
     if unknown:
         hint = " (prices are in USD per instance-hour)" if "price" in "".join(unknown) else ""
         raise ContractError(
-            f"{path}, line 1",
+            f"{path}: line 1",
             f"expected only {', '.join((*_REQUIRED, *_OPTIONAL))}, "
             f"found {', '.join(unknown)}{hint}",
         )

@@ -132,7 +132,7 @@ def _read(path: Path, config: str, gpus: int, on_demand_usd: Decimal | None) -> 
         raise ContractError(str(path), "expected snapshots, found none")
     read = _Snapshots()
     for number, line in enumerate(lines, start=1):
-        where = f"{path}, line {number}"
+        where = f"{path}: line {number}"
         read.add(json_value(line, where), where, config, gpus)
     if len(read.names) > 1:
         found = ", ".join(sorted(read.names))

@@ -72,7 +72,7 @@ def read_skypilot(files: Sequence[Path], options: ImportOptions) -> Market:
     for trace in traces:
         if trace.gap_s != gap_s:
             raise ContractError(
-                f"{trace.path}, field metadata.gap_seconds",
+                f"{trace.path}: metadata.gap_seconds",
                 f"expected {gap_s} as in {traces[0].path.name}, found {trace.gap_s}: "
                 "files of one set share their gap",
             )
@@ -143,8 +143,8 @@ def _trace(path: Path) -> _Trace:
     if name is None:
         raise ContractError(str(path), _EXPECTED_NAME)
     document = read_json(path)
-    gap = field(field(document, "metadata", str(path)), "gap_seconds", f"{path}, field metadata")
-    gap_s = count(gap, f"{path}, field metadata.gap_seconds")
+    gap = field(field(document, "metadata", str(path)), "gap_seconds", f"{path}: metadata")
+    gap_s = count(gap, f"{path}: metadata.gap_seconds")
     values = field(document, "data", str(path))
     if gap_s < 1 or not isinstance(values, list) or not values:
         raise ContractError(str(path), "expected a gap of seconds >= 1 and a list of counts")
@@ -155,7 +155,7 @@ def _trace(path: Path) -> _Trace:
         gpus=int(name["gpus"]),
         gap_s=gap_s,
         counts=[
-            count(value, f"{path}, tick {tick}, field data") for tick, value in enumerate(values)
+            count(value, f"{path}: tick {tick}, field data") for tick, value in enumerate(values)
         ],
     )
 

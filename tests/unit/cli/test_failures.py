@@ -1,0 +1,75 @@
+"""What commands say of files that they cannot use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from spotline.cli.main import app
+
+EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
+
+
+def said(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == 2, result.output
+    return result.stderr
+
+
+def test_place_names_file_and_field_of_pipeline_and_geography(tmp_path: Path) -> None:
+    pipeline, geography = tmp_path / "p.yaml", tmp_path / "g.yaml"
+    pipeline.write_text((EXAMPLES / "pipeline.yaml").read_text() + "gpus: 8\n")
+    geography.write_text("regions: [{id: a, gpus: -1, energy_usd_per_kwh: 0.1}]")
+    good = str(EXAMPLES / "pipeline.yaml")
+
+    wrong_pipeline = said("place", str(pipeline), "--geography", str(EXAMPLES / "geography.yaml"))
+    wrong_geography = said("place", good, "--geography", str(geography))
+
+    assert wrong_pipeline == (
+        f"{pipeline}: gpus: expected a known field (did you mean min_gpus?), found gpus\n"
+    )
+    assert wrong_geography == f"{geography}: regions[0].gpus: expected a number >= 0, found -1\n"
+
+
+def test_place_names_the_file_that_a_geography_names(tmp_path: Path) -> None:
+    geography = tmp_path / "geography.yaml"
+    geography.write_text((EXAMPLES / "geography-series.yaml").read_text())
+    prices = tmp_path / "prices.csv"
+    header, first, *rest = (EXAMPLES / "prices.csv").read_text().splitlines()
+    cells = first.split(",")
+    cells[header.split(",").index("usd_per_mwh")] = "dear"
+    prices.write_text("\n".join([header, ",".join(cells), *rest, ""]))
+
+    line = said("place", str(EXAMPLES / "pipeline.yaml"), "--geography", str(geography))
+
+    assert line == (
+        f"{geography}: regions[0].energy_usd_per_kwh: {prices}: line 2, field usd_per_mwh: "
+        "expected a number, found 'dear'\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[]", "jobs.yaml: (file): expected at least one job, found an empty list"),
+        ("[" * 5000, "jobs.yaml: line 1: expected at most 32 levels of lists and mappings, found"),
+        ("- 5", "jobs.yaml [0]: (file): expected a mapping of fields, found 5"),
+        ("value_usd: 1e30", "jobs.yaml: value_usd: expected a number <= 1e+12 (USD), found '1e30'"),
+    ],
+)
+def test_simulate_names_file_entry_and_field(tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "jobs.yaml"
+    path.write_text(text)
+
+    assert expected in said("simulate", "--market", "mixed", "--jobs", str(path))
+
+
+def test_weights_are_named_as_any_other_file(tmp_path: Path) -> None:
+    path = tmp_path / "weights.json"
+    path.write_text('{"format_version": 1, "format_version": 1}')
+
+    line = said("simulate", "--market", "mixed", "--jobs", "1", "--warm-start", str(path))
+
+    assert line == f"{path}: format_version: expected each field once, found it again\n"
