@@ -164,7 +164,7 @@ def mistakes_of(error: ValidationError, part: type[Part]) -> list[Mistake]:
 
 def _counted_twice(error: Any) -> bool:
     """Whether a list is only too short as pydantic leaves out its wrong entries, said already."""
-    return error["type"] == "too_short" and len(error["input"]) >= error["ctx"]["min_length"]
+    return bool(error["type"] == "too_short" and len(error["input"]) >= error["ctx"]["min_length"])
 
 
 # Steps of pydantic's that say which form of a value it is; they are no keys of the file.
