@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from spotline.bench.command_options import (
+    RECORDED_DATA,
+    DataOption,
+    JsonOption,
+    ReportOption,
+    command_line,
+    open_console,
+    teller,
+    write_figures,
+)
+
 
 def knowledge(
-    data: Annotated[
-        Path, typer.Option(envvar="SPOTLINE_DATA", help="Directory of the recorded data.")
-    ] = Path("../shared/data"),
-    out: Annotated[Path | None, typer.Option("--json", help="Write the figures as JSON.")] = None,
-    report: Annotated[
-        Path | None, typer.Option(help="Write a Markdown report with plots here.")
-    ] = None,
+    data: DataOption = RECORDED_DATA,
+    out: JsonOption = None,
+    report: ReportOption = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A few jobs and runs: does it work at all?")
     ] = False,
 ) -> None:
     """Measure predictions, and what they are worth to the schedulers of a cluster."""
-    from rich.console import Console
-
     from spotline.bench.knowledge.cluster_report import write_report
     from spotline.bench.knowledge.run import FULL, QUICK, run_knowledge
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = open_console()
     figures = run_knowledge(
         data,
         extent=QUICK if quick else FULL,
-        command=" ".join(["spotline", *sys.argv[1:]]),
-        tell=lambda line: console.print(line, style="dim", markup=False),
+        command=command_line(),
+        tell=teller(console),
     )
-    if out is not None:
-        out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    write_figures(figures, out)
     if report is not None:
         console.print(f"report: {write_report(figures, report)}", markup=False)
     _print(console, figures)

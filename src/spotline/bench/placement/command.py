@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
+from spotline.bench.command_options import (
+    RECORDED_DATA,
+    DataOption,
+    JsonOption,
+    ReportOption,
+    command_line,
+    open_console,
+    teller,
+    write_figures,
+)
+
 
 def placement(
-    data: Annotated[
-        Path, typer.Option(envvar="SPOTLINE_DATA", help="Directory of the recorded data.")
-    ] = Path("../shared/data"),
-    out: Annotated[Path | None, typer.Option("--json", help="Write the figures as JSON.")] = None,
-    report: Annotated[
-        Path | None, typer.Option(help="Write a Markdown report with plots here.")
-    ] = None,
+    data: DataOption = RECORDED_DATA,
+    out: JsonOption = None,
+    report: ReportOption = None,
     cost: Annotated[
         Literal["energy", "rent"],
         typer.Option(help="What a GPU-hour costs in the real setting: its power or its rent."),
@@ -27,22 +31,19 @@ def placement(
     ] = False,
 ) -> None:
     """Compare ways to place pipelines over regions, in the paper's setting and on real prices."""
-    from rich.console import Console
-
     from spotline.bench.placement.report import write_report
     from spotline.bench.placement.run import FULL, QUICK, run_placement
     from spotline.domain.placement.interface import CostBasis
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = open_console()
     figures = run_placement(
         data,
         basis=CostBasis(cost),
         extent=QUICK if quick else FULL,
-        command=" ".join(["spotline", *sys.argv[1:]]),
-        tell=lambda line: console.print(line, style="dim", markup=False),
+        command=command_line(),
+        tell=teller(console),
     )
-    if out is not None:
-        out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    write_figures(figures, out)
     if report is not None:
         console.print(f"report: {write_report(figures, report)}", markup=False)
     _print(console, figures)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from spotline.bench.command_options import (
+    JsonOption,
+    command_line,
+    open_console,
+    teller,
+    write_figures,
+)
+
 
 def stream(
-    out: Annotated[Path | None, typer.Option("--json", help="Write the figures as JSON.")] = None,
+    out: JsonOption = None,
     events: Annotated[int, typer.Option(min=100, help="Events of a repeat.")] = 50_000,
     repeats: Annotated[int, typer.Option(min=1, help="Repeats of every variant.")] = 5,
     quick: Annotated[
@@ -19,20 +24,17 @@ def stream(
     ] = False,
 ) -> None:
     """Count events per second of Faust on JetStream, and of what it stands between."""
-    from rich.console import Console
-
     from spotline.bench.stream.run import QUICK, StreamExtent, run_stream
     from spotline.runtime.log import configure_logging
 
     configure_logging("warning")
-    console = Console(highlight=False, soft_wrap=True)
+    console = open_console()
     figures = run_stream(
         QUICK if quick else StreamExtent(events=events, repeats=repeats),
-        command=" ".join(["spotline", *sys.argv[1:]]),
-        tell=lambda line: console.print(line, style="dim", markup=False),
+        command=command_line(),
+        tell=teller(console),
     )
-    if out is not None:
-        out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    write_figures(figures, out)
     _print(console, figures)
 
 

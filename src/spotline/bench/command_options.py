@@ -1,0 +1,42 @@
+"""Options and output that the commands of benchmarks share."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+RECORDED_DATA = Path("../shared/data")
+
+DataOption = Annotated[
+    Path, typer.Option(envvar="SPOTLINE_DATA", help="Directory of the recorded data.")
+]
+JsonOption = Annotated[Path | None, typer.Option("--json", help="Write the figures as JSON.")]
+ReportOption = Annotated[Path | None, typer.Option(help="Write a Markdown report with plots here.")]
+
+
+def open_console() -> Any:
+    """A console that colours no numbers and never cuts a line."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=True)
+
+
+def teller(console: Any) -> Callable[[str], None]:
+    """Where a benchmark says what is done: dim lines of the console."""
+    return lambda line: console.print(line, style="dim", markup=False)
+
+
+def command_line() -> str:
+    """The command as it was typed, for a report to quote."""
+    return " ".join(["spotline", *sys.argv[1:]])
+
+
+def write_figures(figures: Mapping[str, Any], path: Path | None) -> None:
+    """Write figures as JSON where a path is given."""
+    if path is not None:
+        path.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
