@@ -10,6 +10,14 @@ import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_EVEN, Decimal
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    # Commands that only print import this module: numpy would double their start.
+    import numpy as np
+    import numpy.typing as npt
+
+Price = TypeVar("Price", int, "npt.NDArray[np.int64]")
 
 MICRO_USD_PER_USD = 1_000_000
 NS_PER_S = 1_000_000_000
@@ -40,8 +48,10 @@ def usd_from_micro_usd(micro_usd: int) -> float:
     return micro_usd / MICRO_USD_PER_USD
 
 
-def cost_micro_usd(price_micro_usd_per_instance_hour: int, instances: int, held_s: int) -> int:
-    """Bill `instances` held for `held_s` seconds at one price, rounded half up to a micro-dollar.
+def cost_micro_usd(price_micro_usd_per_instance_hour: Price, instances: int, held_s: int) -> Price:
+    """Bill `instances` held for `held_s` seconds at a price, rounded half up to a micro-dollar.
+
+    Of an array of prices (int64) every one is billed by itself.
 
     The only place that turns a price into money: simulation, planning, services and the ledger
     all call it (or its compiled copy in `solvers.window`, which a test holds equal to it).

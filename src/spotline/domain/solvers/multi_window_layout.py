@@ -19,6 +19,7 @@ from spotline.domain.solvers.configurations import Configurations
 from spotline.domain.solvers.multi_window_stages import Changes, HeldSets, WindowSlots
 from spotline.domain.solvers.placed_schedules import is_interrupted
 from spotline.domain.solvers.window import IntArray, WindowMarket
+from spotline.domain.units import cost_micro_usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -203,9 +204,8 @@ def slots_of(
     for c, held in enumerate(layout.holdings):
         here = offerings[int(layout.offering[c])]
         market, slot_s = here.market, here.program.slot_s
-        cost[:, c] = (market.spot_price * held.spot * slot_s + 1800) // 3600 + (
-            market.on_demand_price * held.on_demand * slot_s + 1800
-        ) // 3600
+        cost[:, c] = cost_micro_usd(market.spot_price, held.spot, slot_s)
+        cost[:, c] += cost_micro_usd(market.on_demand_price, held.on_demand, slot_s)
         usable[:, c] = (held.spot <= market.spot_available) & (
             held.on_demand <= market.on_demand_available
         )
