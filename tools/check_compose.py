@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic_settings import BaseSettings
+
+from spotline.runtime.settings import ServiceSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 PREFIX = "SPOTLINE_"
@@ -43,9 +44,8 @@ def settings_variables(service: str) -> set[str] | None:
     module = importlib.import_module(f"services.{service}.settings")
     variables: set[str] = set()
     for candidate in vars(module).values():
-        if isinstance(candidate, type) and issubclass(candidate, BaseSettings):
-            prefix = candidate.model_config.get("env_prefix", "")
-            variables |= {f"{prefix}{field}".upper() for field in candidate.model_fields}
+        if isinstance(candidate, type) and issubclass(candidate, ServiceSettings):
+            variables |= candidate.variables()
     return variables
 
 

@@ -19,7 +19,7 @@ async def serve(settings: CloudActuatorSettings, bus: BusAddress, hooks: PartHoo
         ledger_url=settings.ledger(),
         owner=settings.owner,
         caps=settings.caps(),
-        simulated=settings.simulated_cloud(),
+        simulated=settings.simulated,
     )
     await serve_cloud_actuator(bus, parts, hooks)
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.adapters.ledger.sqlite import ledger_url
 from spotline.application.cloud_actuator.ports import ActuatorMode
-from spotline.domain.jobs.program import NOTICE_LEAD_S
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.units import micro_usd_from_usd
-from spotline.runtime.settings import ServiceSettings
+from spotline.runtime.settings import OptionVariables, ServiceSettings
 
 
 class CloudActuatorSettings(ServiceSettings):
     """`SPOTLINE_*` of the actuator.
 
-    `ledger_url` empty means a SQLite file in `store`. Caps left out do not bind. The
-    `simulated_*` settings are those of `SimulatedCloudSettings`.
+    `ledger_url` empty means a SQLite file in `store`. Caps left out do not bind. `simulated` are
+    those of `SimulatedCloudSettings`, from `SPOTLINE_SIMULATED_SEED` on.
     """
 
     cloud: str = "simulated"
@@ -31,11 +31,9 @@ class CloudActuatorSettings(ServiceSettings):
     cap_usd_per_job: Decimal | None = Field(default=None, ge=0)
     cap_usd_per_hour: Decimal | None = Field(default=None, ge=0)
     cap_launches_per_minute: int | None = Field(default=None, ge=0)
-    simulated_seed: int = 0
-    simulated_launch_delay_s: int = Field(default=120, ge=0)
-    simulated_notice_lead_s: int = Field(default=NOTICE_LEAD_S, ge=0)
-    simulated_refusal_probability: float = Field(default=0.0, ge=0, le=1)
-    simulated_interruption_per_instance_hour: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    simulated: Annotated[SimulatedCloudSettings, OptionVariables(prefix="simulated_")] = (
+        SimulatedCloudSettings()
+    )
 
     def ledger(self) -> str:
         """The URL of the ledger."""
@@ -47,16 +45,6 @@ class CloudActuatorSettings(ServiceSettings):
             micro_usd_per_job=_micro_usd(self.cap_usd_per_job),
             micro_usd_per_hour=_micro_usd(self.cap_usd_per_hour),
             launches_per_minute=self.cap_launches_per_minute,
-        )
-
-    def simulated_cloud(self) -> SimulatedCloudSettings:
-        """How the simulated cloud behaves."""
-        return SimulatedCloudSettings(
-            seed=self.simulated_seed,
-            launch_delay_s=self.simulated_launch_delay_s,
-            notice_lead_s=self.simulated_notice_lead_s,
-            refusal_probability=self.simulated_refusal_probability,
-            interruption_per_instance_hour=self.simulated_interruption_per_instance_hour,
         )
 
 

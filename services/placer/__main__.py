@@ -18,7 +18,7 @@ async def serve(settings: PlacerSettings, bus: BusAddress, hooks: PartHooks) -> 
     """Listen where the settings say, and place as they say."""
     await serve_placer(
         bus,
-        settings.options(),
+        settings.placement,
         address=settings.placer_address,
         hooks=hooks,
         listening=lambda address: _log.info("listening", address=address),

@@ -14,7 +14,7 @@ async def serve(settings: SelectorSettings, bus: BusAddress, hooks: PartHooks) -
     """Decide through the allocator that the settings name."""
     await serve_selector(
         bus,
-        settings.selector(),
+        settings.selector,
         allocator_address=settings.allocator_address,
         allocate_timeout_s=settings.allocate_timeout_s,
         hooks=hooks,

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from spotline.bootstrap.parts import BusAddress, PartHooks, with_health
 from spotline.contracts.errors import ConfigError, ContractError, ProviderUnavailable
 from spotline.runtime.log import configure_logging
-from spotline.runtime.settings import ServiceSettings
+from spotline.runtime.settings import ServiceSettings, problems_of
 
 _log = structlog.get_logger(__name__)
 
@@ -35,9 +35,8 @@ def main(
     try:
         settings = settings_type()
     except ValidationError as error:
-        for problem in error.errors():
-            name = "_".join(str(part) for part in problem["loc"]).upper()
-            _say(f"SPOTLINE_{name}: {problem['msg']}")
+        for problem in problems_of(settings_type, error):
+            _say(problem)
         return EXIT_CONFIG
     configure_logging(settings.log_level)
     if settings.otlp_endpoint:

@@ -27,9 +27,12 @@ def selector_options(settings: Mapping[str, Any]) -> SelectorOptions:
     Raises
     ------
     ContractError
-        A stated value is of the wrong type.
+        A stated value is of the wrong type, or out of its range.
     """
-    return SelectorOptions(**_stated(settings, "selector", SelectorOptions))
+    try:
+        return SelectorOptions(**_stated(settings, "selector", SelectorOptions))
+    except ValueError as error:
+        raise ContractError("manifest settings.selector", str(error)) from error
 
 
 def placer_options(settings: Mapping[str, Any]) -> PlacerOptions:

@@ -1,9 +1,46 @@
-"""What every service is told: where its broker is, and where it shows its health."""
+"""What every service is told: where its broker is, and where it shows its health.
+
+A service's options are a dataclass of the application. Its settings hold that dataclass as a field
+marked with `OptionVariables`: each option is then a variable, with the name, the type, the default
+and the checks that the dataclass has.
+"""
 
 from __future__ import annotations
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from pydantic import Field, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+PREFIX = "SPOTLINE_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionVariables:
+    """Marks a field of settings that holds options: each is a variable, `prefix` and its name.
+
+    `left_out` are options that no variable sets. An option that is no number, text or truth value
+    needs a validator of the field that reads it from text.
+    """
+
+    prefix: str = ""
+    left_out: tuple[str, ...] = ()
+
+    def variables(self, options: type[Any]) -> Mapping[str, str]:
+        """The variables without `SPOTLINE_`, in lower case, by the name of the option."""
+        return {
+            option.name: f"{self.prefix}{option.name}"
+            for option in fields(options)
+            if option.name not in self.left_out
+        }
 
 
 class ServiceSettings(BaseSettings):
@@ -13,7 +50,7 @@ class ServiceSettings(BaseSettings):
     there too, at `/metrics`; traces, and the same metrics, go to `otlp_endpoint` where that is set.
     """
 
-    model_config = SettingsConfigDict(env_prefix="SPOTLINE_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
 
     nats_url: str = "nats://127.0.0.1:4222"
     partition: int = Field(default=0, ge=0)
@@ -22,3 +59,69 @@ class ServiceSettings(BaseSettings):
     metrics: bool = True
     otlp_endpoint: str = ""
     log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Read options from variables of their own."""
+        return init_settings, _OptionSource(settings_cls)
+
+    @classmethod
+    def variables(cls) -> set[str]:
+        """The names of all variables that are read."""
+        names: set[str] = set()
+        for name, field in cls.model_fields.items():
+            names.update(_variables_of(field).values() or (name,))
+        return {f"{PREFIX}{name}".upper() for name in names}
+
+
+def problems_of(settings: type[ServiceSettings], error: ValidationError) -> list[str]:
+    """What is wrong with the settings, one line each, each with the name of its variable."""
+    lines = []
+    for problem in error.errors():
+        loc = [str(part) for part in problem["loc"]]
+        field = settings.model_fields.get(loc[0]) if loc else None
+        options = _variables_of(field) if field is not None else {}
+        if options:
+            # A check of the options as a whole says the name of the option first.
+            words = problem["msg"].removeprefix("Value error, ").split(maxsplit=1)
+            option = loc[1] if len(loc) > 1 else words[0].rstrip(":")
+            loc = [options.get(option, f"{loc[0]}_{option}")]
+        lines.append(f"{PREFIX}{'_'.join(loc).upper()}: {problem['msg']}")
+    return lines
+
+
+class _OptionSource(EnvSettingsSource):
+    """Variables, those of options gathered into the field that holds them."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        variables = _variables_of(field)
+        if not variables:
+            return super().get_field_value(field, field_name)
+        stated = {
+            option: self.env_vars[f"{PREFIX}{variable}".lower()]
+            for option, variable in variables.items()
+            if f"{PREFIX}{variable}".lower() in self.env_vars
+        }
+        return stated or None, field_name, False
+
+    def prepare_field_value(
+        self, field_name: str, field: FieldInfo, value: Any, value_is_complex: bool
+    ) -> Any:
+        if _variables_of(field):
+            return value
+        return super().prepare_field_value(field_name, field, value, value_is_complex)
+
+
+def _variables_of(field: FieldInfo) -> Mapping[str, str]:
+    """The variables of the options in a field, by option; none where it holds no options."""
+    for mark in field.metadata:
+        if isinstance(mark, OptionVariables) and isinstance(field.annotation, type):
+            return mark.variables(field.annotation)
+    return {}

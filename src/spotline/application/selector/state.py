@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -21,7 +22,7 @@ from spotline.domain.market.stock import launchable_count, reserve_slots
 from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.selection.learner import Draw, Learner
-from spotline.domain.selection.rules import DEFAULT_RULE
+from spotline.domain.selection.rules import DEFAULT_RULE, RULES
 from spotline.domain.solvers.table_spec import TableSpec
 from spotline.domain.units import micro_usd_from_usd
 
@@ -55,6 +56,11 @@ class SelectorOptions:
     `zone_egress_usd_per_gb` to another zone of one, nothing within a zone. The defaults are common
     list prices between a large provider's own places; what leaves a provider may cost five times
     as much, and other continents differ.
+
+    Raises
+    ------
+    ValueError
+        An option is out of its range, or there is no such rule.
     """
 
     rule: str = DEFAULT_RULE
@@ -73,6 +79,25 @@ class SelectorOptions:
     moves: bool = True
     egress_usd_per_gb: float = 0.02
     zone_egress_usd_per_gb: float = 0.01
+
+    def __post_init__(self) -> None:
+        if self.rule not in RULES:
+            raise ValueError(f"rule must be one of {', '.join(sorted(RULES))}, was {self.rule!r}")
+        if not 0 < self.decay <= 1:
+            raise ValueError(f"decay must lie in (0, 1], was {self.decay}")
+        if not 0 < self.forecast_timeout_s < math.inf:
+            raise ValueError(
+                f"forecast_timeout_s must be finite and > 0, was {self.forecast_timeout_s}"
+            )
+        for name in ("utility_floor_usd", "utility_ceiling_usd"):
+            if not math.isfinite(getattr(self, name)):
+                raise ValueError(f"{name} must be finite, was {getattr(self, name)}")
+        for name in (
+            *("horizon_jobs", "rehearsals", "rehearsals_per_job", "history_slots"),
+            *("most_revisions", "egress_usd_per_gb", "zone_egress_usd_per_gb"),
+        ):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be finite and >= 0, was {getattr(self, name)}")
 
 
 @dataclass(slots=True, kw_only=True)

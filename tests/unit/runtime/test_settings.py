@@ -1,0 +1,204 @@
+"""Every option of a service is a variable, with the name, the default and the checks it has."""
+
+from dataclasses import fields
+
+import pytest
+from pydantic import ValidationError
+
+from services.allocator.settings import AllocatorSettings
+from services.analytics.settings import AnalyticsSettings
+from services.cloud_actuator.settings import CloudActuatorSettings
+from services.configurator.settings import ConfiguratorSettings
+from services.forecaster.settings import ForecasterSettings
+from services.market_ingest.settings import MarketIngestSettings
+from services.placer.settings import PlacerSettings
+from services.selector.settings import SelectorSettings
+from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
+from spotline.application.analytics.options import StatisticsOptions
+from spotline.application.placer.options import PlacerOptions
+from spotline.application.selector.state import SelectorOptions
+from spotline.bootstrap import process
+from spotline.domain.statistics.windows import WindowSpec
+from spotline.runtime.settings import ServiceSettings, problems_of
+
+# What each service read before its options became its settings: these names are a promise.
+SHARED = {
+    *("NATS_URL", "PARTITION", "HEALTH_HOST", "HEALTH_PORT", "METRICS", "OTLP_ENDPOINT"),
+    "LOG_LEVEL",
+}
+VARIABLES = {
+    AllocatorSettings: {"ALLOCATOR_ADDRESS", "CONFIGURATOR_ADDRESS"},
+    AnalyticsSettings: {
+        *("ANALYTICS_ADDRESS", "STATISTICS_WINDOWS", "STATISTICS_GRACE_S"),
+        *("STATISTICS_DELAY_SLOTS", "STATISTICS_HISTORY_S", "WORKER", "LEASE_S"),
+    },
+    CloudActuatorSettings: {
+        *("CLOUD", "MODE", "STORE", "LEDGER_URL", "OWNER", "CAP_USD_PER_JOB"),
+        *("CAP_USD_PER_HOUR", "CAP_LAUNCHES_PER_MINUTE", "SIMULATED_SEED"),
+        *("SIMULATED_LAUNCH_DELAY_S", "SIMULATED_NOTICE_LEAD_S"),
+        *("SIMULATED_REFUSAL_PROBABILITY", "SIMULATED_INTERRUPTION_PER_INSTANCE_HOUR"),
+    },
+    ConfiguratorSettings: {"CONFIGURATOR_ADDRESS", "KNOWLEDGE", "KNOWLEDGE_STACK"},
+    ForecasterSettings: {"FORECASTER", "HORIZON_SLOTS"},
+    MarketIngestSettings: {"MARKET", "SLOTS_PER_S", "WALL_CLOCK", "WAIT_FOR_WORK", "GEOGRAPHY"},
+    PlacerSettings: {*("PLACER_ADDRESS", "PLACEMENT_METHOD", "PLACEMENT_COST", "PLACEMENT_MOVES")},
+    SelectorSettings: {
+        *("ALLOCATOR_ADDRESS", "ALLOCATE_TIMEOUT_S", "FORECAST_TIMEOUT_S", "RULE", "REHEARSALS"),
+        *("SPOT_FIRM", "DECAY", "HORIZON_JOBS", "UTILITY_FLOOR_USD", "UTILITY_CEILING_USD"),
+        *("WARM_START", "MOVES", "EGRESS_USD_PER_GB", "ZONE_EGRESS_USD_PER_GB"),
+    },
+}
+HELD = {
+    (SelectorSettings, "selector"): SelectorOptions(
+        rule="exponentiated_gradient",
+        decay=0.5,
+        horizon_jobs=3,
+        utility_floor_usd=-1.5,
+        utility_ceiling_usd=9.0,
+        warm_start="{}",
+        forecast_timeout_s=3.0,
+        rehearsals=5,
+        spot_firm=False,
+        moves=False,
+        egress_usd_per_gb=0.5,
+        zone_egress_usd_per_gb=0.25,
+    ),
+    (PlacerSettings, "placement"): PlacerOptions(method="bace_pipe", cost="rent", moves=False),
+    (AnalyticsSettings, "statistics"): StatisticsOptions(
+        windows=(WindowSpec(size_s=600, hop_s=300), WindowSpec(size_s=900, hop_s=900)),
+        delay_slots=2,
+        grace_s=7,
+        history_s=86_400,
+    ),
+    (CloudActuatorSettings, "simulated"): SimulatedCloudSettings(
+        seed=3,
+        launch_delay_s=1,
+        notice_lead_s=2,
+        refusal_probability=0.25,
+        interruption_per_instance_hour=0.5,
+    ),
+}
+PREFIXES = {"selector": "", "placement": "placement_", "statistics": "statistics_"} | {
+    "simulated": "simulated_"
+}
+
+
+def as_text(value):
+    if isinstance(value, tuple):
+        return ",".join(f"{spec.size_s}/{spec.hop_s}" for spec in value)
+    return str(value)
+
+
+def said(monkeypatch, capsys, settings, **variables):
+    """What a service says when it is started with these variables."""
+    for name, text in variables.items():
+        monkeypatch.setenv(f"SPOTLINE_{name}", text)
+    code = process.main(settings, lambda settings, bus, hooks: pytest.fail("it was served"))
+    assert code == process.EXIT_CONFIG
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("settings", VARIABLES)
+def test_the_names_of_the_variables_stay(settings):
+    expected = {f"SPOTLINE_{name}" for name in VARIABLES[settings] | SHARED}
+
+    assert settings.variables() == expected
+
+
+@pytest.mark.parametrize(("settings", "field"), HELD)
+def test_every_option_is_set_by_its_variable(settings, field, monkeypatch):
+    wanted = HELD[settings, field]
+    default = type(wanted)()
+    stated = settings.model_fields[field].metadata[0].variables(type(wanted))
+    for option, variable in stated.items():
+        assert variable == f"{PREFIXES[field]}{option}"
+        assert getattr(wanted, option) != getattr(default, option), f"{option} is not tested"
+        monkeypatch.setenv(f"SPOTLINE_{variable}".upper(), as_text(getattr(wanted, option)))
+
+    held = getattr(settings(), field)
+
+    assert held == wanted
+    assert {option.name for option in fields(wanted)} - stated.keys() == (
+        {"rehearsals_per_job", "history_slots", "most_revisions", "competing"}
+        if settings is SelectorSettings
+        else set()
+    )
+
+
+@pytest.mark.parametrize(("settings", "field"), HELD)
+def test_without_variables_the_options_have_their_own_defaults(settings, field):
+    assert getattr(settings(), field) == type(HELD[settings, field])()
+
+
+def test_one_variable_leaves_the_other_options_alone(monkeypatch):
+    monkeypatch.setenv("SPOTLINE_DECAY", "0.5")
+
+    assert SelectorSettings().selector == SelectorOptions(decay=0.5)
+
+
+def test_no_variable_sets_the_options_as_a_whole_or_one_that_is_left_out(monkeypatch):
+    monkeypatch.setenv("SPOTLINE_SELECTOR", '{"decay": 0.5}')
+    monkeypatch.setenv("SPOTLINE_COMPETING", "false")
+
+    assert SelectorSettings().selector == SelectorOptions()
+
+
+@pytest.mark.parametrize(
+    "unknown", [{"rulee": "adahedge"}, {"selector": {"rulee": "adahedge"}}], ids=["top", "nested"]
+)
+def test_an_unknown_key_is_refused(unknown):
+    with pytest.raises(ValidationError, match="rulee"):
+        SelectorSettings(**unknown)
+
+
+@pytest.mark.parametrize(
+    ("settings", "variable", "text", "problem"),
+    [
+        (SelectorSettings, "DECAY", "2", "decay must lie in (0, 1], was 2"),
+        (SelectorSettings, "DECAY", "nan", "decay must lie in (0, 1], was nan"),
+        (SelectorSettings, "DECAY", "much", "valid number"),
+        (SelectorSettings, "RULE", "best", "one of adahedge, exponentiated_gradient, was 'best'"),
+        (SelectorSettings, "REHEARSALS", "-1", "must be finite and >= 0, was -1"),
+        (SelectorSettings, "REHEARSALS", "1.5", "valid integer"),
+        (SelectorSettings, "FORECAST_TIMEOUT_S", "inf", "must be finite and > 0, was inf"),
+        (SelectorSettings, "UTILITY_FLOOR_USD", "nan", "must be finite, was nan"),
+        (SelectorSettings, "EGRESS_USD_PER_GB", "inf", "must be finite and >= 0, was inf"),
+        (SelectorSettings, "ALLOCATE_TIMEOUT_S", "0", "greater than 0"),
+        (SelectorSettings, "MOVES", "perhaps", "valid boolean"),
+        (PlacerSettings, "PLACEMENT_METHOD", "best", "method: "),
+        (PlacerSettings, "PLACEMENT_COST", "time", "cost must be one of energy, rent, was 'time'"),
+        (AnalyticsSettings, "STATISTICS_WINDOWS", "5", "size/hop in seconds"),
+        (AnalyticsSettings, "STATISTICS_GRACE_S", "-1", "grace_s must be >= 0, was -1"),
+        (AnalyticsSettings, "STATISTICS_HISTORY_S", "1", "history_s must be >= "),
+        (CloudActuatorSettings, "SIMULATED_REFUSAL_PROBABILITY", "2", "must lie in 0..1, was 2"),
+        (CloudActuatorSettings, "SIMULATED_LAUNCH_DELAY_S", "soon", "valid integer"),
+        (CloudActuatorSettings, "CAP_USD_PER_JOB", "-1", "greater than or equal to 0"),
+        (ServiceSettings, "HEALTH_PORT", "70000", "less than or equal to 65535"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_the_name_of_its_variable(
+    monkeypatch, capsys, settings, variable, text, problem
+):
+    (line,) = said(monkeypatch, capsys, settings, **{variable: text}).splitlines()
+
+    assert line.startswith(f"SPOTLINE_{variable}: ")
+    assert problem in line
+
+
+def test_every_wrong_variable_is_named(monkeypatch, capsys):
+    told = said(monkeypatch, capsys, SelectorSettings, DECAY="x", REHEARSALS="y", LOG_LEVEL="z")
+
+    assert sorted(line.split(":")[0] for line in told.splitlines()) == [
+        "SPOTLINE_DECAY",
+        "SPOTLINE_LOG_LEVEL",
+        "SPOTLINE_REHEARSALS",
+    ]
+
+
+def test_a_key_that_is_no_variable_is_named_as_it_is():
+    with pytest.raises(ValidationError) as caught:
+        SelectorSettings(rulee="adahedge")
+
+    assert problems_of(SelectorSettings, caught.value) == [
+        "SPOTLINE_RULEE: Extra inputs are not permitted"
+    ]
