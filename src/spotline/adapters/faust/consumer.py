@@ -14,7 +14,7 @@ import structlog
 from faust.exceptions import ProducerSendError
 from faust.transport import base
 from faust.types import TP, ConsumerMessage, Message
-from mode import Seconds, Service
+from mode import Service
 
 from spotline.adapters.faust.bucket import Bucket
 from spotline.adapters.faust.feeder import Feeder
@@ -355,28 +355,10 @@ class Consumer(base.Consumer):
         self._feeder.news.set()
 
     async def create_topic(
-        self,
-        topic: str,
-        partitions: int,
-        replication: int,
-        *,
-        config: Mapping[str, Any] | None = None,
-        timeout: Seconds = 30.0,  # noqa: ASYNC109 - Faust names it so
-        retention: Seconds | None = None,
-        compacting: bool | None = None,
-        deleting: bool | None = None,
-        ensure_created: bool = False,
+        self, topic: str, partitions: int, replication: int, **wanted: Any
     ) -> None:
-        """Create `topic` unless it exists."""
-        await self.app.producer.create_topic(
-            topic,
-            partitions,
-            replication,
-            config=config,
-            retention=retention,
-            compacting=compacting,
-            deleting=deleting,
-        )
+        """Create `topic` unless it exists; the producer knows what may be `wanted` of it."""
+        await self.app.producer.create_topic(topic, partitions, replication, **wanted)
 
     def key_partition(
         self, topic: str, key: bytes | None, partition: int | None = None

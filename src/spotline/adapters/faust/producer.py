@@ -134,13 +134,11 @@ class Producer(base.Producer):
         replication: int,
         *,
         config: Mapping[str, Any] | None = None,
-        timeout: Seconds = 1000.0,  # noqa: ASYNC109 - Faust names it so
         retention: Seconds | None = None,
         compacting: bool | None = None,
-        deleting: bool | None = None,
-        ensure_created: bool = False,
+        **_of_kafka: Any,
     ) -> None:
-        """Create `topic` unless it exists."""
+        """Create `topic` unless it exists; what Faust says beyond these is for Kafka."""
         await self._topics.create(
             topic,
             partitions,
