@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 import grpc
 
 from spotline.adapters.grpc.kit.calling import ANY_CLIENT, RpcClient, open_channel
-from spotline.adapters.grpc.kit.errors import RpcFailed, failing_as_rpc, failure_of
+from spotline.adapters.grpc.kit.errors import RpcFailed, failure_of
 from spotline.api.v1 import (
     allocator_service_pb2,
     allocator_service_pb2_grpc,
@@ -139,7 +139,6 @@ class JobClient(RpcClient):
         self._jobs = job_service_pb2_grpc.JobServiceStub(self._channel)
         self._allocator = allocator_service_pb2_grpc.AllocatorServiceStub(self._channel)
 
-    @failing_as_rpc
     async def submit(self, job: Job | JobDraft) -> SubmissionReceipt:
         """Hand a job over, or a draft of one to be completed.
 
@@ -149,27 +148,21 @@ class JobClient(RpcClient):
             submission, timeout_s = Submission(draft=with_own_id(job)), _COMPLETE_TIMEOUT_S
         else:
             submission, timeout_s = Submission(job=with_own_id(job)), _CALL_TIMEOUT_S
-        response = await self._jobs.Submit(
-            cast("job_service_pb2.SubmitRequest", to_message(submission)),
-            timeout=timeout_s,
+        return await self._ask(
+            self._jobs.Submit, submission, SubmissionReceipt, timeout_s=timeout_s
         )
-        return from_message(SubmissionReceipt, response)
 
-    @failing_as_rpc
     async def get(self, job_id: str) -> JobStatus:
         """Where one job stands."""
         request = job_service_pb2.GetRequest(job_id=job_id)
-        response = await self._jobs.Get(request, timeout=_CALL_TIMEOUT_S)
+        response = await self._call(self._jobs.Get, request, timeout_s=_CALL_TIMEOUT_S)
         return from_message(JobStatus, response.status)
 
-    @failing_as_rpc
     async def list(self, query: JobQuery | None = None) -> JobPage:
         """One page of jobs, by job id."""
-        message = to_message(query or JobQuery())
-        response = await self._jobs.List(
-            cast("job_service_pb2.ListRequest", message), timeout=_CALL_TIMEOUT_S
+        return await self._ask(
+            self._jobs.List, query or JobQuery(), JobPage, timeout_s=_CALL_TIMEOUT_S
         )
-        return from_message(JobPage, response)
 
     async def list_all(self, query: JobQuery | None = None) -> tuple[JobStatus, ...]:
         """Every job a query finds, page by page."""
@@ -180,20 +173,16 @@ class JobClient(RpcClient):
             statuses.extend(page.statuses)
         return tuple(statuses)
 
-    @failing_as_rpc
     async def cancel(self, job_id: str) -> bool:
         """Withdraw a job; returns whether it was over already."""
         request = job_service_pb2.CancelRequest(job_id=job_id)
-        response = await self._jobs.Cancel(request, timeout=_CALL_TIMEOUT_S)
+        response = await self._call(self._jobs.Cancel, request, timeout_s=_CALL_TIMEOUT_S)
         return bool(response.already_closed)
 
-    @failing_as_rpc
     async def report(self, report: ProgressReport) -> None:
         """Say how much of its work a job has done; the greatest report counts."""
         message = to_message(report)
-        await self._jobs.ReportProgress(
-            cast("job_service_pb2.ReportProgressRequest", message), timeout=_CALL_TIMEOUT_S
-        )
+        await self._call(self._jobs.ReportProgress, message, timeout_s=_CALL_TIMEOUT_S)
 
     async def watch(self, job_id: str) -> AsyncIterator[JobUpdate]:
         """Where a job stands now, and after every change until it is over.
@@ -229,26 +218,19 @@ class JobClient(RpcClient):
                 unreachable=True,
             ) from error
 
-    @failing_as_rpc
     async def plan(self, request: PlanRequest) -> PlanAnswer:
         """What several policies would do with a job or draft, or a plan of several; buys nothing."""
         one = None if request.job is None else with_own_id(request.job)
         draft = None if request.draft is None else with_own_id(request.draft)
         several = tuple(with_own_id(job) for job in request.jobs)
-        message = to_message(replace(request, job=one, draft=draft, jobs=several))
-        response = await self._allocator.Plan(
-            cast("allocator_service_pb2.PlanRequest", message), timeout=_PLAN_TIMEOUT_S
-        )
-        return from_message(PlanAnswer, response)
+        named = replace(request, job=one, draft=draft, jobs=several)
+        return await self._ask(self._allocator.Plan, named, PlanAnswer, timeout_s=_PLAN_TIMEOUT_S)
 
-    @failing_as_rpc
     async def compare(self, request: ComparisonRequest) -> ComparisonAnswer:
         """Replay policies for a job on given slots."""
-        response = await self._allocator.ComparePolicies(
-            cast("allocator_service_pb2.ComparePoliciesRequest", to_message(request)),
-            timeout=_PLAN_TIMEOUT_S,
+        return await self._ask(
+            self._allocator.ComparePolicies, request, ComparisonAnswer, timeout_s=_PLAN_TIMEOUT_S
         )
-        return from_message(ComparisonAnswer, response)
 
 
 def with_own_id(job: JobT) -> JobT:

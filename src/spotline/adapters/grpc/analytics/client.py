@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from spotline.adapters.grpc.kit.calling import RpcClient
-from spotline.adapters.grpc.kit.errors import failing_as_rpc
-from spotline.api.v1 import analytics_service_pb2 as pb
 from spotline.api.v1 import analytics_service_pb2_grpc
 from spotline.application.analytics.messages import (
     KeysPage,
@@ -14,7 +10,6 @@ from spotline.application.analytics.messages import (
     StatisticsPage,
     StatisticsQuery,
 )
-from spotline.contracts.mapping import from_message, to_message
 
 DEFAULT_ADDRESS = "127.0.0.1:7073"
 
@@ -30,18 +25,12 @@ class AnalyticsClient(RpcClient):
         super().__init__(address, caller=caller)
         self._stub = analytics_service_pb2_grpc.AnalyticsServiceStub(self._channel)
 
-    @failing_as_rpc
     async def query(self, query: StatisticsQuery) -> StatisticsPage:
         """One page of windows."""
-        response = await self._stub.Query(
-            cast("pb.QueryRequest", to_message(query)), timeout=_TIMEOUT_S
-        )
-        return from_message(StatisticsPage, response)
+        return await self._ask(self._stub.Query, query, StatisticsPage, timeout_s=_TIMEOUT_S)
 
-    @failing_as_rpc
     async def keys(self, query: KeysQuery | None = None) -> KeysPage:
         """One page of keys."""
-        response = await self._stub.ListKeys(
-            cast("pb.ListKeysRequest", to_message(query or KeysQuery())), timeout=_TIMEOUT_S
+        return await self._ask(
+            self._stub.ListKeys, query or KeysQuery(), KeysPage, timeout_s=_TIMEOUT_S
         )
-        return from_message(KeysPage, response)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
-from spotline.adapters.grpc.kit.errors import MESSAGE_BYTES
+from spotline.adapters.grpc.kit.errors import MESSAGE_BYTES, failure_of
 from spotline.adapters.grpc.kit.tracing import client_interceptors
+from spotline.contracts.mapping import from_message, to_message
 from spotline.runtime.telemetry import telemetry_for
 
 # Whoever is no service: a command, a training platform.
 ANY_CLIENT = "client"
+
+ResponseT = TypeVar("ResponseT")
+AnswerT = TypeVar("AnswerT")
 
 
 def open_channel(address: str, *, caller: str = ANY_CLIENT) -> grpc.aio.Channel:
@@ -61,3 +67,24 @@ class RpcClient:
         traceback: TracebackType | None,
     ) -> None:
         await self._channel.close(None)
+
+    async def _call(
+        self, method: Callable[..., Awaitable[ResponseT]], request: Any, *, timeout_s: float
+    ) -> ResponseT:
+        """Call a method of the stub; what it refuses is an `RpcFailed`."""
+        try:
+            return await method(request, timeout=timeout_s)
+        except grpc.aio.AioRpcError as error:
+            raise failure_of(error, self.address, service=self.service) from error
+
+    async def _ask(
+        self,
+        method: Callable[..., Awaitable[Message]],
+        request: object,
+        answer_type: type[AnswerT],
+        *,
+        timeout_s: float,
+    ) -> AnswerT:
+        """Call a method with a value, and read its answer as one."""
+        response = await self._call(method, to_message(request), timeout_s=timeout_s)
+        return from_message(answer_type, response)

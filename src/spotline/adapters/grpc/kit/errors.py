@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, ClassVar, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import grpc
 
@@ -160,26 +160,3 @@ def failure_of(
         earliest_feasible_deadline=trailing.get(EARLIEST_DEADLINE_KEY, ""),
         unreachable=unreachable,
     )
-
-
-class _Addressed(Protocol):
-    address: str
-    service: ClassVar[str]
-
-
-ClientT = TypeVar("ClientT", bound=_Addressed)
-
-
-def failing_as_rpc(
-    method: Callable[Concatenate[ClientT, Params], Awaitable[ResponseT]],
-) -> Callable[Concatenate[ClientT, Params], Coroutine[Any, Any, ResponseT]]:
-    """Raise `RpcFailed` instead of gRPC's own error from a client's method."""
-
-    async def called(client: ClientT, /, *args: Params.args, **kwargs: Params.kwargs) -> ResponseT:
-        try:
-            return await method(client, *args, **kwargs)
-        except grpc.aio.AioRpcError as error:
-            raise failure_of(error, client.address, service=client.service) from error
-
-    functools.update_wrapper(called, method)
-    return called

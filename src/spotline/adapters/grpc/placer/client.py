@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
 
 from spotline.adapters.grpc.kit.calling import ANY_CLIENT, RpcClient
-from spotline.adapters.grpc.kit.errors import failing_as_rpc
-from spotline.api.v1 import placement_service_pb2 as pb
 from spotline.api.v1 import placement_service_pb2_grpc
 from spotline.application.placer.messages import (
     Explanation,
@@ -20,7 +17,6 @@ from spotline.application.placer.messages import (
     ReleaseReceipt,
     ReleaseRequest,
 )
-from spotline.contracts.mapping import from_message, to_message
 from spotline.domain.placement.submission import Pipeline
 
 DEFAULT_ADDRESS = "127.0.0.1:7072"
@@ -37,32 +33,26 @@ class PlacerClient(RpcClient):
         super().__init__(address, caller=caller)
         self._stub = placement_service_pb2_grpc.PlacementServiceStub(self._channel)
 
-    @failing_as_rpc
     async def place(self, pipeline: Pipeline) -> PlaceReceipt:
         """Hand a pipeline over; the same one again changes nothing."""
-        response = await self._stub.Place(
-            cast("pb.PlaceRequest", to_message(PlaceRequest(pipeline=pipeline))),
-            timeout=_TIMEOUT_S,
+        return await self._ask(
+            self._stub.Place, PlaceRequest(pipeline=pipeline), PlaceReceipt, timeout_s=_TIMEOUT_S
         )
-        return from_message(PlaceReceipt, response)
 
-    @failing_as_rpc
     async def release(self, job_id: str, tenant: str) -> PlacementStatus:
         """Let a pipeline go."""
-        response = await self._stub.Release(
-            cast("pb.ReleaseRequest", to_message(ReleaseRequest(job_id=job_id, tenant=tenant))),
-            timeout=_TIMEOUT_S,
-        )
-        return from_message(ReleaseReceipt, response).status
+        request = ReleaseRequest(job_id=job_id, tenant=tenant)
+        receipt = await self._ask(self._stub.Release, request, ReleaseReceipt, timeout_s=_TIMEOUT_S)
+        return receipt.status
 
-    @failing_as_rpc
     async def list(self, query: PlacementQuery | None = None) -> PlacementPage:
         """Where pipelines stand, one page."""
-        response = await self._stub.ListPlacements(
-            cast("pb.ListPlacementsRequest", to_message(query or PlacementQuery())),
-            timeout=_TIMEOUT_S,
+        return await self._ask(
+            self._stub.ListPlacements,
+            query or PlacementQuery(),
+            PlacementPage,
+            timeout_s=_TIMEOUT_S,
         )
-        return from_message(PlacementPage, response)
 
     async def list_all(self, query: PlacementQuery | None = None) -> tuple[PlacementStatus, ...]:
         """Every pipeline a query finds, page by page."""
@@ -74,11 +64,6 @@ class PlacerClient(RpcClient):
             statuses.extend(page.statuses)
         return tuple(statuses)
 
-    @failing_as_rpc
     async def explain(self, request: ExplanationRequest) -> Explanation:
         """Where a pipeline could run now."""
-        response = await self._stub.Explain(
-            cast("pb.ExplainRequest", to_message(request)),
-            timeout=_TIMEOUT_S,
-        )
-        return from_message(Explanation, response)
+        return await self._ask(self._stub.Explain, request, Explanation, timeout_s=_TIMEOUT_S)
