@@ -23,11 +23,7 @@ from spotline.cli.knowledge_view import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spotline.domain.configuration.configuration import (
-        Configuration,
-        MeasuredRun,
-        NoPrediction,
-    )
+    from spotline.domain.configuration.configuration import Configuration, MeasuredRun, NoPrediction
     from spotline.domain.configuration.interface import KnowledgeSource
     from spotline.domain.configuration.scaling import Scaling
 

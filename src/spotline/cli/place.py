@@ -13,11 +13,7 @@ from spotline.cli.calls import EXIT_REFUSED, AsJson, answered
 from spotline.cli.pipelines import DEFAULT_PLACER_ADDRESS, PlacerAddress
 
 if TYPE_CHECKING:
-    from spotline.application.placer.messages import (
-        ExplainedPath,
-        Explanation,
-        ExplanationRequest,
-    )
+    from spotline.application.placer.messages import ExplainedPath, Explanation, ExplanationRequest
     from spotline.domain.placement.submission import Pipeline
 
 _BYTES_PER_S_PER_GBIT = 1e9 / 8

@@ -15,12 +15,7 @@ from spotline.adapters.ledger.sqlite import SqlLedger
 from spotline.application.selector.state import SelectorState
 from spotline.application.spec import Timer
 from spotline.bootstrap.parts import AnyHost, open_stream
-from spotline.bootstrap.system import (
-    LEDGER_OWNER,
-    RunningSystem,
-    SystemOptions,
-    running_system,
-)
+from spotline.bootstrap.system import LEDGER_OWNER, RunningSystem, SystemOptions, running_system
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.subjects import stream_name
 from spotline.demo.platform import Ear, TrainingPlatform, TrueRates

@@ -18,14 +18,10 @@ from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.market import Market
 from spotline.domain.policies.contention import ResidualCapacity
-from spotline.domain.policies.replay import (
-    SlotRecord,
-)
+from spotline.domain.policies.replay import SlotRecord
 from spotline.domain.units import NS_PER_S, utc_iso
 from spotline.replay.clouds import Information, told
-from spotline.replay.parts import (
-    Issued,
-)
+from spotline.replay.parts import Issued
 
 
 def coverage(market: Market, job: Job) -> str:

@@ -15,23 +15,13 @@ from spotline.domain.events.lifecycle import JobOutcome, JobSubmitted
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import JobProgram
-from spotline.domain.policies.replay import (
-    Clairvoyant,
-    SlotRecord,
-    clairvoyant_optimum,
-)
+from spotline.domain.policies.replay import Clairvoyant, SlotRecord, clairvoyant_optimum
 from spotline.domain.units import NS_PER_S
 from spotline.replay.clouds import TellingCloud
 from spotline.replay.course import MarketCourse
 from spotline.replay.host import Answer, LocalHost
-from spotline.replay.parts import (
-    ExactCloud,
-    KnownForecasts,
-    WatchedSelector,
-)
-from spotline.replay.summary import (
-    JobLife,
-)
+from spotline.replay.parts import ExactCloud, KnownForecasts, WatchedSelector
+from spotline.replay.summary import JobLife
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,10 +36,7 @@ from spotline.domain.selection.learner import Learner
 from spotline.domain.solvers.value_table import TableTerms, ValueTable, table_of
 from spotline.replay.clouds import Information, TellingCloud
 from spotline.replay.course import MarketCourse, course_of, coverage, first_slot
-from spotline.replay.parts import (
-    answer_each_alone,
-    answer_in_process,
-)
+from spotline.replay.parts import answer_each_alone, answer_in_process
 from spotline.replay.selector_run import run_selector
 from spotline.replay.summary import (
     SPOTLINE,

@@ -6,11 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from spotline.adapters.knowledge.cells import Row, RowRefused
-from spotline.domain.configuration.configuration import (
-    Configuration,
-    MeasuredRun,
-    RunOutcome,
-)
+from spotline.domain.configuration.configuration import Configuration, MeasuredRun, RunOutcome
 from spotline.domain.configuration.gpus import UnknownGpu, gpu_facts
 from spotline.domain.configuration.models import UnknownModel, model_facts
 from spotline.domain.configuration.rules import broken_rules

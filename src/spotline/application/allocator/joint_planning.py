@@ -31,12 +31,7 @@ from spotline.application.allocator.messages import (
 from spotline.application.market_view import MarketView
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import Lot
-from spotline.domain.jobs.migration import (
-    NOWHERE,
-    MigrationCost,
-    MigrationTable,
-    migration_cost,
-)
+from spotline.domain.jobs.migration import NOWHERE, MigrationCost, MigrationTable, migration_cost
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.market.offering import Offering, Quote
 from spotline.domain.policies.ahap import line_value

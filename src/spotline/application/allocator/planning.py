@@ -35,11 +35,7 @@ from spotline.domain.policies.compiled import replay_pool
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, POOL, policy_named
-from spotline.domain.policies.replay import (
-    JobResult,
-    SlotRecord,
-    clairvoyant_optimum,
-)
+from spotline.domain.policies.replay import JobResult, SlotRecord, clairvoyant_optimum
 from spotline.domain.solvers.value_table import TableTerms, table_of
 from spotline.domain.units import NS_PER_S, PPM, usd_from_micro_usd
 

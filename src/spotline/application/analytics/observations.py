@@ -12,14 +12,9 @@ from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.lifecycle import JobSubmitted
 from spotline.domain.events.market import SlotOpened
-from spotline.domain.events.placement import (
-    PlacementDecided,
-    PlacementOutcome,
-)
+from spotline.domain.events.placement import PlacementDecided, PlacementOutcome
 from spotline.domain.events.selection import PolicyWeightsUpdated
-from spotline.domain.statistics.windows import (
-    S_PER_DAY,
-)
+from spotline.domain.statistics.windows import S_PER_DAY
 
 REALISED = -1
 """`rehearsed_slot` of feedback from a job that ended."""

@@ -6,11 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spotline.domain.statistics.windows import (
-    DEFAULT_WINDOWS,
-    S_PER_DAY,
-    WindowSpec,
-)
+from spotline.domain.statistics.windows import DEFAULT_WINDOWS, S_PER_DAY, WindowSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

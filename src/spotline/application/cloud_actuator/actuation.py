@@ -39,10 +39,7 @@ from spotline.application.cloud_actuator.reporting import (
 )
 from spotline.application.spec import Call
 from spotline.contracts.errors import InvariantViolation
-from spotline.domain.events.capacity import (
-    CapacityReported,
-    LaunchRefused,
-)
+from spotline.domain.events.capacity import CapacityReported, LaunchRefused
 from spotline.domain.events.event import Event
 from spotline.domain.ledger.billing import Charge, HeldInterval, SlotPrices, bill
 from spotline.domain.ledger.caps import JOB_CAP, Caps

@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from typing import TypeVar
 
-from spotline.application.cloud_actuator.messages import (
-    ApplyRevisionRequest,
-    Moment,
-)
-from spotline.application.cloud_actuator.ports import (
-    Instance,
-    LedgerEnd,
-    LedgerLaunch,
-)
+from spotline.application.cloud_actuator.messages import ApplyRevisionRequest, Moment
+from spotline.application.cloud_actuator.ports import Instance, LedgerEnd, LedgerLaunch
 from spotline.domain.events.capacity import (
     CapacityLost,
     CostAccrued,
@@ -22,11 +15,7 @@ from spotline.domain.events.capacity import (
 )
 from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.ledger.billing import Charge
-from spotline.domain.ledger.intents import (
-    HeldInstance,
-    Intent,
-    IntentResult,
-)
+from spotline.domain.ledger.intents import HeldInstance, Intent, IntentResult
 from spotline.domain.market.offering import CapacityType
 
 AnyInstance = TypeVar("AnyInstance", Instance, HeldInstance)

@@ -8,10 +8,7 @@ from collections.abc import Sequence
 from spotline.application.admission import Refused
 from spotline.application.configurator.places import Place
 from spotline.application.configurator.trials import Trial, configuration_on, counts_at
-from spotline.domain.configuration.configuration import (
-    NoPrediction,
-    Prediction,
-)
+from spotline.domain.configuration.configuration import NoPrediction, Prediction
 from spotline.domain.configuration.interface import KnowledgeSource
 from spotline.domain.jobs.draft import JobDraft
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from spotline.domain.configuration.scaling import (
-    LINEAR_TOLERANCE_PERCENT,
-    fit_line,
-    missed_percent,
-)
+from spotline.domain.configuration.scaling import LINEAR_TOLERANCE_PERCENT, fit_line, missed_percent
 from spotline.domain.jobs.job import Throughput
 
 # Digits of published rates: more claim a precision that no prediction has, and rates of few digits

@@ -11,11 +11,7 @@ from typing import TypeAlias
 
 from spotline.application.admission import MOST_INSTANCES
 from spotline.application.configurator.places import MOST_CHOSEN_INSTANCES, Place
-from spotline.domain.configuration.configuration import (
-    Configuration,
-    Method,
-    MethodOption,
-)
+from spotline.domain.configuration.configuration import Configuration, Method, MethodOption
 from spotline.domain.configuration.gpus import GpuFacts
 from spotline.domain.configuration.rules import broken_rules
 from spotline.domain.jobs.draft import JobDraft

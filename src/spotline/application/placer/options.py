@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spotline.domain.placement.interface import (
-    CostBasis,
-    PlacementMethod,
-)
+from spotline.domain.placement.interface import CostBasis, PlacementMethod
 from spotline.domain.placement.methods.registry import DEFAULT_METHOD_ID, method_named
 
 

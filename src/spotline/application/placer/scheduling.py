@@ -13,10 +13,7 @@ from spotline.application.placer.pipeline_run import PipelineRun
 from spotline.application.placer.renting import Rental, lots_of, on_whole_instances
 from spotline.application.placer.state import PlacerState, after_ns, micro_usd
 from spotline.contracts.errors import InvariantViolation
-from spotline.domain.events.placement import (
-    PlacementDecided,
-    PlacementOutcome,
-)
+from spotline.domain.events.placement import PlacementDecided, PlacementOutcome
 from spotline.domain.placement.cost import usd_per_gpu_hour
 from spotline.domain.placement.deadlines import earliest_on_empty
 from spotline.domain.placement.interface import (

@@ -8,10 +8,7 @@ from dataclasses import replace
 from spotline.application.allocation.allocate import allocate, capped_quotes
 from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
 from spotline.application.selector.job_run import JobRun
-from spotline.application.selector.state import (
-    SelectorOptions,
-    SelectorState,
-)
+from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.policies.answer import DecisionReason, JobAnswer

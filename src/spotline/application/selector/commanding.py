@@ -6,15 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spotline.application.selector.job_run import JobRun, RunPhase
-from spotline.application.selector.state import (
-    SelectorState,
-)
+from spotline.application.selector.state import SelectorState
 from spotline.application.spec import Context
 from spotline.domain.events.allocation import AllocationDecided
-from spotline.domain.events.capacity import (
-    ProvisioningCommanded,
-    SlotDecided,
-)
+from spotline.domain.events.capacity import ProvisioningCommanded, SlotDecided
 from spotline.domain.events.event import Event
 from spotline.domain.jobs.lot import Lot, holding_of
 from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move

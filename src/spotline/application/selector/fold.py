@@ -6,11 +6,7 @@ from dataclasses import replace
 
 from spotline.application.allocation.allocate import at_rates, forecast_of
 from spotline.application.selector.job_run import HeldStretch, JobRun, JobTable, RunPhase
-from spotline.application.selector.state import (
-    SelectorOptions,
-    SelectorState,
-    SlotPhase,
-)
+from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
 from spotline.domain.events.capacity import (
     CapacityLost,

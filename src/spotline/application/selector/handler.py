@@ -27,11 +27,7 @@ from spotline.application.selector.learning import (
 from spotline.application.selector.lifecycle import advanced, closed, never_started
 from spotline.application.selector.offering_choice import best_offering
 from spotline.application.selector.recomputing import recomputed_answer
-from spotline.application.selector.state import (
-    SelectorOptions,
-    SelectorState,
-    SlotPhase,
-)
+from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.application.selector.tables import tables_again, tables_wanted, taken_by
 from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome, Spec, Timer
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
@@ -61,10 +57,7 @@ from spotline.domain.policies.answer import JobAnswer
 from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.registry import POOL
 from spotline.domain.selection.learner import Learner
-from spotline.domain.selection.rules import (
-    drawn_index,
-    weights_ppb,
-)
+from spotline.domain.selection.rules import drawn_index, weights_ppb
 from spotline.domain.solvers.value_table import MOST_TABLES
 
 ALLOCATE_CALL = "allocate"

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from spotline.application.selector.job_run import JobRun
-from spotline.domain.events.lifecycle import (
-    JobAdvanced,
-    JobClosed,
-    JobOutcome,
-)
+from spotline.domain.events.lifecycle import JobAdvanced, JobClosed, JobOutcome
 from spotline.domain.jobs.job import DeadlineKind
 
 

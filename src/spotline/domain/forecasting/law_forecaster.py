@@ -22,12 +22,7 @@ from spotline.domain.forecasting.distribution import certain, quantised
 from spotline.domain.forecasting.prepared import PreparedForecaster, offering_forecast
 from spotline.domain.forecasting.state_format import state_version
 from spotline.domain.market.forecast import CountProbability, OfferingForecast
-from spotline.domain.market.law import (
-    RunTracker,
-    StateSpace,
-    choose_space,
-    learn_law,
-)
+from spotline.domain.market.law import RunTracker, StateSpace, choose_space, learn_law
 from spotline.domain.market.offering import Quote
 from spotline.domain.units import PPM
 

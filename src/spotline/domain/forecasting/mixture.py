@@ -23,11 +23,7 @@ from spotline.domain.forecasting.climatology import ClimatologyModel
 from spotline.domain.forecasting.distribution import quantised
 from spotline.domain.forecasting.law_forecaster import LawModel
 from spotline.domain.forecasting.persistence import PersistenceModel
-from spotline.domain.forecasting.prepared import (
-    MarketModel,
-    PreparedForecaster,
-    offering_forecast,
-)
+from spotline.domain.forecasting.prepared import MarketModel, PreparedForecaster, offering_forecast
 from spotline.domain.forecasting.river_forecaster import RiverModel
 from spotline.domain.forecasting.seasonal_naive import SeasonalNaiveModel
 from spotline.domain.forecasting.state_format import state_version

@@ -22,13 +22,7 @@ from __future__ import annotations
 import re
 
 from spotline.adapters.knowledge.cells import Row, RowRefused, options
-from spotline.adapters.knowledge.mapping import (
-    Columns,
-    Mapping,
-    not_succeeded,
-    resolved,
-    succeeded,
-)
+from spotline.adapters.knowledge.mapping import Columns, Mapping, not_succeeded, resolved, succeeded
 from spotline.domain.configuration.configuration import (
     Configuration,
     MeasuredRun,

@@ -8,13 +8,7 @@ rejected.
 from __future__ import annotations
 
 from spotline.adapters.knowledge.cells import Row, RowRefused
-from spotline.adapters.knowledge.mapping import (
-    Columns,
-    Mapping,
-    not_succeeded,
-    resolved,
-    succeeded,
-)
+from spotline.adapters.knowledge.mapping import Columns, Mapping, not_succeeded, resolved, succeeded
 from spotline.domain.configuration.configuration import (
     Configuration,
     MeasuredRun,

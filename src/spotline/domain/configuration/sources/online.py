@@ -12,11 +12,7 @@ from river import linear_model
 from spotline.domain.configuration.configuration import MeasuredRun
 from spotline.domain.configuration.features import FeatureTable, Floats, table_of
 from spotline.domain.configuration.sources.analytic import UNCALIBRATED_SPREAD, AnalyticRates
-from spotline.domain.configuration.stacks import (
-    RateGuess,
-    StackedSource,
-    StackState,
-)
+from spotline.domain.configuration.stacks import RateGuess, StackedSource, StackState
 
 # Prior deviations of the weights: the level of a stack, its slopes, its categories.
 _LEVEL, _SLOPE, _CATEGORY = 0.9, 0.2, 0.25
