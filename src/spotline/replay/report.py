@@ -158,34 +158,6 @@ class RunReport:
     def _mean_cost_usd(self, name: str) -> float | None:
         return self.policies[name].mean_cost_usd if name in self.policies else None
 
-    def jobs_as_json(self) -> list[dict[str, object]]:
-        """One row per job."""
-        return [
-            {
-                "job_id": one.job.job_id,
-                "name": one.job.name,
-                "tenant": one.job.tenant,
-                "deadline": one.job.deadline.kind.value,
-                "policy": one.policy_id,
-                "offering": one.offering_id,
-                "outcome": one.outcome.value if one.outcome else "running",
-                "on_time": one.life.on_time,
-                "cost_usd": usd_from_micro_usd(one.life.cost_micro_usd),
-                "value_usd": usd_from_micro_usd(one.life.value_micro_usd),
-                "utility_usd": usd_from_micro_usd(one.life.utility_micro_usd),
-                "otherwise_utility_usd": {
-                    name: usd_from_micro_usd(life.utility_micro_usd)
-                    for name, life in one.otherwise.items()
-                },
-                "clairvoyant_utility_usd": usd_from_micro_usd(
-                    one.clairvoyant.upper_utility_micro_usd
-                )
-                if one.clairvoyant
-                else None,
-            }
-            for one in self.jobs
-        ]
-
 
 def report_of(log: EventLogReader) -> RunReport:
     """Report on a recorded log.

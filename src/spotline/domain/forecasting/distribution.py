@@ -69,12 +69,6 @@ def crps_milli(counts: Iterable[CountProbability], observed: int) -> int:
     return (total * 1_000 + PPM * PPM // 2) // (PPM * PPM)
 
 
-def mean_distance_milli(counts: Iterable[CountProbability], reference: int) -> int:
-    """Expected distance of the count from `reference`, in thousandths of an instance."""
-    total = sum(abs(c.instances - reference) * c.probability_ppm for c in counts)
-    return (total + 500) // 1_000
-
-
 def transport_milli(first: Iterable[CountProbability], second: Iterable[CountProbability]) -> int:
     """Wasserstein-1 distance of two distributions, in thousandths of an instance."""
     difference: dict[int, int] = {}

@@ -127,21 +127,6 @@ def place_exactly(
     return ExactAnswer(answers=answers, proven=proven, bound_usd=bound_usd)
 
 
-def best_single(
-    job: PipelineJob, moment: PlacementMoment, *, time_weight: float = TIME_WEIGHT
-) -> Placement | None:
-    """The best placement of one job that is to run now; None if it cannot without stalls."""
-    found = place_exactly(
-        [job],
-        PlacementMoment(
-            now_s=moment.now_s, usd_per_gpu_hour=moment.usd_per_gpu_hour, residual=moment.residual
-        ),
-        time_weight=time_weight,
-    )
-    answer = found.answers[0] if found is not None else None
-    return answer if isinstance(answer, Placement) else None
-
-
 def _regions(
     free: Free, moment: PlacementMoment, hint: Sequence[Placement | NoPlacement]
 ) -> tuple[list[int], bool]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -71,14 +71,6 @@ class Link:
                 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldCapacity:
-    """What placements hold: GPUs per region, and bytes per second per directed link."""
-
-    gpus: Mapping[str, int] = field(default_factory=dict)
-    bytes_per_s: Mapping[tuple[str, str], float] = field(default_factory=dict)
-
-
 class RegionGraph:
     """Regions by id with their links, as arrays; index i is `region_ids[i]`, ids ascending.
 
@@ -117,8 +109,3 @@ class RegionGraph:
             seen.add(pair)
             self.bytes_per_s[pair] = link.bytes_per_s
             self.egress_usd_per_gb[pair] = link.egress_usd_per_gb
-
-    @property
-    def total_bytes_per_s(self) -> float:
-        """All bandwidth between regions, both directions."""
-        return float(self.bytes_per_s.sum())

@@ -89,11 +89,6 @@ def checkpointed_iterations(job: PipelineJob, iterations_done: int) -> int:
     return min(max(iterations_done, 0), job.iterations) // interval * interval
 
 
-def at_checkpoint(job: PipelineJob, iterations_done: int) -> bool:
-    """Whether nothing done would be lost now."""
-    return checkpointed_iterations(job, iterations_done) == iterations_done
-
-
 def resumed(
     job: PipelineJob, iterations_done: int, *, gpus: int | None = None
 ) -> PipelineJob | None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -30,63 +30,11 @@ FloatArray = npt.NDArray[np.float64]
 PPB = 1_000_000_000
 
 
-class SelectionRule(Protocol):
-    """Weights over a pool of policies of any size, moved by one job's utilities at a time."""
-
-    @property
-    def name(self) -> str:
-        """What events call the rule."""
-        ...
-
-    @property
-    def bounded(self) -> bool:
-        """Whether utilities must be scaled to [0, 1] first; else they are in USD."""
-        ...
-
-    @property
-    def rounds(self) -> int:
-        """Jobs learned from."""
-        ...
-
-    def weights(self) -> FloatArray:
-        """Probabilities, shape (policies,), summing to one."""
-        ...
-
-    def update(
-        self, utility: FloatArray, *, drawn_from: FloatArray | None = None, served: bool = True
-    ) -> None:
-        """Learn from one job.
-
-        Parameters
-        ----------
-        utility
-            What every policy would have earned, shape (policies,).
-        drawn_from
-            The weights when the job's policy was drawn, shape (policies,); None: the present ones.
-        served
-            False for a rehearsal: it teaches, but nobody's utility depended on it.
-
-        Raises
-        ------
-        ValueError
-            Wrong shape, or a utility that is not finite or outside [0, 1] where that is asked for.
-        """
-        ...
-
-    def regret_bound(self, policy: int) -> float | None:
-        """What the expected regret of the served jobs against `policy` cannot exceed.
-
-        In the unit of the utilities; None where the rule guarantees nothing.
-        """
-        ...
-
-    def copy(self) -> Self:
-        """An independent rule in the same state."""
-        ...
-
-
 class _ExponentialWeights:
-    """What the rules share; they differ in their rate.
+    """Weights over a pool of policies of any size, moved by one job's utilities at a time.
+
+    `name` is what events call a rule, `rounds` counts the jobs learned from. Rules differ in their
+    rate.
 
     Losses are kept relative to the least, so that only differences between policies matter.
     """
@@ -123,7 +71,23 @@ class _ExponentialWeights:
     def update(
         self, utility: FloatArray, *, drawn_from: FloatArray | None = None, served: bool = True
     ) -> None:
-        """Learn from one job."""
+        """Learn from one job.
+
+        Parameters
+        ----------
+        utility
+            What every policy would have earned, shape (policies,); USD, or in [0, 1] where the
+            rule is `bounded`.
+        drawn_from
+            The weights when the job's policy was drawn, shape (policies,); None: the present ones.
+        served
+            False for a rehearsal: it teaches, but nobody's utility depended on it.
+
+        Raises
+        ------
+        ValueError
+            Wrong shape, or a utility that is not finite or outside [0, 1] where that is asked for.
+        """
         self._check(utility)
         loss = utility.max() - utility
         present = self.weights()
@@ -145,7 +109,10 @@ class _ExponentialWeights:
         self.rounds += 1
 
     def regret_bound(self, policy: int) -> float | None:
-        """What the expected regret of the served jobs against `policy` cannot exceed."""
+        """What the expected regret of the served jobs against `policy` cannot exceed.
+
+        In the unit of the utilities; None where the rule guarantees nothing.
+        """
         distance = -float(self._log_prior[policy])
         apart = float(self._apart_loss[policy]) - self._apart_mixed
         # Under an infinite rate the mix loss is that of the best policy: no distance is paid.

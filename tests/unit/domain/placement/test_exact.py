@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spotline.domain.placement.exact import best_single, place_exactly
+from spotline.domain.placement.exact import place_exactly
 from spotline.domain.placement.free import Free, placed, reservation_bytes_per_s
 from spotline.domain.placement.methods.exact import Exact
 from spotline.domain.placement.methods.spotline import Spotline
@@ -107,24 +107,29 @@ def test_ours_never_comes_to_less_than_the_proven_optimum(drawn):
         assert weigh(queue, answers, moment).total_usd >= exact_usd * (1 - 1e-6)
 
 
+def best_alone(job, moment):
+    (answer,) = place_exactly([job], moment).answers
+    return answer if isinstance(answer, Placement) else None
+
+
 def test_the_best_single_placement_leaves_a_gpu_for_the_link_alone_where_it_must():
     # Cheapest would be all in b: it has too few, and a is dear, so a holds only what it must.
     job = job_of(min_gpus=6, max_gpus=6)
 
-    found = best_single(job, moment_of(graph_of([6, 5], price=[3.0, 1.0])))
+    found = best_alone(job, moment_of(graph_of([6, 5], price=[3.0, 1.0])))
 
     assert sorted((share.region_id, share.gpus) for share in found.path) == [("a", 1), ("b", 5)]
 
 
 def test_no_single_placement_where_memory_asks_for_more_than_there_is():
-    assert best_single(job_of(min_gpus=6), moment_of(graph_of([5]))) is None
+    assert best_alone(job_of(min_gpus=6), moment_of(graph_of([5]))) is None
 
 
 def test_spot_risk_moves_the_exact_placement_too():
     job = job_of(restart_s=600.0, checkpoint_interval_iterations=100)
     graph = graph_of([30, 30], price=[1.0, 1.1], interruptions=[1.0, 0.0])
 
-    found = best_single(job, moment_of(graph))
+    found = best_alone(job, moment_of(graph))
 
     assert [share.region_id for share in found.path] == ["b"]
 
