@@ -84,6 +84,7 @@ def demo(
     with explained():
         traded = demo_market(market, seed=seed, slot_s=slot, most_slots=slots)
         todo = demo_jobs(traded, jobs, seed)
+        (folder / "store").mkdir(parents=True, exist_ok=True)
         options = SystemOptions(
             market=traded,
             store=folder / "store",

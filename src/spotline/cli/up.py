@@ -112,6 +112,7 @@ def up(
             traded = replace(
                 traded, start_ns=traded.start_ns + shift_ns, quoted_ns=traded.quoted_ns + shift_ns
             )
+        store.mkdir(parents=True, exist_ok=True)
         interval_s = float(traded.slot_s) if wall_clock else 0.0
         if slots_per_s and not wall_clock:
             interval_s = 1.0 / slots_per_s

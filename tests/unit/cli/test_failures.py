@@ -73,3 +73,18 @@ def test_weights_are_named_as_any_other_file(tmp_path: Path) -> None:
     line = said("simulate", "--market", "mixed", "--jobs", "1", "--warm-start", str(path))
 
     assert line == f"{path}: format_version: expected each field once, found it again\n"
+
+
+def test_a_store_that_cannot_be_made_is_said_in_a_line(tmp_path: Path) -> None:
+    market, file = tmp_path / "m.parquet", tmp_path / "file"
+    file.write_text("")
+    made = CliRunner().invoke(
+        app, ["market", "generate", "--preset", "mixed", "--days", "1", "-o", str(market)]
+    )
+    assert made.exit_code == 0, made.output
+
+    line = said("up", "--market", str(market), "--store", str(file / "store"))
+    again = said("demo", "--market", str(market), "--out", str(file / "run"))
+
+    assert line == f"spotline: [Errno 20] Not a directory: '{file / 'store'}'\n"
+    assert again.endswith(f"Not a directory: '{file / 'run' / 'store'}'\n")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from spotline.adapters.files.job_fields import rows
 from spotline.adapters.files.job_file import parse_job_file, read_job_file, read_jobs
 from spotline.adapters.files.mistake import BadFile
 from spotline.application.admission import job_id_for
@@ -83,6 +85,15 @@ def test_the_documentation_holds_the_table_of_fields_and_valid_examples() -> Non
     assert {type(job) for job in read} == {Job, JobDraft}
     # `python tools/document_job_file.py` writes it.
     assert text == documented(text)
+
+
+def test_the_table_feeds_every_field_of_jobs_and_drafts_and_no_other() -> None:
+    fed = {row.wire.partition(".")[0].removesuffix("[]") for _, row in rows()} - {""}
+
+    known = {field.name for kind in (Job, JobDraft) for field in dataclasses.fields(kind)}
+
+    # The id follows from tenant and request id, the configuration is filled in by Spotline.
+    assert fed == known - {"job_id", "configuration"}
 
 
 @pytest.mark.parametrize(
