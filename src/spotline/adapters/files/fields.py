@@ -29,6 +29,8 @@ _YEARS = range(1971, 2200)  # int64 nanoseconds end in 2262
 _NOT_SHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _MOST_USD = 1e12  # in micro-USD it fits a message's 64 bits
 _LONGEST_S = 10**9
+LONGEST_TEXT = 1_000
+"""Characters of a name, an id or a place; each job's go with every request to allocate."""
 
 
 def expected(what: str, *, at: str = "", found: str = "") -> PydanticCustomError:
@@ -125,8 +127,8 @@ Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=1 << 40)]
 Whole = Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=1 << 40)]
 Seconds = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=_LONGEST_S)]
 TimeNs = Annotated[int, BeforeValidator(_time_ns)]
-Text = Annotated[str, AfterValidator(_one_line)]
-Name = Annotated[str, Field(min_length=1), AfterValidator(_one_line)]
+Text = Annotated[str, Field(max_length=LONGEST_TEXT), AfterValidator(_one_line)]
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT), AfterValidator(_one_line)]
 
 
 # --- reading ----------------------------------------------------------------------------------
@@ -208,6 +210,8 @@ def _mistake(error: Any, part: type[Part]) -> Mistake:
             wanted, found = _EXPECTED[kind], "nothing"
         case "literal_error":
             wanted = f"one of {context['expected']}".replace("'", "")
+        case "string_too_long":
+            wanted = f"at most {context['max_length']:,} characters"
         case "too_long":
             wanted = f"at most {context['max_length']:,} entries"
         case "too_short" if context["min_length"] > 1:
