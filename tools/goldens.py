@@ -38,7 +38,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spotline.domain.jobs.program import JobProgram
+    from spotline.domain.market.law import MarketLaw
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests" / "data" / "golden" / "runs"
@@ -221,9 +225,37 @@ def value_tables(_folder: Path) -> dict[str, Any]:
     """Tables of two known laws, for a hard and a soft deadline: id, shape and bytes, hashed."""
     import numpy as np
 
-    from spotline.domain.jobs.program import JobProgram
-    from spotline.domain.market.law import MarketLaw, StateSpace, law_id_of
+    from spotline.domain.market.law import law_id_of
     from spotline.domain.solvers.value_table import TableTerms, build_table, table_id
+
+    tables = {}
+    for name, law in known_laws().items():
+        for hard in (True, False):
+            terms = TableTerms(
+                program=known_program(hard=hard),
+                law=law,
+                on_demand_price=1_000_000,
+                on_demand_available=4,
+                taken=0,
+                reserve_slots=0 if hard else 1,
+            )
+            table = build_table(terms)
+            tables[f"{name}-{'hard' if hard else 'soft'}"] = {
+                "law_id": law_id_of(law),
+                "table_id": table_id(terms),
+                "cell_quanta": table.cell_quanta,
+                "shape": list(table.after.shape),
+                "dtype": str(table.after.dtype),
+                "after_sha256": hashed(table.after.tobytes()),
+                "nearest_sha256": hashed(table.nearest.astype(np.int64).tobytes()),
+                "pending_s": [int(pending) for pending in table.pending_s],
+            }
+    return tables
+
+
+def known_laws() -> dict[str, MarketLaw]:
+    """Spot that comes and goes at one price, and spot of three levels at two prices."""
+    from spotline.domain.market.law import MarketLaw, StateSpace
 
     sticky = MarketLaw(
         space=StateSpace(level_starts=(0, 2), age_starts=(1,), price_centres_ppm=(300_000,)),
@@ -243,47 +275,30 @@ def value_tables(_folder: Path) -> dict[str, Any]:
         ),
         price_ppb=(800_000_000, 200_000_000, 500_000_000, 500_000_000),
     )
-    made = {}
-    for law_name, law in (("sticky", sticky), ("jumping", jumping)):
-        for hard in (True, False):
-            value = 9_000_000
-            program = JobProgram(
-                slot_s=1800,
-                work_quanta=50_000,
-                rate_quanta_per_s=(0, 1, 2, 3, 4),
-                allowed_counts=(1, 2, 4),
-                launch_s=300 if hard else 2400,
-                grow_s=120,
-                shrink_s=60,
-                interrupted_s=300,
-                deadline_slots=12,
-                end_slots=12 if hard else 16,
-                hard=hard,
-                value_micro_usd=tuple(
-                    value if slot <= 12 else value * (16 - slot) // 4
-                    for slot in range(13 if hard else 17)
-                ),
-            )
-            terms = TableTerms(
-                program=program,
-                law=law,
-                on_demand_price=1_000_000,
-                on_demand_available=4,
-                taken=0,
-                reserve_slots=0 if hard else 1,
-            )
-            table = build_table(terms)
-            made[f"{law_name}-{'hard' if hard else 'soft'}"] = {
-                "law_id": law_id_of(law),
-                "table_id": table_id(terms),
-                "cell_quanta": table.cell_quanta,
-                "shape": list(table.after.shape),
-                "dtype": str(table.after.dtype),
-                "after_sha256": hashed(table.after.tobytes()),
-                "nearest_sha256": hashed(table.nearest.astype(np.int64).tobytes()),
-                "pending_s": [int(pending) for pending in table.pending_s],
-            }
-    return made
+    return {"sticky": sticky, "jumping": jumping}
+
+
+def known_program(*, hard: bool) -> JobProgram:
+    """A job of twelve slots; a soft deadline leaves four more of falling worth."""
+    from spotline.domain.jobs.program import JobProgram
+
+    value = 9_000_000
+    return JobProgram(
+        slot_s=1800,
+        work_quanta=50_000,
+        rate_quanta_per_s=(0, 1, 2, 3, 4),
+        allowed_counts=(1, 2, 4),
+        launch_s=300 if hard else 2400,
+        grow_s=120,
+        shrink_s=60,
+        interrupted_s=300,
+        deadline_slots=12,
+        end_slots=12 if hard else 16,
+        hard=hard,
+        value_micro_usd=tuple(
+            value if slot <= 12 else value * (16 - slot) // 4 for slot in range(13 if hard else 17)
+        ),
+    )
 
 
 def placement(folder: Path) -> dict[str, Any]:
