@@ -32,8 +32,7 @@ from spotline.domain.configuration.interface import SourceDescription
 from spotline.domain.configuration.intervals import Band, conformal_band, prior_band
 from spotline.domain.configuration.validity import SuccessModel
 
-# Standard deviation of the logarithm of a rate between two runs of one configuration: the stacks
-# in `../shared/data/llm-finetune-perf` that repeat a configuration differ by 1 to 3 %.
+# Standard deviation of the log rate of a configuration's runs: 1 to 3 % in `llm-finetune-perf`.
 REPEAT_SPREAD = 0.03
 # An observation's reach: distance (see `nearness`) at which it counts exp(-1/2) as much.
 _REACH = 1.0
