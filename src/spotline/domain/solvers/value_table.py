@@ -33,11 +33,9 @@ TableArray = npt.NDArray[np.float32]
 MOST_ENTRIES = 4_000_000
 MOST_CELLS = 240
 LEAST_CELLS = 40
-# Running jobs keep so many tables at a time: 5 MB each is usual, 16 MB the most. Were there more
-# than are kept, every slot would build them all again.
+# Running jobs' tables that are kept, of 5 MB, at most 16; with fewer, every slot would build all.
 MOST_TABLES = 96
-# Beside those, for feedback, rehearsals and plans.
-_SPARE_TABLES = 16
+_SPARE_TABLES = 16  # beside those, for feedback, rehearsals and plans
 _MOST_COUNTS = 12
 _LEAST_COUNTS = 3
 
