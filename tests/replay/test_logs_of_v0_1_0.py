@@ -12,7 +12,7 @@ from spotline.contracts.build import event_of
 from spotline.domain.decision_version import DECISION_VERSION
 from spotline.domain.events.law import MarketLawLearned
 from spotline.domain.market.law import law_id_of
-from spotline.replay.verify import SAME, UNREADABLE
+from spotline.replay.divergence import SAME, UNREADABLE
 from tests.samples.stored_runs import STORED, unpack
 
 
