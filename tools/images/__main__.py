@@ -39,6 +39,7 @@ throughput: {"*": {alpha_per_hour: 1.0}}
 _HEALTHY_S = 300
 _COMPLETED_S = 420
 _RECOVERED_S = 180
+_LEARNED_S = 600
 _GOING_ON = ("pending", "running")
 
 
@@ -147,8 +148,9 @@ def use(stack: Stack) -> None:
         file.flush()
         done = completed(stack, submitted(stack, Path(file.name)))
     _said(f"a second job found the market as the first one left it, and completed, {_usd(done)}")
+    # When its deadline has passed the selector learns from a job, and first compiles for that.
     for service in stack.services():
-        healthy(stack, service, within_s=_RECOVERED_S)
+        healthy(stack, service, within_s=_LEARNED_S)
 
 
 def submitted(stack: Stack, file: Path) -> str:
