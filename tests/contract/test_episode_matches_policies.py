@@ -329,6 +329,8 @@ class Waiter:
     policy_id = "waiter"
     needs_forecast = False
     nets_soft_deadlines = True
+    forecast_slots = 0
+    uses_table = False
 
     def choose(self, view: PolicyView, memory: Memory) -> Choice:
         return policy_named("msu").choose(view, memory)

@@ -31,8 +31,7 @@ from spotline.domain.events.lifecycle import (
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.jobs.job import DeadlineKind, Job
-from spotline.domain.policies.baselines import BASELINES
-from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
+from spotline.domain.policies.registry import BASELINES, FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.replay import Clairvoyant, clairvoyant_optimum, replay_policy
 from spotline.domain.selection.learner import Learner
 from spotline.domain.selection.regret import SelectionRegret

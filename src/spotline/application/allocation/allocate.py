@@ -33,6 +33,7 @@ from spotline.domain.policies.decision import (
     slot_cost_micro_usd,
 )
 from spotline.domain.policies.interface import START, Outlook, PolicyView, WindowForecast
+from spotline.domain.policies.params import offer_of, standing_of
 from spotline.domain.policies.prediction import UNCOUNTED, window_forecast
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
 from spotline.domain.solvers.value_table import best_value
@@ -169,21 +170,8 @@ def _moved(task: JobTask, alternative: Alternative, home: PolicyView) -> JobTask
 
 
 def _value(view: PolicyView, outlook: Outlook) -> float:
-    return best_value(
-        outlook.table,
-        elapsed_slots=view.elapsed_slots,
-        run_state=outlook.run_state,
-        price_ppm=view.spot_price * PPM // view.on_demand_price,
-        held=view.state.holding,
-        interrupted=view.interrupted,
-        pending_overhead_s=view.state.pending_overhead_s,
-        work_left_quanta=view.program.work_quanta - view.state.progress_quanta,
-        spot_price=view.spot_price,
-        on_demand_price=view.on_demand_price,
-        spot_available=view.spot_available,
-        on_demand_available=view.on_demand_available,
-        slot_left_s=view.slot_left_s,
-    )
+    left = view.program.work_quanta - view.state.progress_quanta
+    return best_value(outlook.table, standing_of(view), offer_of(view), left)
 
 
 def _saved(view: PolicyView, holding: Holding) -> bool:

@@ -61,6 +61,10 @@ class JobProgram:
     value_micro_usd: tuple[int, ...]
     budget_micro_usd: int = 0
 
+    def __hash__(self) -> int:
+        # Caches are asked several times per decision: a few fields tell programs apart as well.
+        return hash((self.work_quanta, self.deadline_slots, self.end_slots, self.budget_micro_usd))
+
     @property
     def max_instances(self) -> int:
         """The largest allowed count."""

@@ -1,9 +1,11 @@
-"""Progress and cost of a job, slot by slot: the one accounting everything uses."""
+"""Progress of a job, slot by slot: the accounting that everything uses, on domain values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spotline.domain.jobs import accounting
+from spotline.domain.jobs.accounting import Held, Standing, terms_of
 from spotline.domain.jobs.program import IDLE, Holding, JobProgram
 
 
@@ -26,21 +28,9 @@ def overhead_s(
     """Seconds without progress that follow from changing `before` into `after`.
 
     `interrupted` says that spot instances of `before` were reclaimed: whatever is held next has
-    to be regrouped, even the survivors alone. Reconfiguration follows arXiv:2512.20967 in its
-    seconds form (mu = 1 - overhead_s / slot_s); ours differs in charging every change of the held
-    set, so a swap of spot for on-demand at an equal count is not free.
+    to be regrouped, even the survivors alone.
     """
-    if after.instances == 0:
-        return 0
-    if before.instances == 0:
-        return program.launch_s
-    if interrupted:
-        return program.interrupted_s
-    if after == before:
-        return 0
-    if after.spot <= before.spot and after.on_demand <= before.on_demand:
-        return program.shrink_s
-    return program.grow_s
+    return accounting.change_s(terms_of(program), held_of(before), held_of(after), interrupted)
 
 
 def advance(
@@ -51,17 +41,23 @@ def advance(
     held_s: int,
     interrupted: bool = False,
 ) -> JobProgress:
-    """Hold `after` for `held_s` seconds and return where the job stands then.
-
-    A change sets the pending overhead to the full value of that change, unless more is still
-    pending; overheads never add up.
-    """
-    change_s = overhead_s(program, state.holding, after, interrupted=interrupted)
-    pending_s = max(change_s, state.pending_overhead_s) if after.instances else 0
-    productive_s = max(0, held_s - pending_s)
-    gained = program.rate_quanta_per_s[after.instances] * productive_s
-    return JobProgress(
-        progress_quanta=min(program.work_quanta, state.progress_quanta + gained),
-        holding=after,
-        pending_overhead_s=max(0, pending_s - held_s) if after.instances else 0,
+    """Hold `after` for `held_s` seconds and return where the job stands then."""
+    before = Standing(
+        elapsed=0,
+        progress=state.progress_quanta,
+        held=held_of(state.holding),
+        pending_s=state.pending_overhead_s,
+        spent=0,
+        interrupted=interrupted,
     )
+    rate = program.rate_quanta_per_s[after.instances]
+    # Plain Python overflows nowhere: no cap.
+    now = accounting.advance(terms_of(program), rate, held_s, before, held_of(after), held_s)
+    return JobProgress(
+        progress_quanta=now.progress, holding=after, pending_overhead_s=now.pending_s
+    )
+
+
+def held_of(holding: Holding) -> Held:
+    """Return what is held as kernels count it."""
+    return Held(spot=holding.spot, on_demand=holding.on_demand)

@@ -103,6 +103,16 @@ class Policy(Protocol):
         """Whether the safety net also guards a soft deadline (a hard one always is)."""
         ...
 
+    @property
+    def forecast_slots(self) -> int:
+        """How many slots of a forecast the policy looks at, 0 for none."""
+        ...
+
+    @property
+    def uses_table(self) -> bool:
+        """Whether the policy looks into the job's value table."""
+        ...
+
     def choose(self, view: PolicyView, memory: Memory) -> Choice:
         """Choose for this slot; `memory` is `START` in a job's first."""
         ...

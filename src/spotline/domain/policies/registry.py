@@ -1,4 +1,4 @@
-"""All policies by name. To add one: a module and a line here."""
+"""All policies by name. To add one: a module, a line here and one in `lives.live`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from types import MappingProxyType
 
 from spotline.domain.policies.ahanp import Ahanp
 from spotline.domain.policies.ahap import Ahap
-from spotline.domain.policies.baselines import BASELINES
 from spotline.domain.policies.interface import Policy
+from spotline.domain.policies.msu import MaximalSpotUtilisation
+from spotline.domain.policies.on_demand_only import OnDemandOnly
 from spotline.domain.policies.sdp import HYBRIDS, SDP
+from spotline.domain.policies.uniform_progress import UniformProgress
 from spotline.domain.units import PPM
 
 SIGMAS_PPM = tuple(range(3 * PPM // 10, 9 * PPM // 10 + 1, PPM // 10))
@@ -20,6 +22,8 @@ AHAP_POOL: tuple[Policy, ...] = tuple(
     for commitment in range(1, omega + 1)
     for sigma in SIGMAS_PPM
 )
+# The rules of thumb every other policy is measured against.
+BASELINES: tuple[Policy, ...] = (OnDemandOnly(), MaximalSpotUtilisation(), UniformProgress())
 AHANP_POOL: tuple[Policy, ...] = tuple(Ahanp(sigma) for sigma in SIGMAS_PPM)
 
 # The paper's pool is the first 112; the baselines and the learned control compete with it.

@@ -3,12 +3,80 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from spotline.domain.jobs.accounting import Held, Standing, Terms, lay_out, terms_at
+from spotline.domain.jobs.offer import ROW, Offer, offer_at, standing_at
 from spotline.domain.jobs.program import Holding
-from spotline.domain.policies.decision import largest_allowed
-from spotline.domain.policies.interface import Choice, Memory, Outlook, PolicyView
-from spotline.domain.solvers.value_table import look_ahead, look_through
+from spotline.domain.kernels import IntArray, kernel, part
+from spotline.domain.policies import msu
+from spotline.domain.policies.interface import Choice, Memory, PolicyView
+from spotline.domain.policies.params import Params, view_row
+from spotline.domain.solvers.table_look import (
+    OpenTable,
+    Position,
+    look_ahead,
+    open_table,
+    price_place,
+    through,
+)
 from spotline.domain.units import PPM
+
+KIND = 5
+
+# The forecast of one slot that sees nothing.
+_NONE = np.zeros((2, 1, 0), dtype=np.int64)
+
+
+@part
+def choose(
+    params: Params,
+    terms: Terms,
+    standing: Standing,
+    offer: Offer,
+    by_count: IntArray,
+    predicted: IntArray,
+    table: OpenTable,
+) -> Held:
+    """Look ahead; without a place in the table, take all useful spot."""
+    if offer.run_state < 0:
+        return msu.choose(offer, by_count)
+    window = min(params.forecast_slots, offer.steps)
+    window = max(0, min(window, terms.deadline_slots - standing.elapsed - 1))
+    low, share = 0, 0.0
+    if window:
+        to_come = through(table, standing, offer, predicted, window)
+    else:
+        low, share = price_place(table.centres_ppm, offer.spot_price * PPM // offer.on_demand_price)
+        to_come = table.after[standing.elapsed, offer.run_state]
+    left = terms.work_quanta - standing.progress
+    position = Position(low, share, left, table.values[standing.elapsed + 1], table.cell)
+    return look_ahead(
+        table.terms,
+        standing,
+        offer,
+        position,
+        to_come,
+        table.by_count,
+        table.nearest,
+        table.pending_s,
+    )
+
+
+@kernel
+def _choose(
+    row: IntArray,
+    program: IntArray,
+    by_count: IntArray,
+    predicted: IntArray,
+    table: tuple[Any, ...],
+) -> Held:
+    """Choose for one view, laid out: `row` is that of the view, then the window."""
+    params = Params(KIND, 0, 0, row[ROW], 0, 0, 0)
+    terms, standing, offer = terms_at(program), standing_at(row), offer_at(row)
+    return choose(params, terms, standing, offer, by_count, predicted, open_table(table))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,67 +109,41 @@ class ValueToGo:
         """Not by itself: what being late costs is in the table, as soon as there is one."""
         return False
 
+    @property
+    def forecast_slots(self) -> int:
+        """Its window."""
+        return self.window
+
+    @property
+    def uses_table(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def params(self) -> Params:
+        """Its window."""
+        return Params(KIND, 0, 0, self.window)
+
     def choose(self, view: PolicyView, memory: Memory) -> Choice:
         """Look ahead; remembers nothing."""
-        outlook = view.outlook
-        program = view.program
-        if outlook is None:
-            count = largest_allowed(program, view.spot_available)
-            return Choice(holding=Holding(spot=count), memory=memory)
-        slots = 0
-        if view.forecast is not None:
-            slots = min(self.window, len(view.forecast.spot_price))
-            slots = min(slots, program.deadline_slots - view.elapsed_slots - 1)
-        holding = self._through(view, outlook, slots) if slots else self._now(view, outlook)
-        return Choice(holding=holding, memory=memory)
-
-    def _now(self, view: PolicyView, outlook: Outlook) -> Holding:
-        return look_ahead(
-            outlook.table,
-            elapsed_slots=view.elapsed_slots,
-            run_state=outlook.run_state,
-            price_ppm=view.spot_price * PPM // view.on_demand_price,
-            held=view.state.holding,
-            interrupted=view.interrupted,
-            pending_overhead_s=view.state.pending_overhead_s,
-            work_left_quanta=view.program.work_quanta - view.state.progress_quanta,
-            spot_price=view.spot_price,
-            on_demand_price=view.on_demand_price,
-            spot_available=view.spot_available,
-            on_demand_available=view.on_demand_available,
-            slot_left_s=view.slot_left_s,
+        layout = lay_out(view.program)
+        if view.outlook is None:
+            return msu.MaximalSpotUtilisation().choose(view, memory)
+        predicted = _NONE
+        if self.window and view.forecast is not None:
+            ahead = (
+                view.forecast.spot_price[: self.window],
+                view.forecast.spot_available[: self.window],
+            )
+            predicted = np.array(ahead, dtype=np.int64).reshape((2, 1, len(ahead[0])))
+        spot, on_demand = _choose(
+            view_row(view, self.window),
+            layout.row,
+            layout.by_count,
+            predicted,
+            view.outlook.table.arrays,
         )
-
-    def _through(self, view: PolicyView, outlook: Outlook, slots: int) -> Holding:
-        forecast = view.forecast
-        if forecast is None:
-            raise ValueError("a window needs a forecast")
-        taken = outlook.table.terms.taken
-        space = outlook.table.terms.law.space
-        # Where the run will be if the forecast comes true: the same level grows older.
-        level, age = divmod(outlook.run_state, space.ages)
-        lasted = space.age_starts[age]
-        for count in forecast.spot_available[:slots]:
-            after = space.level_of(count + taken)
-            lasted = lasted + 1 if after == level else 1
-            level = after
-        return look_through(
-            outlook.table,
-            forecast.spot_price[:slots],
-            forecast.spot_available[:slots],
-            elapsed_slots=view.elapsed_slots,
-            run_state_after=level * space.ages + space.age_of(lasted),
-            price_ppm_after=forecast.spot_price[slots - 1] * PPM // view.on_demand_price,
-            held=view.state.holding,
-            interrupted=view.interrupted,
-            pending_overhead_s=view.state.pending_overhead_s,
-            work_left_quanta=view.program.work_quanta - view.state.progress_quanta,
-            spot_price=view.spot_price,
-            on_demand_price=view.on_demand_price,
-            spot_available=view.spot_available,
-            on_demand_available=view.on_demand_available,
-            slot_left_s=view.slot_left_s,
-        )
+        return Choice(holding=Holding(spot=spot, on_demand=on_demand), memory=memory)
 
 
 SDP = ValueToGo()

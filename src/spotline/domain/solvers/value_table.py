@@ -9,25 +9,31 @@ a planner that may round finds schedules that live off the rounding.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from spotline.domain.canonical import canonical_as, canonical_v1
+from spotline.domain.jobs.accounting import RATE, Standing, lay_out, terms_at
+from spotline.domain.jobs.offer import ROW, Offer, offer_at, row_of, standing_at
 from spotline.domain.jobs.program import Holding, JobProgram
-from spotline.domain.jobs.progress import JobProgress, advance
+from spotline.domain.kernels import FloatArray, IntArray, kernel
 from spotline.domain.market.law import MarketLaw
 from spotline.domain.solvers.configurations import Configurations, configurations
+from spotline.domain.solvers.table_look import look_up, open_table, value_of
+from spotline.domain.solvers.table_stage import (
+    LawArrays,
+    TableArray,
+    lay_gains,
+    slot_offer,
+    solve_life,
+)
 from spotline.domain.solvers.window import value_after_deadline
-from spotline.domain.units import PPM, cost_micro_usd
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-TableArray = npt.NDArray[np.float32]
+from spotline.domain.solvers.window_grid import Sets
+from spotline.domain.units import PPM
 
 # Bounds on one table: entries (4 bytes each), and cells of work left.
 MOST_ENTRIES = 4_000_000
@@ -71,6 +77,7 @@ class ValueTable:
     market was in `run` and `price` during it, `set` is held, `pending` is the level of overhead
     left and `cell` times `cell_quanta` of work (cell 0 stands for the last bit: a job that is done
     is no longer in the table). `nearest[spot, on_demand]` is the held set that stands for another.
+    `arrays` is all of it as kernels read it, see `table_look.open_table`.
     """
 
     terms: TableTerms
@@ -79,6 +86,7 @@ class ValueTable:
     sets: Configurations
     nearest: IntArray
     pending_s: IntArray
+    arrays: tuple[npt.NDArray[Any], ...]
 
     @property
     def size_bytes(self) -> int:
@@ -111,41 +119,50 @@ def build_table(terms: TableTerms) -> ValueTable:
         late = np.zeros(1, dtype=np.int64)
     else:
         late = value_after_deadline(program, on_demand_price_micro_usd=terms.on_demand_price)
-    counts = np.maximum(law.run_counts() - terms.taken, 0)
+    layout = lay_out(program)
+    full = int(layout.by_count[RATE, -1]) * program.slot_s
+    needed = -(-(np.arange(1, cells + 1, dtype=np.int64) * cell) // full)
     prices = np.array(space.price_centres_ppm, dtype=np.int64) * terms.on_demand_price // PPM
     after = _solve(
-        sets.spot,
-        sets.on_demand,
-        sets.cover_start,
-        sets.covers,
-        counts,
-        np.maximum(prices, 1),
-        terms.on_demand_price,
-        terms.on_demand_available,
-        law.run_matrix(),
-        law.price_matrix(),
-        np.array(program.rate_quanta_per_s, dtype=np.int64),
-        overheads_s(program),
+        layout.row,
+        np.array((cell, terms.reserve_slots, terms.on_demand_price, terms.on_demand_available)),
+        (sets.spot, sets.on_demand, sets.cover_start, sets.covers),
         pending,
-        np.array(program.value_micro_usd, dtype=np.int64),
-        late,
-        program.slot_s,
-        program.deadline_slots,
-        program.end_slots,
-        program.hard,
-        program.max_instances,
-        cell,
-        cells,
-        terms.reserve_slots,
+        layout.by_count,
+        (np.maximum(law.run_counts() - terms.taken, 0), np.maximum(prices, 1)),
+        (law.run_matrix(), law.price_matrix()),
+        (layout.values, late[np.minimum(needed, late.shape[0] - 1)]),
     )
+    nearest = _nearest(sets.spot, sets.on_demand, program.max_instances)
     return ValueTable(
         terms=terms,
         after=after,
         cell_quanta=cell,
         sets=sets,
-        nearest=_nearest(sets.spot, sets.on_demand, program.max_instances),
+        nearest=nearest,
         pending_s=pending,
+        arrays=_arrays_of(terms, after, cell, sets, nearest, pending),
     )
+
+
+@kernel
+def _solve(
+    program: IntArray,
+    row: IntArray,
+    held: tuple[IntArray, IntArray, IntArray, IntArray],
+    pending_s: IntArray,
+    by_count: IntArray,
+    levels: tuple[IntArray, IntArray],
+    chances: tuple[FloatArray, FloatArray],
+    worth: tuple[IntArray, IntArray],
+) -> TableArray:
+    terms = terms_at(program)
+    cell, reserve_slots, price, available = row[0], row[1], row[2], row[3]
+    sets = Sets(held[0], held[1], held[2], held[3])
+    gains = lay_gains(terms, sets, pending_s, by_count, available, cell, reserve_slots)
+    law = LawArrays(levels[0], levels[1], chances[0], chances[1])
+    offer = slot_offer(0, 0, price, available, terms)
+    return solve_life(terms, sets, gains, law, offer, worth[0], worth[1])
 
 
 @lru_cache(maxsize=MOST_TABLES + _SPARE_TABLES)
@@ -154,226 +171,75 @@ def table_of(terms: TableTerms) -> ValueTable:
     return build_table(terms)
 
 
-def look_ahead(
-    table: ValueTable,
-    *,
-    elapsed_slots: int,
-    run_state: int,
-    price_ppm: int,
-    held: Holding,
-    interrupted: bool,
-    pending_overhead_s: int,
-    work_left_quanta: int,
-    spot_price: int,
-    on_demand_price: int,
-    spot_available: int,
-    on_demand_available: int,
-    slot_left_s: int,
-) -> Holding:
-    """The holding of greatest value less cost for this slot and, by the table, all after it.
+def best_value(table: ValueTable, standing: Standing, offer: Offer, work_left: int) -> float:
+    """What the rest of a job's life is worth if the table decides this slot, micro-USD.
 
-    Considered is every allowed count with as much spot as there is, with the spot that is held,
-    and with none. Ties go to what is held, then to more instances: progress made now is progress
-    that nobody can take.
+    `work_left` is in quanta. See `table_look.value_of`.
     """
-    program = table.terms.program
-    low, share = _price_place(table.terms.law.space.price_centres_ppm, price_ppm)
-    spot, on_demand = choose(
-        table.after[elapsed_slots, run_state],
-        low,
-        share,
-        _allowed(program),
-        _rates(program),
-        _overheads_of(program),
+    row = np.append(row_of(standing, offer), work_left)
+    return _value(row, table.arrays)
+
+
+@kernel
+def _value(row: IntArray, arrays: tuple[Any, ...]) -> float:
+    table = open_table(arrays)
+    standing, offer = standing_at(row), offer_at(row)
+    position, to_come = look_up(table, standing, offer, row[ROW])
+    return value_of(
+        table.terms,
+        standing,
+        offer,
+        position,
+        to_come,
+        table.by_count,
         table.nearest,
         table.pending_s,
-        table.cell_quanta,
-        program.value_micro_usd[elapsed_slots + 1],
-        held.spot,
-        held.on_demand,
-        interrupted,
-        pending_overhead_s,
-        work_left_quanta,
-        spot_price,
-        on_demand_price,
-        spot_available,
-        on_demand_available,
-        slot_left_s,
     )
-    return Holding(spot=int(spot), on_demand=int(on_demand))
-
-
-def look_through(
-    table: ValueTable,
-    forecast_spot_price: Sequence[int],
-    forecast_spot_available: Sequence[int],
-    *,
-    elapsed_slots: int,
-    run_state_after: int,
-    price_ppm_after: int,
-    held: Holding,
-    interrupted: bool,
-    pending_overhead_s: int,
-    work_left_quanta: int,
-    spot_price: int,
-    on_demand_price: int,
-    spot_available: int,
-    on_demand_available: int,
-    slot_left_s: int,
-) -> Holding:
-    """Look ahead through the forecast slots first, and by the table from there.
-
-    `run_state_after` and `price_ppm_after` are where the market is in the last forecast slot.
-    """
-    program = table.terms.program
-    slots = len(forecast_spot_price)
-    low, share = _price_place(table.terms.law.space.price_centres_ppm, price_ppm_after)
-    after = through(
-        table.after[elapsed_slots + slots, run_state_after],
-        low,
-        share,
-        np.array(forecast_spot_price, dtype=np.int64),
-        np.array(forecast_spot_available, dtype=np.int64),
-        table.sets.spot,
-        table.sets.on_demand,
-        table.sets.cover_start,
-        table.sets.covers,
-        on_demand_price,
-        on_demand_available,
-        _rates(program),
-        _overheads_of(program),
-        table.pending_s,
-        _values(program),
-        program.slot_s,
-        program.deadline_slots,
-        elapsed_slots,
-        program.hard,
-        program.max_instances,
-        table.cell_quanta,
-        table.terms.reserve_slots,
-    )
-    spot, on_demand = choose(
-        after,
-        0,
-        0.0,
-        _allowed(program),
-        _rates(program),
-        _overheads_of(program),
-        table.nearest,
-        table.pending_s,
-        table.cell_quanta,
-        program.value_micro_usd[elapsed_slots + 1],
-        held.spot,
-        held.on_demand,
-        interrupted,
-        pending_overhead_s,
-        work_left_quanta,
-        spot_price,
-        on_demand_price,
-        spot_available,
-        on_demand_available,
-        slot_left_s,
-    )
-    return Holding(spot=int(spot), on_demand=int(on_demand))
-
-
-def best_value(
-    table: ValueTable,
-    *,
-    elapsed_slots: int,
-    run_state: int,
-    price_ppm: int,
-    held: Holding,
-    interrupted: bool,
-    pending_overhead_s: int,
-    work_left_quanta: int,
-    spot_price: int,
-    on_demand_price: int,
-    spot_available: int,
-    on_demand_available: int,
-    slot_left_s: int,
-) -> float:
-    """What the rest of a job's life is worth if `look_ahead` decides this slot, micro-USD.
-
-    The slot is counted exactly, all after it by the table. Overhead longer than any that the table
-    knows, as a migration's may be, is taken for as much more work.
-    """
-    program = table.terms.program
-    choice = look_ahead(
-        table,
-        elapsed_slots=elapsed_slots,
-        run_state=run_state,
-        price_ppm=price_ppm,
-        held=held,
-        interrupted=interrupted,
-        pending_overhead_s=pending_overhead_s,
-        work_left_quanta=work_left_quanta,
-        spot_price=spot_price,
-        on_demand_price=on_demand_price,
-        spot_available=spot_available,
-        on_demand_available=on_demand_available,
-        slot_left_s=slot_left_s,
-    )
-    before = JobProgress(holding=held, pending_overhead_s=pending_overhead_s)
-    broken = interrupted or held.spot > spot_available
-    after = advance(program, before, choice, held_s=slot_left_s, interrupted=broken)
-    left = work_left_quanta - after.progress_quanta
-    cost = cost_micro_usd(spot_price, choice.spot, slot_left_s) + cost_micro_usd(
-        on_demand_price, choice.on_demand, slot_left_s
-    )
-    if left <= 0:
-        return float(program.value_micro_usd[elapsed_slots + 1] - cost)
-    levels = table.pending_s
-    level = min(int(np.searchsorted(levels, after.pending_overhead_s)), len(levels) - 1)
-    excess_s = max(0, after.pending_overhead_s - int(levels[level]))
-    left = min(left + program.rate_quanta_per_s[choice.instances] * excess_s, program.work_quanta)
-    chosen = int(table.nearest[choice.spot, choice.on_demand])
-    low, share = _price_place(table.terms.law.space.price_centres_ppm, price_ppm)
-    cells = table.after[elapsed_slots, run_state, :, chosen, level, :]
-    value = _between_cells(cells[low], left, table.cell_quanta)
-    if share > 0.0:
-        dearer = _between_cells(cells[low + 1], left, table.cell_quanta)
-        value = (1.0 - share) * value + share * dearer
-    return value - cost
-
-
-def _between_cells(cells: TableArray, left: int, cell: int) -> float:
-    """Table entry at `left` > 0 quanta of work."""
-    j = (left - 1) // cell
-    part = (left - j * cell) / cell
-    value = float(cells[j])
-    return part * value + (1.0 - part) * float(cells[j - 1]) if j else value
 
 
 # --- laying out -------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=256)
-def _allowed(program: JobProgram) -> IntArray:
-    return np.array(program.allowed_counts, dtype=np.int64)
-
-
-@lru_cache(maxsize=256)
-def _rates(program: JobProgram) -> IntArray:
-    return np.array(program.rate_quanta_per_s, dtype=np.int64)
-
-
-@lru_cache(maxsize=256)
-def _values(program: JobProgram) -> IntArray:
-    return np.array(program.value_micro_usd, dtype=np.int64)
-
-
-@lru_cache(maxsize=256)
-def _overheads_of(program: JobProgram) -> IntArray:
-    return overheads_s(program)
-
-
-def overheads_s(program: JobProgram) -> IntArray:
-    """Seconds of each class of change: keep, shrink, grow, launch, interrupted."""
-    return np.array(
-        [0, program.shrink_s, program.grow_s, program.launch_s, program.interrupted_s],
-        dtype=np.int64,
+def _arrays_of(
+    terms: TableTerms,
+    after: TableArray,
+    cell: int,
+    sets: Configurations,
+    nearest: IntArray,
+    pending_s: IntArray,
+) -> tuple[npt.NDArray[Any], ...]:
+    """Lay a table out for `open_table`: a tuple passes faster to a kernel than a bundle."""
+    layout = lay_out(terms.program)
+    scalars = (cell, terms.taken, terms.reserve_slots)
+    space = terms.law.space
+    return (
+        layout.row,
+        np.array(scalars, dtype=np.int64),
+        after,
+        layout.by_count,
+        layout.values,
+        nearest,
+        pending_s,
+        sets.spot,
+        sets.on_demand,
+        sets.cover_start,
+        sets.covers,
+        np.array(space.price_centres_ppm, dtype=np.int64),
+        np.array(space.level_starts, dtype=np.int64),
+        np.array(space.age_starts, dtype=np.int64),
     )
+
+
+# What kernels are given where there is no table; they never look into it.
+NO_TABLE: tuple[npt.NDArray[Any], ...] = (
+    np.zeros(10, dtype=np.int64),
+    np.zeros(3, dtype=np.int64),
+    np.zeros((1, 1, 1, 1, 1, 1), dtype=np.float32),
+    np.zeros((3, 1), dtype=np.int64),
+    np.zeros(1, dtype=np.int64),
+    np.zeros((1, 1), dtype=np.int64),
+    *(np.zeros(1, dtype=np.int64) for _ in range(8)),
+)
 
 
 def _pending_levels(program: JobProgram) -> IntArray:
@@ -433,480 +299,3 @@ def _nearest(spot: IntArray, on_demand: IntArray, most: int) -> IntArray:
                 away[held == 0] = np.iinfo(np.int64).max
                 nearest[s, o] = int(away.argmin())
     return nearest
-
-
-def _price_place(centres_ppm: tuple[int, ...], price_ppm: int) -> tuple[int, float]:
-    """Where a price lies between the centres: the lower one, and the share of the next."""
-    if price_ppm <= centres_ppm[0]:
-        return 0, 0.0
-    if price_ppm >= centres_ppm[-1]:
-        return len(centres_ppm) - 1, 0.0
-    low = 0
-    while centres_ppm[low + 1] <= price_ppm:
-        low += 1
-    return low, (price_ppm - centres_ppm[low]) / (centres_ppm[low + 1] - centres_ppm[low])
-
-
-# --- compiled ---------------------------------------------------------------------------------
-
-
-@numba.njit(cache=True, nogil=True)
-def _cost(price, count, seconds):  # type: ignore[no-untyped-def]  # compiled: numba infers the types
-    return (price * count * seconds + 1800) // 3600
-
-
-@numba.njit(cache=True, nogil=True)
-def _kind(before_spot, before_on_demand, spot, on_demand, interrupted):  # type: ignore[no-untyped-def]  # compiled: numba infers the types
-    """Class of a change to a set that is not idle."""
-    if before_spot + before_on_demand == 0:
-        return 3
-    if interrupted:
-        return 4
-    if spot == before_spot and on_demand == before_on_demand:
-        return 0
-    if spot <= before_spot and on_demand <= before_on_demand:
-        return 1
-    return 2
-
-
-@numba.njit(cache=True, nogil=True)
-def _level(pending_s, left_s):  # type: ignore[no-untyped-def]  # compiled: numba infers the types
-    """The least level that is not below what is pending."""
-    for level in range(pending_s.shape[0]):
-        if pending_s[level] >= left_s:
-            return level
-    return pending_s.shape[0] - 1
-
-
-@numba.njit(cache=True, nogil=True)
-def _stage(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
-    after,
-    value,
-    spot,
-    on_demand,
-    cover_start,
-    covers,
-    spot_price,
-    on_demand_price,
-    spot_available,
-    on_demand_available,
-    gain_whole,
-    gain_part,
-    gain,
-    next_level,
-    same_kind,
-    rescue_s,
-    waits,
-    pending_s,
-    finish,
-    slot_s,
-    slots_left,
-    hard,
-    forced,
-    rescue_rate,
-    cell,
-):
-    """One slot backwards: from what is expected after it to what its beginning is worth.
-
-    `after` and `value` have shape (sets, levels, cells); all cells are computed.
-    """
-    sets = spot.shape[0]
-    levels = pending_s.shape[0]
-    never = -1e18
-    worth = np.empty((5, sets))
-    cost = np.empty(sets)
-    shrunk = np.empty(sets)
-    usable = np.empty(sets, dtype=np.bool_)
-    for c in range(sets):
-        cost[c] = _cost(spot_price, spot[c], slot_s) + _cost(on_demand_price, on_demand[c], slot_s)
-        usable[c] = spot[c] <= spot_available and on_demand[c] <= on_demand_available
-    for level in range(levels):
-        for j in range(after.shape[2]):
-            left = (j + 1) * cell
-            for kind in range(5):
-                if same_kind[kind, level] != kind:
-                    for c in range(sets):
-                        worth[kind, c] = worth[same_kind[kind, level], c]
-                    continue
-                for c in range(sets):
-                    if not usable[c]:
-                        worth[kind, c] = never
-                    elif c == 0:
-                        worth[kind, c] = after[0, 0, j]
-                        if hard:
-                            needed = -(-left // rescue_rate) + rescue_s[0, 0]
-                            if -(-needed // slot_s) + waits[0] > slots_left:
-                                worth[kind, c] = never
-                    elif gain[kind, level, c] >= left:
-                        worth[kind, c] = finish - cost[c]
-                    else:
-                        to = next_level[kind, level]
-                        # j counts from 0 for one cell of work left: x lies between two cells.
-                        low = j - gain_whole[kind, level, c]
-                        part = gain_part[kind, level, c]
-                        if low <= 0:
-                            v = float(after[c, to, 0])
-                        elif part == 0.0:
-                            v = float(after[c, to, low])
-                        else:
-                            v = (1.0 - part) * after[c, to, low] + part * after[c, to, low - 1]
-                        worth[kind, c] = v - cost[c]
-                        if hard and c != forced:
-                            rest = left - gain[kind, level, c]
-                            needed = -(-rest // rescue_rate) + rescue_s[c, to]
-                            if -(-needed // slot_s) + waits[c] > slots_left:
-                                worth[kind, c] = never
-            grow = never
-            launch = never
-            broken = never
-            for c in range(sets):
-                grow = max(grow, worth[2, c])
-                launch = max(launch, worth[3, c])
-                broken = max(broken, worth[4, c])
-            for c in range(sets):
-                shrunk[c] = worth[1, c]
-                for k in range(cover_start[c], cover_start[c + 1]):
-                    shrunk[c] = max(shrunk[c], shrunk[covers[k]])
-                if c == 0:
-                    best = launch
-                elif spot[c] > spot_available:
-                    best = broken
-                else:
-                    best = max(worth[0, c], grow, shrunk[c])
-                value[c, level, j] = best if best > never else 0.0
-
-
-@numba.njit(cache=True, nogil=True)
-def _gains(spot, on_demand, rates, overheads, pending_s, slot_s, rescue, cell, reserve):  # type: ignore[no-untyped-def]  # compiled: numba infers the types
-    """Per class of change, pending level and set: quanta gained, in cells, and what follows.
-
-    The last two are the seconds lost, and the slots to wait, on the way to `rescue` on-demand.
-    """
-    sets = spot.shape[0]
-    levels = pending_s.shape[0]
-    gain = np.zeros((5, levels, sets), dtype=np.int64)
-    whole = np.zeros((5, levels, sets), dtype=np.int64)
-    part = np.zeros((5, levels, sets))
-    next_level = np.zeros((5, levels), dtype=np.int64)
-    same_kind = np.zeros((5, levels), dtype=np.int64)
-    rescue_s = np.zeros((sets, levels), dtype=np.int64)
-    waits = np.zeros(sets, dtype=np.int64)
-    for level in range(levels):
-        for kind in range(5):
-            lost_s = max(overheads[kind], pending_s[level])
-            next_level[kind, level] = _level(pending_s, max(0, lost_s - slot_s))
-            same_kind[kind, level] = kind
-            for other in range(kind):
-                if max(overheads[other], pending_s[level]) == lost_s:
-                    same_kind[kind, level] = other
-                    break
-            for c in range(sets):
-                gain[kind, level, c] = rates[spot[c] + on_demand[c]] * max(0, slot_s - lost_s)
-                whole[kind, level, c] = gain[kind, level, c] // cell
-                part[kind, level, c] = (gain[kind, level, c] % cell) / cell
-        for c in range(sets):
-            kind = _kind(spot[c], on_demand[c], 0, rescue, spot[c] > 0)
-            rescue_s[c, level] = max(pending_s[level], overheads[kind])
-            if reserve > 0 and on_demand[c] < rescue:
-                waits[c] = reserve
-                # While a launch waits, whatever is held comes and goes.
-                rescue_s[c, level] = max(pending_s[level], overheads.max())
-    return gain, whole, part, next_level, same_kind, rescue_s, waits
-
-
-@numba.njit(cache=True, nogil=True)
-def _forced(spot, on_demand, on_demand_available):  # type: ignore[no-untyped-def]  # compiled: numba infers the types
-    """The largest on-demand set there is."""
-    forced = 0
-    for c in range(spot.shape[0]):
-        if spot[c] == 0 and on_demand[c] <= on_demand_available:
-            forced = c
-    return forced
-
-
-@numba.njit(cache=True, nogil=True)
-def _solve(  # type: ignore[no-untyped-def]  # compiled: numba infers the types
-    spot,
-    on_demand,
-    cover_start,
-    covers,
-    counts,
-    prices,
-    on_demand_price,
-    on_demand_available,
-    run_matrix,
-    price_matrix,
-    rates,
-    overheads,
-    pending_s,
-    values,
-    late,
-    slot_s,
-    deadline_slots,
-    end_slots,
-    hard,
-    most,
-    cell,
-    cells,
-    reserve,
-):
-    """Backward induction; returns `ValueTable.after`."""
-    runs = counts.shape[0]
-    levels_of_price = prices.shape[0]
-    sets = spot.shape[0]
-    levels = pending_s.shape[0]
-    forced = _forced(spot, on_demand, on_demand_available)
-    # Where there is never enough for the largest count, the net falls back on what there is.
-    rescue = on_demand[forced] if forced else most
-    gain, whole, part, next_level, same_kind, rescue_s, waits = _gains(
-        spot, on_demand, rates, overheads, pending_s, slot_s, rescue, cell, reserve
-    )
-    slots = max(1, deadline_slots)
-    after = np.zeros((slots, runs, levels_of_price, sets, levels, cells), dtype=np.float32)
-    full = rates[most] * slot_s
-    for j in range(cells):
-        needed = -(-((j + 1) * cell) // full)
-        worth = late[min(needed, late.shape[0] - 1)]
-        after[slots - 1, :, :, :, :, j] = worth
-    now = np.zeros((runs, levels_of_price, sets, levels, cells))
-    mixed = np.zeros((runs, levels_of_price, sets, levels, cells))
-    for t in range(slots - 1, 0, -1):
-        finish = values[t + 1] if t + 1 <= end_slots else 0
-        for r in range(runs):
-            for p in range(levels_of_price):
-                _stage(
-                    after[t, r, p],
-                    now[r, p],
-                    spot,
-                    on_demand,
-                    cover_start,
-                    covers,
-                    prices[p],
-                    on_demand_price,
-                    counts[r],
-                    on_demand_available,
-                    whole,
-                    part,
-                    gain,
-                    next_level,
-                    same_kind,
-                    rescue_s,
-                    waits,
-                    pending_s,
-                    finish,
-                    slot_s,
-                    slots - t - 1,
-                    hard,
-                    forced,
-                    rates[rescue],
-                    cell,
-                )
-        for r in range(runs):
-            for p in range(levels_of_price):
-                mixed[r, p] = 0.0
-                for q in range(levels_of_price):
-                    if price_matrix[p, q] > 0.0:
-                        mixed[r, p] += price_matrix[p, q] * now[r, q]
-        for r in range(runs):
-            for p in range(levels_of_price):
-                now[r, p] = 0.0
-                for s in range(runs):
-                    if run_matrix[r, s] > 0.0:
-                        now[r, p] += run_matrix[r, s] * mixed[s, p]
-                after[t - 1, r, p] = now[r, p]
-    return after
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _cell_of(left, cell, per_quantum):  # type: ignore[no-untyped-def]  # compiled: numba infers the types
-    """The cell that `left` > 0 fills at least in part, and the part; `per_quantum` is 1 / cell."""
-    # Divided as floats, which is faster, and mended.
-    j = np.int64(np.float64(left - 1) * per_quantum)
-    if j * cell >= left:
-        j -= 1
-    elif (j + 1) * cell < left:
-        j += 1
-    return j, (left - j * cell) / cell
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _at(after, low, share, c, level, j, part):  # type: ignore[no-untyped-def]  # compiled: numba infers the types
-    """Table entry between two prices and two cells."""
-    v = after[low, c, level, j] + 0.0
-    if j > 0:
-        v = part * v + (1.0 - part) * after[low, c, level, j - 1]
-    if share > 0.0:
-        u = after[low + 1, c, level, j] + 0.0
-        if j > 0:
-            u = part * u + (1.0 - part) * after[low + 1, c, level, j - 1]
-        v = (1.0 - share) * v + share * u
-    return v
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def choose(  # type: ignore[no-untyped-def]  # noqa: ANN201  # compiled: numba infers the types
-    after,
-    low,
-    share,
-    allowed,
-    rates,
-    overheads,
-    nearest,
-    pending_s,
-    cell,
-    finish,
-    held_spot,
-    held_on_demand,
-    interrupted,
-    pending_now_s,
-    left,
-    spot_price,
-    on_demand_price,
-    spot_available,
-    on_demand_available,
-    slot_left_s,
-):
-    """One look ahead over every candidate; returns (spot, on-demand).
-
-    `after` is `ValueTable.after` at a slot and run state; prices lie between `low` and the next
-    by `share`. For what is considered, and for ties, see `look_ahead`.
-    """
-    per_quantum = 1.0 / cell
-    j, part = _cell_of(left, cell, per_quantum)
-    best = _at(after, low, share, 0, 0, j, part)
-    best_spot = 0
-    best_on_demand = 0
-    # What each class of change costs in time, once for all candidates.
-    launched = held_spot + held_on_demand == 0
-    broken = interrupted or held_spot > spot_available
-    keep, shrink, grow = 0, 1, 2
-    if launched:
-        keep, shrink, grow = 3, 3, 3
-    elif broken:
-        keep, shrink, grow = 4, 4, 4
-    keep_s = max(overheads[keep], pending_now_s)
-    shrink_s = max(overheads[shrink], pending_now_s)
-    grow_s = max(overheads[grow], pending_now_s)
-    keep_to = _level(pending_s, max(0, keep_s - slot_left_s))
-    shrink_to = _level(pending_s, max(0, shrink_s - slot_left_s))
-    grow_to = _level(pending_s, max(0, grow_s - slot_left_s))
-    keep_s = max(0, slot_left_s - keep_s)
-    shrink_s = max(0, slot_left_s - shrink_s)
-    grow_s = max(0, slot_left_s - grow_s)
-    spot_cost = spot_price * slot_left_s
-    on_demand_cost = on_demand_price * slot_left_s
-    for index in range(allowed.shape[0]):
-        count = allowed[index]
-        rate = rates[count]
-        known_s = -1  # splits of one count mostly differ in cost alone
-        most_spot = min(count, spot_available)
-        for option in range(3):
-            if option == 0:
-                spot = most_spot
-            elif option == 1:
-                spot = 0
-                if most_spot == 0:
-                    continue
-            else:
-                spot = held_spot
-                if spot == 0 or spot >= most_spot:
-                    continue
-            rest = count - spot
-            if rest > on_demand_available:
-                continue
-            keeps = False
-            if spot == held_spot and rest == held_on_demand:
-                productive_s, to = keep_s, keep_to
-                keeps = keep == 0
-            elif spot <= held_spot and rest <= held_on_demand:
-                productive_s, to = shrink_s, shrink_to
-            else:
-                productive_s, to = grow_s, grow_to
-            gained = rate * productive_s
-            cost = (spot_cost * spot + 1800) // 3600 + (on_demand_cost * rest + 1800) // 3600
-            if gained >= left:
-                v = float(finish - cost)
-            else:
-                if productive_s != known_s:
-                    j, part = _cell_of(left - gained, cell, per_quantum)
-                    known_s = productive_s
-                v = _at(after, low, share, nearest[spot, rest], to, j, part) - cost
-            if v > best or (v == best and (keeps or count >= best_spot + best_on_demand)):
-                best = v
-                best_spot = spot
-                best_on_demand = rest
-    return best_spot, best_on_demand
-
-
-@numba.njit(cache=True, nogil=True)
-def through(  # type: ignore[no-untyped-def]  # noqa: ANN201  # compiled: numba infers the types
-    after,
-    low,
-    share,
-    spot_price,
-    spot_available,
-    spot,
-    on_demand,
-    cover_start,
-    covers,
-    on_demand_price,
-    on_demand_available,
-    rates,
-    overheads,
-    pending_s,
-    values,
-    slot_s,
-    deadline_slots,
-    elapsed,
-    hard,
-    most,
-    cell,
-    reserve,
-):
-    """Go back over the forecast slots from the table; returns (1, sets, levels, cells)."""
-    sets = spot.shape[0]
-    levels = pending_s.shape[0]
-    cells = after.shape[3]
-    forced = _forced(spot, on_demand, on_demand_available)
-    # Where there is never enough for the largest count, the net falls back on what there is.
-    rescue = on_demand[forced] if forced else most
-    gain, whole, part, next_level, same_kind, rescue_s, waits = _gains(
-        spot, on_demand, rates, overheads, pending_s, slot_s, rescue, cell, reserve
-    )
-    slots = spot_price.shape[0]
-    later = np.empty((1, sets, levels, cells), dtype=np.float32)
-    later[0] = after[low]
-    if share > 0.0:
-        later[0] = (1.0 - share) * after[low] + share * after[low + 1]
-    now = np.empty((sets, levels, cells))
-    for h in range(slots - 1, -1, -1):
-        t = elapsed + 1 + h
-        _stage(
-            later[0],
-            now,
-            spot,
-            on_demand,
-            cover_start,
-            covers,
-            spot_price[h],
-            on_demand_price,
-            spot_available[h],
-            on_demand_available,
-            whole,
-            part,
-            gain,
-            next_level,
-            same_kind,
-            rescue_s,
-            waits,
-            pending_s,
-            values[t + 1],
-            slot_s,
-            deadline_slots - t - 1,
-            hard,
-            forced,
-            rates[rescue],
-            cell,
-        )
-        later[0] = now
-    return later

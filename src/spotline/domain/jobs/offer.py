@@ -1,0 +1,170 @@
+"""What a slot offers a job, and the rules about holding it: what fits, what it costs, what is safe.
+
+`Offer` is the bundle that the rules share: what a job may take in a slot or the rest of one, at what
+price, and how much is known of later.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from spotline.domain.jobs.accounting import (
+    CAP_S,
+    LARGEST,
+    RATE,
+    Held,
+    Standing,
+    Terms,
+    change_s,
+    cost,
+    slots_at,
+)
+from spotline.domain.kernels import IntArray, kernel, part, rule
+
+
+class Offer(NamedTuple):
+    """One slot of the market as one job meets it; see `PolicyView` for the meaning.
+
+    `rescue` is the count that the safety net falls back on, an allowed one. `slot` is the column
+    of the slot in the forecasts, `steps` how many slots these see ahead, -1 where none is there or
+    trusted; `run_state` is where the market is in the law of the job's value table, -1 without.
+    """
+
+    spot_price: int
+    on_demand_price: int
+    spot: int
+    on_demand: int
+    left_s: int
+    reserve_slots: int
+    rescue: int
+    firm: int
+    slot: int
+    steps: int
+    run_state: int
+
+
+# Length of a row of standing and offer.
+ROW = 18
+
+
+def row_of(standing: Standing, offer: Offer) -> IntArray:
+    """Lay standing and offer out: an array passes faster to a kernel than a bundle."""
+    elapsed, progress, held, *rest = standing
+    return np.array((elapsed, progress, *held, *rest, *offer), dtype=np.int64)
+
+
+@part
+def standing_at(row: IntArray) -> Standing:
+    """Read the standing of a row."""
+    return Standing(row[0], row[1], Held(row[2], row[3]), row[4], row[5], row[6])
+
+
+@part
+def offer_at(row: IntArray) -> Offer:
+    """Read the offer of a row."""
+    return Offer(
+        row[7], row[8], row[9], row[10], row[11], row[12], row[13], row[14], row[15], row[16], row[17]
+    )  # fmt: skip
+
+
+@kernel
+def largest_allowed(by_count: IntArray, most: int) -> int:
+    """The largest allowed count <= `most`, 0 where there is none."""
+    return int(by_count[LARGEST, min(by_count.shape[1] - 1, most)])
+
+
+@part
+def is_allowed(by_count: IntArray, count: int) -> bool:
+    """Whether this count > 0 is an allowed one."""
+    return bool(by_count[LARGEST, count] == count)
+
+
+@kernel
+def rescue_count(by_count: IntArray, rescue_instances: int) -> int:
+    """What the safety net falls back on: the largest count that on-demand can be had for."""
+    rescue = largest_allowed(by_count, rescue_instances)
+    return rescue if rescue else by_count.shape[1] - 1
+
+
+@part
+def fit(by_count: IntArray, offer: Offer, wish: Held) -> Held:
+    """Cut `wish` to what is available, then to the largest allowed count it still covers."""
+    spot = min(wish.spot, offer.spot)
+    on_demand = min(wish.on_demand, offer.on_demand)
+    count = largest_allowed(by_count, spot + on_demand)
+    # Instances beyond the count are dropped from the dearer side.
+    on_demand = min(on_demand, max(0, count - spot)) if count else 0
+    return Held(count - on_demand, on_demand)
+
+
+@rule
+def on_demand_to_hold(available: int, held: int, reserve_slots: int) -> int:
+    """How much on-demand may be held: a stock-out hits launches, never what is held."""
+    return max(available, held) if reserve_slots > 0 else available
+
+
+@part
+def spot_first(spot_available: int, count: int) -> Held:
+    """Hold `count` instances, as many of them spot as there are, on-demand for the rest."""
+    spot = min(count, spot_available)
+    return Held(spot, count - spot)
+
+
+@part
+def slot_cost(offer: Offer, held: Held) -> int:
+    """What holding this for the rest of the slot costs."""
+    on_demand = cost(offer.on_demand_price, held.on_demand, offer.left_s)
+    return cost(offer.spot_price, held.spot, offer.left_s) + on_demand
+
+
+@part
+def waits(offer: Offer, held: Held) -> bool:
+    """Whether the rescue must be launched, and its launch may have to wait."""
+    return offer.reserve_slots > 0 and held.on_demand < offer.rescue
+
+
+@part
+def rescue_s(terms: Terms, offer: Offer, after: Standing) -> int:
+    """Seconds that moving to the rescue costs next slot at worst: spot may be taken by then."""
+    if waits(offer, after.held):
+        # While a launch waits, whatever is held comes and goes.
+        change = max(max(terms.launch_s, terms.grow_s), max(terms.shrink_s, terms.interrupted_s))
+    else:
+        change = change_s(terms, after.held, Held(0, offer.rescue), 0)
+        if after.held.spot:
+            change = max(change, terms.interrupted_s)
+    return max(after.pending_s, change)
+
+
+@part
+def rescue_slots(terms: Terms, offer: Offer, after: Standing, by_count: IntArray) -> int:
+    """Slots of on-demand that the work left takes, moving there included."""
+    left = terms.work_quanta - after.progress
+    first_s = rescue_s(terms, offer, after)
+    return slots_at(terms.slot_s, by_count[RATE, offer.rescue], left, first_s)
+
+
+@kernel
+def is_safe(
+    terms: Terms, standing: Standing, offer: Offer, after: Standing, by_count: IntArray
+) -> bool:
+    """Whether on-demand alone can still meet the deadline after this slot.
+
+    Spot that is not firm counts as lost at once: no progress, and the overhead of an interruption.
+    Until the rescue is held, its launch may have to wait for `reserve_slots`.
+    """
+    if after.held.spot and not offer.firm:
+        after = Standing(
+            after.elapsed, standing.progress, after.held, terms.interrupted_s, after.spent, 0
+        )
+    left = terms.work_quanta - after.progress
+    if left <= 0:
+        return True
+    slots_left = terms.deadline_slots - standing.elapsed - 1
+    if waits(offer, after.held):
+        slots_left -= offer.reserve_slots
+    spare_s = slots_left * terms.slot_s - rescue_s(terms, offer, after)
+    spare_s = min(spare_s, by_count[CAP_S, offer.rescue])
+    return bool(spare_s > 0 and left <= by_count[RATE, offer.rescue] * spare_s)

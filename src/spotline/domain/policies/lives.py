@@ -1,0 +1,241 @@
+"""A job's whole life under a policy, compiled: `replay.replay_policy` for pools and markets.
+
+Bundles that the lives share:
+
+Life
+    How a job fared.
+Outside
+    The arrays that some policy or other looks at.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from spotline.domain.jobs.accounting import Held, Standing, Terms, terms_at
+from spotline.domain.jobs.offer import Offer, on_demand_to_hold, slot_cost
+from spotline.domain.kernels import IntArray, kernel, part
+from spotline.domain.policies import ahanp, ahap, msu, on_demand_only, sdp, uniform_progress
+from spotline.domain.policies.ahap_plans import MOST_PLANS, Planner, forget
+from spotline.domain.policies.params import Params
+from spotline.domain.policies.settle import settle, settle_late
+from spotline.domain.solvers.table_look import OpenTable, open_table
+
+# Rows of a market, its columns are slots; see `Offer`.
+SPOT_PRICE, ON_DEMAND_PRICE, SPOT, ON_DEMAND, RESERVE_SLOTS, RESCUE, FIRM, STEPS, RUN_STATE = range(
+    9
+)
+MARKET_ROWS = 9
+
+# What is kept of a slot: spot, on-demand and reason.
+KEPT = 3
+
+
+class Life(NamedTuple):
+    """How a job fared; `finished` counts slots from 1, 0 where it did not finish."""
+
+    utility: int
+    cost: int
+    value: int
+    finished: int
+    slots: int
+
+
+class Outside(NamedTuple):
+    """The arrays that some policy looks at: the job's, AHAP's and those of a value table."""
+
+    by_count: IntArray
+    line: IntArray
+    values: IntArray
+    planner: Planner
+    table: OpenTable
+
+
+# The kinds that `live` knows.
+KINDS = (
+    msu.KIND,
+    on_demand_only.KIND,
+    uniform_progress.KIND,
+    ahanp.KIND,
+    ahap.KIND,
+    sdp.KIND,
+)
+
+
+@kernel
+def replay_lives(
+    job: tuple[IntArray, IntArray, IntArray, IntArray],
+    market: IntArray,
+    players: IntArray,
+    planning: tuple[IntArray, IntArray, IntArray, IntArray],
+    table: tuple[Any, ...],
+    first_slots: IntArray,
+    kept_slots: int,
+) -> tuple[IntArray, IntArray]:
+    """Run every policy from every first slot.
+
+    Parameters
+    ----------
+    job
+        `Layout.row`, `Layout.by_count`, `Layout.values` and the line of `line.line_of`.
+    market
+        Rows `SPOT_PRICE` and so on, a column for every slot.
+    players
+        `Params` by policy, one row each; the last is the fallback, which needs no forecast.
+    planning
+        The first four fields of `Planner`.
+    table
+        `ValueTable.arrays` of the table that `RUN_STATE` belongs to.
+    first_slots
+        Columns of `market` with which the job's life begins.
+    kept_slots
+        How many slots of every life are kept.
+
+    Returns
+    -------
+    lives
+        Fields of `Life`, shape (first slots, policies, 5).
+    kept
+        Spot, on-demand and reason, shape (first slots, policies, kept_slots, 3).
+    """
+    terms = terms_at(job[0])
+    planner = _planner(terms, players, planning, job[2])
+    outside = Outside(job[1], job[3], job[2], planner, open_table(table))
+    policies = players.shape[0] - 1
+    fallback = params_at(players[policies])
+    memory = np.empty((2, ahap.memory_width(players[:, 4].max())), dtype=np.int64)
+    lives = np.empty((first_slots.shape[0], policies, 5), dtype=np.int64)
+    kept = np.zeros((first_slots.shape[0], policies, kept_slots, KEPT), dtype=np.int64)
+    for f in range(first_slots.shape[0]):
+        forget(planner)
+        for p in range(policies):
+            # Nothing is remembered.
+            memory[:, 0] = -1
+            params = params_at(players[p])
+            life = live(
+                params, fallback, terms, first_slots[f], market, memory, outside, kept[f, p]
+            )
+            lives[f, p, 0] = life.utility
+            lives[f, p, 1] = life.cost
+            lives[f, p, 2] = life.value
+            lives[f, p, 3] = life.finished
+            lives[f, p, 4] = life.slots
+    return lives, kept
+
+
+@part
+def params_at(row: IntArray) -> Params:
+    """Read a row of `Params`."""
+    return Params(row[0], row[1], row[2], row[3], row[4], row[5], row[6])
+
+
+@part
+def _planner(
+    terms: Terms,
+    players: IntArray,
+    planning: tuple[IntArray, IntArray, IntArray, IntArray],
+    values: IntArray,
+) -> Planner:
+    """Room for the plans of all policies of one life."""
+    planners = players[:, 4].sum()
+    starts = min(terms.deadline_slots, terms.end_slots) if planners else 0
+    room = min(planners * starts, MOST_PLANS)
+    predicted, prices, lines, lates = planning
+    steps = predicted.shape[2]
+    return Planner(
+        predicted,
+        prices,
+        lines,
+        lates,
+        values,
+        np.empty((starts, steps + 1, lines.shape[2] + 1), dtype=np.int64),
+        np.empty((room, 5), dtype=np.int64),
+        np.empty((room, steps + 1, 2), dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+    )
+
+
+@part
+def live(
+    params: Params,
+    fallback: Params,
+    terms: Terms,
+    first: int,
+    market: IntArray,
+    memory: IntArray,
+    outside: Outside,
+    kept: IntArray,
+) -> Life:
+    """Live one life from slot `first` of a market; `memory` has a row for each of the two.
+
+    This is the one place that knows all policies, a line each. numba counts the arrays of a
+    bundle wherever that is passed on, so the bundles are named only in the lines that need them.
+    """
+    by_count, line, values = outside.by_count, outside.line, outside.values
+    planner, table = outside.planner, outside.table
+    held = Held(0, 0)
+    progress, pending_s, spent, finished, slots = 0, 0, 0, 0, 0
+    for elapsed in range(min(terms.end_slots, market.shape[1] - first)):
+        offer = offer_in(market, first + elapsed, terms.slot_s, held)
+        standing = Standing(elapsed, progress, held, pending_s, spent, int(held.spot > offer.spot))
+        if elapsed >= terms.deadline_slots:
+            settled = settle_late(terms, standing, offer, by_count, values)
+        else:
+            player, row = params, 0
+            if params.needs_forecast and offer.steps < 0:
+                # The plans of a policy that was not asked are stale: it starts them again.
+                memory[0, 0] = -1
+                player, row = fallback, 1
+            kind = player.kind
+            if kind == msu.KIND:
+                wish = msu.choose(offer, by_count)
+            elif kind == on_demand_only.KIND:
+                wish = on_demand_only.choose(terms, memory[row], by_count)
+            elif kind == uniform_progress.KIND:
+                wish = uniform_progress.choose(terms, standing, offer, by_count, line)
+            elif kind == ahanp.KIND:
+                wish = ahanp.choose(player, standing, offer, memory[row], by_count, line)
+            elif kind == ahap.KIND:
+                wish = ahap.choose(player, terms, standing, offer, memory[row], by_count, planner)
+            else:
+                wish = sdp.choose(
+                    player, terms, standing, offer, by_count, planner.predicted, table
+                )
+            netted = terms.hard or player.nets_soft_deadlines or offer.run_state < 0
+            settled = settle(terms, standing, offer, wish, netted, by_count)
+        held = settled.after.held
+        progress, pending_s = settled.after.progress, settled.after.pending_s
+        spent += slot_cost(offer, held)
+        if kept.shape[0]:
+            kept[elapsed, 0] = held.spot
+            kept[elapsed, 1] = held.on_demand
+            kept[elapsed, 2] = settled.reason
+        slots += 1
+        if progress >= terms.work_quanta:
+            finished = elapsed + 1
+            break
+    value = values[finished] if finished else 0
+    return Life(value - spent, spent, value, finished, slots)
+
+
+@part
+def offer_in(market: IntArray, slot: int, slot_s: int, held: Held) -> Offer:
+    """What a slot of a market offers to a job that holds this."""
+    on_demand = on_demand_to_hold(
+        market[ON_DEMAND, slot], held.on_demand, market[RESERVE_SLOTS, slot]
+    )
+    return Offer(
+        market[SPOT_PRICE, slot],
+        market[ON_DEMAND_PRICE, slot],
+        market[SPOT, slot],
+        on_demand,
+        slot_s,
+        market[RESERVE_SLOTS, slot],
+        market[RESCUE, slot],
+        market[FIRM, slot],
+        slot,
+        market[STEPS, slot],
+        market[RUN_STATE, slot],
+    )

@@ -1,0 +1,351 @@
+"""The best schedule of a window on a grid: backward induction, then the way forward.
+
+Only values are kept: what to do is found again on the way forward, for the one state met in each
+slot. Rows run along progress, so every step is a maximum of shifted rows.
+
+`Table` is the bundle of what the induction keeps.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from spotline.domain.jobs.accounting import (
+    BROKEN,
+    GROW,
+    KEEP,
+    LAUNCH,
+    SHRINK,
+    Held,
+    Standing,
+    Terms,
+    change_kind,
+    cost,
+)
+from spotline.domain.kernels import IntArray, kernel, part
+from spotline.domain.solvers.window_grid import Ahead, Grid, Sets
+
+
+class Table(NamedTuple):
+    """Values before each slot, of the sets that can be held by then and of all levels pending.
+
+    `paid` and `usable` are by (slot, set); `needed` says what could be shrunk to. The values
+    before slot k lie in `values` from `offset[k]`, a row of length `stride[k]` for each level and
+    each of `rows[k]` held sets (`row[k, set]`); `reach[k]` cells of a row can be reached, and
+    beyond the end of the work lies what finishing earned. The last slot's row is one for all held
+    sets: its stride is 0. `settled` is the level at which nothing is pending.
+    """
+
+    paid: IntArray
+    usable: IntArray
+    needed: IntArray
+    reach: IntArray
+    stride: IntArray
+    offset: IntArray
+    rows: IntArray
+    row: IntArray
+    values: IntArray
+    largest: int
+    settled: int
+
+
+@part
+def best_schedule(
+    terms: Terms,
+    standing: Standing,
+    sets: Sets,
+    ahead: Ahead,
+    grid: Grid,
+    finish: IntArray,
+    terminal: IntArray,
+    forced: int,
+) -> tuple[int, IntArray]:
+    """Return the best value and the index of the set to hold per slot.
+
+    `finish` is worth by slot, `terminal` the worth of progress at the window's end by cell. After
+    the deadline only idle and `forced` are held.
+    """
+    paid, usable = lay_costs(terms, standing, sets, ahead, forced)
+    needed = lay_needed(sets, ahead.spot, usable)
+    table = lay_table(grid, paid, usable, needed, finish, terminal)
+    width = table.reach[finish.shape[0] - 1]
+    best = np.empty((3, width), dtype=np.int64)
+    shrunk = np.empty((sets.spot.shape[0], width), dtype=np.int64)
+    for slot in range(finish.shape[0] - 1, 0, -1):
+        for level in range(grid.changes.shape[1]):
+            raise_targets(slot, level, sets, grid, table, best, shrunk)
+            lay_values(slot, level, sets, ahead.spot[slot], grid, table, best, shrunk)
+        if table.reach[slot] == grid.cells:
+            lay_finish(slot, grid, table, finish[slot - 1])
+    return follow(standing, sets, ahead.spot, grid, table)
+
+
+@part
+def lay_costs(
+    terms: Terms, standing: Standing, sets: Sets, ahead: Ahead, forced: int
+) -> tuple[IntArray, IntArray]:
+    """What every set costs in every slot, and whether it can be held then."""
+    slots, count = ahead.spot.shape[0], sets.spot.shape[0]
+    free_slots = terms.deadline_slots - standing.elapsed
+    paid = np.empty((slots, count), dtype=np.int64)
+    usable = np.empty((slots, count), dtype=np.bool_)
+    for slot in range(slots):
+        for c in range(count):
+            spot, on_demand = sets.spot[c], sets.on_demand[c]
+            paid[slot, c] = cost(ahead.spot_price[slot], spot, terms.slot_s)
+            paid[slot, c] += cost(ahead.on_demand_price[slot], on_demand, terms.slot_s)
+            free = slot < free_slots or c == 0 or c == forced
+            stocked = spot <= ahead.spot[slot] and on_demand <= ahead.on_demand[slot]
+            usable[slot, c] = free and stocked
+    return paid, usable
+
+
+@part
+def lay_needed(sets: Sets, spot_available: IntArray, usable: IntArray) -> IntArray:
+    """What can be held when a slot opens, and everything that could be shrunk to from there."""
+    slots, count = usable.shape
+    needed = np.zeros((slots, count), dtype=np.bool_)
+    for slot in range(1, slots):
+        for c in range(count - 1, 0, -1):
+            if usable[slot - 1, c] and sets.spot[c] <= spot_available[slot]:
+                needed[slot, c] = True
+            if needed[slot, c]:
+                for k in range(sets.cover_start[c], sets.cover_start[c + 1]):
+                    needed[slot, sets.covers[k]] = True
+    return needed
+
+
+@part
+def lay_table(
+    grid: Grid,
+    paid: IntArray,
+    usable: IntArray,
+    needed: IntArray,
+    finish: IntArray,
+    terminal: IntArray,
+) -> Table:
+    """Lay the table out and fill what lies behind the window."""
+    slots, count = usable.shape
+    cells, levels = grid.cells, grid.changes.shape[1]
+    largest = 0
+    for index in range(grid.gains.shape[0]):
+        for c in range(count):
+            largest = max(largest, grid.gains[index, c])
+    reach = np.empty(slots + 1, dtype=np.int64)
+    stride = np.empty(slots + 1, dtype=np.int64)
+    offset = np.empty(slots + 1, dtype=np.int64)
+    rows = np.ones(slots + 1, dtype=np.int64)
+    row = np.zeros((slots + 1, count), dtype=np.int64)
+    total = 0
+    for slot in range(slots + 1):
+        reach[slot] = min(cells, slot * largest + 1)
+        stride[slot] = reach[slot] + largest
+        offset[slot] = total
+        if 0 < slot < slots:
+            for c in range(1, count):
+                if usable[slot - 1, c]:
+                    row[slot, c] = rows[slot]
+                    rows[slot] += 1
+            total += stride[slot] * rows[slot] * levels
+    stride[slots] = 0
+    values = np.empty(total + cells + largest, dtype=np.int64)
+    copy_row(values[total : total + cells], terminal)
+    for cell in range(cells, cells + largest):
+        values[total + cell] = finish[slots - 1]
+    settled = settled_level(grid.changes)
+    return Table(
+        paid, usable, needed, reach, stride, offset, rows, row, values, largest, settled
+    )  # fmt: skip
+
+
+@part
+def following(slot: int, kind: int, level: int, c: int, changes: IntArray, table: Table) -> int:
+    """Where the values after `slot` begin that a change of this kind to this set leads to."""
+    row = changes[kind, level, 1] * table.rows[slot + 1] + table.row[slot + 1, c]
+    return int(table.offset[slot + 1] + row * table.stride[slot + 1])
+
+
+@part
+def raise_targets(
+    slot: int,
+    level: int,
+    sets: Sets,
+    grid: Grid,
+    table: Table,
+    best: IntArray,
+    shrunk: IntArray,
+) -> None:
+    """Find the most that growing, launching and regrouping lead to, and shrinking from each set.
+
+    Whatever grows pays the same wherever it came from: one maximum over all targets serves every
+    source. Kinds of change that cost the same share it.
+    """
+    width = table.reach[slot]
+    at = table.offset[slot + 1] + table.settled * table.rows[slot + 1] * table.stride[slot + 1]
+    idle = table.values[at : at + width]
+    copy_row(shrunk[0, :width], idle)
+    copy_row(best[0, :width], idle)
+    same_launch = same_kind(grid.changes, LAUNCH, level)
+    same_broken = same_kind(grid.changes, BROKEN, level)
+    if not same_launch:
+        copy_row(best[1, :width], idle)
+    if not same_broken:
+        copy_row(best[2, :width], idle)
+    for c in range(1, sets.spot.shape[0]):
+        paid = table.paid[slot, c]
+        if table.usable[slot, c]:
+            for kind in range(GROW, BROKEN + 1):
+                if (kind == LAUNCH and same_launch) or (kind == BROKEN and same_broken):
+                    continue
+                at = following(slot, kind, level, c, grid.changes, table)
+                at += grid.gains[grid.changes[kind, level, 0], c]
+                raise_row(best[kind - GROW, :width], table.values[at : at + width], paid)
+        if not table.needed[slot, c]:
+            continue
+        into = shrunk[c, :width]
+        first = sets.cover_start[c]
+        last = sets.cover_start[c + 1] - 1
+        low, high = shrunk[sets.covers[first], :width], shrunk[sets.covers[last], :width]
+        if table.usable[slot, c]:
+            at = following(slot, SHRINK, level, c, grid.changes, table)
+            at += grid.gains[grid.changes[SHRINK, level, 0], c]
+            raise_highest(into, low, high, table.values[at : at + width], paid)
+        else:
+            copy_row(into, low)
+            raise_row(into, high, 0)
+        for k in range(first + 1, last):
+            raise_row(into, shrunk[sets.covers[k], :width], 0)
+
+
+@part
+def lay_values(
+    slot: int,
+    level: int,
+    sets: Sets,
+    spot_available: int,
+    grid: Grid,
+    table: Table,
+    best: IntArray,
+    shrunk: IntArray,
+) -> None:
+    """Write the values before a slot, of one level pending, for all that can be held by then."""
+    width = table.reach[slot]
+    grown = best[0, :width]
+    launched = best[0 if same_kind(grid.changes, LAUNCH, level) else 1, :width]
+    broken = best[0 if same_kind(grid.changes, BROKEN, level) else 2, :width]
+    for c in range(sets.spot.shape[0]):
+        if c and not table.usable[slot - 1, c]:
+            continue
+        row = level * table.rows[slot] + table.row[slot, c]
+        at = table.offset[slot] + row * table.stride[slot]
+        now = table.values[at : at + width]
+        if c == 0:
+            copy_row(now, launched)
+        elif sets.spot[c] > spot_available:
+            copy_row(now, broken)
+        elif table.usable[slot, c]:
+            kept = following(slot, KEEP, level, c, grid.changes, table)
+            kept += grid.gains[grid.changes[KEEP, level, 0], c]
+            source = table.values[kept : kept + width]
+            raise_highest(now, grown, shrunk[c, :width], source, table.paid[slot, c])
+        else:
+            copy_row(now, grown)
+            raise_row(now, shrunk[c, :width], 0)
+
+
+@part
+def lay_finish(slot: int, grid: Grid, table: Table, worth: int) -> None:
+    """Write what finishing in the slot before is worth, beyond the end of the work."""
+    for row in range(grid.changes.shape[1] * table.rows[slot]):
+        at = table.offset[slot] + row * table.stride[slot] + table.reach[slot]
+        for cell in range(at, at + table.largest):
+            table.values[cell] = worth
+
+
+@part
+def follow(
+    standing: Standing, sets: Sets, spot_available: IntArray, grid: Grid, table: Table
+) -> tuple[int, IntArray]:
+    """Go forward from `standing`; returns the value of the best schedule, and the schedule."""
+    slots = spot_available.shape[0]
+    plan = np.zeros(slots, dtype=np.int64)
+    value = 0
+    cell = 0
+    level = 0
+    held = standing.held
+    for slot in range(slots):
+        best = -(2**62)
+        chosen, chosen_level, chosen_cell = 0, table.settled, cell
+        stays = False
+        for c in range(sets.spot.shape[0]):
+            if not table.usable[slot, c]:
+                continue
+            wanted = Held(sets.spot[c], sets.on_demand[c])
+            same = wanted.spot == held.spot and wanted.on_demand == held.on_demand
+            next_level, next_cell = table.settled, cell
+            if c:
+                kind = change_kind(held, wanted, held.spot > spot_available[slot])
+                next_level = grid.changes[kind, level, 1]
+                next_cell = cell + grid.gains[grid.changes[kind, level, 0], c]
+            at = next_level * table.rows[slot + 1] + table.row[slot + 1, c]
+            at = table.offset[slot + 1] + at * table.stride[slot + 1]
+            worth = table.values[at + next_cell] - table.paid[slot, c]
+            # Among equals staying wins, then more instances: progress made now is progress that
+            # nobody can take.
+            if worth > best or (worth == best and not stays):
+                best, chosen, stays = worth, c, same
+                chosen_level, chosen_cell = next_level, next_cell
+        if slot == 0:
+            value = best
+        plan[slot] = chosen
+        level, cell = chosen_level, chosen_cell
+        if cell >= grid.done:
+            break
+        held = Held(sets.spot[chosen], sets.on_demand[chosen])
+    return value, plan
+
+
+# --- rows -------------------------------------------------------------------------------------
+
+
+@kernel
+def copy_row(into: IntArray, source: IntArray) -> None:
+    """Copy a row."""
+    for i in range(into.shape[0]):
+        into[i] = source[i]
+
+
+@kernel
+def raise_row(into: IntArray, source: IntArray, paid: int) -> None:
+    """Raise every element of `into` to that of `source` less a cost."""
+    for i in range(into.shape[0]):
+        into[i] = max(into[i], source[i] - paid)
+
+
+@kernel
+def raise_highest(
+    into: IntArray, low: IntArray, high: IntArray, source: IntArray, paid: int
+) -> None:
+    """Write the highest of two rows and of a third less a cost."""
+    for i in range(into.shape[0]):
+        into[i] = max(max(low[i], high[i]), source[i] - paid)
+
+
+@part
+def same_kind(changes: IntArray, kind: int, level: int) -> bool:
+    """Whether a kind of change costs the same as growing, at a level pending."""
+    return bool(
+        changes[kind, level, 0] == changes[GROW, level, 0]
+        and changes[kind, level, 1] == changes[GROW, level, 1]
+    )
+
+
+@part
+def settled_level(changes: IntArray) -> int:
+    """The level that stands for nothing pending: it leads to itself when held."""
+    for level in range(changes.shape[1]):
+        if changes[KEEP, level, 1] == level:
+            return level
+    return 0
