@@ -31,12 +31,13 @@ def choose(
     standing: Standing,
     offer: Offer,
     memory: IntArray,
+    row: int,
     by_count: IntArray,
     line: IntArray,
 ) -> Held:
-    """Decide from the three signals; `memory` is the availability of the last slot."""
-    before = offer.spot if memory[0] < 0 else memory[0]
-    memory[0] = offer.spot
+    """Decide from the three signals; its row of `memory` is the last slot's availability."""
+    before = offer.spot if memory[row, 0] < 0 else memory[row, 0]
+    memory[row, 0] = offer.spot
     held = standing.held.spot + standing.held.on_demand
     if standing.progress < line[LINE, standing.elapsed]:
         # The smallest allowed count at least.
@@ -63,7 +64,7 @@ def smallest(by_count: IntArray) -> int:
 def _choose(row: IntArray, memory: IntArray, by_count: IntArray, line: IntArray) -> Held:
     """Choose for one view, laid out: `row` is that of the view, then sigma."""
     params = Params(KIND, 0, 1, 0, 0, row[ROW], 0)
-    return choose(params, standing_at(row), offer_at(row), memory, by_count, line)
+    return choose(params, standing_at(row), offer_at(row), memory, 0, by_count, line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class Ahanp:
     def choose(self, view: PolicyView, memory: Memory) -> Choice:
         """Decide from the three signals; memory is the availability of the last slot."""
         by_count = lay_out(view.program).by_count
-        row = np.array(memory or (-1,), dtype=np.int64)
+        row = np.array((memory or (-1,),), dtype=np.int64)
         line = line_of(view.program)
         spot, on_demand = _choose(view_row(view, self.sigma_ppm), row, by_count, line)
         holding = Holding(spot=spot, on_demand=on_demand)

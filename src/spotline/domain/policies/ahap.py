@@ -42,7 +42,7 @@ def memory_width(commitment: int) -> int:
     return 1 + commitment * (_HEAD + 2 * commitment)
 
 
-@part
+@kernel
 def choose(
     params: Params,
     terms: Terms,

@@ -1,11 +1,6 @@
 """A job's whole life under a policy, compiled: `replay.replay_policy` for pools and markets.
 
-Bundles that the lives share:
-
-Life
-    How a job fared.
-Outside
-    The arrays that some policy or other looks at.
+`Life` is the bundle that says how a job fared.
 """
 
 from __future__ import annotations
@@ -41,16 +36,6 @@ class Life(NamedTuple):
     value: int
     finished: int
     slots: int
-
-
-class Outside(NamedTuple):
-    """The arrays that some policy looks at: the job's, AHAP's and those of a value table."""
-
-    by_count: IntArray
-    line: IntArray
-    values: IntArray
-    planner: Planner
-    table: OpenTable
 
 
 # The kinds that `live` knows.
@@ -102,9 +87,10 @@ def replay_lives(
     """
     terms = terms_at(job[0])
     planner = _planner(terms, players, planning, job[2])
-    outside = Outside(job[1], job[3], job[2], planner, open_table(table))
+    opened = open_table(table)
     policies = players.shape[0] - 1
-    fallback = params_at(players[policies])
+    pair = np.empty((2, players.shape[1]), dtype=np.int64)
+    pair[1] = players[policies]
     memory = np.empty((2, ahap.memory_width(players[:, 4].max())), dtype=np.int64)
     lives = np.empty((first_slots.shape[0], policies, 5), dtype=np.int64)
     kept = np.zeros((first_slots.shape[0], policies, kept_slots, KEPT), dtype=np.int64)
@@ -113,10 +99,8 @@ def replay_lives(
         for p in range(policies):
             # Nothing is remembered.
             memory[:, 0] = -1
-            params = params_at(players[p])
-            life = live(
-                params, fallback, terms, first_slots[f], market, memory, outside, kept[f, p]
-            )
+            pair[0] = players[p]
+            life = live(pair, job, planner, opened, first_slots[f], market, memory, kept[f, p])
             lives[f, p, 0] = life.utility
             lives[f, p, 1] = life.cost
             lives[f, p, 2] = life.value
@@ -157,24 +141,25 @@ def _planner(
     )
 
 
-@part
+@kernel
 def live(
-    params: Params,
-    fallback: Params,
-    terms: Terms,
+    pair: IntArray,
+    job: tuple[IntArray, IntArray, IntArray, IntArray],
+    planner: Planner,
+    table: OpenTable,
     first: int,
     market: IntArray,
     memory: IntArray,
-    outside: Outside,
     kept: IntArray,
 ) -> Life:
-    """Live one life from slot `first` of a market; `memory` has a row for each of the two.
+    """Live one life from slot `first` of a market, under a policy and its fallback (`pair`).
 
-    This is the one place that knows all policies, a line each. numba counts the arrays of a
-    bundle wherever that is passed on, so the bundles are named only in the lines that need them.
+    This is the one place that knows all policies, a line each. `memory` has a row for each of the
+    two. numba counts the arrays of a bundle wherever it is taken apart or copied: here the bundles
+    are handed on as they came, in the lines that need them.
     """
-    by_count, line, values = outside.by_count, outside.line, outside.values
-    planner, table = outside.planner, outside.table
+    params, fallback, terms = params_at(pair[0]), params_at(pair[1]), terms_at(job[0])
+    by_count, values, line = job[1], job[2], job[3]
     held = Held(0, 0)
     progress, pending_s, spent, finished, slots = 0, 0, 0, 0, 0
     for elapsed in range(min(terms.end_slots, market.shape[1] - first)):
@@ -192,11 +177,11 @@ def live(
             if kind == msu.KIND:
                 wish = msu.choose(offer, by_count)
             elif kind == on_demand_only.KIND:
-                wish = on_demand_only.choose(terms, memory[row], by_count)
+                wish = on_demand_only.choose(terms, memory, row, by_count)
             elif kind == uniform_progress.KIND:
                 wish = uniform_progress.choose(terms, standing, offer, by_count, line)
             elif kind == ahanp.KIND:
-                wish = ahanp.choose(player, standing, offer, memory[row], by_count, line)
+                wish = ahanp.choose(player, standing, offer, memory, row, by_count, line)
             elif kind == ahap.KIND:
                 wish = ahap.choose(player, terms, standing, offer, memory[row], by_count, planner)
             else:

@@ -17,11 +17,11 @@ KIND = 0
 
 
 @part
-def choose(terms: Terms, memory: IntArray, by_count: IntArray) -> Held:
-    """Hold the count found in the first slot, which is what `memory` keeps."""
-    if memory[0] < 0:
-        memory[0] = smallest_constant_count(terms, by_count)
-    return Held(0, memory[0])
+def choose(terms: Terms, memory: IntArray, row: int, by_count: IntArray) -> Held:
+    """Hold the count found in the first slot, which is what its row of `memory` keeps."""
+    if memory[row, 0] < 0:
+        memory[row, 0] = smallest_constant_count(terms, by_count)
+    return Held(0, memory[row, 0])
 
 
 @part
@@ -37,7 +37,7 @@ def smallest_constant_count(terms: Terms, by_count: IntArray) -> int:
 
 @kernel
 def _choose(row: IntArray, memory: IntArray, by_count: IntArray) -> Held:
-    return choose(terms_at(row), memory, by_count)
+    return choose(terms_at(row), memory, 0, by_count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,6 @@ class OnDemandOnly:
     def choose(self, view: PolicyView, memory: Memory) -> Choice:
         """Hold the count found in the first slot."""
         layout = lay_out(view.program)
-        row = np.array(memory or (-1,), dtype=np.int64)
+        row = np.array((memory or (-1,),), dtype=np.int64)
         _, count = _choose(layout.row, row, layout.by_count)
         return Choice(holding=Holding(on_demand=count), memory=(count,))

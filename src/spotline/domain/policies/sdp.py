@@ -10,7 +10,7 @@ import numpy as np
 from spotline.domain.jobs.accounting import Held, Standing, Terms, lay_out, terms_at
 from spotline.domain.jobs.offer import ROW, Offer, offer_at, standing_at
 from spotline.domain.jobs.program import Holding
-from spotline.domain.kernels import IntArray, kernel, part
+from spotline.domain.kernels import IntArray, kernel
 from spotline.domain.policies import msu
 from spotline.domain.policies.interface import Choice, Memory, PolicyView
 from spotline.domain.policies.params import Params, view_row
@@ -30,7 +30,7 @@ KIND = 5
 _NONE = np.zeros((2, 1, 0), dtype=np.int64)
 
 
-@part
+@kernel
 def choose(
     params: Params,
     terms: Terms,

@@ -39,7 +39,7 @@ class Settled(NamedTuple):
     reason: int
 
 
-@kernel
+@part
 def settle(
     terms: Terms, standing: Standing, offer: Offer, wish: Held, netted: bool, by_count: IntArray
 ) -> Settled:
@@ -51,17 +51,33 @@ def settle(
     """
     held = fit(by_count, offer, wish)
     after = hold(terms, standing, held, offer.left_s, by_count)
+    settled = Settled(after, REASON_POLICY)
+    # Most slots need nothing more: neither finish, net nor budget.
+    usual = after.progress < terms.work_quanta and not terms.budget_micro_usd
+    if usual and netted:
+        usual = is_safe(terms, standing, offer, after, by_count)
+    if not usual:
+        settled = resettle(terms, standing, offer, after, netted, by_count)
+    return settled
+
+
+@kernel
+def resettle(
+    terms: Terms,
+    standing: Standing,
+    offer: Offer,
+    after: Standing,
+    netted: bool,
+    by_count: IntArray,
+) -> Settled:
+    """Finish, save the deadline or keep to the budget, where what fits (`after`) does not do."""
     reason = REASON_POLICY
     finishes = after.progress >= terms.work_quanta
-    # Most slots need nothing more: neither finish, net nor budget.
     safe = True
-    if finishes:
-        if held.spot and not offer.firm:
-            safe = is_safe(terms, standing, offer, after, by_count)
-    elif netted:
+    if (netted and not finishes) or (finishes and after.held.spot and not offer.firm):
         safe = is_safe(terms, standing, offer, after, by_count)
     if finishes and safe:
-        held = cheapest_finish(terms, standing, offer, held, by_count)
+        held = cheapest_finish(terms, standing, offer, after.held, by_count)
         after = hold(terms, standing, held, offer.left_s, by_count)
     elif netted and not safe:
         held = safest(terms, standing, offer, by_count)

@@ -160,14 +160,7 @@ def lay_table(
     )  # fmt: skip
 
 
-@part
-def following(slot: int, kind: int, level: int, c: int, changes: IntArray, table: Table) -> int:
-    """Where the values after `slot` begin that a change of this kind to this set leads to."""
-    row = changes[kind, level, 1] * table.rows[slot + 1] + table.row[slot + 1, c]
-    return int(table.offset[slot + 1] + row * table.stride[slot + 1])
-
-
-@part
+@kernel
 def raise_targets(
     slot: int,
     level: int,
@@ -182,44 +175,48 @@ def raise_targets(
     Whatever grows pays the same wherever it came from: one maximum over all targets serves every
     source. Kinds of change that cost the same share it.
     """
+    # Taken apart once: see `lives.live`.
+    changes, gains, covers, starts = grid.changes, grid.gains, sets.covers, sets.cover_start
+    paid, usable, values = table.paid[slot], table.usable[slot], table.values
+    later, stride, rows = table.offset[slot + 1], table.stride[slot + 1], table.rows[slot + 1]
+    row, needed = table.row[slot + 1], table.needed[slot]
     width = table.reach[slot]
-    at = table.offset[slot + 1] + table.settled * table.rows[slot + 1] * table.stride[slot + 1]
-    idle = table.values[at : at + width]
+    at = later + table.settled * rows * stride
+    idle = values[at : at + width]
     copy_row(shrunk[0, :width], idle)
     copy_row(best[0, :width], idle)
-    same_launch = same_kind(grid.changes, LAUNCH, level)
-    same_broken = same_kind(grid.changes, BROKEN, level)
+    same_launch = same_kind(changes, LAUNCH, level)
+    same_broken = same_kind(changes, BROKEN, level)
     if not same_launch:
         copy_row(best[1, :width], idle)
     if not same_broken:
         copy_row(best[2, :width], idle)
-    for c in range(1, sets.spot.shape[0]):
-        paid = table.paid[slot, c]
-        if table.usable[slot, c]:
+    for c in range(1, row.shape[0]):
+        if usable[c]:
             for kind in range(GROW, BROKEN + 1):
                 if (kind == LAUNCH and same_launch) or (kind == BROKEN and same_broken):
                     continue
-                at = following(slot, kind, level, c, grid.changes, table)
-                at += grid.gains[grid.changes[kind, level, 0], c]
-                raise_row(best[kind - GROW, :width], table.values[at : at + width], paid)
-        if not table.needed[slot, c]:
+                at = later + (changes[kind, level, 1] * rows + row[c]) * stride
+                at += gains[changes[kind, level, 0], c]
+                raise_row(best[kind - GROW, :width], values[at : at + width], paid[c])
+        if not needed[c]:
             continue
         into = shrunk[c, :width]
-        first = sets.cover_start[c]
-        last = sets.cover_start[c + 1] - 1
-        low, high = shrunk[sets.covers[first], :width], shrunk[sets.covers[last], :width]
-        if table.usable[slot, c]:
-            at = following(slot, SHRINK, level, c, grid.changes, table)
-            at += grid.gains[grid.changes[SHRINK, level, 0], c]
-            raise_highest(into, low, high, table.values[at : at + width], paid)
+        first = starts[c]
+        last = starts[c + 1] - 1
+        low, high = shrunk[covers[first], :width], shrunk[covers[last], :width]
+        if usable[c]:
+            at = later + (changes[SHRINK, level, 1] * rows + row[c]) * stride
+            at += gains[changes[SHRINK, level, 0], c]
+            raise_highest(into, low, high, values[at : at + width], paid[c])
         else:
             copy_row(into, low)
             raise_row(into, high, 0)
         for k in range(first + 1, last):
-            raise_row(into, shrunk[sets.covers[k], :width], 0)
+            raise_row(into, shrunk[covers[k], :width], 0)
 
 
-@part
+@kernel
 def lay_values(
     slot: int,
     level: int,
@@ -231,25 +228,27 @@ def lay_values(
     shrunk: IntArray,
 ) -> None:
     """Write the values before a slot, of one level pending, for all that can be held by then."""
+    changes, gains, spot = grid.changes, grid.gains, sets.spot
+    paid, usable, held, values = table.paid[slot], table.usable[slot], table.row[slot], table.values
+    known, row = table.usable[slot - 1], table.row[slot + 1]
+    later, stride, rows = table.offset[slot + 1], table.stride[slot + 1], table.rows[slot + 1]
     width = table.reach[slot]
     grown = best[0, :width]
-    launched = best[0 if same_kind(grid.changes, LAUNCH, level) else 1, :width]
-    broken = best[0 if same_kind(grid.changes, BROKEN, level) else 2, :width]
-    for c in range(sets.spot.shape[0]):
-        if c and not table.usable[slot - 1, c]:
+    launched = best[0 if same_kind(changes, LAUNCH, level) else 1, :width]
+    broken = best[0 if same_kind(changes, BROKEN, level) else 2, :width]
+    for c in range(spot.shape[0]):
+        if c and not known[c]:
             continue
-        row = level * table.rows[slot] + table.row[slot, c]
-        at = table.offset[slot] + row * table.stride[slot]
-        now = table.values[at : at + width]
+        at = table.offset[slot] + (level * table.rows[slot] + held[c]) * table.stride[slot]
+        now = values[at : at + width]
         if c == 0:
             copy_row(now, launched)
-        elif sets.spot[c] > spot_available:
+        elif spot[c] > spot_available:
             copy_row(now, broken)
-        elif table.usable[slot, c]:
-            kept = following(slot, KEEP, level, c, grid.changes, table)
-            kept += grid.gains[grid.changes[KEEP, level, 0], c]
-            source = table.values[kept : kept + width]
-            raise_highest(now, grown, shrunk[c, :width], source, table.paid[slot, c])
+        elif usable[c]:
+            kept = later + (changes[KEEP, level, 1] * rows + row[c]) * stride
+            kept += gains[changes[KEEP, level, 0], c]
+            raise_highest(now, grown, shrunk[c, :width], values[kept : kept + width], paid[c])
         else:
             copy_row(now, grown)
             raise_row(now, shrunk[c, :width], 0)
@@ -258,10 +257,11 @@ def lay_values(
 @part
 def lay_finish(slot: int, grid: Grid, table: Table, worth: int) -> None:
     """Write what finishing in the slot before is worth, beyond the end of the work."""
+    values, stride, reach = table.values, table.stride[slot], table.reach[slot]
     for row in range(grid.changes.shape[1] * table.rows[slot]):
-        at = table.offset[slot] + row * table.stride[slot] + table.reach[slot]
+        at = table.offset[slot] + row * stride + reach
         for cell in range(at, at + table.largest):
-            table.values[cell] = worth
+            values[cell] = worth
 
 
 @part
@@ -269,6 +269,9 @@ def follow(
     standing: Standing, sets: Sets, spot_available: IntArray, grid: Grid, table: Table
 ) -> tuple[int, IntArray]:
     """Go forward from `standing`; returns the value of the best schedule, and the schedule."""
+    changes, gains, spot, on_demand = grid.changes, grid.gains, sets.spot, sets.on_demand
+    usable, paid, row, values = table.usable, table.paid, table.row, table.values
+    rows, offset, stride = table.rows, table.offset, table.stride
     slots = spot_available.shape[0]
     plan = np.zeros(slots, dtype=np.int64)
     value = 0
@@ -279,19 +282,19 @@ def follow(
         best = -(2**62)
         chosen, chosen_level, chosen_cell = 0, table.settled, cell
         stays = False
-        for c in range(sets.spot.shape[0]):
-            if not table.usable[slot, c]:
+        for c in range(spot.shape[0]):
+            if not usable[slot, c]:
                 continue
-            wanted = Held(sets.spot[c], sets.on_demand[c])
-            same = wanted.spot == held.spot and wanted.on_demand == held.on_demand
+            same = spot[c] == held.spot and on_demand[c] == held.on_demand
             next_level, next_cell = table.settled, cell
             if c:
+                wanted = Held(spot[c], on_demand[c])
                 kind = change_kind(held, wanted, held.spot > spot_available[slot])
-                next_level = grid.changes[kind, level, 1]
-                next_cell = cell + grid.gains[grid.changes[kind, level, 0], c]
-            at = next_level * table.rows[slot + 1] + table.row[slot + 1, c]
-            at = table.offset[slot + 1] + at * table.stride[slot + 1]
-            worth = table.values[at + next_cell] - table.paid[slot, c]
+                next_level = changes[kind, level, 1]
+                next_cell = cell + gains[changes[kind, level, 0], c]
+            at = next_level * rows[slot + 1] + row[slot + 1, c]
+            at = offset[slot + 1] + at * stride[slot + 1]
+            worth = values[at + next_cell] - paid[slot, c]
             # Among equals staying wins, then more instances: progress made now is progress that
             # nobody can take.
             if worth > best or (worth == best and not stays):
@@ -303,7 +306,7 @@ def follow(
         level, cell = chosen_level, chosen_cell
         if cell >= grid.done:
             break
-        held = Held(sets.spot[chosen], sets.on_demand[chosen])
+        held = Held(spot[chosen], on_demand[chosen])
     return value, plan
 
 
