@@ -299,7 +299,7 @@ def test_without_an_endpoint_nothing_is_told(monkeypatch):
 def test_without_an_endpoint_no_sdk_and_no_exporter_is_imported():
     code = (
         "import sys\n"
-        "import spotline.bootstrap.system, spotline.adapters.grpc.server\n"
+        "import spotline.bootstrap.system, spotline.adapters.grpc.allocator.server\n"
         "from spotline.runtime.telemetry import telemetry_for\n"
         "assert not telemetry_for('selector').on\n"
         "wrong = ('opentelemetry.sdk', 'opentelemetry.exporter', 'prometheus_client')\n"
