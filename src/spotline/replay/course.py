@@ -9,6 +9,7 @@ from spotline.application.allocation.allocate import forecast_of
 from spotline.application.forecaster.handler import ForecastHandler
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.application.spec import Context
+from spotline.application.turn import Turns
 from spotline.contracts.errors import ContractError
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.law import MarketLawLearned
@@ -69,20 +70,20 @@ def issue_forecasts(
         factory = forecaster_factory(forecaster)
     except ValueError as error:
         raise ContractError("forecaster", str(error)) from error
-    handler = ForecastHandler(factory, horizon_slots=horizon_slots)
-    state = handler.initial()
+    turns = Turns(ForecastHandler(factory, horizon_slots=horizon_slots))
     issued = {}
     for opened in slots:
+        slot_id = f"slot:{opened.slot}"
         ctx = Context(
-            seq=opened.slot + 1, now_ns=opened.ts_event_ns, event_id="", correlation_id=""
+            seq=opened.slot + 1,
+            now_ns=opened.ts_event_ns,
+            event_id=slot_id,
+            correlation_id=slot_id,
         )
-        handler.evolve(state, opened)
-        events = handler.decide(state, opened, ctx).events
-        for event in events:
-            handler.evolve(state, event)
+        events = [output.event for output in turns.take(opened, ctx).outputs]
+        laws = tuple(event for event in events if isinstance(event, MarketLawLearned))
         for event in events:
             if isinstance(event, ForecastIssued):
-                laws = tuple(one for one in events if isinstance(one, MarketLawLearned))
                 issued[event.slot] = Issued(forecast=event, laws=laws)
     return issued
 
