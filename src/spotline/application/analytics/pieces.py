@@ -19,7 +19,7 @@ from spotline.domain.market.offering import CapacityType
 from spotline.domain.statistics.panes import Arrival
 from spotline.domain.statistics.platform import (
     BillPart,
-    Ending,
+    JobEnding,
     JobFeedback,
     PlatformPiece,
     SlotLatency,
@@ -61,7 +61,7 @@ def pieces_of(
         case JobClosed():
             slot, job = known.slot(event.slot), known.submitted(event.job_id)
             known.close(observation, event, slot)
-            ending = Ending(hard=job.hard, hit=_HITS[event.outcome])
+            ending = JobEnding(hard=job.hard, hit=_HITS[event.outcome])
             arrival = arrival_of(observation, slot, job.submitted)
             return slot, event.tenant, _point(arrival, event.policy_id, ending)
         case PolicyWeightsUpdated():
@@ -121,6 +121,6 @@ def _latency(number: int, slot: KnownSlot, decided: Observation, known: Known) -
 
 
 def _point(
-    arrival: Arrival, policy_id: str, said: Ending | JobFeedback | SlotLatency
+    arrival: Arrival, policy_id: str, said: JobEnding | JobFeedback | SlotLatency
 ) -> Iterator[PlatformPiece]:
     yield PlatformPiece(arrival=arrival, start_s=arrival.at_s, policy_id=policy_id, said=said)

@@ -29,8 +29,8 @@ from spotline.domain.jobs.migration import (
 )
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.solvers.multi_window_layout import (
-    Layout,
     OfferingWindow,
+    WindowLayout,
     WindowOverheads,
     bases_of,
     changes_of,
@@ -134,7 +134,7 @@ class _Window:
     offerings: Sequence[OfferingWindow]
     migrations: MigrationTable
     start: PlacedProgress
-    layout: Layout
+    layout: WindowLayout
     overheads: WindowOverheads
     entered_s: list[int]
     egress_micro_usd: IntArray

@@ -32,7 +32,7 @@ class OfferingWindow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Layout:
+class WindowLayout:
     """All offerings' held sets but idle, one after the other: what each is, where, how fast."""
 
     holdings: tuple[Holding, ...]
@@ -55,7 +55,7 @@ class Layout:
         return PlacedHolding(offering=int(self.offering[target]), holding=self.holdings[target])
 
 
-def layout_of(offerings: Sequence[OfferingWindow]) -> Layout:
+def layout_of(offerings: Sequence[OfferingWindow]) -> WindowLayout:
     """Lay out the sets of all offerings one after the other."""
     holdings: list[Holding] = []
     offering: list[int] = []
@@ -74,7 +74,7 @@ def layout_of(offerings: Sequence[OfferingWindow]) -> Layout:
             covers.extend(int(k) + at for k in inner if k)
             cover_start.append(len(covers))
         first.append(len(holdings))
-    return Layout(
+    return WindowLayout(
         holdings=tuple(holdings),
         offering=np.array(offering, dtype=np.int64),
         rate=np.array(rate, dtype=np.int64),
@@ -194,7 +194,7 @@ def changes_of(
 
 
 def slots_of(
-    offerings: Sequence[OfferingWindow], layout: Layout, elapsed_slots: int
+    offerings: Sequence[OfferingWindow], layout: WindowLayout, elapsed_slots: int
 ) -> WindowSlots:
     """What each slot offers and what being done in it is worth."""
     first = offerings[0].program
@@ -227,7 +227,7 @@ def opening_of(
     offerings: Sequence[OfferingWindow],
     migrations: MigrationTable,
     start: PlacedProgress,
-    layout: Layout,
+    layout: WindowLayout,
 ) -> tuple[IntArray, list[int]]:
     """Egress and whole overhead of entering each set from the start, which may be any set."""
     programs = [here.program for here in offerings]

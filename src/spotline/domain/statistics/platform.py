@@ -29,7 +29,7 @@ class BillPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class JobEnding:
     """How a job ended; None: it was cancelled."""
 
     hard: bool
@@ -60,7 +60,7 @@ class PlatformPiece:
     arrival: Arrival
     start_s: int
     policy_id: str
-    said: BillPart | Ending | JobFeedback | SlotLatency
+    said: BillPart | JobEnding | JobFeedback | SlotLatency
 
 
 def bill_pieces(
@@ -102,7 +102,7 @@ class PolicyTally:
     drawn: int = 0
     latencies: dict[int, SlotLatency] = field(default_factory=dict)
 
-    def count(self, said: BillPart | Ending | JobFeedback | SlotLatency) -> None:
+    def count(self, said: BillPart | JobEnding | JobFeedback | SlotLatency) -> None:
         """Count what one piece says."""
         match said:
             case BillPart():
@@ -110,7 +110,7 @@ class PolicyTally:
                 self.on_demand_equivalent += said.on_demand_equivalent
                 self.spot_s += said.spot_s
                 self.on_demand_s += said.on_demand_s
-            case Ending():
+            case JobEnding():
                 if said.hit is None:
                     self.cancelled += 1
                 else:
