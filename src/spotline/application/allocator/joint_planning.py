@@ -33,6 +33,7 @@ from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.jobs.migration import NOWHERE, MigrationCost, MigrationTable, migration_cost
 from spotline.domain.jobs.program import JobProgram
+from spotline.domain.kernels import IntArray
 from spotline.domain.market.offering import Offering, Quote
 from spotline.domain.policies.ahap import line_value
 from spotline.domain.policies.prediction import UNCOUNTED
@@ -45,7 +46,7 @@ from spotline.domain.solvers.coupled_jobs import (
     SharedMarket,
 )
 from spotline.domain.solvers.multi_window import EndValue
-from spotline.domain.solvers.window import IntArray, WindowMarket
+from spotline.domain.solvers.window import WindowMarket
 from spotline.domain.units import PPM, cost_micro_usd
 
 # Slots planned where nothing is forecast.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from spotline.domain.kernels import IntArray
 from spotline.domain.solvers.coupled_jobs import (
     CoupledJob,
     Infeasible,
@@ -12,7 +13,6 @@ from spotline.domain.solvers.coupled_jobs import (
     execute_coupled,
 )
 from spotline.domain.solvers.coupled_model import CoupledModel, SharedLimits, solve_model
-from spotline.domain.solvers.window import IntArray
 
 
 def explain_coupled(

@@ -28,6 +28,7 @@ from spotline.domain.jobs.migration import (
     placement_overhead_s,
 )
 from spotline.domain.jobs.program import JobProgram
+from spotline.domain.kernels import IntArray
 from spotline.domain.solvers.multi_window_layout import (
     OfferingWindow,
     WindowLayout,
@@ -40,7 +41,7 @@ from spotline.domain.solvers.multi_window_layout import (
 )
 from spotline.domain.solvers.multi_window_stages import Opening, ProgressGrid, solve_stages
 from spotline.domain.solvers.placed_schedules import check_programs, is_interrupted
-from spotline.domain.solvers.window import CELL_LIMIT, IntArray, ProgressValue, Rounding
+from spotline.domain.solvers.window import CELL_LIMIT, ProgressValue, Rounding
 
 # Two bytes each: where slots * cells * sets * levels is more, the grid is coarsened.
 _STATE_LIMIT = 400_000_000

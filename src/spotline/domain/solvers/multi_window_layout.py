@@ -15,10 +15,11 @@ from spotline.domain.jobs.migration import (
     placement_overhead_s,
 )
 from spotline.domain.jobs.program import Holding, JobProgram
+from spotline.domain.kernels import IntArray
 from spotline.domain.solvers.configurations import Configurations
 from spotline.domain.solvers.multi_window_stages import Changes, HeldSets, WindowSlots
 from spotline.domain.solvers.placed_schedules import is_interrupted
-from spotline.domain.solvers.window import IntArray, WindowMarket
+from spotline.domain.solvers.window import WindowMarket
 from spotline.domain.units import cost_micro_usd
 
 
