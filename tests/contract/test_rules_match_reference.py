@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress, advance, overhead_s
-from spotline.domain.policies.compiled import replay_pool
+from spotline.domain.policies import lives
+from spotline.domain.policies.compiled import params_of, replay_pool
 from spotline.domain.policies.decision import after_slot, decide_slot, fit, is_safe
 from spotline.domain.policies.interface import START, Outlook, Policy, PolicyView
-from spotline.domain.policies.registry import policy_named
+from spotline.domain.policies.registry import POOL, policy_named
 from spotline.domain.policies.replay import SlotRecord
 from spotline.domain.solvers.value_table import ValueTable
 from tests.contract.test_episode_matches_policies import SEEDS, life_of, table_of_life
@@ -125,6 +126,20 @@ def test_a_pool_is_replayed_as_the_reference_replays_it(seed: int, firm: bool) -
             program, records, reference_named(name), reference_named("msu"), table, spot_firm=firm
         )
         assert result == expected, name
+
+
+def test_the_registry_and_the_dispatch_of_lives_know_the_same_policies() -> None:
+    params = [params_of(policy) for policy in POOL]
+    kinds = {each.kind for each in params if each is not None}
+
+    assert None not in params
+    assert kinds == set(lives.KINDS)
+    assert len(lives.KINDS) == len(set(lives.KINDS))
+    assert set(lives.PLANNERS) == {
+        each.kind
+        for policy, each in zip(POOL, params, strict=True)
+        if each is not None and (policy.forecast_slots or policy.uses_table)
+    }
 
 
 @settings(max_examples=200, deadline=None)

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from spotline.domain.events import DecisionReason
 from spotline.domain.jobs.program import IDLE, Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress
+from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.interface import Memory, Policy, PolicyView
 from spotline.domain.units import cost_micro_usd
 from tests.reference.progress import advance, overhead_s

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spotline.domain.events import DecisionReason
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress
+from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.interface import START, Outlook, Policy, PolicyView
 from spotline.domain.policies.replay import JobResult, SlotRecord
 from spotline.domain.solvers.value_table import ValueTable

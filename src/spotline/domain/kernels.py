@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numba
 import numpy as np
@@ -26,11 +26,14 @@ from numba.extending import register_jitable
 from numba.misc.appdirs import AppDirs
 
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _PACKAGE = Path(__file__).parents[1]
+# What numba reads from the environment; its types say nothing of it.
+_numba: Any = numba.config
 # Every module of kernels imports this one; the rule of cost and the constants lie in units.
 _MARK = b"spotline.domain.kernels"
 # Folders of earlier sources that stay: releases and branches are switched between.
@@ -85,9 +88,9 @@ def _forget_oldest(parent: Path) -> None:
 
 def _parents() -> list[Path]:
     """Where a cache may lie: where `NUMBA_CACHE_DIR` says, else with the user's other caches."""
-    if numba.config.CACHE_DIR:
-        return [Path(numba.config.CACHE_DIR)]
-    return [Path(AppDirs("spotline", appauthor=False).user_cache_dir)]
+    if _numba.CACHE_DIR:
+        return [Path(_numba.CACHE_DIR)]
+    return [Path(AppDirs("spotline", appauthor=False).user_cache_dir)]  # type: ignore[no-untyped-call]
 
 
 CACHE_FOLDER = cache_folder(_parents(), sources_digest(kernel_sources()))
@@ -106,18 +109,18 @@ def part(function: Function) -> Function:
     return _compiled(function, inline="always")
 
 
-def _compiled(function: Function, inline: str) -> Function:
-    if numba.config.DISABLE_JIT:
+def _compiled(function: Function, inline: Literal["never", "always"]) -> Function:
+    if _numba.DISABLE_JIT:
         return function
-    before = numba.config.CACHE_DIR
+    before = _numba.CACHE_DIR
     # numba asks for the folder when it decorates; other libraries keep theirs.
-    numba.config.CACHE_DIR = "" if CACHE_FOLDER is None else str(CACHE_FOLDER)
+    _numba.CACHE_DIR = "" if CACHE_FOLDER is None else str(CACHE_FOLDER)
     try:
         compiled: Function = numba.njit(
             cache=CACHE_FOLDER is not None, nogil=True, error_model="numpy", inline=inline
         )(function)
     finally:
-        numba.config.CACHE_DIR = before
+        _numba.CACHE_DIR = before
     return compiled
 
 

@@ -26,7 +26,7 @@ from spotline.domain.units import cost_micro_usd
 KEEP, SHRINK, GROW, LAUNCH, BROKEN = range(5)
 CHANGES = 5
 
-# Rows of `Layout.by_count`.
+# Rows of `ProgramLayout.by_count`.
 RATE = 0  # quanta per second
 CAP_S = 1  # seconds after which the whole work is done: more would only overflow
 LARGEST = 2  # the largest allowed count up to this one
@@ -156,7 +156,7 @@ def hold(terms: Terms, standing: Standing, held: Held, held_s: int, by_count: In
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layout:
+class ProgramLayout:
     """A program as kernels read it.
 
     `terms` has the fields of `Terms`. `by_count` has the rows `RATE`, `CAP_S` and `LARGEST` and a
@@ -188,14 +188,14 @@ def terms_of(program: JobProgram) -> Terms:
 
 @part
 def terms_at(row: IntArray) -> Terms:
-    """Read `Layout.row`: an array passes from Python to a kernel faster than a bundle."""
+    """Read `ProgramLayout.row`: an array passes from Python to a kernel faster than a bundle."""
     return Terms(
         row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7], row[8], row[9]
     )  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
-def lay_out(program: JobProgram) -> Layout:
+def lay_out(program: JobProgram) -> ProgramLayout:
     """Lay a program out for kernels."""
     terms = terms_of(program)
     by_count = np.zeros((3, program.max_instances + 1), dtype=np.int64)
@@ -204,7 +204,7 @@ def lay_out(program: JobProgram) -> Layout:
         by_count[RATE, count] = rate
         by_count[CAP_S, count] = cap_s(program.work_quanta, rate)
         by_count[LARGEST, count:] = count
-    return Layout(
+    return ProgramLayout(
         terms=terms,
         row=np.array(terms, dtype=np.int64),
         by_count=by_count,

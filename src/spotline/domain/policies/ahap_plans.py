@@ -13,7 +13,7 @@ from spotline.domain.jobs.accounting import Standing, Terms
 from spotline.domain.jobs.offer import Offer, is_allowed
 from spotline.domain.kernels import IntArray, kernel, part
 from spotline.domain.policies.params import Params
-from spotline.domain.solvers.window import Ending, plan_window
+from spotline.domain.solvers.window import WindowEnd, plan_window
 from spotline.domain.solvers.window_grid import Ahead, Precision, Sets
 
 # A window's planner may round: its plan is executed on exact progress.
@@ -118,7 +118,7 @@ def _plan(
     ends = track.elapsed + window + 1
     late = ends >= terms.deadline_slots
     line = planner.lines[price, min(ends, planner.lines.shape[1] - 1), params.sigma]
-    ending = Ending(planner.lates[price] if late else line, not late)
+    ending = WindowEnd(planner.lates[price] if late else line, not late)
     sets = window_sets(track, ahead.spot, by_count)
     _, _, chosen = plan_window(
         terms, track, sets, ahead, Precision(PLANNING_CELLS, 0), by_count, planner.values, ending

@@ -127,7 +127,6 @@ def has_kernel(policy: Policy) -> bool:
     return params_of(policy) is not None
 
 
-@lru_cache(maxsize=4096)
 def params_of(policy: Policy) -> Params | None:
     """Return what `lives.live` reads of a policy, None where it does not know it."""
     params = getattr(policy, "params", None)
@@ -275,11 +274,17 @@ def _compilable(
     if fallback.uses_table:
         return []
     solved = table is None or _solves(table, program)
+    known = _known(tuple(policies))
     return [
         index
         for index, policy in enumerate(policies)
-        if has_kernel(policy) and (solved or not policy.uses_table)
+        if known[index] and (solved or not policy.uses_table)
     ]
+
+
+@lru_cache(maxsize=256)
+def _known(policies: tuple[Policy, ...]) -> tuple[bool, ...]:
+    return tuple(has_kernel(policy) for policy in policies)
 
 
 def _solves(table: ValueTable, program: JobProgram) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.jobs import offer as rules
 from spotline.domain.jobs.accounting import Held, hold, lay_out, terms_at
 from spotline.domain.jobs.offer import offer_at, standing_at
@@ -16,6 +15,7 @@ from spotline.domain.jobs.program import IDLE, Holding
 from spotline.domain.jobs.progress import JobProgress, advance
 from spotline.domain.kernels import IntArray, kernel
 from spotline.domain.policies import settle
+from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.interface import Memory, Policy, PolicyView
 from spotline.domain.policies.params import view_row
 from spotline.domain.units import cost_micro_usd

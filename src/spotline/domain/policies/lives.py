@@ -47,6 +47,8 @@ KINDS = (
     ahap.KIND,
     sdp.KIND,
 )
+# Those that look at the bundles of a planner or a table.
+PLANNERS = (ahap.KIND, sdp.KIND)
 
 
 @kernel
@@ -64,7 +66,7 @@ def replay_lives(
     Parameters
     ----------
     job
-        `Layout.row`, `Layout.by_count`, `Layout.values` and the line of `line.line_of`.
+        `ProgramLayout.row`, `ProgramLayout.by_count`, `ProgramLayout.values` and the line of `line.line_of`.
     market
         Rows `SPOT_PRICE` and so on, a column for every slot.
     players
@@ -100,7 +102,10 @@ def replay_lives(
             # Nothing is remembered.
             memory[:, 0] = -1
             pair[0] = players[p]
-            life = live(pair, job, planner, opened, first_slots[f], market, memory, kept[f, p])
+            if players[p, 0] in PLANNERS:
+                life = live(pair, job, planner, opened, first_slots[f], market, memory, kept[f, p])
+            else:
+                life = live(pair, job, None, None, first_slots[f], market, memory, kept[f, p])
             lives[f, p, 0] = life.utility
             lives[f, p, 1] = life.cost
             lives[f, p, 2] = life.value
@@ -145,8 +150,8 @@ def _planner(
 def live(
     pair: IntArray,
     job: tuple[IntArray, IntArray, IntArray, IntArray],
-    planner: Planner,
-    table: OpenTable,
+    planner: Planner | None,
+    table: OpenTable | None,
     first: int,
     market: IntArray,
     memory: IntArray,
@@ -156,7 +161,8 @@ def live(
 
     This is the one place that knows all policies, a line each. `memory` has a row for each of the
     two. numba counts the arrays of a bundle wherever it is taken apart or copied: here the bundles
-    are handed on as they came, in the lines that need them.
+    are handed on as they came, in the lines that need them. They are None, and those lines are
+    not compiled, for policies that do without.
     """
     params, fallback, terms = params_at(pair[0]), params_at(pair[1]), terms_at(job[0])
     by_count, values, line = job[1], job[2], job[3]
@@ -182,13 +188,15 @@ def live(
                 wish = uniform_progress.choose(terms, standing, offer, by_count, line)
             elif kind == ahanp.KIND:
                 wish = ahanp.choose(player, standing, offer, memory, row, by_count, line)
+            elif planner is None or table is None:
+                wish = held
             elif kind == ahap.KIND:
-                wish = ahap.choose(player, terms, standing, offer, memory[row], by_count, planner)
+                wish = ahap.choose(player, terms, standing, offer, memory[0], by_count, planner)
             else:
                 wish = sdp.choose(
                     player, terms, standing, offer, by_count, planner.predicted, table
                 )
-            netted = terms.hard or player.nets_soft_deadlines or offer.run_state < 0
+            netted = bool(terms.hard or player.nets_soft_deadlines or offer.run_state < 0)
             settled = settle(terms, standing, offer, wish, netted, by_count)
         held = settled.after.held
         progress, pending_s = settled.after.progress, settled.after.pending_s

@@ -32,7 +32,7 @@ def smallest_constant_count(terms: Terms, by_count: IntArray) -> int:
         capped_s = min(available_s, by_count[CAP_S, count])
         if is_allowed(by_count, count) and by_count[RATE, count] * capped_s >= terms.work_quanta:
             return count
-    return by_count.shape[1] - 1
+    return int(by_count.shape[1] - 1)
 
 
 @kernel

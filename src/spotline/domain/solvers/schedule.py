@@ -14,6 +14,7 @@ import numpy as np
 
 from spotline.domain.jobs.accounting import (
     BROKEN,
+    CHANGES,
     GROW,
     KEEP,
     LAUNCH,
@@ -24,7 +25,7 @@ from spotline.domain.jobs.accounting import (
     change_kind,
     cost,
 )
-from spotline.domain.kernels import IntArray, kernel, part
+from spotline.domain.kernels import BoolArray, IntArray, kernel, part
 from spotline.domain.solvers.window_grid import Ahead, Grid, Sets
 
 
@@ -39,8 +40,8 @@ class Table(NamedTuple):
     """
 
     paid: IntArray
-    usable: IntArray
-    needed: IntArray
+    usable: BoolArray
+    needed: BoolArray
     reach: IntArray
     stride: IntArray
     offset: IntArray
@@ -70,22 +71,14 @@ def best_schedule(
     paid, usable = lay_costs(terms, standing, sets, ahead, forced)
     needed = lay_needed(sets, ahead.spot, usable)
     table = lay_table(grid, paid, usable, needed, finish, terminal)
-    width = table.reach[finish.shape[0] - 1]
-    best = np.empty((3, width), dtype=np.int64)
-    shrunk = np.empty((sets.spot.shape[0], width), dtype=np.int64)
-    for slot in range(finish.shape[0] - 1, 0, -1):
-        for level in range(grid.changes.shape[1]):
-            raise_targets(slot, level, sets, grid, table, best, shrunk)
-            lay_values(slot, level, sets, ahead.spot[slot], grid, table, best, shrunk)
-        if table.reach[slot] == grid.cells:
-            lay_finish(slot, grid, table, finish[slot - 1])
+    fill(sets, ahead, grid, table, finish)
     return follow(standing, sets, ahead.spot, grid, table)
 
 
 @part
 def lay_costs(
     terms: Terms, standing: Standing, sets: Sets, ahead: Ahead, forced: int
-) -> tuple[IntArray, IntArray]:
+) -> tuple[IntArray, BoolArray]:
     """What every set costs in every slot, and whether it can be held then."""
     slots, count = ahead.spot.shape[0], sets.spot.shape[0]
     free_slots = terms.deadline_slots - standing.elapsed
@@ -103,7 +96,7 @@ def lay_costs(
 
 
 @part
-def lay_needed(sets: Sets, spot_available: IntArray, usable: IntArray) -> IntArray:
+def lay_needed(sets: Sets, spot_available: IntArray, usable: BoolArray) -> BoolArray:
     """What can be held when a slot opens, and everything that could be shrunk to from there."""
     slots, count = usable.shape
     needed = np.zeros((slots, count), dtype=np.bool_)
@@ -121,8 +114,8 @@ def lay_needed(sets: Sets, spot_available: IntArray, usable: IntArray) -> IntArr
 def lay_table(
     grid: Grid,
     paid: IntArray,
-    usable: IntArray,
-    needed: IntArray,
+    usable: BoolArray,
+    needed: BoolArray,
     finish: IntArray,
     terminal: IntArray,
 ) -> Table:
@@ -160,98 +153,134 @@ def lay_table(
     )  # fmt: skip
 
 
+@part
+def fill(sets: Sets, ahead: Ahead, grid: Grid, table: Table, finish: IntArray) -> None:
+    """Fill the table from the window's end to its second slot."""
+    # Taken apart once: numba counts the arrays of a bundle wherever that is handed on.
+    changes, gains = grid.changes, grid.gains
+    spot, starts, covers = sets.spot, sets.cover_start, sets.covers
+    paid, usable, needed, values = table.paid, table.usable, table.needed, table.values
+    reach, row = table.reach, table.row
+    leads = np.empty((CHANGES, spot.shape[0]), dtype=np.int64)
+    into = np.empty((2, spot.shape[0]), dtype=np.int64)
+    for slot in range(finish.shape[0] - 1, 0, -1):
+        width = reach[slot]
+        # Rows without gaps: loops over others are not vectorised.
+        best = np.empty((3, width), dtype=np.int64)
+        shrunk = np.empty((spot.shape[0], width), dtype=np.int64)
+        offset, stride, rows = table.offset[slot], table.stride[slot], table.rows[slot]
+        later = table.offset[slot + 1]
+        later_stride, later_rows = table.stride[slot + 1], table.rows[slot + 1]
+        for level in range(changes.shape[1]):
+            for c in range(spot.shape[0]):
+                for kind in range(CHANGES):
+                    at = changes[kind, level, 1] * later_rows + row[slot + 1, c]
+                    gained = gains[changes[kind, level, 0], c]
+                    leads[kind, c] = later + at * later_stride + gained
+                into[0, c] = offset + (level * rows + row[slot, c]) * stride
+                into[1, c] = KEPT if usable[slot, c] else GROWN
+                if spot[c] > ahead.spot[slot]:
+                    into[1, c] = REGROUPED
+                if c and not usable[slot - 1, c]:
+                    into[0, c] = -1
+            at = later + table.settled * later_rows * later_stride
+            idle = values[at : at + width]
+            raise_targets(best, idle, leads, paid[slot], usable[slot], values, changes, level)
+            copy_row(shrunk[0], idle)
+            shrink(shrunk, leads, paid[slot], usable[slot], needed[slot], values, covers, starts)
+            write(into, leads, paid[slot], values, best, shrunk)
+        if width == grid.cells:
+            lay_finish(slot, grid, table, finish[slot - 1])
+
+
+# Where the values of a held set come from.
+GROWN, KEPT, REGROUPED = range(3)
+
+
 @kernel
 def raise_targets(
-    slot: int,
-    level: int,
-    sets: Sets,
-    grid: Grid,
-    table: Table,
     best: IntArray,
-    shrunk: IntArray,
+    idle: IntArray,
+    leads: IntArray,
+    paid: IntArray,
+    usable: BoolArray,
+    values: IntArray,
+    changes: IntArray,
+    level: int,
 ) -> None:
-    """Find the most that growing, launching and regrouping lead to, and shrinking from each set.
+    """Find the most that growing, launching and regrouping lead to: the rows of `best`.
 
     Whatever grows pays the same wherever it came from: one maximum over all targets serves every
-    source. Kinds of change that cost the same share it.
+    source. Kinds of change that cost the same as growing are copied from there.
     """
-    # Taken apart once: see `lives.live`.
-    changes, gains, covers, starts = grid.changes, grid.gains, sets.covers, sets.cover_start
-    paid, usable, values = table.paid[slot], table.usable[slot], table.values
-    later, stride, rows = table.offset[slot + 1], table.stride[slot + 1], table.rows[slot + 1]
-    row, needed = table.row[slot + 1], table.needed[slot]
-    width = table.reach[slot]
-    at = later + table.settled * rows * stride
-    idle = values[at : at + width]
-    copy_row(shrunk[0, :width], idle)
-    copy_row(best[0, :width], idle)
-    same_launch = same_kind(changes, LAUNCH, level)
-    same_broken = same_kind(changes, BROKEN, level)
-    if not same_launch:
-        copy_row(best[1, :width], idle)
-    if not same_broken:
-        copy_row(best[2, :width], idle)
-    for c in range(1, row.shape[0]):
-        if usable[c]:
-            for kind in range(GROW, BROKEN + 1):
-                if (kind == LAUNCH and same_launch) or (kind == BROKEN and same_broken):
-                    continue
-                at = later + (changes[kind, level, 1] * rows + row[c]) * stride
-                at += gains[changes[kind, level, 0], c]
-                raise_row(best[kind - GROW, :width], values[at : at + width], paid[c])
+    width = idle.shape[0]
+    for kind in range(GROW, BROKEN + 1):
+        into = best[kind - GROW]
+        if kind > GROW and same_kind(changes, kind, level):
+            copy_row(into, best[0])
+            continue
+        copy_row(into, idle)
+        for c in range(1, usable.shape[0]):
+            if usable[c]:
+                raise_row(into, values[leads[kind, c] : leads[kind, c] + width], paid[c])
+
+
+@kernel
+def shrink(
+    shrunk: IntArray,
+    leads: IntArray,
+    paid: IntArray,
+    usable: BoolArray,
+    needed: BoolArray,
+    values: IntArray,
+    covers: IntArray,
+    starts: IntArray,
+) -> None:
+    """Find the most that staying inside each set leads to: the rows of `shrunk`, idle is there."""
+    width = shrunk.shape[1]
+    for c in range(1, usable.shape[0]):
         if not needed[c]:
             continue
-        into = shrunk[c, :width]
+        into = shrunk[c]
         first = starts[c]
         last = starts[c + 1] - 1
-        low, high = shrunk[covers[first], :width], shrunk[covers[last], :width]
+        low, high = shrunk[covers[first]], shrunk[covers[last]]
         if usable[c]:
-            at = later + (changes[SHRINK, level, 1] * rows + row[c]) * stride
-            at += gains[changes[SHRINK, level, 0], c]
+            at = leads[SHRINK, c]
             raise_highest(into, low, high, values[at : at + width], paid[c])
         else:
             copy_row(into, low)
             raise_row(into, high, 0)
         for k in range(first + 1, last):
-            raise_row(into, shrunk[covers[k], :width], 0)
+            raise_row(into, shrunk[covers[k]], 0)
 
 
 @kernel
-def lay_values(
-    slot: int,
-    level: int,
-    sets: Sets,
-    spot_available: int,
-    grid: Grid,
-    table: Table,
+def write(
+    into: IntArray,
+    leads: IntArray,
+    paid: IntArray,
+    values: IntArray,
     best: IntArray,
     shrunk: IntArray,
 ) -> None:
     """Write the values before a slot, of one level pending, for all that can be held by then."""
-    changes, gains, spot = grid.changes, grid.gains, sets.spot
-    paid, usable, held, values = table.paid[slot], table.usable[slot], table.row[slot], table.values
-    known, row = table.usable[slot - 1], table.row[slot + 1]
-    later, stride, rows = table.offset[slot + 1], table.stride[slot + 1], table.rows[slot + 1]
-    width = table.reach[slot]
-    grown = best[0, :width]
-    launched = best[0 if same_kind(changes, LAUNCH, level) else 1, :width]
-    broken = best[0 if same_kind(changes, BROKEN, level) else 2, :width]
-    for c in range(spot.shape[0]):
-        if c and not known[c]:
+    width = shrunk.shape[1]
+    for c in range(paid.shape[0]):
+        at = into[0, c]
+        if at < 0:
             continue
-        at = table.offset[slot] + (level * table.rows[slot] + held[c]) * table.stride[slot]
         now = values[at : at + width]
         if c == 0:
-            copy_row(now, launched)
-        elif spot[c] > spot_available:
-            copy_row(now, broken)
-        elif usable[c]:
-            kept = later + (changes[KEEP, level, 1] * rows + row[c]) * stride
-            kept += gains[changes[KEEP, level, 0], c]
-            raise_highest(now, grown, shrunk[c, :width], values[kept : kept + width], paid[c])
+            copy_row(now, best[LAUNCH - GROW])
+        elif into[1, c] == REGROUPED:
+            copy_row(now, best[BROKEN - GROW])
+        elif into[1, c] == KEPT:
+            kept = leads[KEEP, c]
+            raise_highest(now, best[0], shrunk[c], values[kept : kept + width], paid[c])
         else:
-            copy_row(now, grown)
-            raise_row(now, shrunk[c, :width], 0)
+            copy_row(now, best[0])
+            raise_row(now, shrunk[c], 0)
 
 
 @part

@@ -314,7 +314,7 @@ def run_after(table: OpenTable, offer: Offer, predicted: IntArray, window: int) 
         after = bucket_of(table.level_starts, count)
         lasted = lasted + 1 if after == level else 1
         level = after
-    return level * ages + bucket_of(table.age_starts, lasted)
+    return int(level * ages + bucket_of(table.age_starts, lasted))
 
 
 @kernel

@@ -84,7 +84,7 @@ def level_of(pending_s: IntArray, left_s: int) -> int:
     for level in range(pending_s.shape[0]):
         if pending_s[level] >= left_s:
             return level
-    return pending_s.shape[0] - 1
+    return int(pending_s.shape[0] - 1)
 
 
 @part

@@ -115,7 +115,7 @@ class ProgressValue:
         return np.array([worth_around(row, each) for each in quanta.tolist()], dtype=np.int64)
 
 
-class Ending(NamedTuple):
+class WindowEnd(NamedTuple):
     """Worth where a window ends unfinished: `value` around a target, or by slots still needed."""
 
     value: IntArray
@@ -223,7 +223,7 @@ def _solve(
         Precision(row[5], row[6]),
         by_count,
         values,
-        Ending(end_value, around),
+        WindowEnd(end_value, around),
     )
 
 
@@ -236,7 +236,7 @@ def plan_window(
     precision: Precision,
     by_count: IntArray,
     values: IntArray,
-    ending: Ending,
+    ending: WindowEnd,
 ) -> tuple[int, bool, IntArray]:
     """Solve a window: its utility, whether that is exact, and the set to hold per slot."""
     slots = ahead.spot.shape[0]
