@@ -116,12 +116,13 @@ def _compiled(function: Function, inline: Literal["never", "always"]) -> Functio
     # numba asks for the folder when it decorates; other libraries keep theirs.
     _numba.CACHE_DIR = "" if CACHE_FOLDER is None else str(CACHE_FOLDER)
     try:
-        compiled: Function = numba.njit(
+        compiled: Any = numba.njit(
             cache=CACHE_FOLDER is not None, nogil=True, error_model="numpy", inline=inline
         )(function)
     finally:
         _numba.CACHE_DIR = before
-    return compiled
+    # Callers see the function that was decorated, with its types.
+    return compiled  # type: ignore[no-any-return]
 
 
 def rule(function: Function) -> Function:

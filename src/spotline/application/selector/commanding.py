@@ -15,7 +15,6 @@ from spotline.domain.jobs.lot import Lot, holding_of
 from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move
 from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.registry import policy_named
-from spotline.domain.policies.sdp import ValueToGo
 
 
 def decisions(state: SelectorState, answers: Sequence[JobAnswer]) -> list[AllocationDecided]:
@@ -82,7 +81,7 @@ def finish_slot(
 
 
 def _looks_at_forecasts(policy: Policy) -> bool:
-    return policy.needs_forecast or (isinstance(policy, ValueToGo) and policy.window > 0)
+    return policy.forecast_slots > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,6 @@ from spotline.domain.policies.decision import after_slot, decide_slot, slot_cost
 from spotline.domain.policies.interface import START, Outlook, Policy, PolicyView
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, PAPER_POOL, policy_named
 from spotline.domain.policies.replay import SlotRecord, clairvoyant_optimum, replay_policy
-from spotline.domain.policies.sdp import ValueToGo
 from spotline.domain.solvers.value_table import TableTerms, ValueTable, build_table
 from spotline.domain.units import PPM
 
@@ -291,7 +290,7 @@ def _batches(
     jobs = _jobs(program, series, options)
     rates: dict[str, object] = {}
     for policy in _known(names)[0]:
-        goes_through = isinstance(policy, ValueToGo) and policy.window > 0
+        goes_through = policy.uses_table and policy.forecast_slots > 0
         firsts = every[:_JOBS_OF_HYBRIDS] if goes_through else every
         replay = partial(replay_many, program, series, (policy,), firsts, fallback, table)
         slots = int(replay().decisions.sum())

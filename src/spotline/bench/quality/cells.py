@@ -32,7 +32,6 @@ from spotline.bench.quality.statistics import (
 from spotline.domain.policies.compiled import ForecastSeries, MarketSeries
 from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.registry import POOL
-from spotline.domain.policies.sdp import ValueToGo
 
 SPOTLINE = "spotline"
 CLAIRVOYANT = "clairvoyant"
@@ -270,7 +269,7 @@ def serve(
 
 def under_laws(cell: Cell, *, adapt: bool) -> Cell:
     """The same jobs under the other laws: only what plans by laws is replayed again."""
-    planners = tuple(policy for policy in POOL if isinstance(policy, ValueToGo))
+    planners = tuple(policy for policy in POOL if policy.uses_table)
     columns = [COLUMN[policy.policy_id] for policy in planners]
 
     def replayed(jobs: Replays, *, hard: bool) -> Replays:

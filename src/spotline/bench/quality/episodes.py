@@ -22,7 +22,6 @@ from spotline.domain.policies.compiled import (
 from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.prediction import UNCOUNTED
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
-from spotline.domain.policies.sdp import ValueToGo
 from spotline.domain.solvers.value_table import TableTerms, ValueTable, table_of
 from spotline.domain.units import PPM, cost_micro_usd
 
@@ -190,8 +189,8 @@ def replay_series(
     shape = (len(starts), len(policies))
     utility = np.zeros(shape, dtype=np.int64)
     on_time = np.zeros(shape, dtype=np.bool_)
-    plain = [column for column, one in enumerate(policies) if not isinstance(one, ValueToGo)]
-    planned = [column for column, one in enumerate(policies) if isinstance(one, ValueToGo)]
+    plain = [column for column, one in enumerate(policies) if not one.uses_table]
+    planned = [column for column, one in enumerate(policies) if one.uses_table]
     if plain and len(starts):
         table = replay_many(program, market, [policies[c] for c in plain], starts, fallback)
         utility[:, plain], on_time[:, plain] = table.utility_micro_usd, table.on_time
