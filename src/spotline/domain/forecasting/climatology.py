@@ -8,12 +8,8 @@ from dataclasses import dataclass, field
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.distribution import quantised
 from spotline.domain.forecasting.prepared import PreparedForecaster, offering_forecast
-from spotline.domain.forecasting.state_format import state_version
 from spotline.domain.market.forecast import OfferingForecast
 from spotline.domain.market.offering import Quote
-
-_MODEL = "climatology"
-_VERSIONS = {"format": "1"}
 
 _MEMORY = 0.994  # about three and a half days of half-hours
 _FORGOTTEN = 0.25  # what is left of the past after drift
@@ -75,14 +71,9 @@ class ClimatologyModel:
             known.weight = {c: w * _FORGOTTEN for c, w in known.weight.items()}
 
 
-class ClimatologyForecaster(PreparedForecaster):
+class ClimatologyForecaster(
+    PreparedForecaster, name="climatology", model=ClimatologyModel, versions={"format": "1"}
+):
     """Forecasts the recent distribution of counts, and the last price."""
 
     model_id = "climatology-1"
-    state_version = state_version(_MODEL, _VERSIONS)
-    _model = _MODEL
-    _versions = _VERSIONS
-
-    @staticmethod
-    def _fresh_model(horizon_slots: int) -> ClimatologyModel:
-        return ClimatologyModel(horizon_slots=horizon_slots)

@@ -20,14 +20,10 @@ import numpy.typing as npt
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.distribution import certain, quantised
 from spotline.domain.forecasting.prepared import PreparedForecaster, offering_forecast
-from spotline.domain.forecasting.state_format import state_version
 from spotline.domain.market.forecast import CountProbability, OfferingForecast
 from spotline.domain.market.law import RunTracker, StateSpace, choose_space, learn_law
 from spotline.domain.market.offering import Quote
 from spotline.domain.units import PPM
-
-_MODEL = "law"
-_VERSIONS = {"format": "1"}
 
 _PAST_SLOTS = 1_344  # four weeks of half-hours
 _FORGOTTEN_SLOTS = 192
@@ -246,14 +242,7 @@ def _places(recent: Sequence[int], starts: Sequence[int]) -> list[list[tuple[int
     return places
 
 
-class LawForecaster(PreparedForecaster):
+class LawForecaster(PreparedForecaster, name="law", model=LawModel, versions={"format": "1"}):
     """The learned law of the market, run forward."""
 
     model_id = "law-1"
-    state_version = state_version(_MODEL, _VERSIONS)
-    _model = _MODEL
-    _versions = _VERSIONS
-
-    @staticmethod
-    def _fresh_model(horizon_slots: int) -> LawModel:
-        return LawModel(horizon_slots=horizon_slots)

@@ -26,11 +26,9 @@ from spotline.domain.forecasting.persistence import PersistenceModel
 from spotline.domain.forecasting.prepared import MarketModel, PreparedForecaster, offering_forecast
 from spotline.domain.forecasting.river_forecaster import RiverModel
 from spotline.domain.forecasting.seasonal_naive import SeasonalNaiveModel
-from spotline.domain.forecasting.state_format import state_version
 from spotline.domain.market.forecast import CountProbability, OfferingForecast
 from spotline.domain.market.offering import Quote
 
-_MODEL = "mixture"
 _VERSIONS = {"format": "1", "river": river_version}
 
 # Tuned on the first halves of the recorded traces, at slots of 10, 15 and 30 minutes.
@@ -180,17 +178,6 @@ def _joint_errors(grid: FloatArray, below: FloatArray, count: int) -> FloatArray
     return joint
 
 
-def _fresh_experts(horizon_slots: int) -> dict[str, MarketModel]:
-    models: tuple[MarketModel, ...] = (
-        PersistenceModel(horizon_slots=horizon_slots),
-        RiverModel(horizon_slots=horizon_slots),
-        LawModel(horizon_slots=horizon_slots),
-        ClimatologyModel(horizon_slots=horizon_slots),
-        SeasonalNaiveModel(horizon_slots=horizon_slots),
-    )
-    return dict(zip(_EXPERTS, models, strict=True))
-
-
 @dataclass(slots=True, kw_only=True)
 class MixtureModel:
     """The experts, and how to pool them for every offering."""
@@ -253,14 +240,22 @@ class MixtureModel:
             self.pools[offering_id].forget()
 
 
-class MixtureForecaster(PreparedForecaster):
+def _fresh_mixture(horizon_slots: int) -> MixtureModel:
+    models: tuple[MarketModel, ...] = (
+        PersistenceModel(horizon_slots=horizon_slots),
+        RiverModel(horizon_slots=horizon_slots),
+        LawModel(horizon_slots=horizon_slots),
+        ClimatologyModel(horizon_slots=horizon_slots),
+        SeasonalNaiveModel(horizon_slots=horizon_slots),
+    )
+    return MixtureModel(
+        horizon_slots=horizon_slots, experts=dict(zip(_EXPERTS, models, strict=True))
+    )
+
+
+class MixtureForecaster(
+    PreparedForecaster, name="mixture", model=_fresh_mixture, versions=_VERSIONS
+):
     """A linear pool of all forecasters, with weights learnt online."""
 
     model_id = f"mixture-1/{river_version}"
-    state_version = state_version(_MODEL, _VERSIONS)
-    _model = _MODEL
-    _versions = _VERSIONS
-
-    @staticmethod
-    def _fresh_model(horizon_slots: int) -> MixtureModel:
-        return MixtureModel(horizon_slots=horizon_slots, experts=_fresh_experts(horizon_slots))

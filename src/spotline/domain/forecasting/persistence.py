@@ -8,12 +8,8 @@ from dataclasses import dataclass, field
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.distribution import certain
 from spotline.domain.forecasting.prepared import PreparedForecaster, offering_forecast
-from spotline.domain.forecasting.state_format import state_version
 from spotline.domain.market.forecast import OfferingForecast
 from spotline.domain.market.offering import Quote
-
-_MODEL = "persistence"
-_VERSIONS = {"format": "2"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,14 +45,9 @@ class PersistenceModel:
         """There is no past to forget."""
 
 
-class PersistenceForecaster(PreparedForecaster):
+class PersistenceForecaster(
+    PreparedForecaster, name="persistence", model=PersistenceModel, versions={"format": "2"}
+):
     """Forecasts the last price and, with certainty, the last known count."""
 
     model_id = "persistence-1"
-    state_version = state_version(_MODEL, _VERSIONS)
-    _model = _MODEL
-    _versions = _VERSIONS
-
-    @staticmethod
-    def _fresh_model(horizon_slots: int) -> PersistenceModel:
-        return PersistenceModel(horizon_slots=horizon_slots)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
 
@@ -11,7 +10,7 @@ from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.distribution import certain
 from spotline.domain.forecasting.interface import check_horizon
 from spotline.domain.forecasting.scoring import ForecastScoring, quotes_by_offering
-from spotline.domain.forecasting.state_format import pack, unpack
+from spotline.domain.forecasting.state_format import pack, state_version, unpack
 from spotline.domain.market.forecast import (
     CountProbability,
     ForecastScore,
@@ -51,25 +50,33 @@ class PreparedState:
 
 
 class PreparedForecaster:
-    """Keeps a model, scores what it says, tells it of drift, and freezes all of it."""
+    """Keeps a model, scores what it says, tells it of drift, and freezes all of it.
 
-    _model: ClassVar[str]
+    A subclass names itself, what makes a model that knows nothing, and the versions its state
+    depends on.
+    """
+
+    state_version: ClassVar[str]
+    _name: ClassVar[str]
     _versions: ClassVar[dict[str, str]]
+    _fresh_model: ClassVar[Callable[..., MarketModel]]
     horizon_slots: int
+
+    def __init_subclass__(
+        cls, *, name: str, model: Callable[..., MarketModel], versions: dict[str, str]
+    ) -> None:
+        cls._name, cls._versions = name, versions
+        cls._fresh_model = staticmethod(model)
+        cls.state_version = state_version(name, versions)
 
     def __init__(self, horizon_slots: int = 12) -> None:
         check_horizon(horizon_slots, horizon_slots)
         self.horizon_slots = horizon_slots
         self._state = PreparedState(
             horizon_slots=horizon_slots,
-            model=self._fresh_model(horizon_slots),
+            model=self._fresh_model(horizon_slots=horizon_slots),
             scoring=ForecastScoring(horizon_slots=horizon_slots),
         )
-
-    @staticmethod
-    @abstractmethod
-    def _fresh_model(horizon_slots: int) -> MarketModel:
-        """A model that knows nothing."""
 
     def learn(self, slot_opened: SlotOpened) -> None:
         """Take in one slot: score what it proves, learn it, and prepare the next forecast."""
@@ -98,12 +105,12 @@ class PreparedForecaster:
 
     def dump(self) -> bytes:
         """Freeze the state, with the format's version and what else decides its meaning."""
-        return pack(self._model, self._versions, self._state)
+        return pack(self._name, self._versions, self._state)
 
     @classmethod
     def load(cls, data: bytes) -> Self:
         """Restore a dumped state; `ValueError` where it is not one of this forecaster."""
-        state = unpack(cls._model, cls._versions, data)
+        state = unpack(cls._name, cls._versions, data)
         restored = cls(state.horizon_slots)
         restored._state = state
         return restored

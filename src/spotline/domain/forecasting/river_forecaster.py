@@ -16,12 +16,10 @@ from spotline.domain.forecasting.distribution import certain
 from spotline.domain.forecasting.prepared import PreparedForecaster, offering_forecast
 from spotline.domain.forecasting.river_counts import CountModel
 from spotline.domain.forecasting.river_prices import PriceModel
-from spotline.domain.forecasting.state_format import state_version
 from spotline.domain.market.forecast import CountProbability, OfferingForecast
 from spotline.domain.market.offering import Quote
 from spotline.domain.units import NS_PER_S, S_PER_HOUR
 
-_MODEL = "river"
 _VERSIONS = {"format": "2", "river": river_version}
 
 
@@ -107,14 +105,7 @@ class RiverModel:
             self.offerings[offering_id].count.forget()
 
 
-class RiverForecaster(PreparedForecaster):
+class RiverForecaster(PreparedForecaster, name="river", model=RiverModel, versions=_VERSIONS):
     """River models per offering, updated one slot at a time."""
 
     model_id = f"river-2/{river_version}"
-    state_version = state_version(_MODEL, _VERSIONS)
-    _model = _MODEL
-    _versions = _VERSIONS
-
-    @staticmethod
-    def _fresh_model(horizon_slots: int) -> RiverModel:
-        return RiverModel(horizon_slots=horizon_slots)

@@ -8,13 +8,9 @@ from dataclasses import dataclass, field
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.distribution import certain, quantised
 from spotline.domain.forecasting.prepared import PreparedForecaster, offering_forecast
-from spotline.domain.forecasting.state_format import state_version
 from spotline.domain.market.forecast import CountProbability, OfferingForecast
 from spotline.domain.market.offering import Quote
 from spotline.domain.units import S_PER_HOUR
-
-_MODEL = "seasonal_naive"
-_VERSIONS = {"format": "1"}
 
 _DAY_S = 24 * S_PER_HOUR
 _DAYS = 7
@@ -105,14 +101,9 @@ def _season_slots(opened: SlotOpened) -> int:
     return max(1, round(_DAY_S / opened.slot_s))
 
 
-class SeasonalNaiveForecaster(PreparedForecaster):
+class SeasonalNaiveForecaster(
+    PreparedForecaster, name="seasonal_naive", model=SeasonalNaiveModel, versions={"format": "1"}
+):
     """Forecasts what was at the same time on the last seven days, recent days first."""
 
     model_id = "seasonal_naive-1"
-    state_version = state_version(_MODEL, _VERSIONS)
-    _model = _MODEL
-    _versions = _VERSIONS
-
-    @staticmethod
-    def _fresh_model(horizon_slots: int) -> SeasonalNaiveModel:
-        return SeasonalNaiveModel(horizon_slots=horizon_slots)

@@ -14,12 +14,10 @@ from river.__version__ import __version__ as river_version
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.distribution import quantised
 from spotline.domain.forecasting.prepared import PreparedForecaster, offering_forecast
-from spotline.domain.forecasting.state_format import state_version
 from spotline.domain.market.forecast import CountProbability, OfferingForecast
 from spotline.domain.market.offering import Quote
 from spotline.domain.units import S_PER_HOUR
 
-_MODEL = "snarimax"
 _VERSIONS = {"format": "1", "river": river_version}
 
 _DAY_S = 24 * S_PER_HOUR
@@ -159,14 +157,9 @@ class SnarimaxModel:
             ]
 
 
-class SnarimaxForecaster(PreparedForecaster):
+class SnarimaxForecaster(
+    PreparedForecaster, name="snarimax", model=SnarimaxModel, versions=_VERSIONS
+):
     """SNARIMAX(2,0,1)(1,0,0) over a day for counts, ARIMA(2,1,0) for log prices."""
 
     model_id = f"snarimax-1/{river_version}"
-    state_version = state_version(_MODEL, _VERSIONS)
-    _model = _MODEL
-    _versions = _VERSIONS
-
-    @staticmethod
-    def _fresh_model(horizon_slots: int) -> SnarimaxModel:
-        return SnarimaxModel(horizon_slots=horizon_slots)
