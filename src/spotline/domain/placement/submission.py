@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from spotline.domain.placement.pipeline import PipelineJob
@@ -84,20 +84,10 @@ class Pipeline:
         arrival_s
             When it was submitted.
         """
-        return PipelineJob(
-            job_id=self.job_id,
-            tenant=self.tenant,
-            model_name=self.model_name,
-            arrival_s=arrival_s,
-            iterations=self.iterations,
-            microbatches=self.microbatches,
-            compute_s=self.compute_s,
-            activation_bytes=self.activation_bytes,
-            stage_overhead_s=self.stage_overhead_s,
-            min_gpus=self.min_gpus,
-            max_gpus=self.max_gpus,
-            deadline_s=arrival_s + self.deadline_s if self.deadline_s else math.inf,
-            checkpoint_gb=self.checkpoint_gb,
-            checkpoint_interval_iterations=self.checkpoint_interval_iterations,
-            restart_s=self.restart_s,
-        )
+        stated = {
+            field.name: getattr(self, field.name)
+            for field in fields(PipelineJob)
+            if field.name not in ("arrival_s", "deadline_s", "promised")
+        }
+        deadline_s = arrival_s + self.deadline_s if self.deadline_s else math.inf
+        return PipelineJob(arrival_s=arrival_s, deadline_s=deadline_s, **stated)
