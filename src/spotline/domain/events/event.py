@@ -7,74 +7,53 @@ on the grid announced by `MarketOpened`.
 
 from __future__ import annotations
 
-from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided
-from spotline.domain.events.capacity import (
-    CapacityLost,
-    CapacityReported,
-    CostAccrued,
-    InterruptionNoticed,
-    LaunchRefused,
-    ProvisioningCommanded,
-    SlotDecided,
+from spotline.domain.events import (
+    allocation,
+    capacity,
+    forecast,
+    knowledge,
+    law,
+    lifecycle,
+    market,
+    placement,
+    selection,
+    statistics,
 )
-from spotline.domain.events.forecast import ForecastIssued, ForecastOverdue
-from spotline.domain.events.knowledge import RunMeasured, ThroughputReestimated
-from spotline.domain.events.law import MarketLawLearned, ValueTableReady, ValueTableRequested
-from spotline.domain.events.lifecycle import (
-    JobAdmitted,
-    JobAdvanced,
-    JobCancelled,
-    JobClosed,
-    JobProgressReported,
-    JobSubmitted,
-)
-from spotline.domain.events.market import MarketOpened, QuoteObserved, SlotOpened
-from spotline.domain.events.placement import (
-    LinkObserved,
-    PipelineProvisioningCommanded,
-    PipelineReleased,
-    PipelineSubmitted,
-    PlacementDecided,
-    PlacementEnded,
-    RegionObserved,
-)
-from spotline.domain.events.selection import PolicyWeightsUpdated
-from spotline.domain.events.statistics import MarketStatisticsIssued, PlatformStatisticsIssued
 
 Event = (
-    MarketOpened
-    | QuoteObserved
-    | SlotOpened
-    | ForecastOverdue
-    | JobSubmitted
-    | JobCancelled
-    | JobProgressReported
-    | AllocationAnswered
-    | LaunchRefused
-    | InterruptionNoticed
-    | CapacityLost
-    | CapacityReported
-    | CostAccrued
-    | ForecastIssued
-    | JobAdmitted
-    | AllocationDecided
-    | ProvisioningCommanded
-    | SlotDecided
-    | JobAdvanced
-    | JobClosed
-    | PolicyWeightsUpdated
-    | MarketLawLearned
-    | ValueTableRequested
-    | ValueTableReady
-    | RunMeasured
-    | ThroughputReestimated
-    | RegionObserved
-    | LinkObserved
-    | PipelineSubmitted
-    | PipelineReleased
-    | PlacementDecided
-    | PlacementEnded
-    | PipelineProvisioningCommanded
-    | MarketStatisticsIssued
-    | PlatformStatisticsIssued
+    market.MarketOpened
+    | market.QuoteObserved
+    | market.SlotOpened
+    | forecast.ForecastOverdue
+    | lifecycle.JobSubmitted
+    | lifecycle.JobCancelled
+    | lifecycle.JobProgressReported
+    | allocation.AllocationAnswered
+    | capacity.LaunchRefused
+    | capacity.InterruptionNoticed
+    | capacity.CapacityLost
+    | capacity.CapacityReported
+    | capacity.CostAccrued
+    | forecast.ForecastIssued
+    | lifecycle.JobAdmitted
+    | allocation.AllocationDecided
+    | capacity.ProvisioningCommanded
+    | capacity.SlotDecided
+    | lifecycle.JobAdvanced
+    | lifecycle.JobClosed
+    | selection.PolicyWeightsUpdated
+    | law.MarketLawLearned
+    | law.ValueTableRequested
+    | law.ValueTableReady
+    | knowledge.RunMeasured
+    | knowledge.ThroughputReestimated
+    | placement.RegionObserved
+    | placement.LinkObserved
+    | placement.PipelineSubmitted
+    | placement.PipelineReleased
+    | placement.PlacementDecided
+    | placement.PlacementEnded
+    | placement.PipelineProvisioningCommanded
+    | statistics.MarketStatisticsIssued
+    | statistics.PlatformStatisticsIssued
 )
