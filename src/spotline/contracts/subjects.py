@@ -134,11 +134,6 @@ def filter_of(event_type: type[Event]) -> str:
     return PREFIX + route.kind + (".>" if route.fields else "")
 
 
-def job_filter(event_type: type[Event], tenant: str, job_id: str) -> str:
-    """The subject of one job's events of a type; others may share it (see `token`)."""
-    return f"{PREFIX}{ROUTES[event_type].kind}.{token(tenant)}.{token(job_id)}"
-
-
 def dead_letter_subject(service: str) -> str:
     """Where `service` puts what it cannot read."""
     if not _SERVICE.fullmatch(service):

@@ -12,7 +12,6 @@ from spotline.contracts.subjects import (
     STREAM_SUBJECTS,
     dead_letter_subject,
     filter_of,
-    job_filter,
     on_subject,
     stream_name,
     subject_of,
@@ -41,7 +40,6 @@ def test_a_decision_is_on_tenant_and_job():
     decided = next(event for event in SAMPLES if type(event) is AllocationDecided)
 
     assert subject_of(decided) == "spotline.v1.decision.team_vision.job-7"
-    assert job_filter(AllocationDecided, "Team.Vision", "job-7") == subject_of(decided)
 
 
 @pytest.mark.parametrize("event", SAMPLES, ids=lambda event: KINDS[type(event)])

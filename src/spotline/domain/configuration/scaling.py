@@ -79,25 +79,6 @@ class Scaling:
     linear: bool
     table: tuple[float, ...]
 
-    @property
-    def needs_table(self) -> bool:
-        """Whether a scheduler should take the table: the line does not fit, or some count fails."""
-        return not self.linear or bool(self.skipped)
-
-    def low_high_at(self, instances: int) -> tuple[float, float]:
-        """The 90 % interval at a count that was predicted, tokens per hour.
-
-        Raises
-        ------
-        ValueError
-            The count is not among `rates`.
-        """
-        for rate in self.rates:
-            if rate.instances == instances:
-                return rate.low_tokens_per_hour, rate.high_tokens_per_hour
-        known = ", ".join(str(rate.instances) for rate in self.rates)
-        raise ValueError(f"instances must be one of {known}, was {instances}")
-
 
 def configuration_at(
     configuration: Configuration,

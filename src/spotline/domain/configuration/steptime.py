@@ -138,22 +138,6 @@ class StepTimes:
         return np.asarray(self.tokens / self.step_s, dtype=np.float64)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepBreakdown:
-    """Seconds of one step of one configuration, by cause."""
-
-    compute_s: float
-    optimiser_s: float
-    communication_s: float
-    overhead_s: float
-    tokens_per_s: float
-
-    @property
-    def step_s(self) -> float:
-        """Seconds of the whole step."""
-        return self.compute_s + self.optimiser_s + self.communication_s + self.overhead_s
-
-
 def trainable_parameters(configuration: Configuration, model: ModelFacts) -> int:
     """Weights that are trained: all of them, or `2 * rank * hidden * matrices * layers`.
 
@@ -276,20 +260,6 @@ def step_times(work: StepWork, coefficients: Coefficients) -> StepTimes:
             c.overhead_s + per_layer_s * work.layers * work.passes, dtype=np.float64
         ),
         tokens=work.tokens,
-    )
-
-
-def step_time(
-    configuration: Configuration, coefficients: Coefficients | None = None
-) -> StepBreakdown:
-    """The step of one configuration; `step_work` and `step_times` are the way for many."""
-    times = step_times(step_work((configuration,)), coefficients or Coefficients())
-    return StepBreakdown(
-        compute_s=float(times.compute_s[0]),
-        optimiser_s=float(times.optimiser_s[0]),
-        communication_s=float(times.communication_s[0]),
-        overhead_s=float(times.overhead_s[0]),
-        tokens_per_s=float(times.tokens_per_s[0]),
     )
 
 

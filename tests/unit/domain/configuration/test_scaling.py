@@ -97,9 +97,11 @@ def test_line_is_recovered_in_tokens_per_hour():
     assert found.beta == pytest.approx(300 * 3600)
     assert found.residual_percent == pytest.approx(0.0, abs=1e-6)
     assert found.linear
-    assert not found.needs_table
+    assert not found.skipped
     assert [rate.instances for rate in found.rates] == [1, 2, 4, 8]
-    assert found.low_high_at(4) == pytest.approx((0.8 * 8300 * 3600, 1.25 * 8300 * 3600))
+    at_four = found.rates[2]
+    assert at_four.low_tokens_per_hour == pytest.approx(0.8 * 8300 * 3600)
+    assert at_four.high_tokens_per_hour == pytest.approx(1.25 * 8300 * 3600)
 
 
 def test_weak_scaling_of_granite_8b_is_the_published_line():
@@ -113,7 +115,6 @@ def test_constant_global_batch_is_concave_and_takes_a_table():
     found = fit_scaling(ScalingMode.CONSTANT_GLOBAL, as_rates(GRANITE_8B_GLOBAL_32))
 
     assert not found.linear
-    assert found.needs_table
     assert found.residual_percent > 5
     gains = [
         (found.table[high - 1] - found.table[low - 1]) / (high - low)
@@ -146,7 +147,6 @@ def test_count_that_breaks_a_rule_is_left_out_with_the_reason():
 
     assert [one.instances for one in found.skipped] == [3]
     assert "batch_size" in found.skipped[0].reason
-    assert found.needs_table
     assert [round(rate / 3600) for rate in found.table] == [100, 200, 200, 400]
 
 
@@ -169,11 +169,6 @@ def test_falling_rates_are_not_called_linear():
     found = weak(LawSource(lambda n: 100.0 + 1e-3 / n), (1, 2, 4, 8))
 
     assert not found.linear
-
-
-def test_unknown_count_has_no_interval():
-    with pytest.raises(ValueError, match="one of 1, 2, was 3"):
-        weak(LawSource(lambda n: 100 * n), (1, 2)).low_high_at(3)
 
 
 @pytest.mark.parametrize("counts", [(), (0, 1)])

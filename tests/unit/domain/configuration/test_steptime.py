@@ -1,4 +1,4 @@
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pytest
@@ -10,7 +10,6 @@ from spotline.domain.configuration.gpus import gpu_facts
 from spotline.domain.configuration.models import model_facts
 from spotline.domain.configuration.steptime import (
     Coefficients,
-    step_time,
     step_times,
     step_work,
     trainable_parameters,
@@ -42,6 +41,24 @@ IDEAL = Coefficients(
     collective_s_per_layer=0.0,
 )
 MODEL, GPU = model_facts("granite-3.1-8b"), gpu_facts("a100-80gb")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    compute_s: float
+    optimiser_s: float
+    communication_s: float
+    overhead_s: float
+    tokens_per_s: float
+
+    @property
+    def step_s(self):
+        return self.compute_s + self.optimiser_s + self.communication_s + self.overhead_s
+
+
+def step_time(configuration, coefficients=None):
+    times = step_times(step_work((configuration,)), coefficients or Coefficients())
+    return Step(**{field.name: float(getattr(times, field.name)[0]) for field in fields(Step)})
 
 
 def _with(configuration, **options):
