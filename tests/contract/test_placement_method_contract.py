@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spotline.bench.placement.sweeps import ABLATIONS
 from spotline.domain.placement.graph import Link, RegionGraph
 from spotline.domain.placement.interface import PlacementMoment, Release, Residual
 from spotline.domain.placement.methods.exact import Exact
 from spotline.domain.placement.methods.registry import (
-    ABLATIONS,
     DEFAULT_METHOD_ID,
     METHODS,
     method_named,

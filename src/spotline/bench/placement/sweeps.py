@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
+from types import MappingProxyType
 from typing import Any
 
 from spotline.bench.placement.bounds import most_lead_percent
@@ -17,7 +18,17 @@ from spotline.bench.placement.setting import Disruption, Setting, scaled
 from spotline.bench.placement.settings_paper import drawn_setting, paper_setting
 from spotline.bench.placement.simulate import Replacing, simulate
 from spotline.domain.placement.interface import PlacementMethod
-from spotline.domain.placement.methods.registry import ABLATIONS, METHODS
+from spotline.domain.placement.methods.bace_pipe import BacePipe
+from spotline.domain.placement.methods.registry import METHODS
+
+# BACE-Pipe with one stage switched off, by what is missing.
+ABLATIONS: Mapping[str, PlacementMethod] = MappingProxyType(
+    {
+        "no_priority": BacePipe("bace_pipe_no_priority", prioritise=False),
+        "no_pathfinder": BacePipe("bace_pipe_no_pathfinder", find_paths=False),
+        "no_cost_min": BacePipe("bace_pipe_no_cost_min", minimise_cost=False),
+    }
+)
 
 BASELINES = ("lcf", "ldf", "cr_lcf", "cr_ldf")
 # Each spanning baseline with the one it extends; the paper finds the former slower.

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from spotline.bench.quality.cells import SPOTLINE
-from spotline.domain.selection.rules import adahedge_bound
 
 LEAST_PERCENT = {"10": 97.5, "20": 94.0}
 LEAST_MEAN_POINTS = -0.2
@@ -161,3 +160,13 @@ def _hard_information(figures: Mapping[str, Any]) -> Iterator[Target]:
 
 def _number(value: float | None) -> float:
     return float("nan") if value is None else float(value)
+
+
+def adahedge_bound(jobs: int, policies: int, spread: float) -> float:
+    """Worst-case regret of AdaHedge, in the unit of `spread`; no delay, no decay.
+
+    de Rooij, van Erven, Gruenwald, Koolen (2014), theorem 8 with its worst case; `spread` is the
+    widest spread of utilities within a job.
+    """
+    complexity = math.log(policies)
+    return spread * (math.sqrt(jobs * complexity) + 16.0 / 3.0 * complexity + 2.0)

@@ -317,22 +317,6 @@ def rule_named(
     raise ValueError(f"unknown rule {name!r}; expected one of {', '.join(sorted(RULES))}")
 
 
-def exponentiated_gradient_bound(jobs: int, policies: int, *, horizon_known: bool) -> float:
-    """Worst-case regret of exponentiated gradient, in ranges of the utilities; no delay."""
-    known = math.sqrt(jobs * math.log(policies) / 2.0)
-    return known if horizon_known else 1.5 * known
-
-
-def adahedge_bound(jobs: int, policies: int, spread: float) -> float:
-    """Worst-case regret of AdaHedge, in the unit of `spread`; no delay, no decay.
-
-    de Rooij, van Erven, Gruenwald, Koolen (2014), theorem 8 with its worst case; `spread` is the
-    widest spread of utilities within a job.
-    """
-    complexity = math.log(policies)
-    return spread * (math.sqrt(jobs * complexity) + 16.0 / 3.0 * complexity + 2.0)
-
-
 def weights_ppb(weights: FloatArray) -> tuple[int, ...]:
     """Quantise to parts per billion that sum to one billion (largest remainder, first index)."""
     scaled = weights * PPB

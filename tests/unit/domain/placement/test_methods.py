@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spotline.bench.placement.sweeps import ABLATIONS
 from spotline.domain.placement.interface import Release
 from spotline.domain.placement.methods.bace_pipe import BacePipe
-from spotline.domain.placement.methods.registry import ABLATIONS, method_named
+from spotline.domain.placement.methods.registry import method_named
 from spotline.domain.placement.methods.spotline import Spotline
 from spotline.domain.placement.pipeline import NoPlacement, Placement, RegionShare
 from tests.unit.domain.placement.worlds import graph_of, graphs, job_of, moment_of, queues

@@ -17,15 +17,6 @@ METHODS: Mapping[str, PlacementMethod] = MappingProxyType(
     {method.method_id: method for method in _ALL}
 )
 
-# BACE-Pipe with one stage switched off, by what is missing.
-ABLATIONS: Mapping[str, PlacementMethod] = MappingProxyType(
-    {
-        "no_priority": BacePipe("bace_pipe_no_priority", prioritise=False),
-        "no_pathfinder": BacePipe("bace_pipe_no_pathfinder", find_paths=False),
-        "no_cost_min": BacePipe("bace_pipe_no_cost_min", minimise_cost=False),
-    }
-)
-
 DEFAULT_METHOD_ID = "spotline"
 
 
