@@ -132,16 +132,16 @@ def _worth_moving(
     )
     best = _value(home, home.outlook) + full_slot * MOVE_MARGIN_PPM / PPM
     chosen = None
-    for one in task.alternatives:
-        if one.offering_id not in quotes:
+    for alternative in task.alternatives:
+        if alternative.offering_id not in quotes:
             raise ValueError(
-                f"tasks.alternatives.offering_id must have a quote, {one.offering_id!r} has none"
+                f"tasks.alternatives.offering_id must have a quote, {alternative.offering_id!r} has none"
             )
-        moved = _moved(task, one, home)
-        view = task_view(request, moved, quotes[one.offering_id], residual)
+        moved = _moved(task, alternative, home)
+        view = task_view(request, moved, quotes[alternative.offering_id], residual)
         if view.outlook is None:
             continue
-        value = _value(view, view.outlook) - one.move_cost_micro_usd
+        value = _value(view, view.outlook) - alternative.move_cost_micro_usd
         if value > best:
             best, chosen = value, moved
     return chosen
@@ -279,7 +279,9 @@ def at_rates(job: Job, throughputs: tuple[Throughput, ...]) -> Job:
 
     What was recorded must be accepted: rates that no job can have change nothing.
     """
-    if [one.offering for one in throughputs] != [one.offering for one in job.throughputs]:
+    if [throughput.offering for throughput in throughputs] != [
+        throughput.offering for throughput in job.throughputs
+    ]:
         return job
     try:
         return replace(job, throughputs=throughputs)

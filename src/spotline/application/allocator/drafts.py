@@ -105,4 +105,4 @@ def _stated_throughputs(before: Job, configuration: JobConfiguration) -> set[obj
         for origin in configuration.origins
         if origin.parameter.startswith(_THROUGHPUT) and origin.kind is OriginKind.USER
     }
-    return {one for one in before.throughputs if one.offering in stated}
+    return {throughput for throughput in before.throughputs if throughput.offering in stated}

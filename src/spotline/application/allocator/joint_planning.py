@@ -150,7 +150,9 @@ def _offerings(
             raise ValueError(f"quotes must hold one of an offering that jobs[{index}] can run on")
         found.update((offering.offering_id, offering) for offering in here)
     ids = sorted(found)
-    return tuple(found[one] for one in ids), tuple(quoted[one] for one in ids)
+    return tuple(found[offering_id] for offering_id in ids), tuple(
+        quoted[offering_id] for offering_id in ids
+    )
 
 
 def _shared(
@@ -234,7 +236,7 @@ def _migrations(
         near = (one.provider, one.region) == (other.provider, other.region)
         return within if near else across
 
-    return tuple(tuple(between(one, other) for other in offerings) for one in offerings)
+    return tuple(tuple(between(offering, other) for other in offerings) for offering in offerings)
 
 
 def _requirement(
@@ -250,10 +252,10 @@ def _requirement(
         return program.work_quanta, waits + program.deadline_slots
     later_s = (program.deadline_slots - lives) * program.slot_s
     required = program.work_quanta
-    for one in runnable:
-        worst_s = max(one.launch_s, one.interrupted_s, job.overheads.migrate_s)
-        rate = one.rate_quanta_per_s[one.max_instances]
-        required = min(required, one.work_quanta - rate * max(0, later_s - worst_s))
+    for offering in runnable:
+        worst_s = max(offering.launch_s, offering.interrupted_s, job.overheads.migrate_s)
+        rate = offering.rate_quanta_per_s[offering.max_instances]
+        required = min(required, offering.work_quanta - rate * max(0, later_s - worst_s))
     return (required, slots) if required > 0 else (0, 0)
 
 

@@ -227,10 +227,10 @@ def _law_of(history: Sequence[SlotOpened], offering_id: str) -> MarketLaw | None
 
 def _counts_of(history: Sequence[SlotOpened], offering_id: str) -> list[int]:
     return [
-        one.quote.spot_available.instances
+        slot_quote.quote.spot_available.instances
         for opened in history
-        for one in opened.quotes
-        if one.quote.offering_id == offering_id and one.quote.spot_available.known
+        for slot_quote in opened.quotes
+        if slot_quote.quote.offering_id == offering_id and slot_quote.quote.spot_available.known
     ]
 
 

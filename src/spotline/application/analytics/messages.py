@@ -103,7 +103,7 @@ class KeysQuery(PagedQuery):
     def resumed(self) -> tuple[str, str]:
         """The last key of the page before: scope and name."""
         scope, _, name = self.page_token.partition("-")
-        if scope not in {one.value for one in StatisticsScope} or not name:
+        if scope not in {known.value for known in StatisticsScope} or not name:
             raise ValueError(
                 "page_token must be the next_page_token of an earlier answer, was "
                 f"{self.page_token!r}"
@@ -171,14 +171,16 @@ def answer(
     if query.page_token:
         last = query.resumed()
         found = [
-            one for one in found if (one.place < last if query.latest_first else one.place > last)
+            entry
+            for entry in found
+            if (entry.place < last if query.latest_first else entry.place > last)
         ]
     market_found: list[MarketStatisticsIssued] = []
     platform_found: list[PlatformStatisticsIssued] = []
     next_page_token = ""
     shown: _Window | None = None
-    for one in found:
-        _, event = load_issued(issued[one.stored_as])
+    for entry in found:
+        _, event = load_issued(issued[entry.stored_as])
         if isinstance(event, MarketStatisticsIssued):
             kept = True
         else:
@@ -188,7 +190,7 @@ def answer(
         if shown is not None and len(market_found) + len(platform_found) == query.size:
             next_page_token = "-".join(str(part) for part in shown.place)
             break
-        shown = one
+        shown = entry
         if isinstance(event, MarketStatisticsIssued):
             market_found.append(event)
         else:
@@ -260,5 +262,5 @@ def _of_policy(
     """The event with the policy asked for alone, and whether it says anything of it."""
     if query.scope is not StatisticsScope.POLICY:
         return event, True
-    policies = tuple(one for one in event.policies if one.policy_id == query.key)
+    policies = tuple(policy for policy in event.policies if policy.policy_id == query.key)
     return replace(event, policies=policies), bool(policies)

@@ -43,7 +43,7 @@ class StatisticsOptions:
     def settings(self) -> dict[str, Any]:
         """As a log's manifest holds them; `options_of` reads them back."""
         return {
-            "windows": [[one.size_s, one.hop_s] for one in self.windows],
+            "windows": [[window.size_s, window.hop_s] for window in self.windows],
             "delay_slots": self.delay_slots,
             "grace_s": self.grace_s,
             "history_s": self.history_s,
@@ -65,7 +65,7 @@ def options_of(settings: Mapping[str, Any]) -> StatisticsOptions:
             raise ValueError(f"{name} must be a whole number, was {value!r}")
         stated[name] = value
     if "windows" in settings:
-        stated["windows"] = tuple(_spec(one) for one in _list(settings["windows"]))
+        stated["windows"] = tuple(_spec(window) for window in _list(settings["windows"]))
     return StatisticsOptions(**stated)
 
 
@@ -76,7 +76,9 @@ def _list(value: Any) -> list[Any]:
 
 
 def _spec(value: Any) -> WindowSpec:
-    whole = isinstance(value, list) and len(value) == 2 and all(type(one) is int for one in value)
+    whole = (
+        isinstance(value, list) and len(value) == 2 and all(type(number) is int for number in value)
+    )
     if not whole:
         raise ValueError(f"windows must be pairs of size and hop in seconds, was {value!r}")
     return WindowSpec(size_s=value[0], hop_s=value[1])

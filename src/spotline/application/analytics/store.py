@@ -70,7 +70,7 @@ def load_policies(dumped: bytes) -> tuple[str, ...]:
     _, event = load_issued(dumped)
     if isinstance(event, MarketStatisticsIssued):
         return ()
-    return tuple(one.policy_id for one in event.policies)
+    return tuple(policy.policy_id for policy in event.policies)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class LateCounts:
         dumped = store.counters.get(_LATE)
         if dumped is None:
             return cls()
-        seq, merged, dropped = (int(one) for one in dumped.split())
+        seq, merged, dropped = (int(count) for count in dumped.split())
         return cls(seq=seq, merged=merged, dropped=dropped)
 
     def note(self, store: StatisticsStore) -> None:

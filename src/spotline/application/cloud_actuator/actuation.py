@@ -128,8 +128,8 @@ class CloudActuation:
         charges: list[Charge] = []
         for prices in request.unbilled:
             charges += bill(await self._intervals(prices), prices)
-        held = {one.instance_id for one in await self._ledger.held()}
-        noticed = [one for one in wanted_back if one.instance_id in held]
+        held = {instance.instance_id for instance in await self._ledger.held()}
+        noticed = [instance for instance in wanted_back if instance.instance_id in held]
         answers: tuple[Event, ...] = (
             *(charge.cost for charge in charges),
             *notices(noticed, request.at, 0, self._cloud.notice_lead_s),
@@ -139,7 +139,7 @@ class CloudActuation:
                 call_key=key,
                 slot=request.at.slot,
                 answers=answers,
-                noticed=tuple(one.instance_id for one in noticed),
+                noticed=tuple(instance.instance_id for instance in noticed),
                 charges=tuple(charges),
             )
         )
@@ -166,7 +166,11 @@ class CloudActuation:
                 result_of(intent, ours, refused=requested - len(ours), detail="given up")
             )
         # Releases that were under way are finished, at the moment their command gave.
-        ended = [released(one, intent, "released") for intent in pending for one in intent.release]
+        ended = [
+            released(instance_id, intent, "released")
+            for intent in pending
+            for instance_id in intent.release
+        ]
         ended += [
             LedgerEnd(
                 instance_id=launch.instance.instance_id, slot=at.slot, offset_s=0, reason="given up"
@@ -187,8 +191,10 @@ class CloudActuation:
         intents = await self._intents(request, held)
         done = await self._carry_out(intents, at)
         running = held_after(held, done.launched, done.ended)
-        dropped = {one for intent in intents if intent.dropped for one in intent.release}
-        lost = [one for one in held if one.instance_id in dropped]
+        dropped = {
+            instance_id for intent in intents if intent.dropped for instance_id in intent.release
+        }
+        lost = [instance for instance in held if instance.instance_id in dropped]
         signals: Sequence[CloudSignal] = ()
         if not lost and not done.refusals:
             # Something that needs a decision now is decided now; later losses come after it.
@@ -197,17 +203,17 @@ class CloudActuation:
         # Gone is what the cloud has just taken and what vanished without a word. Nobody knows when
         # the latter went; one report has one moment.
         listed = await self._cloud.list_instances(self._ledger.owner.name)
-        listed_ids = {one.instance_id for one in listed}
-        lost += [one for one in running if one.instance_id not in listed_ids]
+        listed_ids = {instance.instance_id for instance in listed}
+        lost += [instance for instance in running if instance.instance_id not in listed_ids]
         unannounced = [signal.instance for signal in signals if not signal.announced]
         noticed_s = min((signal.noticed_s for signal in signals), default=0)
-        for one in lost:
+        for instance in lost:
             end = LedgerEnd(
-                instance_id=one.instance_id, slot=at.slot, offset_s=lost_s, reason="lost"
+                instance_id=instance.instance_id, slot=at.slot, offset_s=lost_s, reason="lost"
             )
-            done.ended.setdefault(one.instance_id, end)
-        gone_ids = {one.instance_id for one in lost}
-        survivors = [one for one in running if one.instance_id not in gone_ids]
+            done.ended.setdefault(instance.instance_id, end)
+        gone_ids = {instance.instance_id for instance in lost}
+        survivors = [instance for instance in running if instance.instance_id not in gone_ids]
         settled = not lost and not done.refusals
         report = CapacityReported(
             slot=at.slot,
@@ -352,18 +358,18 @@ class CloudActuation:
 
     async def _reconcile(self) -> Reconciliation:
         """End what runs under our tag without the ledger's knowing; name what is gone."""
-        held = {one.instance_id for one in await self._ledger.held()}
+        held = {instance.instance_id for instance in await self._ledger.held()}
         pending = await self._ledger.pending()
         tokens = {launch.token for intent in pending for launch in intent.launches}
         listed = await self._cloud.list_instances(self._ledger.owner.name)
         orphans = [
-            one.instance_id
-            for one in listed
-            if one.instance_id not in held and one.token not in tokens
+            instance.instance_id
+            for instance in listed
+            if instance.instance_id not in held and instance.token not in tokens
         ]
         if orphans and not self._forbidden:
             await self._cloud.terminate(self._ledger.owner, orphans)
-        missing = held - {one.instance_id for one in listed}
+        missing = held - {instance.instance_id for instance in listed}
         return Reconciliation(reaped=tuple(orphans), missing=tuple(sorted(missing)))
 
     async def _intervals(self, prices: SlotPrices) -> Sequence[HeldInterval]:

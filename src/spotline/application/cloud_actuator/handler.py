@@ -83,7 +83,9 @@ class ActuateHandler:
         elif isinstance(event, ProvisioningCommanded):
             # What an earlier revision left behind was never decided and never will be.
             same = (event.slot, event.revision)
-            state.commands = [one for one in state.commands if (one.slot, one.revision) == same]
+            state.commands = [
+                command for command in state.commands if (command.slot, command.revision) == same
+            ]
             state.commands.append(event)
         elif isinstance(event, PipelineProvisioningCommanded):
             _put_off(state, event)
@@ -116,9 +118,9 @@ class ActuateHandler:
         if event.slot < opened.slot:
             return NOTHING
         commands = tuple(
-            one
-            for one in state.commands
-            if (one.slot, one.revision) == (event.slot, event.revision)
+            command
+            for command in state.commands
+            if (command.slot, command.revision) == (event.slot, event.revision)
         )
         if len(commands) != event.commands:
             raise InvariantViolation(

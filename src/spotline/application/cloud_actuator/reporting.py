@@ -70,7 +70,7 @@ def result_of(
     intent: Intent, granted: Sequence[Instance], *, refused: int, detail: str
 ) -> IntentResult:
     """Say what an attempt came to."""
-    spot = sum(one.capacity_type is CapacityType.SPOT for one in granted)
+    spot = sum(instance.capacity_type is CapacityType.SPOT for instance in granted)
     return IntentResult(
         intent=intent,
         granted_spot=spot,
@@ -105,9 +105,9 @@ def held_after(
 def holdings(running: Iterable[HeldInstance]) -> tuple[JobHolding, ...]:
     """Count what jobs hold, by job and offering."""
     counts: dict[str, dict[str, list[int]]] = {}
-    for one in running:
-        lot = counts.setdefault(one.job_id, {}).setdefault(one.offering_id, [0, 0])
-        lot[one.capacity_type is CapacityType.ON_DEMAND] += 1
+    for instance in running:
+        lot = counts.setdefault(instance.job_id, {}).setdefault(instance.offering_id, [0, 0])
+        lot[instance.capacity_type is CapacityType.ON_DEMAND] += 1
     return tuple(
         JobHolding(
             job_id=job_id,
@@ -123,9 +123,9 @@ def holdings(running: Iterable[HeldInstance]) -> tuple[JobHolding, ...]:
 def _by_lot(held: Iterable[AnyInstance]) -> dict[tuple[str, str, str], tuple[str, ...]]:
     """Instance ids by (job, tenant, offering), ordered by these."""
     groups: dict[tuple[str, str, str], tuple[str, ...]] = {}
-    for one in held:
-        lot: tuple[str, str, str] = (one.job_id, one.tenant, one.offering_id)
-        groups[lot] = (*groups.get(lot, ()), one.instance_id)
+    for instance in held:
+        lot: tuple[str, str, str] = (instance.job_id, instance.tenant, instance.offering_id)
+        groups[lot] = (*groups.get(lot, ()), instance.instance_id)
     return dict(sorted(groups.items()))
 
 

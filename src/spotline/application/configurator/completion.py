@@ -152,7 +152,7 @@ def _absurd(draft: JobDraft, market: MarketView) -> Refused | None:
             field="draft.allowed_counts",
             message=f"must be <= {MOST_INSTANCES}, was {draft.allowed_counts[-1]}",
         )
-    largest = max((one.gpus_per_instance for one in market.offerings), default=1)
+    largest = max((offering.gpus_per_instance for offering in market.offerings), default=1)
     if draft.gpus > MOST_INSTANCES * largest:
         return Refused(
             field="draft.gpus",
@@ -187,7 +187,9 @@ def _throughput(candidate: Candidate) -> Throughput:
     if place.stated is not None:
         return place.stated
     points = candidate.curve.points[: candidate.size]
-    return throughput_of(place.key, {one.count: one.planned_tokens_per_hour for one in points})
+    return throughput_of(
+        place.key, {point.count: point.planned_tokens_per_hour for point in points}
+    )
 
 
 def _same_batch(

@@ -57,14 +57,18 @@ def futures_of(
 
     Equal markets give equal futures, whatever else was asked before.
     """
-    quotes = [one.quote for one in market.quotes if one.quote.offering_id == offering_id]
+    quotes = [
+        slot_quote.quote
+        for slot_quote in market.quotes
+        if slot_quote.quote.offering_id == offering_id
+    ]
     if not quotes:
         return None
     length = _SHORTEST
     while length < min(slots, _LONGEST):
         length *= 2
     forecasts = () if market.forecast is None else market.forecast.forecasts
-    forecast = next((one for one in forecasts if one.offering_id == offering_id), None)
+    forecast = next((issued for issued in forecasts if issued.offering_id == offering_id), None)
     sampled = _sampled(
         _Past(market.history, market.next_slot),
         quotes[0],

@@ -243,10 +243,10 @@ class KnowledgeBase:
         found = self.predict(asked.configurations, source_id=asked.source_id, stack=asked.stack)
         return PredictionAnswers(
             answers=tuple(
-                PredictionAnswer(prediction=one)
-                if isinstance(one, Prediction)
-                else PredictionAnswer(reason=one.reason)
-                for one in found
+                PredictionAnswer(prediction=entry)
+                if isinstance(entry, Prediction)
+                else PredictionAnswer(reason=entry.reason)
+                for entry in found
             )
         )
 
@@ -285,7 +285,7 @@ class KnowledgeBase:
         default = self.source()
         if not isinstance(default, Combination):
             return {}
-        return {one.source_id: one for one in default.members()}
+        return {member.source_id: member for member in default.members()}
 
     # --- learning anew ------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ def misfit(draft: JobDraft, places: Sequence[Place], broken: dict[str, str]) -> 
     """Why no configuration may even be tried: the stated field at fault, and what would fit."""
     per_instance = sorted({place.gpus_per_instance for place in places})
     if draft.gpus and not broken:
-        sizes = " or ".join(str(one) for one in per_instance)
+        sizes = " or ".join(str(number) for number in per_instance)
         largest = f" and equal the largest of allowed_counts ({draft.allowed_counts[-1]} instances)"
         return Refused(
             field="draft.gpus",
@@ -69,7 +69,7 @@ def all_fail(
         if isinstance(prediction, Prediction)
     ]
     if not said:
-        reason = next(one.reason for one in predicted if isinstance(one, NoPrediction))
+        reason = next(answer.reason for answer in predicted if isinstance(answer, NoPrediction))
         return Refused(
             field="draft.model_name",
             message=f"nothing is known of how {draft.model_name!r} runs: {reason}",

@@ -125,7 +125,7 @@ def fold(state: MonitoringState, event: Event) -> None:
     """Apply one event, in place; those that are not `MONITORED` change nothing."""
     match event:
         case MarketOpened():
-            state.offerings = {one.offering_id: one for one in event.offerings}
+            state.offerings = {offering.offering_id: offering for offering in event.offerings}
         case SlotOpened():
             if event.slot > state.slot:
                 state.slot, state.slot_s = event.slot, event.slot_s
@@ -335,7 +335,10 @@ def _reestimated(
     if key not in widths or reports < LEAST_REPORTS:
         return None
     estimates = estimate_all(
-        {name: [one.observation for one in kept] for name, kept in watched.evidence.items()},
+        {
+            name: [evidence.observation for evidence in kept]
+            for name, kept in watched.evidence.items()
+        },
         widths,
         reference_count=job.max_instances,
     )
@@ -350,10 +353,10 @@ def _reestimated(
         job_id=job.job_id,
         tenant=job.tenant,
         throughputs=tuple(
-            _scaled(one, job, estimates[one.offering], caution)
-            if one.offering in estimates
-            else one
-            for one in job.throughputs
+            _scaled(throughput, job, estimates[throughput.offering], caution)
+            if throughput.offering in estimates
+            else throughput
+            for throughput in job.throughputs
         ),
         reports=reports,
         factor_ppm=round(factor * PPM),
@@ -405,7 +408,7 @@ def _caution(job: Job, found: RateEstimate, count: int) -> float:
 
 
 def _of(throughputs: Sequence[Throughput], key: str) -> Throughput:
-    return next(one for one in throughputs if one.offering == key)
+    return next(throughput for throughput in throughputs if throughput.offering == key)
 
 
 def _scaled(throughput: Throughput, job: Job, found: RateEstimate, caution: float) -> Throughput:
@@ -438,11 +441,11 @@ def _measured_runs(watched: MonitoredJob) -> tuple[RunMeasured, ...]:
         return ()
     rates: dict[int, list[float]] = {}
     for key in sorted(watched.evidence):
-        for one in watched.evidence[key]:
-            seen = one.observation
+        for evidence in watched.evidence[key]:
+            seen = evidence.observation
             # A few seconds may tell an estimate something, which knows their weight; not for good.
             if (
-                one.gpu_model == job.configuration.configuration.gpu_model
+                evidence.gpu_model == job.configuration.configuration.gpu_model
                 and seen.weight >= LEAST_WEIGHT_OF_A_RUN
             ):
                 rates.setdefault(seen.count, []).append(seen.measured_per_hour)

@@ -134,7 +134,10 @@ def _nowhere(draft: JobDraft, market: MarketView, wanted: str) -> Refused:
             message="cannot be chosen from yet: no slot of the market has opened",
         )
     there = sorted(
-        {f"{one.instance_type} ({one.gpu_model or 'no GPU stated'})" for one in market.offerings}
+        {
+            f"{offering.instance_type} ({offering.gpu_model or 'no GPU stated'})"
+            for offering in market.offerings
+        }
     )
     within = f" within {', '.join(draft.offerings)}" if draft.offerings else ""
     if wanted:
@@ -154,10 +157,10 @@ def _most_spot(market: MarketView) -> dict[str, int]:
     """The largest spot count seen of every offering; where nobody tells, all that is chosen."""
     seen = most_seen(market)
     return {
-        one.offering_id: min(
-            MOST_CHOSEN_INSTANCES, seen.get(one.offering_id, MOST_CHOSEN_INSTANCES)
+        offering.offering_id: min(
+            MOST_CHOSEN_INSTANCES, seen.get(offering.offering_id, MOST_CHOSEN_INSTANCES)
         )
-        for one in market.offerings
+        for offering in market.offerings
     }
 
 

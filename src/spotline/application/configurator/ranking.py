@@ -138,7 +138,7 @@ def earliest_finish_ns(curves: Sequence[Curve], market: MarketView, job: Job) ->
     for curve in curves:
         # As the job would state it: a line may lie a little below the fastest point.
         throughput = curve.place.stated or throughput_of(
-            curve.place.key, {one.count: one.planned_tokens_per_hour for one in curve.points}
+            curve.place.key, {point.count: point.planned_tokens_per_hour for point in curve.points}
         )
         rate = max(throughput.rate_per_hour(count) for count in curve.counts)
         seconds.append(job.work.amount / rate * S_PER_HOUR + job.overheads.launch_s)
@@ -180,8 +180,8 @@ def rank_options(
     programs: dict[Candidate, JobProgram] = {}
     best: dict[Candidate, PlannedOption] = {}
     policies = [policy_named(policy_id) for policy_id in POLICY_IDS]
-    for one in _most_promising(screened, outline.end_slots):
-        candidate = one.candidate
+    for estimate in _most_promising(screened, outline.end_slots):
+        candidate = estimate.candidate
         if candidate not in programs:
             throughput = throughput_for(candidate)
             programs[candidate] = program_with(
@@ -190,7 +190,7 @@ def rank_options(
         option = _plan(
             candidate,
             programs[candidate],
-            futures[one.offering_id],
+            futures[estimate.offering_id],
             policies,
             waits=first_slot - market.next_slot,
         )
@@ -207,17 +207,17 @@ def _with_room(ranked: list[PlannedOption]) -> list[PlannedOption]:
     each = [point.planned_tokens_per_hour / point.count for point in best.candidate.curve.points]
     chosen = max(
         (
-            one
-            for one in ranked
-            if one.candidate.curve is best.candidate.curve
-            and (one is best or each[one.candidate.size - 1] >= ROOM_EFFICIENCY * max(each))
-            and one.sure == best.sure
-            and one.on_time_ppm >= best.on_time_ppm
-            and one.expected_utility_micro_usd >= best.expected_utility_micro_usd - allowed
+            option
+            for option in ranked
+            if option.candidate.curve is best.candidate.curve
+            and (option is best or each[option.candidate.size - 1] >= ROOM_EFFICIENCY * max(each))
+            and option.sure == best.sure
+            and option.on_time_ppm >= best.on_time_ppm
+            and option.expected_utility_micro_usd >= best.expected_utility_micro_usd - allowed
         ),
         key=lambda one: one.candidate.size,
     )
-    return [chosen, *(one for one in ranked if one is not chosen)]
+    return [chosen, *(option for option in ranked if option is not chosen)]
 
 
 def program_with(
@@ -325,15 +325,15 @@ def _estimated_cost(
 def _most_promising(screened: Sequence[_Screened], end_slots: int) -> list[_Screened]:
     """The best of every place, then the best of all, as many as may be planned."""
     most = max(_FEWEST_PLANNED, min(_MOST_PLANNED, _SLOTS_PLANNED // max(1, end_slots)))
-    places = {one.candidate.curve.place.key for one in screened}
+    places = {option.candidate.curve.place.key for option in screened}
     share = max(1, min(_MOST_PER_PLACE, most // max(1, len(places))))
     taken = dict.fromkeys(places, 0)
     first: list[_Screened] = []
     others: list[_Screened] = []
-    for one in sorted(screened, key=lambda one: one.rank):
-        key = one.candidate.curve.place.key
+    for option in sorted(screened, key=lambda one: one.rank):
+        key = option.candidate.curve.place.key
         taken[key] += 1
-        (first if taken[key] <= share else others).append(one)
+        (first if taken[key] <= share else others).append(option)
     return first + others[: max(0, most - len(first))]
 
 

@@ -22,7 +22,7 @@ def commands_for(
 ) -> list[PipelineProvisioningCommanded]:
     """What must be held differently from now on, and copies to be paid; by pipeline, offering."""
     rentals = state.rentals()
-    last = {one.job_id: one for one in settled}
+    last = {decision.job_id: decision for decision in settled}
     commands = []
     for job_id, one in sorted(last.items()):
         run = state.runs[job_id]

@@ -97,14 +97,14 @@ class PlaceHandler:
         ended = _ended(state, event)
         decided = _begun(state, event) if isinstance(event, CapacityReported) else []
         if _calls_for_a_pass(state, event, ended):
-            scheduling = SchedulingPass(state, self.method, {one.job_id for one in ended})
+            scheduling = SchedulingPass(state, self.method, {ending.job_id for ending in ended})
             scheduling.place()
             if self.options.moves and _changes_prices(state, event):
                 scheduling.move()
             decided += scheduling.decided
         commands = commands_for(state, [*ended, *decided], ctx)
         if isinstance(event, CapacityReported) and event.settled:
-            commands += corrections_for(state, {one.job_id for one in commands}, ctx)
+            commands += corrections_for(state, {command.job_id for command in commands}, ctx)
         if not ended and not decided and not commands:
             return NOTHING
         return Outcome(events=(*ended, *decided, *commands))

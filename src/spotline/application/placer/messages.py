@@ -173,7 +173,7 @@ def explain(
         method_id=method.method_id,
         basis=basis,
         paths=tuple(
-            _explained(one, job, chosen=one.chosen and not late) for one in considered.paths
+            _explained(path, job, chosen=path.chosen and not late) for path in considered.paths
         ),
         reason=late or considered.answer.reason,
         earliest_finish_s=soonest_s - moment.now_s if hopeless else 0.0,

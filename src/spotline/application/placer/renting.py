@@ -99,13 +99,15 @@ class RentedCapacity:
 
     def open_market(self, event: MarketOpened) -> None:
         """Learn which offerings there are."""
-        self.offerings = {one.offering_id: one for one in event.offerings}
+        self.offerings = {offering.offering_id: offering for offering in event.offerings}
 
     def open_slot(self, event: SlotOpened) -> None:
         """Take a slot's quotes."""
         self.slot, self.slot_s, self.opened_ns = event.slot, event.slot_s, event.ts_event_ns
         self.last, self.decided, self.revision_ns = event.last, False, event.ts_event_ns
-        self.quotes = {one.quote.offering_id: one.quote for one in event.quotes}
+        self.quotes = {
+            slot_quote.quote.offering_id: slot_quote.quote for slot_quote in event.quotes
+        }
         self.limits = {}
 
     def note_decided(self, event: SlotDecided) -> bool:

@@ -69,7 +69,7 @@ class SchedulingPass:
             **affected(whole, known.graph).reasons,
             **{run.pipeline.job_id: run.broken for run, _ in running if run.broken},
         }
-        staying = [one for one in running if one[0].pipeline.job_id not in reasons]
+        staying = [pair for pair in running if pair[0].pipeline.job_id not in reasons]
         self._stay = [(run, run.placement) for run, _ in staying if run.placement is not None]
         self._placed = {run.pipeline.job_id: placement for run, placement in staying}
         self._residual = Residual.of(known.graph, list(self._placed.values()))
@@ -192,9 +192,9 @@ class SchedulingPass:
         before = self._placed.get(answer.job_id)
         for share in on_whole_instances(answer, self._rentals).path:
             own = sum(
-                one.gpus
-                for one in (before.path if before is not None else ())
-                if one.region_id == share.region_id
+                part.gpus
+                for part in (before.path if before is not None else ())
+                if part.region_id == share.region_id
             )
             free = int(self._residual.gpus[graph.index[share.region_id]]) + own
             if share.gpus > free:
@@ -308,18 +308,18 @@ def _prices_ahead(state: PlacerState) -> PricesAhead:
     """Prices of the hours to come, as far as they are known; the last one holds on."""
     known = state.priced_graph()
     observed = [state.regions[region_id] for region_id in known.graph.region_ids]
-    ahead = [one for one in observed if one.energy_ahead_usd_per_kwh]
+    ahead = [seen for seen in observed if seen.energy_ahead_usd_per_kwh]
     if state.basis is CostBasis.RENT or not ahead:
         return PricesAhead(
             start_s=state.seconds(state.now_ns), usd_per_gpu_hour=known.usd_per_gpu_hour[None, :]
         )
     rows = []
-    for hour in range(1 + max(len(one.energy_ahead_usd_per_kwh) for one in ahead)):
+    for hour in range(1 + max(len(seen.energy_ahead_usd_per_kwh) for seen in ahead)):
         energy = []
-        for one in observed:
-            series = (one.region.energy_usd_per_kwh, *one.energy_ahead_usd_per_kwh)
+        for seen in observed:
+            series = (seen.region.energy_usd_per_kwh, *seen.energy_ahead_usd_per_kwh)
             energy.append(series[min(hour, len(series) - 1)])
         rows.append(usd_per_gpu_hour(known.graph, state.basis, energy))
     # Those with a series are observed together, every hour.
-    latest_ns = max(state.energy_since_ns[one.region.region_id] for one in ahead)
+    latest_ns = max(state.energy_since_ns[seen.region.region_id] for seen in ahead)
     return PricesAhead(start_s=state.seconds(latest_ns), usd_per_gpu_hour=np.array(rows))

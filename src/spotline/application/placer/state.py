@@ -268,7 +268,7 @@ class PlacerState:
     def _terms(self) -> list[tuple[str, float, int]]:
         """What placements depend on of what is rented."""
         usable = [self._usable(seen) for seen in self.regions.values() if seen.region.offering_id]
-        return [(one.region_id, one.rent_usd_per_gpu_hour, one.gpus) for one in usable]
+        return [(region.region_id, region.rent_usd_per_gpu_hour, region.gpus) for region in usable]
 
     def _note_ahead(self, event: RegionObserved | LinkObserved) -> None:
         """What comes before its slot is decided on with the slot, whose quotes belong to it."""
@@ -317,7 +317,10 @@ class PlacerState:
 
     def _note_report(self, event: CapacityReported) -> None:
         self.rented.note_report(event)
-        lots = {one.job_id: {lot.offering_id: lot for lot in one.lots} for one in event.holdings}
+        lots = {
+            holding.job_id: {lot.offering_id: lot for lot in holding.lots}
+            for holding in event.holdings
+        }
         for job_id, run in list(self.renting.items()):
             run.report(lots.get(job_id, {}))
             if not run.told and not run.held:

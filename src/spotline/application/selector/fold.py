@@ -332,8 +332,8 @@ def _learn(state: SelectorState, event: PolicyWeightsUpdated) -> None:
     rehearsed = event.rehearsed_slot >= 0
     draw = None if rehearsed else state.draws.pop(event.job_id, None)
     feedback = PoolFeedback(
-        policy_ids=tuple(one.policy_id for one in event.weights),
-        utility_micro_usd=tuple(one.utility_micro_usd for one in event.weights),
+        policy_ids=tuple(weight.policy_id for weight in event.weights),
+        utility_micro_usd=tuple(weight.utility_micro_usd for weight in event.weights),
         floor_micro_usd=event.utility_floor_micro_usd,
         ceiling_micro_usd=event.utility_ceiling_micro_usd,
     )

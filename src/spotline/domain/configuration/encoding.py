@@ -105,4 +105,4 @@ class Encoder:
 
 
 def _log_batch(table: FeatureTable) -> Floats:
-    return np.log([float(one.batch_size) for one in table.configurations])
+    return np.log([float(configuration.batch_size) for configuration in table.configurations])

@@ -154,7 +154,7 @@ def estimate(
             reference_count=reference_count, observations=0, log_factor=mean, variance=width**2
         )
     points = _points(observations, reference_count)
-    bent = len({one.count for one in observations}) > 1
+    bent = len({observation.count for observation in observations}) > 1
     prior = _Prior(mean=mean, variance=width**2)
     ordered = sorted(point.ratio for point in points)
     last = len(ordered) - 1
@@ -246,7 +246,7 @@ class _Prior:
 
 
 def _points(observations: Sequence[RateObservation], reference_count: int) -> list[_Point]:
-    ratios = [one.log_ratio for one in observations]
+    ratios = [observation.log_ratio for observation in observations]
     centre = median(ratios)
     spread = _MAD_OF_NORMAL * median(abs(ratio - centre) for ratio in ratios)
     seen = len(ratios) - 1  # one report shows no spread

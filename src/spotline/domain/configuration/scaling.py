@@ -221,7 +221,7 @@ def missed_percent(
 def _table(rates: tuple[CountRate, ...], skipped: tuple[SkippedCount, ...]) -> tuple[float, ...]:
     counts = [rate.instances for rate in rates]
     values = [rate.tokens_per_hour for rate in rates]
-    left_out = {one.instances for one in skipped}
+    left_out = {left.instances for left in skipped}
     table: list[float] = []
     for count in range(1, counts[-1] + 1):
         if count < counts[0]:

@@ -239,7 +239,10 @@ def lessons_of(runs: Sequence[MeasuredRun]) -> Lessons:
         if run.ran and run.tokens_per_s > 0 and not unknown_part(run.configuration):
             rates.setdefault(run.configuration, []).append(math.log(run.tokens_per_s))
     configurations = list(rates)
-    means = [math.fsum(rates[one]) / len(rates[one]) for one in configurations]
+    means = [
+        math.fsum(rates[configuration]) / len(rates[configuration])
+        for configuration in configurations
+    ]
     return Lessons(
         table=table_of(configurations),
         log_rates=np.array(means, dtype=np.float64),
@@ -321,15 +324,15 @@ class StackedSource:
         model = self._model_of(known)
         answers: list[Prediction | NoPrediction | None] = []
         asked: list[Configuration] = []
-        for one in configurations:
-            reason = unpredictable(one)
+        for configuration in configurations:
+            reason = unpredictable(configuration)
             if not reason and model is None:
                 reason = self._nothing_learned(name)
             answers.append(
                 NoPrediction(source_id=self.source_id, reason=reason) if reason else None
             )
             if not reason:
-                asked.append(canonical_configuration(one))
+                asked.append(canonical_configuration(configuration))
         said: list[Prediction] = []
         if asked and model is not None:
             with one_thread():

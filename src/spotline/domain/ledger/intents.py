@@ -227,7 +227,9 @@ def _with_launches(
     barred: set[str],
 ) -> tuple[Intent, ...]:
     held = tuple(held)
-    per_hour = sum(plan.prices[one.offering_id].of(one.capacity_type) for one in held)
+    per_hour = sum(
+        plan.prices[instance.offering_id].of(instance.capacity_type) for instance in held
+    )
     bills = _rest_cost_micro_usd(plan, held)
     for job_id, spent in plan.spent_micro_usd.items():
         bills[job_id] = bills.get(job_id, 0) + spent

@@ -357,7 +357,7 @@ def law_weights(moves: IntArray, laws: Sequence[MarketLaw]) -> tuple[float, ...]
         float((moves * np.log(np.maximum(law.run_matrix(), 1.0 / PPB))).sum()) for law in laws
     ]
     likely = np.exp(np.array(log_likely) - max(log_likely))
-    return tuple(float(one) for one in likely / likely.sum())
+    return tuple(float(share) for share in likely / likely.sum())
 
 
 def mixed_law(laws: Sequence[MarketLaw], weights: Sequence[float]) -> MarketLaw:

@@ -74,8 +74,8 @@ class Geography:
         changes: Sequence[RegionChange | LinkChange] = (),
     ) -> None:
         # Refuses what is given twice, and links between regions that are not there.
-        RegionGraph([one.region for one in regions], links)
-        rented = [one.region for one in regions if one.region.offering_id]
+        RegionGraph([place.region for place in regions], links)
+        rented = [place.region for place in regions if place.region.offering_id]
         for index, region in enumerate(rented):
             for other in rented[:index]:
                 if (other.offering_id, other.spot) == (region.offering_id, region.spot):
@@ -83,7 +83,7 @@ class Geography:
                         f"regions: {other.region_id} and {region.region_id} are rented as the same "
                         f"offering, {region.offering_id}: each would count all there is of it"
                     )
-        self.regions = {one.region.region_id: one for one in regions}
+        self.regions = {place.region.region_id: place for place in regions}
         self.links = {(link.source, link.destination): link for link in links}
         self.changes = tuple(sorted(changes, key=lambda change: change.after_s))
         for change in self.changes:
@@ -132,5 +132,7 @@ class Geography:
     def graph_at(self, at_s: float) -> RegionGraph:
         """What can be used at a time: a region that is down has no GPUs."""
         moments = [self.region_at(region_id, at_s) for region_id in sorted(self.regions)]
-        regions = [replace(one.region, gpus=0) if one.down else one.region for one in moments]
+        regions = [
+            replace(moment.region, gpus=0) if moment.down else moment.region for moment in moments
+        ]
         return RegionGraph(regions, [self.link_at(*ends, at_s) for ends in sorted(self.links)])

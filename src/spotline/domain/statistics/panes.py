@@ -152,7 +152,7 @@ class Panes(Generic[PieceT, TallyT]):
 
     def forget_before(self, end_s: int) -> None:
         """Drop the panes that end by `end_s`."""
-        for start_s in [one for one in self._panes if one + self._pane_s <= end_s]:
+        for start_s in [pane_s for pane_s in self._panes if pane_s + self._pane_s <= end_s]:
             del self._panes[start_s]
 
     def _tally_of(self, pieces: Iterable[PieceT]) -> TallyT:

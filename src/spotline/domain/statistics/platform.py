@@ -145,7 +145,7 @@ class PolicyTally:
         best = min(
             self.utilities.items(), key=lambda one: (-one[1], one[0]), default=("", self.drawn)
         )
-        after_forecast = (one.after_forecast_ns for one in self.latencies.values())
+        after_forecast = (slot.after_forecast_ns for slot in self.latencies.values())
         return PlatformFigures(
             spend=SpendFigures(
                 spend_micro_usd=self.spend,
@@ -167,8 +167,8 @@ class PolicyTally:
                 best_utility_micro_usd=best[1],
                 regret_micro_usd=best[1] - self.drawn,
             ),
-            decision_after_slot=latency(one.after_slot_ns for one in self.latencies.values()),
-            decision_after_forecast=latency(one for one in after_forecast if one is not None),
+            decision_after_slot=latency(slot.after_slot_ns for slot in self.latencies.values()),
+            decision_after_forecast=latency(ns for ns in after_forecast if ns is not None),
         )
 
 

@@ -287,13 +287,13 @@ def _held_out(
         said.append(model.guesses(table.take(fold)))
     if not tested:
         return _HeldOutMembers(tested=np.zeros(0, dtype=np.intp), guesses={})
-    names = [name for name in MEMBERS if all(name in one for one in said)]
+    names = [name for name in MEMBERS if all(name in guesses for guesses in said)]
     return _HeldOutMembers(
         tested=np.concatenate(tested),
         guesses={
             name: RateGuess(
-                log_rates=np.concatenate([one[name].log_rates for one in said]),
-                spreads=np.concatenate([one[name].spreads for one in said]),
+                log_rates=np.concatenate([guesses[name].log_rates for guesses in said]),
+                spreads=np.concatenate([guesses[name].spreads for guesses in said]),
             )
             for name in names
         },
