@@ -38,7 +38,7 @@ Readings = Iterable[tuple[float, Attributes]]
 Reader = Callable[[], Readings]
 """Reads a metric when it is asked for: values, each with its attributes. Any thread may call it."""
 
-_RPC = (SERVICE, RPC_SYSTEM, RPC_METHOD, RPC_STATUS)
+_RPC = (RPC_SYSTEM, RPC_METHOD, RPC_STATUS)
 # From what a cache answers to what a solver takes; seconds.
 _BUCKETS_S = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
@@ -47,7 +47,7 @@ _BUCKETS_S = (
 
 
 class Form(Enum):
-    """What a metric is; an observed one is read when somebody asks."""
+    """What a metric is; an observed one is read when it is asked for."""
 
     COUNTER = "counter"
     HISTOGRAM = "histogram"
@@ -55,7 +55,7 @@ class Form(Enum):
     GAUGE = "gauge"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Instrument:
     """One metric: its unit as UCUM writes it, and the attributes its values carry."""
 
@@ -63,175 +63,84 @@ class Instrument:
     form: Form
     unit: str
     meaning: str
-    attributes: tuple[str, ...] = (SERVICE,)
+    attributes: tuple[str, ...]
 
+
+# By form and unit: names, and what they count.
+_MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
+    (Form.OBSERVED_COUNTER, "{message}"): {
+        "spotline.messages.handled": "Inputs handled since the start, refolded ones not counted.",
+        "spotline.messages.dead_lettered": "Inputs that broke the contract.",
+        "spotline.messages.published": "Events stored.",
+    },
+    (Form.GAUGE, "{message}"): {
+        "spotline.log.backlog": "Inputs stored for the service that it has not taken yet.",
+    },
+    (Form.GAUGE, "s"): {
+        "spotline.log.lag": "How long the last input had been stored when it was handled; 0 when idle.",
+        "spotline.service.started": "When the service was started, Unix time; a restart changes it.",
+    },
+    (Form.GAUGE, "1"): {
+        "spotline.service.healthy": "1 while the service follows its log without a backlog, else 0.",
+        "spotline.spend.cap_used": "The greatest share of its cap that a job holding instances has spent.",
+    },
+    (Form.HISTOGRAM, "s"): {
+        "messaging.process.duration": "Handling of one input, with the calls it made.",
+        "spotline.call.duration": "One attempt at a call that a handler asked for.",
+        "spotline.decision.duration": "From taking up a slot's opening to having stored its first decision.",
+        "rpc.server.call.duration": "A gRPC request, as its server sees it.",
+        "rpc.client.call.duration": "A gRPC request, as its caller sees it.",
+    },
+    (Form.COUNTER, "{job}"): {
+        "spotline.jobs.submitted": "Jobs recorded.",
+        "spotline.jobs.admitted": "Jobs taken up by the selector.",
+        "spotline.jobs.closed": "Jobs that are over, by how they ended.",
+    },
+    (Form.COUNTER, "{decision}"): {
+        "spotline.decisions": "Allocations decided, by reason.",
+        "spotline.placements.decided": "Decisions on pipelines, by outcome.",
+    },
+    (Form.COUNTER, "{answer}"): {
+        "spotline.allocations.answered": "Answers of the allocator to the selector; only `answered` is a good one.",
+    },
+    (Form.COUNTER, "{instance}"): {
+        "spotline.instances.refused": "Instances asked for and not granted, for want of capacity or by a cap.",
+        "spotline.instances.interrupted": "Instances whose interruption was noticed.",
+        "spotline.instances.lost": "Instances that are gone without our having released them.",
+    },
+    (Form.GAUGE, "{instance}"): {
+        "spotline.instances.held": "Instances held, as the ledger has it.",
+    },
+    (Form.OBSERVED_COUNTER, "{observation}"): {
+        "spotline.statistics.late": "Observations that came after their window closed, merged or dropped.",
+    },
+    (Form.OBSERVED_COUNTER, "USD"): {
+        "spotline.spend": "All charges in the ledger, over its whole life.",
+    },
+}
+# What their values carry besides the service.
+_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
+    "messaging.process.duration": (KIND,),
+    "spotline.call.duration": (
+        CALL,
+        OUTCOME,
+    ),
+    "rpc.server.call.duration": _RPC,
+    "rpc.client.call.duration": _RPC,
+    "spotline.jobs.closed": (OUTCOME,),
+    "spotline.decisions": (REASON,),
+    "spotline.allocations.answered": (OUTCOME,),
+    "spotline.placements.decided": (OUTCOME,),
+    "spotline.instances.refused": (CAPACITY_TYPE,),
+    "spotline.instances.held": (CAPACITY_TYPE,),
+    "spotline.statistics.late": (OUTCOME,),
+}
 
 INSTRUMENTS: Mapping[str, Instrument] = MappingProxyType(
     {
-        one.name: one
-        for one in (
-            Instrument(
-                name="spotline.messages.handled",
-                form=Form.OBSERVED_COUNTER,
-                unit="{message}",
-                meaning="Inputs handled since the start, refolded ones not counted.",
-            ),
-            Instrument(
-                name="spotline.messages.dead_lettered",
-                form=Form.OBSERVED_COUNTER,
-                unit="{message}",
-                meaning="Inputs that broke the contract.",
-            ),
-            Instrument(
-                name="spotline.messages.published",
-                form=Form.OBSERVED_COUNTER,
-                unit="{message}",
-                meaning="Events stored.",
-            ),
-            Instrument(
-                name="spotline.log.backlog",
-                form=Form.GAUGE,
-                unit="{message}",
-                meaning="Inputs stored for the service that it has not taken yet.",
-            ),
-            Instrument(
-                name="spotline.log.lag",
-                form=Form.GAUGE,
-                unit="s",
-                meaning="How long the last input had been stored when it was handled; 0 when idle.",
-            ),
-            Instrument(
-                name="spotline.service.healthy",
-                form=Form.GAUGE,
-                unit="1",
-                meaning="1 while the service follows its log without a backlog, else 0.",
-            ),
-            Instrument(
-                name="spotline.service.started",
-                form=Form.GAUGE,
-                unit="s",
-                meaning="When the service was started, Unix time; a restart changes it.",
-            ),
-            Instrument(
-                name="messaging.process.duration",
-                form=Form.HISTOGRAM,
-                unit="s",
-                meaning="Handling of one input, with the calls it made.",
-                attributes=(SERVICE, KIND),
-            ),
-            Instrument(
-                name="spotline.call.duration",
-                form=Form.HISTOGRAM,
-                unit="s",
-                meaning="One attempt at a call that a handler asked for.",
-                attributes=(SERVICE, CALL, OUTCOME),
-            ),
-            Instrument(
-                name="spotline.decision.duration",
-                form=Form.HISTOGRAM,
-                unit="s",
-                meaning="From taking up a slot's opening to having stored its first decision.",
-            ),
-            Instrument(
-                name="rpc.server.call.duration",
-                form=Form.HISTOGRAM,
-                unit="s",
-                meaning="A gRPC request, as its server sees it.",
-                attributes=_RPC,
-            ),
-            Instrument(
-                name="rpc.client.call.duration",
-                form=Form.HISTOGRAM,
-                unit="s",
-                meaning="A gRPC request, as its caller sees it.",
-                attributes=_RPC,
-            ),
-            Instrument(
-                name="spotline.jobs.submitted",
-                form=Form.COUNTER,
-                unit="{job}",
-                meaning="Jobs recorded.",
-            ),
-            Instrument(
-                name="spotline.jobs.admitted",
-                form=Form.COUNTER,
-                unit="{job}",
-                meaning="Jobs taken up by the selector.",
-            ),
-            Instrument(
-                name="spotline.jobs.closed",
-                form=Form.COUNTER,
-                unit="{job}",
-                meaning="Jobs that are over, by how they ended.",
-                attributes=(SERVICE, OUTCOME),
-            ),
-            Instrument(
-                name="spotline.decisions",
-                form=Form.COUNTER,
-                unit="{decision}",
-                meaning="Allocations decided, by reason.",
-                attributes=(SERVICE, REASON),
-            ),
-            Instrument(
-                name="spotline.allocations.answered",
-                form=Form.COUNTER,
-                unit="{answer}",
-                meaning="Answers of the allocator to the selector; only `answered` is a good one.",
-                attributes=(SERVICE, OUTCOME),
-            ),
-            Instrument(
-                name="spotline.placements.decided",
-                form=Form.COUNTER,
-                unit="{decision}",
-                meaning="Decisions on pipelines, by outcome.",
-                attributes=(SERVICE, OUTCOME),
-            ),
-            Instrument(
-                name="spotline.instances.refused",
-                form=Form.COUNTER,
-                unit="{instance}",
-                meaning="Instances asked for and not granted, for want of capacity or by a cap.",
-                attributes=(SERVICE, CAPACITY_TYPE),
-            ),
-            Instrument(
-                name="spotline.instances.interrupted",
-                form=Form.COUNTER,
-                unit="{instance}",
-                meaning="Instances whose interruption was noticed.",
-            ),
-            Instrument(
-                name="spotline.instances.lost",
-                form=Form.COUNTER,
-                unit="{instance}",
-                meaning="Instances that are gone without our having released them.",
-            ),
-            Instrument(
-                name="spotline.instances.held",
-                form=Form.GAUGE,
-                unit="{instance}",
-                meaning="Instances held, as the ledger has it.",
-                attributes=(SERVICE, CAPACITY_TYPE),
-            ),
-            Instrument(
-                name="spotline.statistics.late",
-                form=Form.OBSERVED_COUNTER,
-                unit="{observation}",
-                meaning="Observations that came after their window closed, merged or dropped.",
-                attributes=(SERVICE, OUTCOME),
-            ),
-            Instrument(
-                name="spotline.spend",
-                form=Form.OBSERVED_COUNTER,
-                unit="USD",
-                meaning="All charges in the ledger, over its whole life.",
-            ),
-            Instrument(
-                name="spotline.spend.cap_used",
-                form=Form.GAUGE,
-                unit="1",
-                meaning="The greatest share of its cap that a job holding instances has spent.",
-            ),
-        )
+        name: Instrument(name, form, unit, meaning, (SERVICE, *_ATTRIBUTES.get(name, ())))
+        for (form, unit), meanings in _MEANINGS.items()
+        for name, meaning in meanings.items()
     }
 )
 
@@ -278,8 +187,8 @@ class Metrics:
         self._recording: dict[str, Counter | Histogram] = {}
         self._readers: dict[str, list[Reader]] = {}
         self._watched: dict[str, Watched] = {}
-        for one in INSTRUMENTS.values():
-            self._make(meter, one)
+        for instrument in INSTRUMENTS.values():
+            self._make(meter, instrument)
         self._watch_all()
 
     def record(self, name: str, value: float, attributes: Attributes) -> None:
@@ -297,7 +206,7 @@ class Metrics:
         return lambda: readers.remove(reader) if reader in readers else None
 
     def watch(self, service: str, watched: Watched) -> None:
-        """Show a service; whoever bore its name before is shown no more."""
+        """Show a service; what bore its name before is shown no more."""
         self._watched[service] = watched
 
     def count(self, service: str, event: Event) -> None:
@@ -319,21 +228,31 @@ class Metrics:
             for attributes in counted.each:
                 self.record(counted.name, 0, {SERVICE: service, **attributes})
 
-    def _make(self, meter: Meter, one: Instrument) -> None:
-        if one.form is Form.COUNTER:
-            self._recording[one.name] = meter.create_counter(one.name, one.unit, one.meaning)
-        elif one.form is Form.HISTOGRAM:
-            self._recording[one.name] = meter.create_histogram(
-                one.name, one.unit, one.meaning, explicit_bucket_boundaries_advisory=_BUCKETS_S
+    def _make(self, meter: Meter, instrument: Instrument) -> None:
+        if instrument.form is Form.COUNTER:
+            self._recording[instrument.name] = meter.create_counter(
+                instrument.name, instrument.unit, instrument.meaning
+            )
+        elif instrument.form is Form.HISTOGRAM:
+            self._recording[instrument.name] = meter.create_histogram(
+                instrument.name,
+                instrument.unit,
+                instrument.meaning,
+                explicit_bucket_boundaries_advisory=_BUCKETS_S,
             )
         else:
-            self._readers[one.name] = []
+            self._readers[instrument.name] = []
             make = (
                 meter.create_observable_gauge
-                if one.form is Form.GAUGE
+                if instrument.form is Form.GAUGE
                 else meter.create_observable_counter
             )
-            make(one.name, [partial(self._read, one.name)], one.unit, one.meaning)
+            make(
+                instrument.name,
+                [partial(self._read, instrument.name)],
+                instrument.unit,
+                instrument.meaning,
+            )
 
     def _read(self, name: str, _: CallbackOptions) -> Iterable[Observation]:
         for reader in tuple(self._readers[name]):
@@ -348,65 +267,65 @@ class Metrics:
 
             self.observe(name, read)
 
-        show("spotline.messages.handled", lambda one: one.counters.handled)
-        show("spotline.messages.dead_lettered", lambda one: one.counters.dead_lettered)
-        show("spotline.messages.published", lambda one: one.counters.published)
-        show("spotline.log.backlog", lambda one: one.backlog)
-        show("spotline.log.lag", lambda one: one.lag_s)
-        show("spotline.service.healthy", lambda one: float(one.healthy))
-        show("spotline.service.started", lambda one: one.started_s)
+        show("spotline.messages.handled", lambda service: service.counters.handled)
+        show("spotline.messages.dead_lettered", lambda service: service.counters.dead_lettered)
+        show("spotline.messages.published", lambda service: service.counters.published)
+        show("spotline.log.backlog", lambda service: service.backlog)
+        show("spotline.log.lag", lambda service: service.lag_s)
+        show("spotline.service.healthy", lambda service: float(service.healthy))
+        show("spotline.service.started", lambda service: service.started_s)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Counted:
     """Which counter an event counts towards, by how much, and with which attributes: one of `each`."""
 
     name: str
-    of: Callable[[Any], tuple[float, Attributes]]
+    of: Callable[[Any], tuple[float, Attributes]] = lambda _: (1, {})
     each: tuple[Attributes, ...] = ({},)
 
 
-def _each(attribute: str, values: type[Enum]) -> tuple[Attributes, ...]:
-    return tuple({attribute: str(one.value)} for one in values)
+def _instances(event: InterruptionNoticed | CapacityLost) -> tuple[float, Attributes]:
+    return len(event.instance_ids), {}
+
+
+def _by(
+    name: str,
+    attribute: str,
+    values: type[Enum],
+    of: Callable[[Any], Enum],
+    amount: Callable[[Any], float] = lambda _: 1,
+) -> Counted:
+    """Count by one attribute, which is a member of `values`."""
+    return Counted(
+        name,
+        of=lambda event: (amount(event), {attribute: str(of(event).value)}),
+        each=tuple({attribute: str(value.value)} for value in values),
+    )
+
+
+def _by_outcome(name: str, outcomes: type[Enum]) -> Counted:
+    return _by(name, OUTCOME, outcomes, lambda event: event.outcome)
 
 
 COUNTED: Mapping[type[Event], Counted] = MappingProxyType(
     {
-        JobSubmitted: Counted(name="spotline.jobs.submitted", of=lambda _: (1, {})),
-        JobAdmitted: Counted(name="spotline.jobs.admitted", of=lambda _: (1, {})),
-        JobClosed: Counted(
-            name="spotline.jobs.closed",
-            of=lambda event: (1, {OUTCOME: event.outcome.value}),
-            each=_each(OUTCOME, JobOutcome),
+        JobSubmitted: Counted("spotline.jobs.submitted"),
+        JobAdmitted: Counted("spotline.jobs.admitted"),
+        JobClosed: _by_outcome("spotline.jobs.closed", JobOutcome),
+        AllocationDecided: _by(
+            "spotline.decisions", REASON, DecisionReason, lambda event: event.reason
         ),
-        AllocationDecided: Counted(
-            name="spotline.decisions",
-            of=lambda event: (1, {REASON: event.reason.value}),
-            each=_each(REASON, DecisionReason),
+        AllocationAnswered: _by_outcome("spotline.allocations.answered", CallOutcome),
+        PlacementDecided: _by_outcome("spotline.placements.decided", PlacementOutcome),
+        LaunchRefused: _by(
+            "spotline.instances.refused",
+            CAPACITY_TYPE,
+            CapacityType,
+            lambda event: event.capacity_type,
+            amount=lambda event: event.requested - event.granted,
         ),
-        AllocationAnswered: Counted(
-            name="spotline.allocations.answered",
-            of=lambda event: (1, {OUTCOME: event.outcome.value}),
-            each=_each(OUTCOME, CallOutcome),
-        ),
-        PlacementDecided: Counted(
-            name="spotline.placements.decided",
-            of=lambda event: (1, {OUTCOME: event.outcome.value}),
-            each=_each(OUTCOME, PlacementOutcome),
-        ),
-        LaunchRefused: Counted(
-            name="spotline.instances.refused",
-            of=lambda event: (
-                event.requested - event.granted,
-                {CAPACITY_TYPE: event.capacity_type.value},
-            ),
-            each=_each(CAPACITY_TYPE, CapacityType),
-        ),
-        InterruptionNoticed: Counted(
-            name="spotline.instances.interrupted", of=lambda event: (len(event.instance_ids), {})
-        ),
-        CapacityLost: Counted(
-            name="spotline.instances.lost", of=lambda event: (len(event.instance_ids), {})
-        ),
+        InterruptionNoticed: Counted("spotline.instances.interrupted", of=_instances),
+        CapacityLost: Counted("spotline.instances.lost", of=_instances),
     }
 )
