@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import (
     Connection,
     Engine,
     Row,
+    Table,
     and_,
     create_engine,
     event,
@@ -33,6 +35,11 @@ from spotline.domain.jobs.lot import Lot
 from spotline.domain.ledger.billing import HeldInterval
 from spotline.domain.ledger.intents import HeldInstance, Intent, IntentResult, Launch
 from spotline.domain.market.offering import CapacityType
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    ValueT = TypeVar("ValueT", bound=DataclassInstance)
 
 # What two runs are compared by: everything but the epoch, which counts starts of the process.
 _COMPARED = (t.intents, t.results, t.instances, t.charges)
@@ -94,13 +101,7 @@ class SqlLedger:
             intent = _intent(row)
             result = None
             if row.granted_spot is not None:
-                result = IntentResult(
-                    intent=intent,
-                    granted_spot=row.granted_spot,
-                    granted_on_demand=row.granted_on_demand,
-                    refused=row.refused,
-                    detail=row.detail,
-                )
+                result = _value(IntentResult, row, intent=intent)
             found[intent.command_id] = LedgerIntent(intent=intent, result=result)
         return found
 
@@ -115,19 +116,7 @@ class SqlLedger:
             .where(self._mine(t.instances), t.instances.c.end_slot.is_(None))
             .order_by(t.instances.c.launch_order)
         )
-        return [
-            HeldInstance(
-                instance_id=row.instance_id,
-                job_id=row.job_id,
-                tenant=row.tenant,
-                quota_pool=row.quota_pool,
-                offering_id=row.offering_id,
-                capacity_type=CapacityType(row.capacity_type),
-                order=row.launch_order,
-                noticed_slot=row.noticed_slot,
-            )
-            for row in self._rows(query)
-        ]
+        return [_value(HeldInstance, row, order=row.launch_order) for row in self._rows(query)]
 
     def intervals(self, slot: int, slot_s: int) -> Sequence[HeldInterval]:
         """Who held what when inside a slot, in launch order."""
@@ -142,12 +131,9 @@ class SqlLedger:
             .order_by(c.launch_order)
         )
         return [
-            HeldInterval(
-                job_id=row.job_id,
-                tenant=row.tenant,
-                quota_pool=row.quota_pool,
-                offering_id=row.offering_id,
-                capacity_type=CapacityType(row.capacity_type),
+            _value(
+                HeldInterval,
+                row,
                 start_s=row.start_offset_s if row.start_slot == slot else 0,
                 end_s=row.end_offset_s if row.end_slot == slot else slot_s,
             )
@@ -221,36 +207,16 @@ class SqlLedger:
                 )
                 if connection.execute(query).first() is not None:
                     return
-                row = {
-                    "owner": self._owner.name,
-                    "call_key": entry.call_key,
-                    "slot": entry.slot,
-                    "events": dump_answers(entry.answers),
-                }
+                row = self._row(t.answers, entry, events=dump_answers(entry.answers))
                 connection.execute(insert(t.answers), [row])
             self._record_results(connection, entry)
             self._record_instances(connection, entry)
             if entry.charges:
-                connection.execute(insert(t.charges), self._charge_rows(entry))
+                rows = [self._row(t.charges, charge.cost, charge) for charge in entry.charges]
+                connection.execute(insert(t.charges), rows)
 
     def _record_results(self, connection: Connection, entry: LedgerEntry) -> None:
-        rows = [
-            {
-                "owner": self._owner.name,
-                "command_id": result.intent.command_id,
-                "attempt": result.intent.attempt,
-                "job_id": result.intent.job_id,
-                "tenant": result.intent.tenant,
-                "quota_pool": result.intent.quota_pool,
-                "offering_id": result.intent.offering_id,
-                "slot": result.intent.slot,
-                "granted_spot": result.granted_spot,
-                "granted_on_demand": result.granted_on_demand,
-                "refused": result.refused,
-                "detail": result.detail,
-            }
-            for result in entry.results
-        ]
+        rows = [self._row(t.results, result.intent, result) for result in entry.results]
         if rows:
             connection.execute(insert(t.results), rows)
 
@@ -258,23 +224,16 @@ class SqlLedger:
         c = t.instances.c
         order = self._next(connection, c.launch_order)
         rows = [
-            {
-                "owner": self._owner.name,
-                "instance_id": launch.instance.instance_id,
-                "token": launch.instance.token,
-                "command_id": launch.command_id,
-                "attempt": launch.attempt,
-                "job_id": launch.instance.job_id,
-                "tenant": launch.instance.tenant,
-                "quota_pool": launch.instance.quota_pool,
-                "offering_id": launch.instance.offering_id,
-                "capacity_type": launch.instance.capacity_type.value,
-                "launch_order": order + index,
-                "start_slot": launch.slot,
-                "start_offset_s": launch.offset_s,
-                "end_reason": "",
-                "noticed_slot": -1,
-            }
+            self._row(
+                t.instances,
+                launch.instance,
+                launch,
+                launch_order=order + index,
+                start_slot=launch.slot,
+                start_offset_s=launch.offset_s,
+                end_reason="",
+                noticed_slot=-1,
+            )
             for index, launch in enumerate(entry.launched)
         ]
         if rows:
@@ -296,52 +255,41 @@ class SqlLedger:
                 .values(noticed_slot=entry.slot)
             )
 
-    def _charge_rows(self, entry: LedgerEntry) -> list[dict[str, Any]]:
-        return [
-            {
-                "owner": self._owner.name,
-                "slot": charge.cost.slot,
-                "job_id": charge.cost.job_id,
-                "offering_id": charge.cost.offering_id,
-                "capacity_type": charge.cost.capacity_type.value,
-                "start_s": charge.start_s,
-                "tenant": charge.cost.tenant,
-                "quota_pool": charge.cost.quota_pool,
-                "instances": charge.cost.instances,
-                "held_s": charge.cost.held_s,
-                "price_micro_usd": charge.cost.price_micro_usd,
-                "cost_micro_usd": charge.cost.cost_micro_usd,
-            }
-            for charge in entry.charges
-        ]
-
     def _intent_row(self, intent: Intent, position: int) -> dict[str, Any]:
-        return {
-            "owner": self._owner.name,
-            "command_id": intent.command_id,
-            "attempt": intent.attempt,
-            "position": position,
-            "job_id": intent.job_id,
-            "tenant": intent.tenant,
-            "quota_pool": intent.quota_pool,
-            "offering_id": intent.offering_id,
-            "slot": intent.slot,
-            "revision": intent.revision,
-            "offset_s": intent.offset_s,
-            "ts_ns": intent.ts_ns,
-            "target_spot": intent.target.spot,
-            "target_on_demand": intent.target.on_demand,
-            "launching": sum(launch.permitted for launch in intent.launches),
-            "launches": json.dumps(
-                [
-                    [one.capacity_type.value, one.requested, one.permitted, one.token, one.detail]
-                    for one in intent.launches
-                ]
-            ),
-            "release": json.dumps(intent.release),
-            "dropped": intent.dropped,
-            "epoch": self._owner.epoch,
-        }
+        launches = [
+            [
+                launch.capacity_type.value,
+                launch.requested,
+                launch.permitted,
+                launch.token,
+                launch.detail,
+            ]
+            for launch in intent.launches
+        ]
+        return self._row(
+            t.intents,
+            intent,
+            position=position,
+            target_spot=intent.target.spot,
+            target_on_demand=intent.target.on_demand,
+            launching=sum(launch.permitted for launch in intent.launches),
+            launches=json.dumps(launches),
+            release=json.dumps(intent.release),
+            epoch=self._owner.epoch,
+        )
+
+    def _row(self, table: Table, *values: Any, **others: Any) -> dict[str, Any]:
+        """A row of ours: the fields of `values` that are named as columns, and what else is given."""
+        row: dict[str, Any] = {"owner": self._owner.name}
+        for value in values:
+            row |= {
+                field.name: getattr(value, field.name)
+                for field in fields(value)
+                if field.name in table.columns
+            }
+        if "capacity_type" in row:
+            row["capacity_type"] = row["capacity_type"].value
+        return row | others
 
     # --- plumbing -----------------------------------------------------------------------------
 
@@ -431,18 +379,19 @@ def _harden(connection: Any, _record: object) -> None:
     cursor.close()
 
 
+def _value(kind: type[ValueT], row: Row[Any], **others: Any) -> ValueT:
+    """A value from the columns that are named as its fields, and what else is given."""
+    names = {field.name for field in fields(kind)} - set(others)
+    read = {name: getattr(row, name) for name in names}
+    if "capacity_type" in read:
+        read["capacity_type"] = CapacityType(read["capacity_type"])
+    return kind(**read, **others)
+
+
 def _intent(row: Row[Any]) -> Intent:
-    return Intent(
-        command_id=row.command_id,
-        attempt=row.attempt,
-        job_id=row.job_id,
-        tenant=row.tenant,
-        quota_pool=row.quota_pool,
-        offering_id=row.offering_id,
-        slot=row.slot,
-        revision=row.revision,
-        offset_s=row.offset_s,
-        ts_ns=row.ts_ns,
+    return _value(
+        Intent,
+        row,
         target=Lot(
             offering_id=row.offering_id, spot=row.target_spot, on_demand=row.target_on_demand
         ),
@@ -457,5 +406,4 @@ def _intent(row: Row[Any]) -> Intent:
             )
             for kind, requested, permitted, token, detail in json.loads(row.launches)
         ),
-        dropped=row.dropped,
     )
