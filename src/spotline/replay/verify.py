@@ -80,6 +80,16 @@ class _Expected:
     cause_seq: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a handler may differ: at a message of this kind, led to by the input `cause_seq`."""
+
+    hosted: _Hosted
+    seq: int
+    kind: str
+    cause_seq: int
+
+
 @dataclass(slots=True)
 class _OpenCall:
     """A call of which not all answers were met yet; `answered` counts those that were."""
@@ -210,14 +220,8 @@ class _Replay:
             turn = hosted.turns.take(event, context_of(entry, envelope))
         except _HANDLER_ERRORS as error:
             hosted.failed = True
-            self._diverged(
-                hosted,
-                seq=entry.seq,
-                kind=envelope.kind,
-                cause_seq=entry.seq,
-                recorded="handled",
-                recomputed=f"raised {type(error).__name__}: {error}",
-            )
+            place = _Place(hosted, entry.seq, envelope.kind, entry.seq)
+            self._diverged(place, "handled", f"raised {type(error).__name__}: {error}")
             return
         for output in turn.outputs:
             hosted.expected[envelope.event_id, output.index] = _Expected(output, entry.seq)
@@ -235,29 +239,18 @@ class _Replay:
             return event
         found = _call_answered(hosted, envelope)
         if found is None or found.pending.spec.recompute is None:
-            self._diverged(
-                hosted,
-                seq=entry.seq,
-                kind=envelope.kind,
-                cause_seq=hosted.seqs.get(envelope.causation_id, 0),
-                recorded=shortened(event),
-                recomputed="no such call",
-            )
+            cause_seq = hosted.seqs.get(envelope.causation_id, 0)
+            place = _Place(hosted, entry.seq, envelope.kind, cause_seq)
+            self._diverged(place, shortened(event), "no such call")
             return event
+        place = _Place(hosted, entry.seq, envelope.kind, found.cause_seq)
         try:
             again = found.pending.spec.recompute(found.pending.call, event)
         except _HANDLER_ERRORS as error:
-            self._diverged(
-                hosted,
-                seq=entry.seq,
-                kind=envelope.kind,
-                cause_seq=found.cause_seq,
-                recorded=shortened(event),
-                recomputed=f"raised {type(error).__name__}: {error}",
-            )
+            self._diverged(place, shortened(event), f"raised {type(error).__name__}: {error}")
             return event
         self._answers += again.performed
-        self._compare(hosted, entry, envelope.kind, event, again.answer, found.cause_seq)
+        self._compare(place, event, again.answer)
         return again.answer
 
     # --- recorded decisions -------------------------------------------------------------------
@@ -266,32 +259,19 @@ class _Replay:
         """Compare a recorded decision with the one that was recomputed."""
         cause_seq = hosted.seqs.get(envelope.causation_id, 0)
         hosted.last_met = max(hosted.last_met, (cause_seq, envelope.index))
+        place = _Place(hosted, entry.seq, envelope.kind, cause_seq)
         expected = hosted.expected.pop((envelope.causation_id, envelope.index), None)
         if expected is None:
             if not hosted.failed:
-                self._diverged(
-                    hosted,
-                    seq=entry.seq,
-                    kind=envelope.kind,
-                    cause_seq=cause_seq,
-                    recorded=shortened(event),
-                    recomputed="nothing"
-                    if cause_seq
-                    else f"nothing: its cause {envelope.causation_id or '(none)'} is not among the inputs",
-                )
+                cause = envelope.causation_id or "(none)"
+                why = "" if cause_seq else f": its cause {cause} is not among the inputs"
+                self._diverged(place, shortened(event), f"nothing{why}")
             return
-        self._compare(hosted, entry, envelope.kind, event, expected.output.event, cause_seq)
+        self._compare(place, event, expected.output.event)
         output = expected.output
         if type(event) is type(output.event) and envelope.event_id != output.event_id:
-            self._diverged(
-                hosted,
-                seq=entry.seq,
-                kind=envelope.kind,
-                cause_seq=cause_seq,
-                recorded=shortened(event),
-                recomputed=shortened(output.event),
-                differences=(f"id: {envelope.event_id} recorded, {output.event_id} recomputed",),
-            )
+            ids = f"id: {envelope.event_id} recorded, {output.event_id} recomputed"
+            self._diverged(place, shortened(event), shortened(output.event), (ids,))
 
     def _skip(self, entry: StoredEntry, envelope: Envelope, error: ContractError) -> None:
         """What cannot be read was dead-lettered, unless it is a decision of our own."""
@@ -302,54 +282,25 @@ class _Replay:
                 continue
             cause_seq = hosted.seqs.get(envelope.causation_id, 0)
             expected = hosted.expected.pop((envelope.causation_id, envelope.index), None)
-            self._diverged(
-                hosted,
-                seq=entry.seq,
-                kind=envelope.kind,
-                cause_seq=cause_seq,
-                recorded=f"unreadable: {error}",
-                recomputed=shortened(expected.output.event) if expected else "nothing",
-            )
+            recomputed = shortened(expected.output.event) if expected else "nothing"
+            place = _Place(hosted, entry.seq, envelope.kind, cause_seq)
+            self._diverged(place, f"unreadable: {error}", recomputed)
 
-    def _compare(
-        self,
-        hosted: _Hosted,
-        entry: StoredEntry,
-        kind: str,
-        recorded: Event,
-        recomputed: Event,
-        cause_seq: int,
-    ) -> None:
+    def _compare(self, place: _Place, recorded: Event, recomputed: Event) -> None:
         differences = field_differences(recorded, recomputed)
         if differences:
-            self._diverged(
-                hosted,
-                seq=entry.seq,
-                kind=kind,
-                cause_seq=cause_seq,
-                recorded=shortened(recorded),
-                recomputed=shortened(recomputed),
-                differences=differences,
-            )
+            self._diverged(place, shortened(recorded), shortened(recomputed), differences)
 
     def _diverged(
-        self,
-        hosted: _Hosted,
-        *,
-        seq: int,
-        kind: str,
-        cause_seq: int,
-        recorded: str,
-        recomputed: str,
-        differences: tuple[str, ...] = (),
+        self, place: _Place, recorded: str, recomputed: str, differences: tuple[str, ...] = ()
     ) -> None:
         if not self.full:
             self._found.append(
                 ReplayDivergence(
-                    seq=seq,
-                    handler=hosted.spec.service,
-                    kind=kind,
-                    cause_seq=cause_seq,
+                    seq=place.seq,
+                    handler=place.hosted.spec.service,
+                    kind=place.kind,
+                    cause_seq=place.cause_seq,
                     recorded=recorded,
                     recomputed=recomputed,
                     differences=differences,
@@ -365,14 +316,9 @@ class _Replay:
                 if (missing.cause_seq, index) > hosted.last_met:
                     continue
                 del hosted.expected[cause_id, index]
-                self._diverged(
-                    hosted,
-                    seq=missing.cause_seq,
-                    kind=KINDS[type(missing.output.event)],
-                    cause_seq=missing.cause_seq,
-                    recorded="nothing",
-                    recomputed=shortened(missing.output.event),
-                )
+                event = missing.output.event
+                place = _Place(hosted, missing.cause_seq, KINDS[type(event)], missing.cause_seq)
+                self._diverged(place, "nothing", shortened(event))
 
     def report(self) -> VerifyReport:
         if not self.full:
