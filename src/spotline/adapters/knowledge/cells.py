@@ -55,9 +55,7 @@ class Row:
     def number(self, name: str, otherwise: float | None = None) -> float:
         """A finite number >= 0."""
         expected = "a finite number >= 0"
-        if not self.has(name):
-            if otherwise is None:
-                raise RowRefused(name, expected, self._found(name))
+        if not self.has(name) and otherwise is not None:
             return otherwise
         value = self._float(name, expected)
         if not math.isfinite(value) or value < 0:
@@ -74,9 +72,7 @@ class Row:
     def count(self, name: str, otherwise: int | None = None) -> int:
         """A whole number >= 1; `8.0` is one."""
         expected = "a whole number >= 1"
-        if not self.has(name):
-            if otherwise is None:
-                raise RowRefused(name, expected, self._found(name))
+        if not self.has(name) and otherwise is not None:
             return otherwise
         value = self._float(name, expected)
         if not 1 <= value <= _LARGEST_COUNT or value != int(value):
@@ -84,6 +80,8 @@ class Row:
         return int(value)
 
     def _float(self, name: str, expected: str) -> float:
+        if not self.has(name):
+            raise RowRefused(name, expected, self._found(name))
         text = self.cells[name].strip()
         try:
             return float(text)

@@ -112,6 +112,24 @@ def succeeded(
     )
 
 
+def not_run(
+    row: Row, run: Configuration, *, stack: str, outcomes: dict[str, str], rate: str
+) -> MeasuredRun | None:
+    """The run where the column `status` says that it did not succeed, else None.
+
+    Raises
+    ------
+    RowRefused
+        The status is not one of `outcomes`, or a run that did not succeed has a `rate` all the same.
+    """
+    outcome = RunOutcome(row.choice("status", outcomes))
+    if outcome is RunOutcome.SUCCEEDED:
+        return None
+    if row.has(rate):
+        raise RowRefused(rate, f"nothing, for status is {row.text('status')}", row.text(rate))
+    return not_succeeded(run, stack=stack, outcome=outcome)
+
+
 def not_succeeded(run: Configuration, *, stack: str, outcome: RunOutcome) -> MeasuredRun:
     """A run that ended otherwise: without rate; what it held in memory says nothing of its need."""
     return MeasuredRun(configuration=run, stack=stack, outcome=outcome)

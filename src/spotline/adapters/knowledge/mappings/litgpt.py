@@ -21,16 +21,11 @@ from spotline.adapters.knowledge.mapping import (
     S_PER_MINUTE,
     Columns,
     Mapping,
-    not_succeeded,
+    not_run,
     resolved,
     succeeded,
 )
-from spotline.domain.configuration.configuration import (
-    Configuration,
-    MeasuredRun,
-    Method,
-    RunOutcome,
-)
+from spotline.domain.configuration.configuration import Configuration, MeasuredRun, Method
 
 _COLUMNS = Columns(model="model", batch="micro_batch_size")
 _ITERATIONS = 1000
@@ -99,10 +94,9 @@ def read_2023(row: Row, stack: str) -> MeasuredRun:
             ),
         ),
     )
-    outcome = RunOutcome(row.choice("status", _OUTCOMES))
-    if outcome is not RunOutcome.SUCCEEDED:
-        _refuse_rate(row, "minutes_per_1k_iterations")
-        return not_succeeded(run, stack=stack, outcome=outcome)
+    ended = not_run(row, run, stack=stack, outcomes=_OUTCOMES, rate="minutes_per_1k_iterations")
+    if ended is not None:
+        return ended
     seconds = row.positive("minutes_per_1k_iterations") * S_PER_MINUTE
     return succeeded(
         _COLUMNS,
@@ -137,10 +131,9 @@ def read_hub(row: Row, stack: str) -> MeasuredRun:
             options=options(gradient_checkpointing=False),
         ),
     )
-    outcome = RunOutcome(row.choice("status", _OUTCOMES))
-    if outcome is not RunOutcome.SUCCEEDED:
-        _refuse_rate(row, "training_runtime_min")
-        return not_succeeded(run, stack=stack, outcome=outcome)
+    ended = not_run(row, run, stack=stack, outcomes=_OUTCOMES, rate="training_runtime_min")
+    if ended is not None:
+        return ended
     seconds = row.positive("training_runtime_min") * S_PER_MINUTE
     return succeeded(
         _COLUMNS,
@@ -169,8 +162,3 @@ MAPPING_HUB = Mapping(
     used=_REQUIRED_HUB | {"cost_usd", "peak_memory_gb"},
     read=read_hub,
 )
-
-
-def _refuse_rate(row: Row, name: str) -> None:
-    if row.has(name):
-        raise RowRefused(name, f"nothing, for status is {row.text('status')}", row.text(name))

@@ -19,16 +19,11 @@ from spotline.adapters.knowledge.mapping import (
     GIB_GB,
     Columns,
     Mapping,
-    not_succeeded,
+    not_run,
     resolved,
     succeeded,
 )
-from spotline.domain.configuration.configuration import (
-    Configuration,
-    MeasuredRun,
-    Method,
-    RunOutcome,
-)
+from spotline.domain.configuration.configuration import Configuration, MeasuredRun, Method
 
 _COLUMNS = Columns(model="model")
 _GPU = "a100-80gb"
@@ -97,15 +92,9 @@ def read(row: Row, stack: str) -> MeasuredRun:
             ),
         ),
     )
-    outcome = RunOutcome(row.choice("status", _OUTCOMES))
-    if outcome is not RunOutcome.SUCCEEDED:
-        if row.has("samples_per_second"):
-            raise RowRefused(
-                "samples_per_second",
-                f"nothing, for status is {row.text('status')}",
-                row.text("samples_per_second"),
-            )
-        return not_succeeded(run, stack=stack, outcome=outcome)
+    ended = not_run(row, run, stack=stack, outcomes=_OUTCOMES, rate="samples_per_second")
+    if ended is not None:
+        return ended
     return succeeded(
         _COLUMNS,
         run,

@@ -8,13 +8,8 @@ rejected.
 from __future__ import annotations
 
 from spotline.adapters.knowledge.cells import Row, RowRefused
-from spotline.adapters.knowledge.mapping import Columns, Mapping, not_succeeded, resolved, succeeded
-from spotline.domain.configuration.configuration import (
-    Configuration,
-    MeasuredRun,
-    Method,
-    RunOutcome,
-)
+from spotline.adapters.knowledge.mapping import Columns, Mapping, not_run, resolved, succeeded
+from spotline.domain.configuration.configuration import Configuration, MeasuredRun, Method
 
 _COLUMNS = Columns(model="model")
 _RATE = "tokens_per_second_total"
@@ -47,11 +42,9 @@ def read(row: Row, stack: str) -> MeasuredRun:
             batch_size=row.count("batch_size"),
         ),
     )
-    outcome = RunOutcome(row.choice("status", _OUTCOMES))
-    if outcome is not RunOutcome.SUCCEEDED:
-        if row.has(_RATE):
-            raise RowRefused(_RATE, f"nothing, for status is {row.text('status')}", row.text(_RATE))
-        return not_succeeded(run, stack=stack, outcome=outcome)
+    ended = not_run(row, run, stack=stack, outcomes=_OUTCOMES, rate=_RATE)
+    if ended is not None:
+        return ended
     return succeeded(_COLUMNS, run, stack=stack, tokens_per_s=row.positive(_RATE))
 
 
