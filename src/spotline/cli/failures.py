@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import typer
 
@@ -34,3 +35,13 @@ def explained() -> Iterator[None]:
     except (SpotlineError, ValueError, *_OF_FILES) as error:
         print(f"spotline: {error}", file=sys.stderr)
         raise typer.Exit(BAD_INPUT) from error
+
+
+@contextmanager
+def writable(path: Path) -> Iterator[None]:
+    """Turn a failure of the system to write `path` inside the block into a `ContractError`."""
+    try:
+        yield
+    except OSError as error:
+        problem = f"expected a place to write to, found: {error.strerror or error}"
+        raise ContractError(str(path), problem) from error

@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from spotline.cli.failures import writable
 from spotline.cli.knowledge_view import (
     described_runs,
     file_summary,
@@ -19,11 +22,18 @@ from spotline.cli.knowledge_view import (
     print_import,
     print_prediction,
 )
+from spotline.contracts.errors import ContractError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spotline.domain.configuration.configuration import Configuration, MeasuredRun, NoPrediction
+    from spotline.domain.configuration.configuration import (
+        Configuration,
+        MeasuredRun,
+        Method,
+        MethodOption,
+        NoPrediction,
+    )
     from spotline.domain.configuration.interface import KnowledgeSource
     from spotline.domain.configuration.scaling import Scaling
 
@@ -79,32 +89,22 @@ def import_command(
     """
     from spotline.adapters.knowledge.reader import read_file
     from spotline.adapters.knowledge.store import merged, read_knowledge, write_knowledge
-    from spotline.contracts.errors import ContractError
 
-    try:
+    with _bad_input_exits(as_json=as_json):
         imported = [read_file(path, format_name=source_format, stack=stack) for path in files]
         before = read_knowledge(to) if to.exists() else ()
-    except ContractError as error:
-        _fail(EXIT_BAD_INPUT, str(error), as_json=as_json)
-    runs = merged(before, *(one.runs for one in imported))
-    some = any(one.runs for one in imported)
-    digest = ""
-    if some:
-        try:
-            digest = write_knowledge(runs, to)
-        except OSError as error:
-            problem = error.strerror or str(error)
-            _fail(
-                EXIT_BAD_INPUT,
-                f"{to}: expected a place to write to, found: {problem}",
-                as_json=as_json,
-            )
+        runs = merged(before, *(file.runs for file in imported))
+        some = any(file.runs for file in imported)
+        digest = ""
+        if some:
+            with writable(to):
+                digest = write_knowledge(runs, to)
     summary = {
         "path": str(to),
         "runs": len(runs),
         "new_runs": len(runs) - len(before),
         "digest": digest,
-        "files": [file_summary(one) for one in imported],
+        "files": [file_summary(file) for file in imported],
     }
     if as_json:
         print(json.dumps(summary, indent=2))
@@ -117,9 +117,10 @@ def import_command(
 @knowledge_app.command("describe")
 def describe_command(file: _File, as_json: _Json = False) -> None:
     """Say what a knowledge base holds: runs, stacks, models, GPUs, ranges, failures."""
-    from spotline.adapters.knowledge.store import knowledge_digest
+    from spotline.adapters.knowledge.store import knowledge_digest, read_knowledge
 
-    runs = _read(file, as_json=as_json)
+    with _bad_input_exits(as_json=as_json):
+        runs = read_knowledge(file)
     described: dict[str, Any] = {
         "path": str(file),
         "digest": knowledge_digest(runs),
@@ -179,31 +180,34 @@ def predict_command(
 
     Exits 1 if the configuration breaks a hard rule, 2 if it cannot be understood.
     """
+    from spotline.adapters.knowledge.store import read_knowledge
+    from spotline.domain.configuration.configuration import Configuration
     from spotline.domain.configuration.memory import gpu_memory
     from spotline.domain.configuration.rules import broken_rules
 
-    configuration = _configuration(
-        model=model,
-        method=method,
-        gpu=gpu,
-        gpus=gpus,
-        nodes=nodes,
-        tokens_per_sample=seq,
-        batch_size=gpus if batch is None else batch,
-        precision=precision,
-        expert_parallel=expert_parallel,
-        parameters=parameters,
-        options=option or (),
-        as_json=as_json,
-    )
-    runs = () if file is None else _read(file, as_json=as_json)
-    names = _source_names(source, with_history=bool(runs), as_json=as_json)
-    stack = _stack(stack, runs, as_json=as_json)
+    with _bad_input_exits(as_json=as_json):
+        known_method, options = _method(method), _options(option or ())
+        configuration = Configuration(
+            model_name=_model_name(model, parameters),
+            method=known_method,
+            gpu_model=_gpu_name(gpu),
+            gpus=gpus,
+            nodes=nodes,
+            tokens_per_sample=seq,
+            batch_size=gpus if batch is None else batch,
+            precision=precision,
+            expert_parallel=expert_parallel,
+            model_parameters=parameters,
+            options=options,
+        )
+        runs = () if file is None else read_knowledge(file)
+        names = _source_names(source, with_history=bool(runs))
+        stack = _stack(stack, runs)
     # Sources learn every stack by itself: the others would only take time.
     own = [run for run in runs if run.stack == stack]
     broken = broken_rules(configuration)
     sources = () if broken else _taught(names, own)
-    answers = tuple(one.predict((configuration,), stack=stack)[0] for one in sources)
+    answers = tuple(each.predict((configuration,), stack=stack)[0] for each in sources)
     laws = _scalings(sources, configuration, stack) if scaling else ()
     memory = gpu_memory(configuration)
     if as_json:
@@ -224,15 +228,18 @@ def evaluate_command(
     as_json: _Json = False,
 ) -> None:
     """Check predictions on runs held back: a random split, and one model at a time, per stack."""
-    runs = _read(file, as_json=as_json)
-    names = _source_names(source, with_history=True, as_json=as_json)
-    # After the input is known to be good: it loads every source's library.
-    from spotline.bench.knowledge.evaluation import evaluate_sources
+    from spotline.adapters.knowledge.store import read_knowledge
 
-    try:
-        report = evaluate_sources(runs, sources=names, repeats=repeats, seed=seed)
-    except ValueError as error:
-        _fail(EXIT_BAD_INPUT, f"{file}: {error}", as_json=as_json)
+    with _bad_input_exits(as_json=as_json):
+        runs = read_knowledge(file)
+        names = _source_names(source, with_history=True)
+        # After the input is known to be good: it loads every source's library.
+        from spotline.bench.knowledge.evaluation import evaluate_sources
+
+        try:
+            report = evaluate_sources(runs, sources=names, repeats=repeats, seed=seed)
+        except ValueError as error:
+            raise ValueError(f"{file}: {error}") from error
     found = report.as_json()
     if as_json:
         print(json.dumps(found, indent=2))
@@ -243,71 +250,59 @@ def evaluate_command(
 # --- input and failure ------------------------------------------------------------------------
 
 
-def _read(file: Path, *, as_json: bool) -> tuple[MeasuredRun, ...]:
-    from spotline.adapters.knowledge.store import read_knowledge
-    from spotline.contracts.errors import ContractError
+@contextmanager
+def _bad_input_exits(*, as_json: bool) -> Iterator[None]:
+    try:
+        yield
+    except (ContractError, ValueError) as error:
+        if as_json:
+            print(json.dumps({"error": str(error)}, indent=2))
+        else:
+            typer.secho(f"error: {error}", err=True, fg="red")
+        raise typer.Exit(EXIT_BAD_INPUT) from error
+
+
+def _method(text: str) -> Method:
+    from spotline.domain.configuration.configuration import Method
 
     try:
-        return read_knowledge(file)
-    except ContractError as error:
-        _fail(EXIT_BAD_INPUT, str(error), as_json=as_json)
+        return Method(text)
+    except ValueError:
+        methods = ", ".join(method.value for method in Method)
+        raise ValueError(f"--method must be one of {methods}, was {text!r}") from None
 
 
-def _configuration(
-    *,
-    model: str,
-    method: str,
-    gpu: str,
-    gpus: int,
-    nodes: int,
-    tokens_per_sample: int,
-    batch_size: int,
-    precision: str,
-    expert_parallel: int,
-    parameters: int,
-    options: Sequence[str],
-    as_json: bool,
-) -> Configuration:
-    from spotline.domain.configuration.configuration import Configuration, Method, MethodOption
-    from spotline.domain.configuration.gpus import UnknownGpu, gpu_facts
+def _options(texts: Sequence[str]) -> tuple[MethodOption, ...]:
+    from spotline.domain.configuration.configuration import MethodOption
+
+    given: list[MethodOption] = []
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not name or not separator:
+            raise ValueError(f"--option must be NAME=VALUE, was {text!r}")
+        given.append(MethodOption(name=name, value=value))
+    return tuple(sorted(given, key=lambda option: option.name))
+
+
+def _model_name(text: str, parameters: int) -> str:
     from spotline.domain.configuration.models import UnknownModel, model_facts
 
     try:
-        known_method = Method(method)
-    except ValueError:
-        methods = ", ".join(one.value for one in Method)
-        _fail(EXIT_BAD_INPUT, f"--method must be one of {methods}, was {method!r}", as_json=as_json)
-    given: list[MethodOption] = []
-    for text in options:
-        name, separator, value = text.partition("=")
-        if not name or not separator:
-            _fail(EXIT_BAD_INPUT, f"--option must be NAME=VALUE, was {text!r}", as_json=as_json)
-        given.append(MethodOption(name=name, value=value))
-    try:
-        return Configuration(
-            model_name=model_facts(model, parameters).name,
-            method=known_method,
-            gpu_model=gpu_facts(gpu).name,
-            gpus=gpus,
-            nodes=nodes,
-            tokens_per_sample=tokens_per_sample,
-            batch_size=batch_size,
-            precision=precision,
-            expert_parallel=expert_parallel,
-            model_parameters=parameters,
-            options=tuple(sorted(given, key=lambda one: one.name)),
-        )
+        return model_facts(text, parameters).name
     except UnknownModel as error:
-        _fail(EXIT_BAD_INPUT, f"--model: {error}", as_json=as_json)
+        raise ValueError(f"--model: {error}") from error
+
+
+def _gpu_name(text: str) -> str:
+    from spotline.domain.configuration.gpus import UnknownGpu, gpu_facts
+
+    try:
+        return gpu_facts(text).name
     except UnknownGpu as error:
-        _fail(EXIT_BAD_INPUT, f"--gpu: {error}", as_json=as_json)
-    except ValueError as error:
-        _fail(EXIT_BAD_INPUT, str(error), as_json=as_json)
+        raise ValueError(f"--gpu: {error}") from error
 
 
-def _source_names(
-    wanted: list[str] | None, *, with_history: bool, as_json: bool
-) -> tuple[str, ...]:
+def _source_names(wanted: list[str] | None, *, with_history: bool) -> tuple[str, ...]:
     from spotline.domain.configuration.registry import source_names
 
     if not wanted:
@@ -315,21 +310,17 @@ def _source_names(
     for name in wanted:
         if name not in source_names():
             known = ", ".join(source_names())
-            _fail(EXIT_BAD_INPUT, f"--source must be one of {known}, was {name!r}", as_json=as_json)
+            raise ValueError(f"--source must be one of {known}, was {name!r}")
     return tuple(sorted(set(wanted)))
 
 
-def _stack(wanted: str, runs: Sequence[MeasuredRun], *, as_json: bool) -> str:
+def _stack(wanted: str, runs: Sequence[MeasuredRun]) -> str:
     """The stack asked for, else the one with most runs, by name among equals."""
     from collections import Counter
 
     known = Counter(run.stack for run in runs)
     if wanted and runs and wanted not in known:
-        _fail(
-            EXIT_BAD_INPUT,
-            f"--stack must be one of {', '.join(sorted(known))}, was {wanted!r}",
-            as_json=as_json,
-        )
+        raise ValueError(f"--stack must be one of {', '.join(sorted(known))}, was {wanted!r}")
     return wanted or min(known, key=lambda stack: (-known[stack], stack), default="")
 
 
@@ -350,18 +341,12 @@ def _scalings(
     from spotline.domain.configuration.registry import DEFAULT_SOURCE
     from spotline.domain.configuration.scaling import ScalingMode, scaling_of
 
-    asked = [one for one in sources if one.source_id == DEFAULT_SOURCE] or list(sources[:1])
+    asked = [source for source in sources if source.source_id == DEFAULT_SOURCE] or list(
+        sources[:1]
+    )
     each = max(1, configuration.gpus // configuration.nodes)
     return tuple(
         scaling_of(source, configuration, each, _SCALING_COUNTS, mode, stack)
         for source in asked
         for mode in ScalingMode
     )
-
-
-def _fail(exit_code: int, message: str, *, as_json: bool) -> NoReturn:
-    if as_json:
-        print(json.dumps({"error": message}, indent=2))
-    else:
-        typer.secho(f"error: {message}", err=True, fg="red")
-    raise typer.Exit(exit_code)

@@ -15,6 +15,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from spotline.cli.failures import writable
 from spotline.contracts.errors import ContractError
 from spotline.domain.units import NS_PER_S, S_PER_HOUR, utc_iso
 
@@ -145,7 +146,7 @@ def describe_command(
         if drawn is not None:
             from spotline.adapters.market.plot import plot_market
 
-            with _unwritable(drawn):
+            with writable(drawn):
                 plot_market(market, drawn)
     if as_json:
         described = _summary(market, file) | {"statistics": asdict(statistics)}
@@ -168,16 +169,6 @@ def _bad_input_exits() -> Iterator[None]:
             f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True
         )
         raise typer.Exit(2) from error
-
-
-@contextmanager
-def _unwritable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ContractError(
-            str(path), f"expected a place to write to, found: {error.strerror or error}"
-        ) from error
 
 
 def _usd(text: str) -> Decimal:
@@ -204,7 +195,7 @@ def _price(text: str) -> Path | Decimal:
 def _write(market: Market, output: Path) -> None:
     from spotline.adapters.market.parquet import write_market
 
-    with _unwritable(output):
+    with writable(output):
         write_market(market, output)
 
 
