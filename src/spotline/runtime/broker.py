@@ -14,7 +14,6 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from spotline.contracts.errors import ConfigError
@@ -78,12 +77,7 @@ class EmbeddedBroker:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._cleanup.aclose()
 
     async def stopped(self) -> int:

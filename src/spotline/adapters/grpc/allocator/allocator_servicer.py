@@ -1,4 +1,4 @@
-"""AllocatorService: decides and plans for whoever asks; buys nothing."""
+"""AllocatorService: decides and plans for all who ask; buys nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import grpc
 
@@ -18,11 +18,16 @@ from spotline.api.v1 import allocator_service_pb2_grpc
 from spotline.application.admission import job_id_for
 from spotline.application.allocation.allocate import allocate
 from spotline.application.allocation.messages import AllocateAnswer, AllocateRequest
-from spotline.application.allocator.messages import ComparisonRequest, PlanAnswer, PlanRequest
+from spotline.application.allocator.messages import (
+    ComparisonAnswer,
+    ComparisonRequest,
+    PlanAnswer,
+    PlanRequest,
+)
 from spotline.application.allocator.planning import compare, market_of_request, plan
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
 from spotline.application.configurator.messages import Completion
-from spotline.contracts.mapping import digest, from_message, to_message
+from spotline.contracts.mapping import digest, from_message
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.units import utc_iso
 
@@ -50,16 +55,13 @@ class AllocatorServicer(allocator_service_pb2_grpc.AllocatorServiceServicer):
         self._planning.shutdown(wait=False, cancel_futures=True)
 
     @answers
-    async def Allocate(
-        self, request: pb.AllocateRequest, context: ServerContext
-    ) -> pb.AllocateResponse:
+    async def Allocate(self, request: pb.AllocateRequest, context: ServerContext) -> AllocateAnswer:
         """Decide one slot for several jobs."""
         asked = from_message(AllocateRequest, request)
-        answer = await self._run(self._deciding, lambda: _allocated(asked))
-        return cast("pb.AllocateResponse", to_message(answer))
+        return await self._run(self._deciding, lambda: _allocated(asked))
 
     @answers
-    async def Plan(self, request: pb.PlanRequest, context: ServerContext) -> pb.PlanResponse:
+    async def Plan(self, request: pb.PlanRequest, context: ServerContext) -> PlanAnswer:
         """Lay out what several policies would do with a job, or plan several at once."""
         name_job(request)
         for job in request.jobs:
@@ -80,11 +82,11 @@ class AllocatorServicer(allocator_service_pb2_grpc.AllocatorServiceServicer):
         if asked.draft is not None:
             found = await self._completed(asked, asked.draft)
             if isinstance(found, PlanAnswer):
-                return cast("pb.PlanResponse", to_message(found))
+                return found
             completion = found
             asked = replace(asked, draft=None, job=completion.job)
         answer = await self._run(self._planning, lambda: plan(asked, market))
-        return cast("pb.PlanResponse", to_message(replace(answer, completion=completion)))
+        return replace(answer, completion=completion)
 
     async def _completed(self, asked: PlanRequest, draft: JobDraft) -> Completion | PlanAnswer:
         """The completion of a draft, or the answer that its deadline cannot be met."""
@@ -118,11 +120,10 @@ class AllocatorServicer(allocator_service_pb2_grpc.AllocatorServiceServicer):
     @answers
     async def ComparePolicies(
         self, request: pb.ComparePoliciesRequest, context: ServerContext
-    ) -> pb.ComparePoliciesResponse:
+    ) -> ComparisonAnswer:
         """Replay policies for a job on given slots."""
         asked = from_message(ComparisonRequest, request)
-        answer = await self._run(self._planning, lambda: compare(asked))
-        return cast("pb.ComparePoliciesResponse", to_message(answer))
+        return await self._run(self._planning, lambda: compare(asked))
 
     async def _run(self, threads: ThreadPoolExecutor, work: Callable[[], AnswerT]) -> AnswerT:
         try:

@@ -146,9 +146,9 @@ def name_job(request: pb.SubmitRequest | allocator_service_pb2.PlanRequest) -> N
         _name(request.draft)
 
 
-def _name(one: job_pb2.Job | job_pb2.JobDraft) -> None:
-    if not one.job_id and one.client_request_id:
-        one.job_id = job_id_for(one.tenant, one.client_request_id)
+def _name(job: job_pb2.Job | job_pb2.JobDraft) -> None:
+    if not job.job_id and job.client_request_id:
+        job.job_id = job_id_for(job.tenant, job.client_request_id)
 
 
 def _submitted_job(event: Event) -> str | None:
@@ -174,7 +174,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         self._feed.end()
 
     @answers
-    async def Submit(self, request: pb.SubmitRequest, context: ServerContext) -> pb.SubmitResponse:
+    async def Submit(self, request: pb.SubmitRequest, context: ServerContext) -> SubmissionReceipt:
         """Check, record, and answer when the read model shows it."""
         name_job(request)
         asked = from_message(Submission, request)
@@ -193,12 +193,12 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             _taken(check_submission(self._host.state, asked.job))
         return self._receipt(checked)
 
-    async def _submit_draft(self, draft: JobDraft) -> pb.SubmitResponse:
+    async def _submit_draft(self, draft: JobDraft) -> SubmissionReceipt:
         known = check_draft(self._host.state, draft)
         if known is not None:
             return self._receipt(_taken(known))
         completion = await completed(self._configurator, draft)
-        # Somebody may have submitted it meanwhile, and been given another job for it.
+        # Another may have submitted it meanwhile, and been given another job for it.
         known = check_draft(self._host.state, draft)
         if known is not None:
             return self._receipt(_taken(known))
@@ -230,14 +230,13 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
                 "submit it again to learn more",
             ) from None
 
-    def _receipt(self, accepted: Accepted) -> pb.SubmitResponse:
+    def _receipt(self, accepted: Accepted) -> SubmissionReceipt:
         job = self._host.state.submitted(accepted.job_id)
-        receipt = SubmissionReceipt(
+        return SubmissionReceipt(
             job_id=accepted.job_id,
             already_submitted=accepted.already_submitted,
             configuration=None if job is None else job.configuration,
         )
-        return cast("pb.SubmitResponse", to_message(receipt))
 
     @answers
     async def Get(self, request: pb.GetRequest, context: ServerContext) -> pb.GetResponse:
@@ -246,7 +245,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         return pb.GetResponse(status=status)
 
     @answers
-    async def List(self, request: pb.ListRequest, context: ServerContext) -> pb.ListResponse:
+    async def List(self, request: pb.ListRequest, context: ServerContext) -> JobPage:
         """Where several stand; the page token is the last job id of the page before."""
         query = from_message(JobQuery, request)
         shown, next_page_token = page_of_ids(
@@ -257,11 +256,10 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
                 if query.tenant in ("", status.job.tenant) and query.state in (None, status.state)
             ),
         )
-        page = JobPage(
+        return JobPage(
             statuses=tuple(self._status(job_id) for job_id in shown),
             next_page_token=next_page_token,
         )
-        return cast("pb.ListResponse", to_message(page))
 
     @answers
     async def Cancel(self, request: pb.CancelRequest, context: ServerContext) -> pb.CancelResponse:
@@ -338,7 +336,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
 
 
 def _report_kind(report: ProgressReport) -> str:
-    """What tells a report from others of its job: sent again, it is the same; told anew, not."""
+    """What tells a report from others of its job: sent again, it is the same; a new one, not."""
     kind = f"progress:{report.done!r}"
     if report.ts_event_ns or report.instances:
         kind += f":{report.ts_event_ns}:{report.rate_per_hour!r}:{report.instances}"

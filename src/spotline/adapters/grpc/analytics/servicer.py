@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -18,7 +18,7 @@ from spotline.application.analytics.messages import (
     StatisticsQuery,
 )
 from spotline.contracts.errors import ContractError, ProviderUnavailable
-from spotline.contracts.mapping import from_message, to_message
+from spotline.contracts.mapping import from_message
 
 QueryT = TypeVar("QueryT", StatisticsQuery, KeysQuery)
 
@@ -48,26 +48,22 @@ class AnalyticsServicer(analytics_service_pb2_grpc.AnalyticsServiceServicer):
         self._source = source
 
     @answers
-    async def Query(self, request: pb.QueryRequest, context: ServerContext) -> pb.QueryResponse:
+    async def Query(self, request: pb.QueryRequest, context: ServerContext) -> StatisticsPage:
         """Windows of one key, a page at a time."""
         query = _asked(StatisticsQuery, request)
         try:
-            page = self._source.query(query)
+            return self._source.query(query)
         except ProviderUnavailable as error:
             raise _not_now(error) from error
-        return cast("pb.QueryResponse", to_message(page))
 
     @answers
-    async def ListKeys(
-        self, request: pb.ListKeysRequest, context: ServerContext
-    ) -> pb.ListKeysResponse:
+    async def ListKeys(self, request: pb.ListKeysRequest, context: ServerContext) -> KeysPage:
         """Of whom there are statistics, a page at a time."""
         query = _asked(KeysQuery, request)
         try:
-            page = self._source.keys(query)
+            return self._source.keys(query)
         except ProviderUnavailable as error:
             raise _not_now(error) from error
-        return cast("pb.ListKeysResponse", to_message(page))
 
 
 def _asked(query_type: type[QueryT], request: Message) -> QueryT:

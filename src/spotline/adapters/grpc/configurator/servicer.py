@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import grpc
 import structlog
@@ -31,14 +31,17 @@ from spotline.application.configurator.knowledge import (
     why_not_learned,
 )
 from spotline.application.configurator.messages import (
+    Completion,
     CompletionRequest,
+    KnownSources,
     LessonReceipt,
+    PredictionAnswers,
     PredictionRequest,
     RefusedRun,
 )
 from spotline.application.spec import derive_id
 from spotline.contracts.errors import ContractError
-from spotline.contracts.mapping import digest, from_message, to_message
+from spotline.contracts.mapping import digest, from_message
 from spotline.domain.configuration.configuration import MeasuredRun
 from spotline.domain.configuration.registry import source_names
 from spotline.domain.events.event import Event
@@ -63,7 +66,7 @@ def runs_measured(event: Event) -> str | None:
 
 
 class SharedKnowledge:
-    """A knowledge base asked in one thread and taught anew in another: the loop stays responsive.
+    """A knowledge base asked in one thread and taught again in another: the loop stays responsive.
 
     What `host` has folded is known to every question that is asked after it.
     """
@@ -99,7 +102,7 @@ class SharedKnowledge:
     async def start(self) -> None:
         """Teach the default source where there is something to learn.
 
-        Without any run nothing is loaded before somebody asks: libraries take seconds.
+        Without any run nothing is loaded before a question comes: libraries take seconds.
         """
         if await self.ask(lambda base: bool(base.runs)):
             await self.ready()
@@ -128,7 +131,7 @@ class SharedKnowledge:
                 _log.info("knowledge_refitted")
 
     async def _fit(self, plan_of: Callable[[KnowledgeBase], FitPlan | None]) -> bool:
-        # Whoever has nothing to learn does not wait for those who do.
+        # Who has nothing to learn does not wait for those who do.
         if await self.ask(plan_of) is None:
             return False
         # One at a time: who comes second finds the first one's sources taught.
@@ -154,9 +157,7 @@ class ConfigurationServicer(configuration_service_pb2_grpc.ConfigurationServiceS
         self._knowledge = knowledge
 
     @answers
-    async def Complete(
-        self, request: pb.CompleteRequest, context: ServerContext
-    ) -> pb.CompleteResponse:
+    async def Complete(self, request: pb.CompleteRequest, context: ServerContext) -> Completion:
         """Fill in what a draft leaves out."""
         asked = from_message(CompletionRequest, request)
         if asked.most_options > _MOST_OPTIONS:
@@ -171,22 +172,21 @@ class ConfigurationServicer(configuration_service_pb2_grpc.ConfigurationServiceS
         answer = await self._knowledge.ask(lambda base: complete(asked, market, base))
         if isinstance(answer, Refused):
             raise refusal_of(answer)
-        return cast("pb.CompleteResponse", to_message(answer))
+        return answer
 
     @answers
     async def Predict(
         self, request: pb.PredictRequest, context: ServerContext
-    ) -> pb.PredictResponse:
+    ) -> PredictionAnswers:
         """Say how configurations would run."""
         asked = from_message(PredictionRequest, request)
         if len(asked.configurations) > _MOST_PER_CALL:
             raise _too_many("configurations", len(asked.configurations), _MOST_PER_CALL)
         await self._ready(asked.source_id)
-        answer = await self._knowledge.ask(lambda base: base.answer(asked))
-        return cast("pb.PredictResponse", to_message(answer))
+        return await self._knowledge.ask(lambda base: base.answer(asked))
 
     @answers
-    async def Learn(self, request: pb.LearnRequest, context: ServerContext) -> pb.LearnResponse:
+    async def Learn(self, request: pb.LearnRequest, context: ServerContext) -> LessonReceipt:
         """Record measured runs, and answer when they are known."""
         if len(request.runs) > _MOST_PER_CALL:
             raise _too_many("runs", len(request.runs), _MOST_PER_CALL)
@@ -207,8 +207,7 @@ class ConfigurationServicer(configuration_service_pb2_grpc.ConfigurationServiceS
             else:
                 recorded += 1
         await self._record(tuple(taken))
-        receipt = LessonReceipt(recorded=recorded, refused=tuple(refused))
-        return cast("pb.LearnResponse", to_message(receipt))
+        return LessonReceipt(recorded=recorded, refused=tuple(refused))
 
     async def _record(self, runs: Sequence[MeasuredRun]) -> None:
         for start in range(0, len(runs), _STORED_TOGETHER):
@@ -232,14 +231,11 @@ class ConfigurationServicer(configuration_service_pb2_grpc.ConfigurationServiceS
         )
 
     @answers
-    async def Sources(
-        self, request: pb.SourcesRequest, context: ServerContext
-    ) -> pb.SourcesResponse:
+    async def Sources(self, request: pb.SourcesRequest, context: ServerContext) -> KnownSources:
         """Say what every source has learned from."""
         await self._knowledge.ready()
         await self._knowledge.ready(await self._knowledge.ask(KnowledgeBase.own_describers))
-        known = await self._knowledge.ask(KnowledgeBase.describe)
-        return cast("pb.SourcesResponse", to_message(known))
+        return await self._knowledge.ask(KnowledgeBase.describe)
 
     async def _ready(self, source_id: str) -> None:
         # Asked for beforehand: what fails inside a source may be a ValueError too, and is ours.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 
 import grpc
@@ -14,7 +13,7 @@ from spotline.adapters.grpc.kit.tracing import client_interceptors
 from spotline.contracts.mapping import from_message, to_message
 from spotline.runtime.telemetry import telemetry_for
 
-# Whoever is no service: a command, a training platform.
+# Who is no service: a command, a training platform.
 ANY_CLIENT = "client"
 
 ResponseT = TypeVar("ResponseT")
@@ -60,12 +59,7 @@ class RpcClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._channel.close(None)
 
     async def _call(

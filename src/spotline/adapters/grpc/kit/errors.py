@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from spotline.application.admission import Refused
 from spotline.contracts.errors import ContractError, ProviderUnavailable, SpotlineError
+from spotline.contracts.mapping import to_message
 from spotline.domain.units import utc_iso
 
 # Trailing metadata. Every refusal of ours names a field (perhaps ""): without it, the status is
@@ -25,7 +27,6 @@ ServerContext = grpc.aio.ServicerContext[Any, Any]
 Params = ParamSpec("Params")
 ServicerT = TypeVar("ServicerT")
 RequestT = TypeVar("RequestT")
-ResponseT = TypeVar("ResponseT")
 
 
 class RpcRefused(SpotlineError):
@@ -78,7 +79,7 @@ async def refuse(
 ) -> NoReturn:
     """End the call with the status of `error`."""
     if isinstance(error, ContractError):
-        # "SubmitRequest job.work": the message's name helps nobody who filled in the field.
+        # "SubmitRequest job.work": the message's name says nothing to who filled in the field.
         field = error.where.partition(" ")[2] or error.where
         error = RpcRefused(
             grpc.StatusCode.INVALID_ARGUMENT, f"{field}: {error.problem}", field=field
@@ -92,14 +93,18 @@ async def refuse(
 
 
 def answers(
-    method: Callable[[ServicerT, RequestT, ServerContext], Awaitable[ResponseT]],
-) -> Callable[[ServicerT, RequestT, ServerContext], Awaitable[ResponseT]]:
-    """Send what a unary method refuses as a status; a bug stays UNKNOWN."""
+    method: Callable[[ServicerT, RequestT, ServerContext], Awaitable[object]],
+) -> Callable[[ServicerT, RequestT, ServerContext], Awaitable[Any]]:
+    """Send what a unary method answers as a message, what it refuses as a status.
+
+    A bug stays UNKNOWN.
+    """
 
     @functools.wraps(method)
-    async def answered(servicer: ServicerT, request: RequestT, context: ServerContext) -> ResponseT:
+    async def answered(servicer: ServicerT, request: RequestT, context: ServerContext) -> Message:
         try:
-            return await method(servicer, request, context)
+            answer = await method(servicer, request, context)
+            return answer if isinstance(answer, Message) else to_message(answer)
         except (RpcRefused, ContractError, ProviderUnavailable) as error:
             await refuse(context, error)
 
@@ -112,7 +117,7 @@ def answers(
 class RpcFailed(SpotlineError):
     """A call failed. `code` is the status's name, `field` what the server found at fault.
 
-    `unreachable` says that nobody answered, as opposed to an answer that refuses.
+    `unreachable` says that there was no answer, as opposed to an answer that refuses.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Protocol
 
 import grpc
 
@@ -13,6 +13,7 @@ from spotline.api.v1 import placement_pb2, placement_service_pb2_grpc
 from spotline.api.v1 import placement_service_pb2 as pb
 from spotline.application.paging import page_of_ids
 from spotline.application.placer.messages import (
+    Explanation,
     ExplanationRequest,
     PlacementPage,
     PlacementPhase,
@@ -28,7 +29,7 @@ from spotline.application.placer.options import PlacerOptions, named_method
 from spotline.application.placer.pipeline_run import PipelineRun
 from spotline.application.placer.state import PlacerState
 from spotline.application.spec import derive_id
-from spotline.contracts.mapping import from_message, to_message
+from spotline.contracts.mapping import from_message
 from spotline.domain.events.event import Event
 from spotline.domain.events.placement import (
     PipelineReleased,
@@ -98,7 +99,7 @@ class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
         self._explaining = asyncio.Lock()
 
     @answers
-    async def Place(self, request: pb.PlaceRequest, context: ServerContext) -> pb.PlaceResponse:
+    async def Place(self, request: pb.PlaceRequest, context: ServerContext) -> PlaceReceipt:
         """Record, and answer when it is decided."""
         name_pipeline(request.pipeline)
         asked = from_message(PlaceRequest, request).pipeline
@@ -123,13 +124,10 @@ class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
             )
         if run.phase is PlacementPhase.REFUSED:
             raise _too_late(run)
-        receipt = PlaceReceipt(status=state.status(run), already_submitted=known is not None)
-        return cast("pb.PlaceResponse", to_message(receipt))
+        return PlaceReceipt(status=state.status(run), already_submitted=known is not None)
 
     @answers
-    async def Release(
-        self, request: pb.ReleaseRequest, context: ServerContext
-    ) -> pb.ReleaseResponse:
+    async def Release(self, request: pb.ReleaseRequest, context: ServerContext) -> ReleaseReceipt:
         """Record, and answer when it has ended; what is over stays as it ended."""
         asked = from_message(ReleaseRequest, request)
         state = self._host.state
@@ -149,13 +147,12 @@ class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
                 correlation_id=asked.job_id,
             )
             await self._decided(asked.job_id, lambda run: run.phase.over)
-        receipt = ReleaseReceipt(status=state.status(run))
-        return cast("pb.ReleaseResponse", to_message(receipt))
+        return ReleaseReceipt(status=state.status(run))
 
     @answers
     async def ListPlacements(
         self, request: pb.ListPlacementsRequest, context: ServerContext
-    ) -> pb.ListPlacementsResponse:
+    ) -> PlacementPage:
         """Where pipelines stand; the page token is the last job id of the page before."""
         query = from_message(PlacementQuery, request)
         state = self._host.state
@@ -167,16 +164,13 @@ class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
                 if query.tenant in ("", run.pipeline.tenant) and query.phase in (None, run.phase)
             ),
         )
-        page = PlacementPage(
+        return PlacementPage(
             statuses=tuple(state.status(state.runs[job_id]) for job_id in shown),
             next_page_token=next_page_token,
         )
-        return cast("pb.ListPlacementsResponse", to_message(page))
 
     @answers
-    async def Explain(
-        self, request: pb.ExplainRequest, context: ServerContext
-    ) -> pb.ExplainResponse:
+    async def Explain(self, request: pb.ExplainRequest, context: ServerContext) -> Explanation:
         """Where a pipeline could run now; in a thread, on what is free as it is asked."""
         name_pipeline(request.pipeline)
         asked = from_message(ExplanationRequest, request)
@@ -191,8 +185,7 @@ class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
             state = self._host.state
             moment = state.moment(basis)
             job = asked.pipeline.job(moment.now_s)
-            answer = await asyncio.to_thread(explain, job, moment, method, basis)
-        return cast("pb.ExplainResponse", to_message(answer))
+            return await asyncio.to_thread(explain, job, moment, method, basis)
 
     def _need_regions(self) -> None:
         if not self._host.state.regions:
