@@ -28,7 +28,7 @@ from spotline.domain.units import PPM
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
-# What is assumed of a market nobody has watched yet.
+# What is assumed of a market that was not watched yet.
 _DEFAULT_STAY = 0.9
 # How many slots of assumed behaviour the fitted chain is mixed with, per state.
 _PRIOR_SLOTS = 4.0
@@ -70,7 +70,7 @@ def sample_paths(spec: ScenarioSpec) -> tuple[IntArray, IntArray]:
 
 
 def on_demand_in(spec: ScenarioSpec) -> int:
-    """On-demand instances in every slot of every future; plenty where nobody tells."""
+    """On-demand instances in every slot of every future; plenty where it is unknown."""
     on_demand = spec.quote.on_demand_available
     return on_demand.instances if on_demand.known else UNCOUNTED
 

@@ -31,7 +31,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recomputed:
-    """The answer that a call must have got; `performed` is False where nobody answered."""
+    """The answer that a call must have got; `performed` is False where no answer came."""
 
     answer: Event
     performed: bool = True

@@ -1,7 +1,7 @@
 """The stateless allocator: one slot, several jobs, in order, on what is left for each.
 
 The allocator service answers with it, verification recomputes recorded answers with it, and the
-selector falls back to it when nobody answers.
+selector falls back to it when no allocator answers.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def _answer(request: AllocateRequest, task: JobTask, view: PolicyView) -> JobAns
         job_id=task.job.job_id,
         policy_id=asked.policy_id,
         lots=(lot,) if decision.holding.instances else (),
-        # The plans of a policy that was not asked are stale: it starts them anew.
+        # The plans of a policy that was not asked are stale: it starts them again.
         memory=decision.memory if asked is policy else START,
         reason=reason,
     )

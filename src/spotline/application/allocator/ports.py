@@ -40,6 +40,6 @@ class ConfiguratorPort(Protocol):
         Raises
         ------
         SpotlineError
-            It is refused, or nobody answers in time; says which.
+            It is refused, or no answer comes in time; says which.
         """
         ...

@@ -34,7 +34,7 @@ from spotline.domain.units import S_PER_HOUR
 # A count is worth having where it is hardly less likely to run than the curve's best.
 _SUCCESS_MARGIN = 0.1
 
-# A hard deadline is planned on the rate that 80 % of jobs reach or exceed: nobody is sure of a
+# A hard deadline is planned on the rate that 80 % of jobs reach or exceed: no plan is sure of a
 # rate, and the re-estimation from progress needs instances left to add when it turns out lower.
 # A soft one is planned on the expected rate. The lower end of an interval is its 5 % quantile.
 HARD_QUANTILE_PERCENT = 20

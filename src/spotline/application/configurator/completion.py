@@ -139,7 +139,7 @@ def _unusable(draft: JobDraft, market: MarketView) -> Refused | None:
 
 
 def _absurd(draft: JobDraft, market: MarketView) -> Refused | None:
-    """As `admission`, but before anything is laid out in so many slots or instances."""
+    """As `admission`, but before anything is laid out in that many slots or instances."""
     last_ns = market.next_slot_start_ns + MOST_SLOTS * market.slot_ns
     if max(draft.deadline.expires_ns, draft.start_ns) > last_ns:
         return Refused(

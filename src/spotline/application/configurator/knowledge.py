@@ -30,7 +30,7 @@ MOST_LEARNED_RUNS = 50_000
 # Our own jobs say best how our software runs, once they are more than an anecdote.
 LEAST_LIVE_RUNS = 20
 
-# Sources learn anew when they know this share more, but not for fewer runs than that.
+# Sources learn again when they know this share more, but not for fewer runs than that.
 _REFIT_DIVISOR = 10
 _REFIT_LEAST = 10
 
@@ -264,7 +264,7 @@ class KnowledgeBase:
         return self._taught[name].source
 
     def describe(self) -> KnownSources:
-        """All sources and what they have learned from; whoever has yet to learn does so first."""
+        """All sources and what they have learned from; a source that has yet to learn does so first."""
         described = self._members()
         for name in self.own_describers():
             described[name] = self.source(name).describe()
@@ -287,7 +287,7 @@ class KnowledgeBase:
             return {}
         return {member.source_id: member for member in default.members()}
 
-    # --- learning anew ------------------------------------------------------------------------
+    # --- learning again -----------------------------------------------------------------------
 
     def plan_refit(self) -> FitPlan | None:
         """What the sources in use have to learn again, None where nothing."""
@@ -311,7 +311,7 @@ class KnowledgeBase:
             self._taught[name] = taught
 
     def refit(self) -> bool:
-        """Learn anew where that is due, here and now; returns whether it was."""
+        """Learn again where that is due, here and now; returns whether it was."""
         plan = self.plan_refit()
         if plan is None:
             return False

@@ -212,7 +212,7 @@ def _note_holding(watched: MonitoredJob, lots: tuple[Lot, ...], at_ns: int) -> N
     elif not before:
         overhead_s = overheads.launch_s
     elif sum(lot.spot for lot in lots) < sum(lot.spot for lot in before):
-        # Given back or taken away: at a slot's opening nobody says which.
+        # Given back or taken away: at a slot's opening the report does not say which.
         overhead_s = _interrupted_s(watched.job)
     else:
         overhead_s = max(overheads.grow_s, overheads.shrink_s)

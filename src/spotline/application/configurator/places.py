@@ -22,7 +22,7 @@ class Place:
     """Where a job can run at one throughput: `key` is the instance type, or what is stated for it.
 
     `most_instances` is the largest count that one of its offerings is known to have had, and
-    `MOST_CHOSEN_INSTANCES` where nobody tells its on-demand stock, which is taken as plenty, as in
+    `MOST_CHOSEN_INSTANCES` where its on-demand stock is unknown, which is taken as plenty, as in
     all planning. `most_spot` is the largest spot count seen.
     """
 
@@ -154,7 +154,7 @@ def _nowhere(draft: JobDraft, market: MarketView, wanted: str) -> Refused:
 
 
 def _most_spot(market: MarketView) -> dict[str, int]:
-    """The largest spot count seen of every offering; where nobody tells, all that is chosen."""
+    """The largest spot count seen of every offering; where none is known, all that is chosen."""
     seen = most_seen(market)
     return {
         offering.offering_id: min(

@@ -1,6 +1,6 @@
 """Which configuration meets the deadline at the least expected cost, by the scheduler's own replay.
 
-All curves are screened with a closed form first: at n instances the work takes so many slots, of
+All curves are screened with a closed form first: at n instances the work takes a number of slots, of
 which spot fills the share that it was there for until the deadline, and on-demand the rest. The
 best of every place are then planned: a few policies of the pool, compiled, over the same sampled
 futures for all. A configuration that runs with probability p is tried 1 / p times on average, so

@@ -42,7 +42,7 @@ _CHEAPEST = "meets the deadline at the least expected cost"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Otherwise:
-    """Where a value comes from that nobody stated."""
+    """Where a value comes from that the owner did not state."""
 
     kind: OriginKind
     detail: str

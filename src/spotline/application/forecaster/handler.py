@@ -78,7 +78,7 @@ class ForecastHandler:
                     forecasts=state.forecaster.forecast(self._horizon_slots),
                     scores=state.forecaster.scores(),
                 )
-                # Laws first: whoever has waited for the forecast of a slot knows them too.
+                # Laws first: a service that has waited for the forecast of a slot knows them too.
                 return Outcome(events=(*_laws(state), issued))
             case _:
                 return NOTHING
@@ -89,7 +89,7 @@ class ForecastHandler:
 
 
 def _laws(state: ForecastState) -> tuple[MarketLawLearned, ...]:
-    """The laws of all offerings, where it is time to learn them anew."""
+    """The laws of all offerings, where it is time to learn them again."""
     if not state.book.is_due:
         return ()
     return tuple(

@@ -1,8 +1,8 @@
-"""The placer's handler: pipelines get regions and links, anew whenever something changes.
+"""The placer's handler: pipelines get regions and links, again whenever something changes.
 
 A scheduling pass runs when a pipeline comes or goes, and when a region or link is observed:
 
-1. What is done by now ends. Nobody reports that: it follows from the placement's iteration time
+1. What is done by now ends. No report says so: it follows from the placement's iteration time
    and the time on the message.
 2. Placements that a loss or a narrowed link leaves no room for go back to their last checkpoint.
    All others stay as they are.

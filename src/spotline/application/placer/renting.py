@@ -18,7 +18,7 @@ from spotline.domain.placement.graph import Region
 from spotline.domain.placement.pipeline import Placement, RegionShare
 from spotline.domain.units import NS_PER_S, usd_from_micro_usd
 
-# So many slots at most before a pipeline that was refused asks again.
+# Slots at most before a pipeline that was refused asks again.
 _LONGEST_WAIT_SLOTS = 64
 
 
@@ -38,7 +38,7 @@ class Rental:
         return usd_from_micro_usd(price) / self.offering.gpus_per_instance
 
     def instances(self, gpus: int) -> int:
-        """Whole instances that hold so many GPUs."""
+        """Whole instances that hold `gpus` GPUs."""
         return -(-gpus // self.offering.gpus_per_instance)
 
     @property
@@ -51,7 +51,7 @@ class Rental:
         return self.instances(gpus) * self.offering.gpus_per_instance
 
     def lot(self, gpus: int) -> Lot:
-        """What to hold for so many GPUs."""
+        """What to hold for `gpus` GPUs."""
         instances = self.instances(gpus)
         return Lot(
             offering_id=self.offering.offering_id,
@@ -84,7 +84,7 @@ class RentedCapacity:
 
     `decided` says that the open slot's revision is out, so that what is commanded now goes with a
     later one; `revision_ns` is the moment it acts at. `limits` hold for the open slot: of what the
-    cloud refused or took, pipelines have so many instances and get no more.
+    cloud refused or took, pipelines have that count of instances and get no more.
     """
 
     offerings: dict[str, Offering] = field(default_factory=dict)
@@ -185,7 +185,7 @@ def lots_of(placement: Placement | None, rentals: Mapping[str, Rental]) -> dict[
 
 
 def on_whole_instances(placement: Placement, rentals: Mapping[str, Rental]) -> Placement:
-    """The placement with all the GPUs that nobody else can have because of it."""
+    """The placement with all the GPUs that no other can have because of it."""
     path = tuple(
         RegionShare(region_id=share.region_id, gpus=rentals[share.region_id].whole_gpus(share.gpus))
         if share.region_id in rentals

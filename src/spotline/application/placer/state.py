@@ -326,7 +326,7 @@ class PlacerState:
             if not run.told and not run.held:
                 del self.renting[job_id]
             elif event.settled:
-                # Refused without a word, or lost: it would wait for ever.
+                # Refused without a word, or lost: it would wait without end.
                 short = run.short_of()
                 if short:
                     self._break(run, short)
@@ -429,7 +429,7 @@ def _energy(seen: RegionObserved) -> tuple[float, ...]:
 
 
 def after_ns(start_ns: int, seconds: float) -> int:
-    """A time so many seconds later, rounded up to a nanosecond, and no later than a message holds.
+    """The time `seconds` later, rounded up to a nanosecond, and no later than a message holds.
 
     Raises
     ------

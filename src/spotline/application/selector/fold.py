@@ -171,7 +171,7 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
         prices = {sq.quote.offering_id: sq.quote for sq in state.opened.quotes}
         for run in state.running():
             quote = prices[run.offering_id]
-            # A slot nobody opened (a live market's clock went on) is held through unchanged.
+            # A slot that was not opened (a live market's clock went on) is held through unchanged.
             for _ in range(event.slot - state.slot):
                 run.settle(quote.spot_price_micro_usd, quote.on_demand_price_micro_usd)
         trusted = None

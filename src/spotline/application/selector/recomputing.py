@@ -13,7 +13,7 @@ from spotline.domain.events.event import Event
 
 
 def recomputed_answer(call: Call, recorded: Event) -> Recomputed:
-    """Allocate again where the allocator answered; that nobody did is taken as it was recorded.
+    """Allocate again where the allocator answered; that it did not is taken as recorded.
 
     Raises
     ------

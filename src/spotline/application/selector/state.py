@@ -42,7 +42,7 @@ class SelectorOptions:
 
     `rehearsals` jobs are replayed on the market seen so far before the first realised ones can
     teach anything (0: start from equal weights); `history_slots` bounds how far back they reach.
-    `most_revisions` bounds how often one slot is decided anew for jobs' sake. Jobs that are not `competing` are
+    `most_revisions` bounds how often one slot is decided again for jobs' sake. Jobs that are not `competing` are
     each offered the whole market: a simulation's choice, never a service's.
 
     `decay` is AdaHedge's, `horizon_jobs` the K of exponentiated gradient (0: unknown). Its
@@ -193,7 +193,7 @@ class SelectorState:
     def run_state(self, offering_id: str, space: StateSpace) -> int:
         """Where an offering's spot is in the open slot, on the states of a law."""
         counts = self.counts.get(offering_id, [])
-        # A count that nobody tells is taken for plenty, as planners do.
+        # An unknown count is taken for plenty, as planners do.
         return int(run_states(space, counts)[-1]) if counts else space.run_states - 1
 
     def on_demand_stock(self, job: Job, offering_id: str) -> tuple[int, int]:

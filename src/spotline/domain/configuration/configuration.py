@@ -52,7 +52,7 @@ class Configuration:
 
     `gpus` are all GPUs, over all `nodes`; `batch_size` is global, in samples per optimiser step;
     `tokens_per_sample` is the sequence length. `model_parameters` (0: as the catalogue or the
-    model's name says) is needed for a model that nobody knows. `options` ascend by name.
+    model's name says) is needed for a model that is not known. `options` ascend by name.
 
     Whether the parts fit together is for `rules.broken_rules` to say: what was rejected is
     knowledge too, and must be representable.

@@ -16,7 +16,7 @@ from spotline.domain.configuration.features import FeatureTable, Floats
 # Values of a category rarer than this get no column of their own.
 _RAREST = 2
 _MOST_VALUES = 80
-# Powers of two that batch and sequence come in, each a column where so many rows have it.
+# Powers of two that batch and sequence come in, each a column where enough rows have it.
 _RAREST_LEVEL = 10
 
 

@@ -104,7 +104,7 @@ class FeatureTable:
 
 
 def unpredictable(configuration: Configuration) -> str:
-    """Why nobody can predict a configuration, empty where one can: a sentence for people."""
+    """Why a configuration cannot be predicted, empty where it can: a sentence for people."""
     broken = broken_rules(configuration)
     return broken[0].message if broken else unknown_part(configuration)
 

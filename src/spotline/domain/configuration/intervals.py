@@ -11,7 +11,7 @@ import numpy as np
 from spotline.domain.configuration.features import Floats
 from spotline.domain.configuration.interface import INTERVAL_COVERAGE
 
-# Believed before anything is held out: errors of 1.25 spreads, worth so many held-out runs.
+# Believed before anything is held out: errors of 1.25 spreads, worth this many held-out runs.
 _PRIOR_SCORE = 1.25
 _PRIOR_RUNS = 6
 

@@ -10,7 +10,7 @@ from spotline.domain.configuration.configuration import Configuration
 
 
 class OriginKind(Enum):
-    """Who says so: the job's owner, a measurement, a prediction, or nobody."""
+    """Who says so: the job's owner, a measurement, a prediction, or no source."""
 
     USER = "user"
     MEASURED = "measured"

@@ -30,7 +30,7 @@ from spotline.domain.configuration.features import (
 _AT_THE_LIMIT, _BY_MARGIN = 0.0, 6.0
 _MOST_LOG_ODDS = 5.0
 
-# Activations weigh so many times as much as estimated, against weights and states: what a stack
+# Activations weigh this many times as much as estimated, against weights and states: what a stack
 # recomputes or keeps is not known. Margins at several let a linear model find its own.
 _ACTIVATION_FACTORS = (0.25, 1.0, 4.0, 16.0, 64.0)
 

@@ -44,7 +44,7 @@ class LawBook:
 
     @property
     def is_due(self) -> bool:
-        """Whether laws should be learned anew with the slot taken in last."""
+        """Whether laws should be learned again with the slot taken in last."""
         past = self.slots - FIRST_AFTER_SLOTS
         return past == 0 or (past > 0 and self.slots % EVERY_SLOTS == 0)
 

@@ -1,7 +1,7 @@
 """Our own law of the market (`domain.market.law`), run forward step by step.
 
 The law is a Markov chain over the level of the count, the age of the run at that level, and the
-level of the price. It is learnt anew now and then from the recent past of the offering. Its
+level of the price. It is learnt again now and then from the recent past of the offering. Its
 matrix powers give the distribution over levels k steps ahead; the counts seen lately within a
 level say which counts that means. The price is the median of the chain of price levels: the
 present one for as long as it probably stays.
@@ -139,7 +139,7 @@ class LawModel:
     next_learning: int = 4
 
     def learn(self, opened: SlotOpened, quotes: Mapping[str, Quote]) -> None:
-        """Remember the counts; learn the laws anew when enough is new."""
+        """Remember the counts; learn the laws again when enough is new."""
         for offering_id, quote in quotes.items():
             known = self.offerings.setdefault(offering_id, _Offering())
             if quote.spot_available.known:

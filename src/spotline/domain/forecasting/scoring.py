@@ -63,7 +63,7 @@ def inside_central(low_ppm: int, high_ppm: int, central_ppm: int) -> float:
 
 
 def _fresh_detector() -> Any:
-    # River takes a second to load, and whoever only reads scores has no need of it.
+    # River takes a second to load, and a reader of scores has no need of it.
     from river.drift import ADWIN
 
     return ADWIN(delta=_DRIFT_DELTA)  # type: ignore[no-untyped-call]

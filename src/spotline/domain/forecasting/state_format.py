@@ -71,7 +71,7 @@ def unpack(model: str, versions: dict[str, str], data: bytes) -> Any:
     if header["versions"] != versions:
         raise ValueError(
             f"the state of forecaster {model} needs {versions}, was written by "
-            f"{header['versions']}: install that version or learn anew from the log"
+            f"{header['versions']}: install that version or learn again from the log"
         )
     try:
         return _StateUnpickler(io.BytesIO(zlib.decompress(body))).load()

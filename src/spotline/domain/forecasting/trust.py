@@ -93,7 +93,7 @@ class ForecastTrust:
             _observe(known, quote, consecutive)
         for offering_id in sorted(self.offerings):
             if offering_id not in quotes:
-                # It left the market: nobody forecasts it, which is no fault of the forecaster's.
+                # It left the market: it is not forecast, which is no fault of the forecaster's.
                 del self.offerings[offering_id]
 
     def note_forecast(self, issued: ForecastIssued) -> None:

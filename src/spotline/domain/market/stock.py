@@ -15,8 +15,8 @@ def reserve_slots(stock: Sequence[int], needed: int) -> int:
     Parameters
     ----------
     stock
-        On-demand instances that could be held in each past slot, the latest last; a count nobody
-        knows is given as plenty.
+        On-demand instances that could be held in each past slot, the latest last; an unknown
+        count is given as plenty.
     needed
         Instances that must be launched at once.
 

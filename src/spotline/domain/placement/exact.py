@@ -122,7 +122,7 @@ def place_exactly(
         known_usd = weigh(queue, hint, moment, time_weight=time_weight).total_usd
         if known_usd < total_usd:
             answers, total_usd = tuple(hint), known_usd
-    # The program's own bound is higher where nobody can be placed, and pays for that.
+    # The program's own bound is higher where no job can be placed, and pays for that.
     bound_usd = min(solver.best_objective_bound * unit, total_usd) if all_regions else -math.inf
     return ExactAnswer(answers=answers, proven=proven, bound_usd=bound_usd)
 

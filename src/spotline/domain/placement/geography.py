@@ -12,13 +12,13 @@ from spotline.domain.placement.graph import Link, Region, RegionGraph
 from spotline.domain.placement.price_steps import PriceSteps
 from spotline.domain.units import S_PER_HOUR
 
-# Day-ahead prices: so many hours to come are known.
+# Day-ahead prices: this many hours to come are known.
 HOURS_AHEAD = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionSeries:
-    """A region, and the price of energy there by the hour (empty: as the region says, for ever).
+    """A region, and the price of energy there by the hour (empty: as the region says, always).
 
     Hour 0 begins with the first slot; the last price holds on. `rent` are rents in USD per
     GPU-hour, known when they hold and not before; None: as the region says.

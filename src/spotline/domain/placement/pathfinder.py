@@ -8,7 +8,7 @@ are K GPUs (arXiv:2605.25375). Reconstructed, as the paper does not say:
   place for a further neighbour;
 - among the regions that may join, the one behind the widest free link does (Prim's rule), the
   lower id among equals; other orders can be asked for;
-- every region with a free GPU is tried as the seed, all at once in arrays, and whoever asked
+- every region with a free GPU is tried as the seed, all at once in arrays, and a caller that asked
   chooses among the paths found;
 - a region without a free GPU is not on a path, as each must hold a stage.
 

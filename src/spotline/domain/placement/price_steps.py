@@ -1,4 +1,4 @@
-"""Prices over time as steps: each holds from its time until the next, the last for ever."""
+"""Prices over time as steps: each holds from its time until the next, the last without end."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _MOST_SETS = 20_000
 class PricesAhead:
     """Prices of a GPU-hour in the hours to come.
 
-    `usd_per_gpu_hour` has shape (hours, R); the first row holds from `start_s`, the last for ever.
+    `usd_per_gpu_hour` has shape (hours, R); the first row holds from `start_s`, the last without end.
     """
 
     start_s: float
@@ -100,7 +100,7 @@ def resumed(
         The job as it was placed, and how far it came there.
     gpus
         Stages it must keep, as in the paper, where the depth is fixed for the job's life; None
-        lets it be cut anew.
+        lets it be cut again.
     """
     left = job.iterations - checkpointed_iterations(job, iterations_done)
     if left <= 0:
@@ -205,7 +205,7 @@ def consider_move(
     *,
     time_usd_per_s: float = 0.0,
 ) -> ConsideredMove:
-    """Let a method place a running job anew, and see whether moving there pays.
+    """Let a method place a running job again, and see whether moving there pays.
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ def affected(placements: Sequence[Placement], graph: RegionGraph) -> Affected:
     Everything that touches a region that is gone, or crosses a link that is; then the fewest
     placements without which the rest fits again: of several such sets the one that holds least
     GPUs, then the first by ids. All others are left alone. Where very many placements cross very
-    many narrowed links, the set is one of which nobody could be spared, but may not be the fewest.
+    many narrowed links, the set is one of which none could be spared, but may not be the fewest.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ class Timeline:
 
     def __init__(self, moment: PlacementMoment, *, max_releases: int = MAX_RELEASES) -> None:
         self._max_releases = max_releases
-        # What is free from each time on for ever; without claims that is what is free then.
+        # What is free from each time on, without end; without claims that is what is free then.
         self._least: list[Free] = []
         self.times_s = [moment.now_s]
         self.free = [Free.of(moment.residual)]
@@ -99,7 +99,7 @@ class Timeline:
             self._take_in(placement)
 
     def _take_in(self, placement: Placement) -> None:
-        """Find anew, from the last time backwards, what is least where a placement touches it."""
+        """Find again, from the last time backwards, what is least where a placement touches it."""
         regions, pairs = self.free[0].touched(placement)
         gpus = np.minimum.accumulate(np.array([free.gpus[regions] for free in self.free[::-1]]))
         rows, columns = [pair[0] for pair in pairs], [pair[1] for pair in pairs]

@@ -141,7 +141,7 @@ class Weigher:
         return min([*ways, *([one] if one else [])], key=self.score_usd, default=None)
 
     def least_gpus_within(self, left_s: FloatArray) -> IntArray:
-        """The fewest GPUs that could be done within so many seconds; 2^62 where none could."""
+        """The fewest GPUs that could be done within a number of seconds; 2^62 where none could."""
         # Iterations get shorter up to K*.
         place = np.searchsorted(-self._iteration_s * self.job.iterations, -left_s)
         enough: IntArray = np.append(self._counts, 1 << 62)[place]

@@ -58,7 +58,7 @@ class Learner:
         return self.rule.weights()
 
     def learn(self, feedback: PoolFeedback, draw: Draw | None) -> None:
-        """Learn from one job, or from a rehearsal, which nobody's `draw` depended on.
+        """Learn from one job, or from a rehearsal, which no `draw` depended on.
 
         Recorded feedback may be of a smaller pool than today's, or of a larger one. A policy it
         does not know is taken to earn what the present weights earn on those it does.

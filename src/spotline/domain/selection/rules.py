@@ -81,7 +81,7 @@ class _ExponentialWeights:
         drawn_from
             The weights when the job's policy was drawn, shape (policies,); None: the present ones.
         served
-            False for a rehearsal: it teaches, but nobody's utility depended on it.
+            False for a rehearsal: it teaches, but no job's utility depended on it.
 
         Raises
         ------

@@ -16,7 +16,7 @@ from spotline.domain.selection.rules import RULES, FloatArray, LearningRule
 FORMAT_VERSION = 1
 
 WORTH_JOBS = 10
-"""A warm start counts as so many jobs at most: enough to begin with, few enough to be outvoted."""
+"""A warm start counts as this many jobs at most: enough to begin with, few enough to be outvoted."""
 
 EQUAL_SHARE = 0.05
 """Share of the weights that is spread as if nothing were known: no policy is ruled out by another
@@ -61,7 +61,7 @@ class SavedWeights:
         if strange:
             raise ValueError(
                 f"saved weights know {len(strange)} policies that are not in the pool: "
-                f"{', '.join(strange)}; save them anew with this version"
+                f"{', '.join(strange)}; save them again with this version"
             )
         mean = sum(self.weights.values()) / len(self.weights)
         weights = np.array([self.weights.get(name, mean) for name in policy_ids])

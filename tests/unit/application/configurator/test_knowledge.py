@@ -39,7 +39,7 @@ def rate_of(base: KnowledgeBase) -> float:
     return prediction.tokens_per_s
 
 
-# --- when to learn anew -----------------------------------------------------------------------
+# --- when to learn again ----------------------------------------------------------------------
 
 
 @given(imported=COUNTS, more=COUNTS)

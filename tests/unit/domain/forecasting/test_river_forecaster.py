@@ -101,7 +101,7 @@ def test_mean_reverting_price_is_forecast_better_than_by_persistence():
 def test_state_of_another_river_is_refused():
     dumped = RiverForecaster(3).dump()
 
-    with pytest.raises(ValueError, match=r"river.*learn anew"):
+    with pytest.raises(ValueError, match=r"river.*learn again"):
         RiverForecaster.load(dumped.replace(b'"river": "0', b'"river": "9'))
 
 

@@ -16,7 +16,7 @@ _SEED = 7
 # Exact trees for small tables, histograms for large ones.
 _MANY_ROWS = 800
 _CHOICE_FOLDS = 2
-# Targets are cut off at so many median deviations.
+# Targets are cut off at this many median deviations.
 _ODD, _LEAST_BOUND = 6.0, 0.3
 
 

@@ -31,7 +31,7 @@ MEMBERS = ("analytic", "boosting", "gaussian_process", "history", "online")
 # Errors of log rates up to here count squared, beyond by their size.
 _BEND = 0.05
 _ROUNDS, _RATE = 400, 20.0
-# Even weights are believed like so many held-out rows (or held-out models, times `_ROWS_A_MODEL`).
+# Even weights are believed like this many held-out rows (or held-out models, times `_ROWS_A_MODEL`).
 _EVEN_ROWS = 4.0
 _FLOOR_SPREAD = 0.02
 

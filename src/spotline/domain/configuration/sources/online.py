@@ -26,7 +26,7 @@ _NUMBERS = {
     "passes": 0.0,
     "memory_share": -1.0,
 }
-# After so many runs its errors are those of a calibrated model.
+# After this many runs its errors are those of a calibrated model.
 _RUNS_TO_SETTLE = 10.0
 _SETTLED_SPREAD = 0.15
 

@@ -3,7 +3,7 @@
 The paper's three stages (arXiv:2605.25375), each of which can be switched off for an ablation.
 Reconstructed, as the paper does not say:
 
-- a job that finds no path is passed over, and the next is tried: priority exists so that nobody
+- a job that finds no path is passed over, and the next is tried: priority exists so that no job
   blocks the head of the line. Without priority the queue is first come first served, and then the
   first job that does not fit blocks the rest, as it does for the baselines;
 - K is K*, or where no path has as many GPUs behind wide enough links, the most that one has: fewer

@@ -99,7 +99,7 @@ class Spotline:
         run = self._pass(moment, ordered)
         answers = self._answers(run, ordered, 1.0)
         urgent = sum(math.isfinite(job.deadline_s) for job in ordered)
-        # Whoever asks together with many may be refused; whoever was promised may not.
+        # A job that asks together with many may be refused; one that was promised may not.
         heard = 1 < urgent <= MAX_TRIED_JOBS
         first: list[str] = []
         for _ in range(MAX_TRIED_JOBS):
@@ -262,7 +262,7 @@ class _Pass:
         if soonest is None:
             soonest_s = earliest_on_empty(job, self._graph, self._moment.now_s).finish_s
             if soonest_s <= job.deadline_s:
-                # When what is in its way will end, nobody said.
+                # It is not known when what is in its way will end.
                 return self._without_path(job)
         if self._moment.now_s + job.iterations * job.iteration_s(job.best_gpus) <= job.deadline_s:
             self.refused.append(job.job_id)
