@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spotline.application.market_view import MarketView
 from spotline.application.spec import derive_id
+from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import DeadlineKind, Job
 from spotline.domain.jobs.program import compile_program
 from spotline.domain.units import NS_PER_S, utc_iso
@@ -46,13 +48,10 @@ class Refused:
 
 def check_job(market: MarketView, job: Job) -> Refused | None:
     """Say why `job` could not run on `market`, None where it can."""
-    if market.ended:
-        return Refused(
-            field="job.start_ns",
-            message="the replayed market has ended: no slot opens any more",
-            permanent=True,
-        )
-    return _absurd(market, job) or _unknown_offering(market, job) or _infeasible(market, job)
+    ended = refuse_ended(market, "job.start_ns")
+    return (
+        ended or _absurd(market, job) or _unknown_offering(market, job) or _infeasible(market, job)
+    )
 
 
 def _absurd(market: MarketView, job: Job) -> Refused | None:
@@ -61,14 +60,57 @@ def _absurd(market: MarketView, job: Job) -> Refused | None:
             field="job.allowed_counts",
             message=f"must be <= {MOST_INSTANCES}, was {job.max_instances}",
         )
+    return refuse_far_deadline(market, job, "job.deadline")
+
+
+# --- what jobs and drafts are refused for alike -----------------------------------------------
+
+
+def refuse_ended(market: MarketView, field: str) -> Refused | None:
+    """Refuse everything once a replayed market has ended."""
+    if not market.ended:
+        return None
+    message = "the replayed market has ended: no slot opens any more"
+    return Refused(field=field, message=message, permanent=True)
+
+
+def refuse_far_deadline(market: MarketView, job: Job | JobDraft, field: str) -> Refused | None:
+    """Refuse a deadline or a start more than `MOST_SLOTS` away."""
     last_ns = market.next_slot_start_ns + MOST_SLOTS * market.slot_ns
-    if max(job.deadline.expires_ns, job.start_ns) > last_ns:
-        return Refused(
-            field="job.deadline",
-            message=f"must lie within {MOST_SLOTS} slots, before {utc_iso(last_ns)}, "
-            f"was {utc_iso(job.deadline.expires_ns)}",
-        )
-    return None
+    if max(job.deadline.expires_ns, job.start_ns) <= last_ns:
+        return None
+    return Refused(
+        field=field,
+        message=f"must lie within {MOST_SLOTS} slots, before {utc_iso(last_ns)}, "
+        f"was {utc_iso(job.deadline.expires_ns)}",
+    )
+
+
+def refuse_other_id(job: Job | JobDraft, field: str) -> Refused | None:
+    """Refuse an id that is not that of the tenant's request."""
+    expected_id = job_id_for(job.tenant, job.client_request_id)
+    if job.job_id == expected_id:
+        return None
+    return Refused(
+        field=field,
+        message=f"must be empty or {expected_id} (from tenant and client_request_id), "
+        f"was {job.job_id}",
+    )
+
+
+def submitted_again(job: Job | JobDraft, differs: Sequence[str], field: str) -> Accepted | Refused:
+    """Take a request that is known if nothing `differs`, else refuse its id."""
+    if not differs:
+        return Accepted(job_id=job.job_id, already_submitted=True)
+    return Refused(
+        field=field,
+        message=f"{job.client_request_id!r} was used by {job.tenant} for another job, which "
+        f"differs in {', '.join(differs)}; use a new request id for a new job",
+        permanent=True,
+    )
+
+
+# --- what the market says ---------------------------------------------------------------------
 
 
 def _unknown_offering(market: MarketView, job: Job) -> Refused | None:

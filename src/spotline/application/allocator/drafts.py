@@ -6,7 +6,7 @@ it again may give another job. What its owner stated does not change: that is wh
 
 from __future__ import annotations
 
-from spotline.application.admission import Accepted, Refused, job_id_for
+from spotline.application.admission import Accepted, Refused, refuse_other_id, submitted_again
 from spotline.application.allocator.handler import JobsState
 from spotline.domain.configuration.gpus import UnknownGpu, gpu_facts
 from spotline.domain.configuration.provenance import JobConfiguration, OriginKind
@@ -18,25 +18,11 @@ _THROUGHPUT = "throughput."
 
 def check_draft(state: JobsState, draft: JobDraft) -> Accepted | Refused | None:
     """Say whether a draft is a job that is known, None where it is a new one."""
-    expected_id = job_id_for(draft.tenant, draft.client_request_id)
-    if draft.job_id != expected_id:
-        return Refused(
-            field="draft.job_id",
-            message=f"must be empty or {expected_id} (from tenant and client_request_id), "
-            f"was {draft.job_id}",
-        )
+    other = refuse_other_id(draft, "draft.job_id")
     before = state.submitted(draft.job_id)
-    if before is None:
-        return None
-    differs = differing_fields(before, draft)
-    if not differs:
-        return Accepted(job_id=draft.job_id, already_submitted=True)
-    return Refused(
-        field="draft.client_request_id",
-        message=f"{draft.client_request_id!r} was used by {draft.tenant} for another job, which "
-        f"differs in {', '.join(differs)}; use a new request id for a new job",
-        permanent=True,
-    )
+    if other is not None or before is None:
+        return other
+    return submitted_again(draft, differing_fields(before, draft), "draft.client_request_id")
 
 
 def differing_fields(before: Job, draft: JobDraft) -> tuple[str, ...]:

@@ -8,9 +8,15 @@ does by itself is to build the value tables that the selector asks for, away fro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
-from spotline.application.admission import Accepted, Refused, check_job, job_id_for
+from spotline.application.admission import (
+    Accepted,
+    Refused,
+    check_job,
+    refuse_other_id,
+    submitted_again,
+)
 from spotline.application.allocation.allocate import at_rates, program_of
 from spotline.application.allocation.value_tables import terms_of
 from spotline.application.allocator.messages import JobState, JobStatus
@@ -220,32 +226,16 @@ def check_submission(state: JobsState, job: Job) -> Accepted | Refused:
     ValueError
         No market is open: there is nothing to check against.
     """
-    expected_id = job_id_for(job.tenant, job.client_request_id)
-    if job.job_id != expected_id:
-        return Refused(
-            field="job.job_id",
-            message=f"must be empty or {expected_id} (from tenant and client_request_id), "
-            f"was {job.job_id}",
-        )
+    other = refuse_other_id(job, "job.job_id")
+    if other is not None:
+        return other
     known = state.submitted(job.job_id)
     if known is not None:
-        return _repeated(known, job)
+        names = [stated.name for stated in fields(Job)]
+        differs = [name for name in names if getattr(known, name) != getattr(job, name)]
+        return submitted_again(job, differs, "job.client_request_id")
     market = state.market()
     if market is None:
         raise ValueError("no market is open yet")
     refused = check_job(market, job)
     return refused or Accepted(job_id=job.job_id, already_submitted=False)
-
-
-def _repeated(before: Job, job: Job) -> Accepted | Refused:
-    if before == job:
-        return Accepted(job_id=job.job_id, already_submitted=True)
-    differs = [
-        name for name in Job.__dataclass_fields__ if getattr(before, name) != getattr(job, name)
-    ]
-    return Refused(
-        field="job.client_request_id",
-        message=f"{job.client_request_id!r} was used by {job.tenant} for another job, which "
-        f"differs in {', '.join(differs)}; use a new request id for a new job",
-        permanent=True,
-    )

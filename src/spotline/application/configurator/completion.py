@@ -11,7 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from spotline.application.admission import MOST_INSTANCES, MOST_SLOTS, Refused, check_job
+from spotline.application.admission import (
+    MOST_INSTANCES,
+    Refused,
+    check_job,
+    refuse_ended,
+    refuse_far_deadline,
+)
 from spotline.application.configurator.candidates import Curve, Menu, Point, menu_of
 from spotline.application.configurator.messages import (
     Completion,
@@ -127,26 +133,17 @@ def _unusable(draft: JobDraft, market: MarketView) -> Refused | None:
         model_facts(draft.model_name, draft.model_parameters)
     except UnknownModel as error:
         return Refused(field="draft.model_name", message=str(error))
-    if market.ended:
-        return Refused(
-            field="draft.start_ns",
-            message="the replayed market has ended: no slot opens any more",
-            permanent=True,
-        )
+    ended = refuse_ended(market, "draft.start_ns")
+    if ended is not None:
+        return ended
     if draft.deadline.at_ns - draft.start_ns < NS_PER_S:
         return Refused(field="draft.deadline", message="must lie after start_ns")
-    return _absurd(draft, market) or _repeated_throughput(draft)
+    far = refuse_far_deadline(market, draft, "draft.deadline")
+    return far or _absurd(draft, market) or _repeated_throughput(draft)
 
 
 def _absurd(draft: JobDraft, market: MarketView) -> Refused | None:
     """As `admission`, but before anything is laid out in that many slots or instances."""
-    last_ns = market.next_slot_start_ns + MOST_SLOTS * market.slot_ns
-    if max(draft.deadline.expires_ns, draft.start_ns) > last_ns:
-        return Refused(
-            field="draft.deadline",
-            message=f"must lie within {MOST_SLOTS} slots, before {utc_iso(last_ns)}, "
-            f"was {utc_iso(draft.deadline.expires_ns)}",
-        )
     if draft.allowed_counts and draft.allowed_counts[-1] > MOST_INSTANCES:
         return Refused(
             field="draft.allowed_counts",
