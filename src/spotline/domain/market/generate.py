@@ -10,8 +10,10 @@ The targets are the statistics of published availability and price traces; the t
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from statistics import NormalDist
 from types import MappingProxyType
 from typing import TypeAlias
@@ -107,72 +109,22 @@ class Preset:
     neoclouds: tuple[Neocloud, ...] = ()
 
 
-def _presets(*presets: Preset) -> Mapping[str, Preset]:
-    return MappingProxyType({preset.name: preset for preset in presets})
+def _presets() -> Mapping[str, Preset]:
+    text = files("spotline.domain.market").joinpath("presets.toml").read_text("utf-8")
+    return MappingProxyType(
+        {
+            name: Preset(
+                name=name,
+                description=recipe["description"],
+                zones=tuple(CloudZone(**zone) for zone in recipe.get("zones", ())),
+                neoclouds=tuple(Neocloud(**place) for place in recipe.get("neoclouds", ())),
+            )
+            for name, recipe in tomllib.loads(text).items()
+        }
+    )
 
 
-PRESETS: Mapping[str, Preset] = _presets(
-    Preset(
-        name="mixed",
-        description=(
-            "two cloud zones with all-or-nothing gangs of 16 and a sticky price, and a neocloud of "
-            "similar on-demand price whose price jumps: outages and prices both matter"
-        ),
-        zones=tuple(
-            CloudZone(
-                region="east-1",
-                zone=zone,
-                fraction_up=fraction_up,
-                ramp=ramp,
-                on_demand_usd_per_instance_hour=3.67,
-                instance_type="a100-1x",
-                gpu_model="a100-80gb",
-            )
-            for zone, fraction_up, ramp in (("east-1a", 0.57, 0.35), ("east-1b", 0.48, 0.10))
-        ),
-        neoclouds=(Neocloud(region="neo-1", zone="neo-1", on_demand_usd_per_instance_hour=3.40),),
-    ),
-    Preset(
-        name="cloud-gang",
-        description="two zones of one region, all-or-nothing gangs of 16, sticky prices",
-        zones=(
-            CloudZone(region="east-2", zone="east-2a", fraction_up=0.57, ramp=0.35),
-            CloudZone(region="east-2", zone="east-2b", fraction_up=0.48, ramp=0.10),
-        ),
-    ),
-    Preset(
-        name="cloud-zones",
-        description="nine zones over three regions, at least one up about 99 % of the time",
-        zones=tuple(
-            CloudZone(
-                region=region,
-                zone=region + letter,
-                fraction_up=fraction_up,
-                ramp=0.08,
-                price_changes_per_day=changes,
-                season_peak_utc_h=peak,
-            )
-            for region, peak, zones in (
-                (
-                    "east-1",
-                    12.0,
-                    (("a", 0.20, 0.0), ("c", 0.47, 3.1), ("d", 0.45, 0.0), ("f", 0.59, 3.1)),
-                ),
-                ("east-2", 14.0, (("a", 0.76, 3.8), ("b", 0.68, 0.0))),
-                ("west-2", 17.0, (("a", 0.88, 2.1), ("b", 0.90, 0.0), ("c", 0.89, 2.4))),
-            )
-            for letter, fraction_up, changes in zones
-        ),
-    ),
-    Preset(
-        name="neocloud",
-        description="two neocloud locations, jumping prices, counts anywhere in 0..16",
-        neoclouds=(
-            Neocloud(region="neo-1", zone="neo-1"),
-            Neocloud(region="neo-2", zone="neo-2", on_demand_usd_per_instance_hour=3.29),
-        ),
-    ),
-)
+PRESETS: Mapping[str, Preset] = _presets()
 
 
 def generate(preset: str, *, seed: int, slots: int, slot_s: int, start_ns: int) -> Market:
