@@ -23,7 +23,7 @@ from spotline.domain.policies.compiled import (
     replay_pool,
 )
 from spotline.domain.policies.interface import Choice, Memory, Policy, PolicyView, WindowForecast
-from spotline.domain.policies.registry import FALLBACK_POLICY_ID, PAPER_POOL, POOL, policy_named
+from spotline.domain.policies.registry import FALLBACK_POLICY_ID, POOL, policy_named
 from spotline.domain.policies.replay import SlotRecord, clairvoyant_optimum, replay_policy
 from spotline.domain.policies.sdp import HYBRIDS, SDP
 from spotline.domain.solvers.value_table import TableTerms, ValueTable, build_table
@@ -267,7 +267,8 @@ def test_the_whole_pool_replays_as_defined() -> None:
 
     results = replay_pool(program, records, POOL, fallback)
 
-    assert all(has_kernel(policy) for policy in PAPER_POOL)
+    # One without is replayed as it is defined, hundreds of times slower.
+    assert [policy.policy_id for policy in POOL if not has_kernel(policy)] == []
     for policy, result in zip(POOL, results, strict=True):
         assert result == replay_policy(program, records, policy, fallback), policy
 
