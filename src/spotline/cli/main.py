@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from spotline import __version__
+
+# Modules of this package, in the order in which `--help` lists their commands.
+COMMANDS = (
+    "market",
+    "demo",
+    "up",
+    "jobs",
+    "place",
+    "pipelines",
+    "stats",
+    "simulate",
+    "replay",
+    "bench",
+    "knowledge",
+)
 
 app = typer.Typer(
     name="spotline",
@@ -36,23 +52,8 @@ def root(
 
 
 def _register() -> None:
-    from spotline.cli import (
-        bench,
-        demo,
-        jobs,
-        knowledge,
-        market,
-        pipelines,
-        place,
-        replay,
-        simulate,
-        stats,
-        up,
-    )
-
-    app.add_typer(market.market_app, name="market")
-    for module in (demo, up, jobs, place, pipelines, stats, simulate, replay, bench, knowledge):
-        module.register(app)
+    for module in COMMANDS:
+        import_module(f"spotline.cli.{module}").register(app)
 
 
 _register()

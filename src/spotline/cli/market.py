@@ -28,6 +28,12 @@ market_app = typer.Typer(
     name="market", help="Import, generate and describe market files.", no_args_is_help=True
 )
 
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.add_typer(market_app)
+
+
 _DEFAULT_START = "2026-01-05T00:00:00Z"
 _DEFAULT_DAYS = 14.0
 
