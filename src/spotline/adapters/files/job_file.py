@@ -25,6 +25,15 @@ from spotline.domain.jobs.job import Job
 
 _MANY_JOBS = Limits(most_bytes=16 << 20, most_values=1_000_000)
 
+# Part of what a file's own request id is made of, stated or not; a later field is where it is stated.
+_FIRST_FIELDS = frozenset(
+    {
+        *("name", "tenant", "request_id", "model", "tokens", "fine_tuning", "work", "deadline"),
+        *("value_usd", "budget_usd", "instances", "throughput", "offerings", "topology"),
+        *("checkpoint", "overhead_s", "start_at"),
+    }
+)
+
 _A_MODEL = "model and tokens"
 _A_RATE = "work, instances and throughput"
 
@@ -147,6 +156,7 @@ def _from_file(file: JobFile, as_draft: bool) -> Job | JobDraft:
 
 
 def _content_id(completed: JobFile, as_draft: bool) -> str:
-    stated = completed.model_dump(mode="json", exclude=set(ONLY[not as_draft]))
+    unstated = JobFile.model_fields.keys() - _FIRST_FIELDS - completed.model_fields_set
+    stated = completed.model_dump(mode="json", exclude={*ONLY[not as_draft], *unstated})
     content = json.dumps(stated, sort_keys=True)
     return "file-" + hashlib.sha256(content.encode()).hexdigest()[:16]
