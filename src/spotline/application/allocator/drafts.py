@@ -10,7 +10,7 @@ from spotline.application.admission import Accepted, Refused, refuse_other_id, s
 from spotline.application.allocator.handler import JobsState
 from spotline.domain.configuration.gpus import UnknownGpu, gpu_facts
 from spotline.domain.configuration.provenance import JobConfiguration, OriginKind
-from spotline.domain.jobs.draft import JobDraft
+from spotline.domain.jobs.draft import KEPT, JobDraft
 from spotline.domain.jobs.job import Job
 
 _THROUGHPUT = "throughput."
@@ -31,13 +31,8 @@ def differing_fields(before: Job, draft: JobDraft) -> tuple[str, ...]:
     if configuration is None:
         return ("throughputs, which were all stated",)
     said = {
-        "name": (before.name, draft.name),
+        **{name: (getattr(before, name), getattr(draft, name)) for name in KEPT},
         "tokens": ((before.work.amount, before.work.unit), (draft.tokens, "tokens")),
-        "deadline": (before.deadline, draft.deadline),
-        "value_micro_usd": (before.value_micro_usd, draft.value_micro_usd),
-        "start_ns": (before.start_ns, draft.start_ns),
-        "offerings": (before.offerings, draft.offerings),
-        "budget_micro_usd": (before.budget_micro_usd, draft.budget_micro_usd),
         "model_name": (configuration.configuration.model_name, draft.model_name),
         "model_parameters": (configuration.configuration.model_parameters, draft.model_parameters),
         "throughputs": (_stated_throughputs(before, configuration), {*draft.throughputs}),

@@ -16,7 +16,7 @@ from spotline.domain.configuration.configuration import Configuration, Method
 from spotline.domain.configuration.models import model_facts
 from spotline.domain.configuration.provenance import JobConfiguration, OriginKind, ParameterOrigin
 from spotline.domain.configuration.steptime import trainable_parameters
-from spotline.domain.jobs.draft import JobDraft
+from spotline.domain.jobs.draft import KEPT, JobDraft
 from spotline.domain.jobs.job import (
     DEFAULT_CHECKPOINT_INTERVAL_S,
     DEFAULT_OVERHEADS,
@@ -94,21 +94,14 @@ def job_with(
     """The draft as a job with these counts and throughputs."""
     return Job(
         job_id=draft.job_id or job_id_for(draft.tenant, draft.client_request_id),
-        tenant=draft.tenant,
-        client_request_id=draft.client_request_id,
-        name=draft.name,
         work=Work(amount=draft.tokens, unit="tokens"),
-        deadline=draft.deadline,
-        value_micro_usd=draft.value_micro_usd,
-        start_ns=draft.start_ns,
         allowed_counts=counts,
         throughputs=throughputs,
         topology=draft.topology or DEFAULT_TOPOLOGY,
         checkpoint=checkpoint,
         overheads=draft.overheads or DEFAULT_OVERHEADS,
-        offerings=draft.offerings,
-        budget_micro_usd=draft.budget_micro_usd,
         configuration=configuration,
+        **{name: getattr(draft, name) for name in KEPT},
     )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from spotline.domain.configuration.configuration import PRECISIONS, Method, MethodOption
-from spotline.domain.jobs.job import Checkpoint, Deadline, Overheads, Throughput, Topology
+from spotline.domain.jobs.job import Checkpoint, Deadline, Job, Overheads, Throughput, Topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,3 +70,13 @@ class JobDraft:
         counts = self.allowed_counts
         if counts and (counts[0] < 1 or list(counts) != sorted(set(counts))):
             raise ValueError(f"allowed_counts must ascend from >= 1 without repeats, were {counts}")
+
+
+_FILLED_IN = ("job_id", "allowed_counts", "throughputs", "topology", "checkpoint", "overheads")
+
+KEPT = tuple(
+    field.name
+    for field in fields(JobDraft)
+    if field.name in Job.__dataclass_fields__ and field.name not in _FILLED_IN
+)
+"""Fields that the completed job takes from its draft as they are."""
