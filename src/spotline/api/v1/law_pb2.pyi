@@ -126,7 +126,7 @@ Global___NamedLaw: _TypeAlias = NamedLaw  # noqa: Y015
 
 @_typing.final
 class MarketLawLearned(_message.Message):
-    """The law of an offering was learned anew."""
+    """The law of an offering was learned once more. Subject: law.learned.<offering>."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -216,7 +216,7 @@ Global___TableSpec: _TypeAlias = TableSpec  # noqa: Y015
 
 @_typing.final
 class ValueTableRequested(_message.Message):
-    """A job's table is wanted."""
+    """A job's table is wanted. Subject: table.requested.<tenant>.<job>."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -258,7 +258,7 @@ Global___ValueTableRequested: _TypeAlias = ValueTableRequested  # noqa: Y015
 
 @_typing.final
 class ValueTableReady(_message.Message):
-    """A job's table is built: decisions may name it."""
+    """A job's table is built: decisions may name it. Subject: table.ready.<tenant>.<job>."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
