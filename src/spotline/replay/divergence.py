@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from enum import Enum
 from typing import Any
 
@@ -85,7 +85,7 @@ class VerifyReport:
             "unreadable": self.unreadable,
             "decisions_sha256": self.decisions_sha256,
             "sha256_by_service": self.sha256_by_service,
-            "divergences": [_plain(one) for one in self.divergences],
+            "divergences": [_plain(divergence) for divergence in self.divergences],
         }
 
 
@@ -96,19 +96,19 @@ def field_differences(recorded: Any, recomputed: Any, path: str = "") -> tuple[s
     if type(recorded) is type(recomputed) and is_dataclass(recorded):
         return tuple(
             difference
-            for one in fields(recorded)
+            for field in fields(recorded)
             for difference in field_differences(
-                getattr(recorded, one.name),
-                getattr(recomputed, one.name),
-                f"{path}.{one.name}" if path else one.name,
+                getattr(recorded, field.name),
+                getattr(recomputed, field.name),
+                f"{path}.{field.name}" if path else field.name,
             )
         )
     both = (recorded, recomputed)
-    if all(isinstance(one, tuple) for one in both) and len(recorded) == len(recomputed):
+    if all(isinstance(value, tuple) for value in both) and len(recorded) == len(recomputed):
         return tuple(
             difference
-            for index, (one, other) in enumerate(zip(recorded, recomputed, strict=True))
-            for difference in field_differences(one, other, f"{path}[{index}]")
+            for index, (value, other) in enumerate(zip(recorded, recomputed, strict=True))
+            for difference in field_differences(value, other, f"{path}[{index}]")
         )
     return (
         f"{path or 'event'}: {shortened(recorded)} recorded, {shortened(recomputed)} recomputed",
@@ -121,13 +121,5 @@ def shortened(value: Any) -> str:
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 3] + "..."
 
 
-def _plain(one: ReplayDivergence) -> dict[str, object]:
-    return {
-        "seq": one.seq,
-        "handler": one.handler,
-        "kind": one.kind,
-        "cause_seq": one.cause_seq,
-        "recorded": one.recorded,
-        "recomputed": one.recomputed,
-        "differences": list(one.differences),
-    }
+def _plain(divergence: ReplayDivergence) -> dict[str, object]:
+    return asdict(divergence) | {"differences": list(divergence.differences)}

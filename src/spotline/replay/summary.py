@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 from spotline.domain.jobs.job import Job
 from spotline.domain.policies.replay import Clairvoyant, JobResult
@@ -68,15 +68,9 @@ class PolicySummary:
 
     def as_json(self) -> dict[str, float | None]:
         """The numbers by name; `decisions_per_s` is left out where nothing was timed."""
-        numbers = {
-            "mean_utility_usd": self.mean_utility_usd,
-            "mean_cost_usd": self.mean_cost_usd,
-            "on_time_fraction": self.on_time_fraction,
-            "late_value_loss_usd": self.late_value_loss_usd,
-            "percent_of_clairvoyant": self.percent_of_clairvoyant,
-        }
-        if self.decisions_per_s is not None:
-            numbers["decisions_per_s"] = self.decisions_per_s
+        numbers = asdict(self)
+        if self.decisions_per_s is None:
+            del numbers["decisions_per_s"]
         return numbers
 
 
@@ -113,16 +107,11 @@ def summarise_clairvoyant(jobs: Sequence[Job], optima: Sequence[Clairvoyant]) ->
 
     The two differ only where a job's grid was too fine to be solved exactly.
     """
-    lives = [life_of(job, CLAIRVOYANT, one.result) for job, one in zip(jobs, optima, strict=True)]
+    lives = [life_of(job, CLAIRVOYANT, best.result) for job, best in zip(jobs, optima, strict=True)]
     summary = summarise(lives, 0)
     bound = optimum_of(optima)
-    return PolicySummary(
-        mean_utility_usd=usd_from_micro_usd(bound) / len(lives),
-        mean_cost_usd=summary.mean_cost_usd,
-        on_time_fraction=summary.on_time_fraction,
-        late_value_loss_usd=summary.late_value_loss_usd,
-        percent_of_clairvoyant=100.0,
-    )
+    mean_usd = usd_from_micro_usd(bound) / len(lives)
+    return replace(summary, mean_utility_usd=mean_usd, percent_of_clairvoyant=100.0)
 
 
 def regret_as_json(regret: SelectionRegret | None) -> dict[str, object] | None:
@@ -167,7 +156,7 @@ def moves_line(lives: Iterable[JobLife]) -> str:
 
 def optimum_of(optima: Sequence[Clairvoyant]) -> int:
     """The most that could have been earned, micro-USD, summed over jobs."""
-    return sum(one.upper_utility_micro_usd for one in optima)
+    return sum(optimum.upper_utility_micro_usd for optimum in optima)
 
 
 def percent(part_micro_usd: int, whole_micro_usd: int) -> float | None:
