@@ -1,4 +1,4 @@
-"""The services that follow the log and answer nobody, running until cancelled."""
+"""The services that follow the log and answer no calls, running until cancelled."""
 
 from __future__ import annotations
 

@@ -67,11 +67,11 @@ class HealthProbes:
         detail: dict[str, str | int | bool] = {}
         healthy = bool(self.hosts)
         for name, host in sorted(self.hosts.items()):
-            one = host.health()
+            health = host.health()
             connected = self.connections[name].connected
-            healthy = healthy and one.healthy and connected
+            healthy = healthy and health.healthy and connected
             detail[f"{name}.connected"] = connected
-            detail.update({f"{name}.{key}": value for key, value in one.detail.items()})
+            detail.update({f"{name}.{key}": value for key, value in health.detail.items()})
         return Health(healthy=healthy, detail=detail)
 
 
@@ -84,7 +84,7 @@ async def open_stream(
     Raises
     ------
     ProviderUnavailable
-        Nobody answers at the URL.
+        No server answers at the URL.
     ConfigError
         The server is too old, or its stream is another one.
     """

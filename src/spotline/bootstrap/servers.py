@@ -114,7 +114,7 @@ async def serve_configurator(
 def _runs_of(knowledge: Path | None) -> Sequence[MeasuredRun]:
     if knowledge is None:
         return ()
-    # Reading a table takes libraries that nobody else here needs.
+    # Reading a table takes libraries that no other service here needs.
     from spotline.adapters.knowledge.store import read_knowledge
 
     return read_knowledge(knowledge)

@@ -199,7 +199,7 @@ def _report(run: DemoRun, folder: Path, console: Any, began: float) -> dict[str,
     if report.regret is not None:
         line = regret_line(report.regret)
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    moved = moves_line(one.life for one in report.jobs)
+    moved = moves_line(fared.life for fared in report.jobs)
     if moved:
         console.print(moved, markup=False, highlight=False, soft_wrap=True)
     for job in report.jobs:
@@ -225,12 +225,12 @@ def _report(run: DemoRun, folder: Path, console: Any, began: float) -> dict[str,
     return result
 
 
-def _show_configured(one: JobReport, truth: TrueRates | None, console: Any) -> None:
+def _show_configured(ran: JobReport, truth: TrueRates | None, console: Any) -> None:
     """What was filled in of a job, how fast it proved to be, and how it ended."""
     from spotline.cli.jobs_view import print_configuration
     from spotline.domain.units import utc_iso
 
-    job = one.job
+    job = ran.job
     if job.configuration is None:
         return
     console.print(
@@ -239,20 +239,20 @@ def _show_configured(one: JobReport, truth: TrueRates | None, console: Any) -> N
         highlight=False,
     )
     print_configuration(job.configuration, console)
-    ended = one.outcome.value.replace("_", " ") if one.outcome else "running"
+    ended = ran.outcome.value.replace("_", " ") if ran.outcome else "running"
     for line in (
-        *_rate_lines(one, truth),
+        *_rate_lines(ran, truth),
         f"{ended} ({job.deadline.kind.value} deadline {utc_iso(job.deadline.at_ns)}), "
-        f"cost {one.life.cost_micro_usd / 1e6:,.2f} USD of {job.value_micro_usd / 1e6:,.2f} value"
-        + ("" if one.compared else "; not in the comparison: its own reports say how fast it ran"),
+        f"cost {ran.life.cost_micro_usd / 1e6:,.2f} USD of {job.value_micro_usd / 1e6:,.2f} value"
+        + ("" if ran.compared else "; not in the comparison: its own reports say how fast it ran"),
     ):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _rate_lines(one: JobReport, truth: TrueRates | None) -> list[str]:
+def _rate_lines(report: JobReport, truth: TrueRates | None) -> list[str]:
     """How fast a job was believed to be, how fast its reports showed it to be, and how fast it was."""
-    job, count = one.job, one.job.max_instances
-    last = one.reestimates[-1] if one.reestimates else None
+    job, count = report.job, report.job.max_instances
+    last = report.reestimates[-1] if report.reestimates else None
     index = 0
     if last is not None:
         changed = [a != b for a, b in zip(job.throughputs, last.throughputs, strict=True)]
@@ -267,9 +267,9 @@ def _rate_lines(one: JobReport, truth: TrueRates | None) -> list[str]:
         )
     if last is not None:
         found = last.throughputs[index].rate_per_hour(count)
-        times = "once" if len(one.reestimates) == 1 else f"{len(one.reestimates)} times"
+        times = "once" if len(report.reestimates) == 1 else f"{len(report.reestimates)} times"
         lines.append(
-            f"re-estimated {times}, last after {last.reports} of {one.reports} reports: "
+            f"re-estimated {times}, last after {last.reports} of {report.reports} reports: "
             f"{found:.4g} {on}, {last.factor_ppm / 1e6:.2f} +- {last.half_width_ppm / 1e6:.2f} of what was planned on"
         )
     return lines

@@ -128,7 +128,7 @@ def status(
         try:
             wanted = JobState(state)
         except ValueError:
-            known = ", ".join(one.value for one in JobState)
+            known = ", ".join(known_state.value for known_state in JobState)
             fail(EXIT_BAD_INPUT, f"--state must be one of {known}, was {state!r}", as_json=as_json)
 
     async def run() -> tuple[JobStatus, ...]:
@@ -139,7 +139,7 @@ def status(
 
     found = answered(run(), as_json=as_json)
     if as_json:
-        every = [plain(one) for one in found]
+        every = [plain(status) for status in found]
         print_json(every[0] if job is not None else every)
     elif job is not None:
         print_status(found[0])
@@ -231,8 +231,8 @@ def plan(
     for name, usd in (("--budget", budget), ("--egress", egress)):
         if not 0 <= usd < _MOST_USD:
             fail(EXIT_BAD_INPUT, f"{name} must be >= 0, was {usd:g}", as_json=as_json)
-    jobs = tuple(one for one in read if isinstance(one, Job))
-    drafts = tuple(one for one in read if isinstance(one, JobDraft))
+    jobs = tuple(job for job in read if isinstance(job, Job))
+    drafts = tuple(draft for draft in read if isinstance(draft, JobDraft))
     together = len(read) > 1 or bool(quota) or bool(budget)
     if together and drafts:
         fail(
@@ -244,7 +244,7 @@ def plan(
         request = PlanRequest(
             jobs=jobs,
             policy_ids=tuple(policy or ()),
-            quotas=tuple(_quota(one, as_json=as_json) for one in quota or ()),
+            quotas=tuple(_quota(text, as_json=as_json) for text in quota or ()),
             budget_micro_usd_per_hour=micro_usd_from_usd(budget),
             egress_micro_usd_per_gb=micro_usd_from_usd(egress),
         )
@@ -308,4 +308,4 @@ async def _job_id(client: Any, prefix: str) -> str:
     if len(prefix) >= WHOLE_ID:
         return prefix
     # Unknown: let the allocator say so.
-    return only_one(prefix, [one.job.job_id for one in await client.list_all()]) or prefix
+    return only_one(prefix, [found.job.job_id for found in await client.list_all()]) or prefix

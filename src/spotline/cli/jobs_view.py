@@ -35,9 +35,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+        return {part.name: plain(getattr(value, part.name)) for part in fields(value)}
     if isinstance(value, tuple | list):
-        return [plain(one) for one in value]
+        return [plain(part) for part in value]
     return value
 
 
@@ -87,22 +87,22 @@ def status_table(found: tuple[JobStatus, ...]) -> Table:
         table.add_column(name, justify="right")
     table.add_column("holds")
     table.add_column("deadline")
-    for one in found:
+    for status in found:
         table.add_row(
-            one.job.job_id[:12],
-            one.job.tenant,
-            one.job.name,
-            one.state.value,
-            one.policy_id or "-",
-            f"{one.progress_ppm / 10_000:.0f} %",
-            _usd(one.cost_micro_usd),
-            _lots(one),
-            f"{utc_iso(one.job.deadline.at_ns)} {one.job.deadline.kind.value}",
+            status.job.job_id[:12],
+            status.job.tenant,
+            status.job.name,
+            status.state.value,
+            status.policy_id or "-",
+            f"{status.progress_ppm / 10_000:.0f} %",
+            _usd(status.cost_micro_usd),
+            _lots(status),
+            f"{utc_iso(status.job.deadline.at_ns)} {status.job.deadline.kind.value}",
         )
     return table
 
 
-def print_status(one: JobStatus) -> None:
+def print_status(status: JobStatus) -> None:
     """Everything of one job."""
     from rich.table import Table
 
@@ -110,38 +110,38 @@ def print_status(one: JobStatus) -> None:
 
     table = Table(box=None, show_header=False, pad_edge=False)
     rows = (
-        ("job", one.job.job_id),
-        ("name", one.job.name or "-"),
-        ("tenant", one.job.tenant),
-        ("state", one.state.value),
-        ("work", f"{one.job.work.amount:g} {one.job.work.unit}"),
-        ("done", f"{one.progress_ppm / 10_000:.1f} %"),
-        ("deadline", f"{utc_iso(one.job.deadline.at_ns)} ({one.job.deadline.kind.value})"),
-        ("value", f"{_usd(one.job.value_micro_usd)} USD"),
-        ("cost so far", f"{_usd(one.cost_micro_usd)} USD"),
-        ("policy", one.policy_id or "-"),
-        ("offering", one.offering_id or "-"),
-        ("holds", _lots(one)),
-        ("why", one.last_explanation or "-"),
+        ("job", status.job.job_id),
+        ("name", status.job.name or "-"),
+        ("tenant", status.job.tenant),
+        ("state", status.state.value),
+        ("work", f"{status.job.work.amount:g} {status.job.work.unit}"),
+        ("done", f"{status.progress_ppm / 10_000:.1f} %"),
+        ("deadline", f"{utc_iso(status.job.deadline.at_ns)} ({status.job.deadline.kind.value})"),
+        ("value", f"{_usd(status.job.value_micro_usd)} USD"),
+        ("cost so far", f"{_usd(status.cost_micro_usd)} USD"),
+        ("policy", status.policy_id or "-"),
+        ("offering", status.offering_id or "-"),
+        ("holds", _lots(status)),
+        ("why", status.last_explanation or "-"),
     )
     for name, value in rows:
         table.add_row(name, value)
-    for throughput in one.job.throughputs:
-        rate = _rate(throughput, one.job.max_instances, one.job.work.unit)
+    for throughput in status.job.throughputs:
+        rate = _rate(throughput, status.job.max_instances, status.job.work.unit)
         table.add_row("rate", f"{rate}, as believed now")
     console().print(table)
-    if one.job.configuration is not None:
-        print_configuration(one.job.configuration)
+    if status.job.configuration is not None:
+        print_configuration(status.job.configuration)
 
 
 def update_line(update: JobUpdate) -> str:
     """One change of a watched job."""
-    one = update.status
+    status = update.status
     what = update.change or "now"
-    why = f"  {one.last_explanation}" if update.change == "decision" else ""
+    why = f"  {status.last_explanation}" if update.change == "decision" else ""
     return (
-        f"slot {one.last_slot:>4}  {what:<13} {one.state.value:<15} "
-        f"{one.progress_ppm / 10_000:5.1f} %  {_usd(one.cost_micro_usd):>10} USD  {_lots(one)}{why}"
+        f"slot {status.last_slot:>4}  {what:<13} {status.state.value:<15} "
+        f"{status.progress_ppm / 10_000:5.1f} %  {_usd(status.cost_micro_usd):>10} USD  {_lots(status)}{why}"
     )
 
 
@@ -205,22 +205,22 @@ def print_joint_plan(jobs: tuple[Job, ...], joint: JointPlan) -> None:
     table.add_column("job")
     for name in ("done in slot", "done", "cost USD", "of it egress", "value", "end value"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name, one in zip(names, joint.schedules, strict=True):
+    for name, schedule in zip(names, joint.schedules, strict=True):
         table.add_row(
             name,
-            str(one.finished_slot) if one.finished_slot >= 0 else "later",
-            f"{one.progress_ppm / 10_000:.0f} %",
-            _usd(one.cost_micro_usd),
-            _usd(one.egress_micro_usd),
-            _usd(one.value_micro_usd),
-            _usd(one.end_value_micro_usd),
+            str(schedule.finished_slot) if schedule.finished_slot >= 0 else "later",
+            f"{schedule.progress_ppm / 10_000:.0f} %",
+            _usd(schedule.cost_micro_usd),
+            _usd(schedule.egress_micro_usd),
+            _usd(schedule.value_micro_usd),
+            _usd(schedule.end_value_micro_usd),
         )
     console().print(table)
     by_slot = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
     by_slot.add_column("slot", justify="right")
     for name in names:
         by_slot.add_column(name, overflow="fold")
-    held = [{step.slot: step for step in one.steps} for one in joint.schedules]
+    held = [{step.slot: step for step in schedule.steps} for schedule in joint.schedules]
     for slot in range(joint.first_slot, joint.first_slot + joint.slots):
         by_slot.add_row(str(slot), *(_step(steps.get(slot)) for steps in held))
     console().print(by_slot)
@@ -265,14 +265,14 @@ def print_completion(completion: Completion) -> None:
 
 
 def _option_row(option: ConfigurationOption) -> tuple[str, ...]:
-    one = option.configuration
-    methods = "".join(f" {item.name}={item.value}" for item in one.options)
+    configuration = option.configuration
+    methods = "".join(f" {item.name}={item.value}" for item in configuration.options)
     return (
         ">" if option.chosen else "",
         option.instance_type + methods,
         counts_text(option.allowed_counts),
-        f"{one.gpus} {one.gpu_model}",
-        str(one.batch_size),
+        f"{configuration.gpus} {configuration.gpu_model}",
+        str(configuration.batch_size),
         f"{option.tokens_per_s:,.0f}",
         f"{option.low_tokens_per_s:,.0f} - {option.high_tokens_per_s:,.0f}",
         f"{option.success_ppm / 10_000:.0f} %",
@@ -294,8 +294,8 @@ def print_configuration(configuration: JobConfiguration, shown: Console | None =
     _print_with_notes(
         shown,
         ("parameter", "value", "90 %", "said by"),
-        [(one.parameter, one.value or "-", interval_text(one), one.said_by) for one in origins],
-        [(one.parameter, one.detail) for one in origins],
+        [(row.parameter, row.value or "-", interval_text(row), row.said_by) for row in origins],
+        [(row.parameter, row.detail) for row in origins],
     )
     batch = "the same batch per GPU" if configuration.weak_scaling else "the same global batch"
     stack = f", on the software stack {configuration.stack}" if configuration.stack else ""

@@ -57,16 +57,16 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def file_summary(one: ImportedFile) -> dict[str, Any]:
+def file_summary(file: ImportedFile) -> dict[str, Any]:
     """One imported table as JSON has it."""
     return {
-        "file": one.file,
-        "format": one.format_name,
-        "stacks": list(one.stacks),
-        "rows": one.rows,
-        "runs": len(one.runs),
-        "duplicates": one.duplicates,
-        "unknown_columns": list(one.unknown_columns),
+        "file": file.file,
+        "format": file.format_name,
+        "stacks": list(file.stacks),
+        "rows": file.rows,
+        "runs": len(file.runs),
+        "duplicates": file.duplicates,
+        "unknown_columns": list(file.unknown_columns),
         "refused": [
             {
                 "row": row.row,
@@ -74,7 +74,7 @@ def file_summary(one: ImportedFile) -> dict[str, Any]:
                 "expected": row.expected,
                 "found": row.found,
             }
-            for row in one.refused
+            for row in file.refused
         ],
     }
 
@@ -85,25 +85,25 @@ def print_import(
     """Show what came in, and every refused row with its reason."""
     console = _console()
     table = _table("Imported", "file", "format", "rows", "runs", "repeated", "refused")
-    for one in imported:
+    for file in imported:
         table.add_row(
-            Path(one.file).name,
-            one.format_name,
-            str(one.rows),
-            str(len(one.runs)),
-            str(one.duplicates),
-            str(len(one.refused)),
+            Path(file.file).name,
+            file.format_name,
+            str(file.rows),
+            str(len(file.runs)),
+            str(file.duplicates),
+            str(len(file.refused)),
         )
     console.print(table)
-    for one in imported:
-        name = Path(one.file).name
-        if one.unknown_columns:
+    for file in imported:
+        name = Path(file.file).name
+        if file.unknown_columns:
             console.print(
-                f"{name}: columns not read: {', '.join(one.unknown_columns)}",
+                f"{name}: columns not read: {', '.join(file.unknown_columns)}",
                 highlight=False,
                 markup=False,
             )
-        for (field, reason), rows in _refusals(one).items():
+        for (field, reason), rows in _refusals(file).items():
             shown = ", ".join(str(row) for row in rows[:_SHOWN_ROWS])
             more = f" and {len(rows) - _SHOWN_ROWS} more" if len(rows) > _SHOWN_ROWS else ""
             console.print(
@@ -123,10 +123,10 @@ def print_import(
         console.print("nothing imported; no file written", highlight=False)
 
 
-def _refusals(one: ImportedFile) -> dict[tuple[str, str], list[int]]:
+def _refusals(file: ImportedFile) -> dict[tuple[str, str], list[int]]:
     """Rows by what is wrong with them, in order of the first."""
     rows: dict[tuple[str, str], list[int]] = {}
-    for refused in one.refused:
+    for refused in file.refused:
         rows.setdefault((refused.field, refused.reason), []).append(refused.row)
     return rows
 
@@ -143,16 +143,16 @@ def described_runs(runs: Sequence[MeasuredRun]) -> dict[str, Any]:
     return {
         "runs": len(runs),
         "outcomes": {outcome.value: outcomes[outcome] for outcome in RunOutcome},
-        "models": dict(sorted(Counter(one.model_name for one in of).items())),
-        "methods": dict(sorted(Counter(one.method.value for one in of).items())),
-        "gpu_models": dict(sorted(Counter(one.gpu_model for one in of).items())),
+        "models": dict(sorted(Counter(case.model_name for case in of).items())),
+        "methods": dict(sorted(Counter(case.method.value for case in of).items())),
+        "gpu_models": dict(sorted(Counter(case.gpu_model for case in of).items())),
         "ranges": {
             name: [min(values), max(values)]
             for name, values in (
-                ("gpus", [one.gpus for one in of]),
-                ("nodes", [one.nodes for one in of]),
-                ("tokens_per_sample", [one.tokens_per_sample for one in of]),
-                ("batch_size", [one.batch_size for one in of]),
+                ("gpus", [case.gpus for case in of]),
+                ("nodes", [case.nodes for case in of]),
+                ("tokens_per_sample", [case.tokens_per_sample for case in of]),
+                ("batch_size", [case.batch_size for case in of]),
                 ("tokens_per_s", rates),
                 ("peak_memory_gb", [run.peak_memory_gb for run in runs if run.peak_memory_gb]),
             )
@@ -189,17 +189,17 @@ def _stacks_table(stacks: dict[str, Any]) -> Table:
         "GPUs",
         "tokens/s",
     )
-    for stack, one in stacks.items():
-        outcomes = one["outcomes"]
+    for stack, figures in stacks.items():
+        outcomes = figures["outcomes"]
         table.add_row(
             stack,
-            str(one["runs"]),
+            str(figures["runs"]),
             str(outcomes["succeeded"]),
             str(outcomes["out_of_memory"]),
             str(outcomes["rejected"] + outcomes["failed"]),
-            str(len(one["models"])),
-            _range(one, "gpus"),
-            _range(one, "tokens_per_s"),
+            str(len(figures["models"])),
+            _range(figures, "gpus"),
+            _range(figures, "tokens_per_s"),
         )
     return table
 
@@ -226,7 +226,7 @@ def prediction_json(
 
     described = asdict(configuration)
     described["method"] = configuration.method.value
-    described["options"] = {one.name: one.value for one in configuration.options}
+    described["options"] = {part.name: part.value for part in configuration.options}
     return {
         "configuration": described,
         "broken_rules": [asdict(rule) for rule in broken],
@@ -237,7 +237,7 @@ def prediction_json(
             "total_gb": round(memory.total_gb, 3),
             "fits": memory.fits,
         },
-        "scaling": [_law_json(one) for one in laws],
+        "scaling": [_law_json(law) for law in laws],
     }
 
 
@@ -253,7 +253,7 @@ def _law_json(law: Scaling | NoPrediction) -> dict[str, Any]:
         "residual_percent": law.residual_percent,
         "linear": law.linear,
         "table_tokens_per_hour": list(law.table),
-        "skipped": {str(one.instances): one.reason for one in law.skipped},
+        "skipped": {str(count.instances): count.reason for count in law.skipped},
     }
 
 
@@ -310,9 +310,9 @@ def _law_line(law: Scaling | NoPrediction) -> str:
 
     if isinstance(law, NoPrediction):
         return f"H(n): {law.source_id} has none: {law.reason}"
-    rates = ", ".join(f"{one.instances}: {one.tokens_per_hour:.4g}" for one in law.rates)
+    rates = ", ".join(f"{count.instances}: {count.tokens_per_hour:.4g}" for count in law.rates)
     kind = "a line" if law.linear else "no line, take the table"
-    left_out = "".join(f"; not {one.instances} ({one.reason})" for one in law.skipped)
+    left_out = "".join(f"; not {count.instances} ({count.reason})" for count in law.skipped)
     return (
         f"H(n), {law.mode.value.replace('_', ' ')} batch: {law.alpha:.4g} n {law.beta:+.4g} tokens/h, "
         f"off by {law.residual_percent:.1f} % at most ({kind}); {rates}{left_out}"
@@ -330,14 +330,14 @@ def _lines(value: Any, path: tuple[str, ...] = ()) -> list[str]:
     """One line for every object that holds plain values, named by its path."""
     if not isinstance(value, dict):
         return [f"{' / '.join(path)}: {_shown(value)}"]
-    plain = {name: one for name, one in value.items() if not isinstance(one, dict)}
+    plain = {name: inner for name, inner in value.items() if not isinstance(inner, dict)}
     lines = []
     if plain:
-        shown = ", ".join(f"{name} {_shown(one)}" for name, one in plain.items())
+        shown = ", ".join(f"{name} {_shown(inner)}" for name, inner in plain.items())
         lines.append(f"{' / '.join(path) or 'all'}: {shown}")
-    for name, one in value.items():
-        if isinstance(one, dict):
-            lines.extend(_lines(one, (*path, name)))
+    for name, inner in value.items():
+        if isinstance(inner, dict):
+            lines.extend(_lines(inner, (*path, name)))
     return lines
 
 
@@ -345,5 +345,5 @@ def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, list):
-        return " ".join(_shown(one) for one in value)
+        return " ".join(_shown(part) for part in value)
     return str(value)

@@ -267,7 +267,7 @@ def _print_statistics(console: Console, market: Market, statistics: MarketStatis
     console.print(f"source: {market.source}", highlight=False, markup=False)
     console.print()
     console.print(_price_table(statistics.offerings))
-    known = [one for one in statistics.offerings if one.availability is not None]
+    known = [offering for offering in statistics.offerings if offering.availability is not None]
     if not known:
         console.print("availability: counts unknown")
         return
@@ -304,10 +304,10 @@ def _price_table(offerings: tuple[OfferingStatistics, ...]) -> Table:
         "ac\n24 h",
     ):
         table.add_column(heading, justify="right", no_wrap=True)
-    for one in offerings:
-        price = one.price
+    for offering in offerings:
+        price = offering.price
         table.add_row(
-            one.offering_id,
+            offering.offering_id,
             f"{price.mean_usd:.3f}",
             f"{price.min_usd:.3f}",
             f"{price.max_usd:.3f}",
@@ -333,8 +333,8 @@ def _availability_table(offerings: list[OfferingStatistics]) -> Table:
         "down h\nmean/p95",
     ):
         table.add_column(heading, justify="right", no_wrap=True)
-    for one in offerings:
-        counts = one.availability
+    for offering in offerings:
+        counts = offering.availability
         if counts is None:
             continue
         runs = [
@@ -342,7 +342,7 @@ def _availability_table(offerings: list[OfferingStatistics]) -> Table:
             for run in (counts.up_runs, counts.down_runs)
         ]
         table.add_row(
-            one.offering_id,
+            offering.offering_id,
             f"{counts.mean_instances:.1f}/{counts.most_instances}",
             f"{counts.up_fraction:.0%}",
             f"{counts.full_fraction:.0%}",

@@ -109,7 +109,7 @@ def list_command(
 
     found = answered(run(), as_json=as_json)
     if as_json:
-        print_json([plain(one) for one in found])
+        print_json([plain(status) for status in found])
     elif found:
         console().print(pipelines_table(found))
     elif tenant or phase:
@@ -189,7 +189,7 @@ def _phase(text: str | None, *, as_json: bool) -> PlacementPhase | None:
     try:
         return PlacementPhase(text)
     except ValueError:
-        known = ", ".join(one.value for one in PlacementPhase)
+        known = ", ".join(phase.value for phase in PlacementPhase)
         fail(EXIT_BAD_INPUT, f"--phase must be one of {known}, was {text!r}", as_json=as_json)
 
 
@@ -198,7 +198,7 @@ async def _found(client: PlacerClient, job: str, tenant: str) -> PlacementStatus
     from spotline.application.placer.messages import PlacementQuery
 
     query = PlacementQuery(tenant=tenant, page_size=_LARGEST_PAGE)
-    by_id = {one.pipeline.job_id: one for one in await client.list_all(query)}
+    by_id = {status.pipeline.job_id: status for status in await client.list_all(query)}
     job_id = only_one(job, list(by_id))
     return by_id[job_id] if job_id is not None else None
 

@@ -18,20 +18,20 @@ _MICRO_USD_PER_USD = 1e6
 _S_PER_HOUR = 3600
 
 
-def path_text(one: PlacementStatus) -> str:
+def path_text(status: PlacementStatus) -> str:
     """Where a pipeline runs, in the order of its stages: `ireland (24) > virginia (16)`."""
-    if one.placement is None:
+    if status.placement is None:
         return "-"
-    return " > ".join(f"{share.region_id} ({share.gpus})" for share in one.placement.path)
+    return " > ".join(f"{share.region_id} ({share.gpus})" for share in status.placement.path)
 
 
-def phase_line(one: PlacementStatus) -> str:
+def phase_line(status: PlacementStatus) -> str:
     """One line on where a pipeline stands."""
-    parts = [one.phase.value]
-    if one.placement is not None:
-        parts.append(f"on {path_text(one)}")
-    if one.finish_ns and not one.phase.over:
-        parts.append(f"done at {_time(one.finish_ns)}")
+    parts = [status.phase.value]
+    if status.placement is not None:
+        parts.append(f"on {path_text(status)}")
+    if status.finish_ns and not status.phase.over:
+        parts.append(f"done at {_time(status.finish_ns)}")
     return ", ".join(parts)
 
 
@@ -46,38 +46,41 @@ def pipelines_table(found: tuple[PlacementStatus, ...]) -> Table:
         table.add_column(name, justify="right")
     table.add_column("path (GPUs)", overflow="fold")
     table.add_column("ends")
-    for one in found:
+    for status in found:
         table.add_row(
-            one.pipeline.job_id[:12],
-            _as_written(one.pipeline.tenant),
-            _as_written(one.pipeline.model_name or "-"),
-            one.phase.value,
-            _share(one),
-            _usd(one),
-            str(one.moves),
-            _as_written(path_text(one)),
-            _time(one.finish_ns),
+            status.pipeline.job_id[:12],
+            _as_written(status.pipeline.tenant),
+            _as_written(status.pipeline.model_name or "-"),
+            status.phase.value,
+            _share(status),
+            _usd(status),
+            str(status.moves),
+            _as_written(path_text(status)),
+            _time(status.finish_ns),
         )
     return table
 
 
-def print_pipeline(one: PlacementStatus) -> None:
+def print_pipeline(status: PlacementStatus) -> None:
     """Everything of one pipeline."""
     from rich.table import Table
 
-    pipeline, placement = one.pipeline, one.placement
-    deadline_ns = one.submitted_ns + round(pipeline.deadline_s * 1e9)
+    pipeline, placement = status.pipeline, status.placement
+    deadline_ns = status.submitted_ns + round(pipeline.deadline_s * 1e9)
     rows = [
         ("job", pipeline.job_id),
         ("model", pipeline.model_name or "-"),
         ("tenant", pipeline.tenant),
         ("request", pipeline.client_request_id),
-        ("phase", one.phase.value),
-        ("submitted", _time(one.submitted_ns)),
+        ("phase", status.phase.value),
+        ("submitted", _time(status.submitted_ns)),
         ("deadline", _time(deadline_ns) if pipeline.deadline_s else "-"),
         ("GPUs", f"{pipeline.min_gpus}..{pipeline.max_gpus}"),
-        ("done", f"{one.iterations_done} of {pipeline.iterations} iterations ({_share(one)})"),
-        ("path (GPUs)", path_text(one)),
+        (
+            "done",
+            f"{status.iterations_done} of {pipeline.iterations} iterations ({_share(status)})",
+        ),
+        ("path (GPUs)", path_text(status)),
     ]
     if placement is not None:
         rows += [
@@ -85,16 +88,16 @@ def print_pipeline(one: PlacementStatus) -> None:
             ("reserved", f"{placement.reserved_bytes_per_s * 8 / 1e9:.3g} Gbit/s on each link"),
         ]
     rows += [
-        ("ended" if one.phase.over else "ends", _time(one.finish_ns)),
-        ("moves", str(one.moves)),
-        ("cost so far", f"{_usd(one)} USD"),
+        ("ended" if status.phase.over else "ends", _time(status.finish_ns)),
+        ("moves", str(status.moves)),
+        ("cost so far", f"{_usd(status)} USD"),
     ]
-    if one.ledger_micro_usd:
-        billed = one.ledger_micro_usd / _MICRO_USD_PER_USD
+    if status.ledger_micro_usd:
+        billed = status.ledger_micro_usd / _MICRO_USD_PER_USD
         rows.append(("in the ledger", f"{billed:,.2f} USD"))
-    if one.earliest_finish_ns:
-        rows.append(("possible", f"{_time(one.earliest_finish_ns)} at the earliest"))
-    rows.append(("why", one.reason or "-"))
+    if status.earliest_finish_ns:
+        rows.append(("possible", f"{_time(status.earliest_finish_ns)} at the earliest"))
+    rows.append(("why", status.reason or "-"))
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column()
     table.add_column(overflow="fold")
@@ -110,12 +113,12 @@ def _as_written(text: str) -> Text:
     return Text(text)
 
 
-def _share(one: PlacementStatus) -> str:
-    return f"{100 * one.iterations_done / one.pipeline.iterations:.0f} %"
+def _share(status: PlacementStatus) -> str:
+    return f"{100 * status.iterations_done / status.pipeline.iterations:.0f} %"
 
 
-def _usd(one: PlacementStatus) -> str:
-    return f"{one.cost_micro_usd / _MICRO_USD_PER_USD:,.2f}"
+def _usd(status: PlacementStatus) -> str:
+    return f"{status.cost_micro_usd / _MICRO_USD_PER_USD:,.2f}"
 
 
 def _time(ns: int) -> str:

@@ -217,13 +217,13 @@ def _print_keys(keys: tuple[StatisticsKey, ...]) -> None:
     from spotline.domain.units import utc_iso
 
     table = _table("of", "key", "windows", "first ends", "last ends")
-    for one in keys:
+    for key in keys:
         table.add_row(
-            one.scope.value,
-            one.key,
-            f"{one.windows:,}",
-            utc_iso(one.first_end_ns),
-            utc_iso(one.last_end_ns),
+            key.scope.value,
+            key.key,
+            f"{key.windows:,}",
+            utc_iso(key.first_end_ns),
+            utc_iso(key.last_end_ns),
         )
     shown = _wide_console()
     if not keys:
@@ -263,12 +263,12 @@ def _market_table(found: tuple[MarketStatisticsIssued, ...]) -> Table:
         *("window ends", "length", "spot $/h", "spread", "change", "on-dem. $/h", "change"),
         *("available", "mean count", "ups", "downs", "run up", "run down", "rev."),
     )
-    for one in found:
-        figures = one.figures
+    for window in found:
+        figures = window.figures
         counted = sum(part.instances * part.held_s for part in figures.counts)
         table.add_row(
-            utc_iso(one.ts_event_ns),
-            _length(one.window_s),
+            utc_iso(window.ts_event_ns),
+            _length(window.window_s),
             _usd(figures.spot_price.mean_micro_usd, 4),
             _usd(figures.spot_price.spread_micro_usd, 4),
             _percent(figures.spot_price.change_ppm),
@@ -280,7 +280,7 @@ def _market_table(found: tuple[MarketStatisticsIssued, ...]) -> Table:
             str(figures.downs),
             _length(figures.mean_available_run_s),
             _length(figures.mean_unavailable_run_s),
-            str(one.revision),
+            str(window.revision),
         )
     return table
 
@@ -293,13 +293,13 @@ def _platform_table(found: tuple[PlatformStatisticsIssued, ...], *, by_policy: b
         *("hard hit/miss", "soft hit/miss", "regret $", "jobs", "decided p50 ms", "p99", "max"),
         "rev.",
     )
-    for one in found:
-        figures = one.policies[0].figures if by_policy else one.total
+    for window in found:
+        figures = window.policies[0].figures if by_policy else window.total
         table.add_row(
-            utc_iso(one.ts_event_ns),
-            _length(one.window_s),
+            utc_iso(window.ts_event_ns),
+            _length(window.window_s),
             *_platform_cells(figures),
-            str(one.revision),
+            str(window.revision),
         )
     return table
 
@@ -316,7 +316,7 @@ def _platform_cells(figures: PlatformFigures) -> tuple[str, ...]:
         f"{deadlines.soft_hits}/{deadlines.soft_misses}",
         _usd(figures.regret.regret_micro_usd, 2),
         str(figures.regret.jobs),
-        *(_ms(one, latency.samples) for one in (latency.p50_ns, latency.p99_ns, latency.max_ns)),
+        *(_ms(ns, latency.samples) for ns in (latency.p50_ns, latency.p99_ns, latency.max_ns)),
     )
 
 

@@ -2,7 +2,7 @@
 
 What Spotline predicted of a job is one thing, how fast it runs another. The true rates are the
 predicted ones times a factor, drawn once per job; a report says what was done by the end of a slot
-and how fast of late, measured with a little noise. Nobody but the platform knows the truth.
+and how fast of late, measured with a little noise. Only the platform knows the truth.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def true_rates(job: Job, factor: float) -> TrueRates:
     return TrueRates(
         factor=factor,
         throughputs=tuple(
-            _scaled(one, factor * _predicted_over_planned(job, one)) for one in job.throughputs
+            _scaled(throughput, factor * _predicted_over_planned(job, throughput))
+            for throughput in job.throughputs
         ),
     )
 

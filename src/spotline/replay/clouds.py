@@ -39,8 +39,8 @@ def told(opened: SlotOpened, information: Information) -> SlotOpened:
     if information is not Information.CENSORED:
         return opened
     quotes = tuple(
-        replace(one, quote=replace(one.quote, spot_available=UNKNOWN_COUNT))
-        for one in opened.quotes
+        replace(slot_quote, quote=replace(slot_quote.quote, spot_available=UNKNOWN_COUNT))
+        for slot_quote in opened.quotes
     )
     return replace(opened, quotes=quotes)
 
@@ -114,7 +114,7 @@ class TellingCloud:
             refused += self._grant(state, command)
         lost: list[Event] = []
         if not refused and not state.moved:
-            # Whatever was asked for is settled; now the market does what nobody was told.
+            # Whatever was asked for is settled; now the market does what was not told.
             state.moved = True
             if self._information is Information.DECIDE_FIRST:
                 offset_s = self._slots[event.slot].slot_s // 2
@@ -137,9 +137,10 @@ class TellingCloud:
         slot = state.slot
         if state.moved and self._information is Information.DECIDE_FIRST:
             slot = slot + 1 if slot + 1 in self._slots else slot
-        for one in self._slots[slot].quotes:
-            if one.quote.offering_id == offering_id:
-                return _counted(one.quote.spot_available), _counted(one.quote.on_demand_available)
+        for slot_quote in self._slots[slot].quotes:
+            if slot_quote.quote.offering_id == offering_id:
+                quote = slot_quote.quote
+                return _counted(quote.spot_available), _counted(quote.on_demand_available)
         raise ValueError(f"slot {slot} has no quote of {offering_id}")
 
     def _grant(self, state: TellingCloudState, command: ProvisioningCommanded) -> list[Event]:

@@ -52,7 +52,7 @@ def slots_of(market: Market) -> tuple[SlotOpened, ...]:
     clock = IngestHandler(market, IngestOptions())
     slots = []
     for slot in range(market.slots):
-        slots += [one for one in clock.slot_events(slot) if isinstance(one, SlotOpened)]
+        slots += [event for event in clock.slot_events(slot) if isinstance(event, SlotOpened)]
     return tuple(slots)
 
 

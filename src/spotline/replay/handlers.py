@@ -54,18 +54,18 @@ def _stated(
 ) -> dict[str, Any]:
     stated = _of(settings, service)
     known: dict[str, Any] = {}
-    for one in fields(options):
-        if one.name not in stated:
+    for option in fields(options):
+        if option.name not in stated:
             continue
-        value, default = stated[one.name], one.default
+        value, default = stated[option.name], option.default
         if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
         if type(value) is not type(default):
             raise ContractError(
-                f"manifest settings.{service}.{one.name}",
+                f"manifest settings.{service}.{option.name}",
                 f"expected {type(default).__name__}, found {value!r}",
             )
-        known[one.name] = value
+        known[option.name] = value
     return known
 
 

@@ -66,7 +66,7 @@ class LocalHost:
         Raises
         ------
         KeyError
-            Nobody here is called that.
+            No service here is called that.
         """
         for turns in self._hosted:
             if turns.service == service:
@@ -79,7 +79,7 @@ class LocalHost:
         Raises
         ------
         InvariantViolation
-            A handler asks for a call that nobody performs, or makes what its SPEC does not list.
+            A handler asks for a call that is not performed, or makes what its SPEC does not list.
         """
         event_id = derive_id(f"{self._run}:{source}", KINDS[type(event)], self._seq + 1)
         self._append(

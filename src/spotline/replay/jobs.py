@@ -38,7 +38,7 @@ _VALUE_OF_ON_DEMAND = (1.3, 2.0)
 _SOFT_SHARE = 0.5
 _CENT_MICRO_USD = 10_000
 
-# Models that fit a GPU of so many GB when LoRA-tuned, largest first.
+# Models that fit a GPU of that many GB when LoRA-tuned, largest first.
 _DRAFT_MODELS = (("granite-3.1-8b", 40.0), ("granite-3.1-2b", 0.0))
 _DRAFT_SLOTS = 96
 _DRAFT_INSTANCES = 4
@@ -101,7 +101,7 @@ def generated_jobs(market: Market, n: int, seed: int) -> tuple[Job, ...]:
         shape = _shape(rng, market.slot_s, longest, largest)
         first = int(rng.integers(warm_up, market.slots - shape.end_slots))
         drawn.append((first, index, shape))
-    drawn.sort(key=lambda one: one[:2])
+    drawn.sort(key=lambda placed: placed[:2])
     return tuple(
         _job(market, first, shape, f"generated-{seed}-{number:04d}", _TENANTS[number % 3])
         for number, (first, _, shape) in enumerate(drawn)
@@ -127,7 +127,7 @@ def generated_draft(market: Market, seed: int) -> JobDraft | None:
         return None
     rng = np.random.Generator(np.random.PCG64([seed, _DRAFT_STREAM]))
     model_name = next(
-        name for name, least_gb in _DRAFT_MODELS if least_gb <= min(one.memory_gb for one in gpus)
+        name for name, least_gb in _DRAFT_MODELS if least_gb <= min(gpu.memory_gb for gpu in gpus)
     )
     warm_up = min(_DAY_S // market.slot_s, market.slots // 4)
     slots = min(_DRAFT_SLOTS, (market.slots - 1 - warm_up) * 2 // 3)
@@ -161,7 +161,7 @@ def generated_draft(market: Market, seed: int) -> JobDraft | None:
 
 def _known_gpus(market: Market) -> list[GpuFacts]:
     found = [_facts(offering.gpu_model) for offering in market.offerings]
-    return [one for one in found if one is not None]
+    return [facts for facts in found if facts is not None]
 
 
 def _facts(gpu_model: str) -> GpuFacts | None:

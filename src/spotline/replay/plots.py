@@ -50,20 +50,20 @@ def interesting_job(report: RunReport) -> JobReport:
     ContractError
         No job ever ran.
     """
-    ran = [one for one in report.jobs if one.job.job_id in report.advances]
+    ran = [job for job in report.jobs if job.job.job_id in report.advances]
     if not ran:
         raise ContractError("log", "no job has run in it yet, there is nothing to draw")
-    return max(ran, key=lambda one: (_interest(one, report), one.job.job_id))
+    return max(ran, key=lambda job: (_interest(job, report), job.job.job_id))
 
 
-def _interest(one: JobReport, report: RunReport) -> tuple[bool, bool, bool, int]:
-    advances = report.advances[one.job.job_id]
+def _interest(job: JobReport, report: RunReport) -> tuple[bool, bool, bool, int]:
+    advances = report.advances[job.job.job_id]
     held = [_counts(advance.lots) for advance in advances]
     mixed = any(spot for spot, _ in held) and any(on_demand for _, on_demand in held)
     changes = sum(before != after for before, after in pairwise(held))
-    on_demand = one.otherwise.get(ON_DEMAND)
-    saved = on_demand is not None and one.life.cost_micro_usd < 0.8 * on_demand.cost_micro_usd
-    return (one.outcome is JobOutcome.COMPLETED, mixed, saved, changes)
+    on_demand = job.otherwise.get(ON_DEMAND)
+    saved = on_demand is not None and job.life.cost_micro_usd < 0.8 * on_demand.cost_micro_usd
+    return (job.outcome is JobOutcome.COMPLETED, mixed, saved, changes)
 
 
 def plot_job(report: RunReport, path: Path, *, job_id: str = "") -> None:
@@ -77,7 +77,7 @@ def plot_job(report: RunReport, path: Path, *, job_id: str = "") -> None:
         The file cannot be written.
     """
     if job_id:
-        chosen = next((one for one in report.jobs if one.job.job_id == job_id), None)
+        chosen = next((job for job in report.jobs if job.job.job_id == job_id), None)
         if chosen is None or job_id not in report.advances:
             raise ContractError("job", f"{job_id} never ran in this log")
     else:
@@ -85,15 +85,15 @@ def plot_job(report: RunReport, path: Path, *, job_id: str = "") -> None:
     _draw(chosen, _course(chosen, report), path)
 
 
-def _course(one: JobReport, report: RunReport) -> _Course:
-    advances = report.advances[one.job.job_id]
+def _course(job: JobReport, report: RunReport) -> _Course:
+    advances = report.advances[job.job.job_id]
     slots = {opened.slot: opened for opened in report.slots}
     times, quotes, spot, on_demand, progress = [], [], [], [], [0.0]
     for advance in advances:
         opened = slots[advance.slot]
         times.append(_time(opened.ts_event_ns))
         quotes.append(
-            next(q.quote for q in opened.quotes if q.quote.offering_id == one.offering_id)
+            next(q.quote for q in opened.quotes if q.quote.offering_id == job.offering_id)
         )
         held = _counts(advance.lots)
         spot.append(held[0])
@@ -101,10 +101,10 @@ def _course(one: JobReport, report: RunReport) -> _Course:
         progress.append(advance.progress_ppm / 1e4)
     slot_s = slots[advances[-1].slot].slot_s
     # A live market may skip slots: then what the job was offered is not known slot by slot.
-    offered = [*one.spot_offered, *[0] * len(quotes)]
+    offered = [*job.spot_offered, *[0] * len(quotes)]
     marks = [
         (_time(slots[d.slot].ts_event_ns) + timedelta(seconds=d.offset_s), _MARKED[d.reason])
-        for d in _first_of_each(report.decisions.get(one.job.job_id, ()))
+        for d in _first_of_each(report.decisions.get(job.job.job_id, ()))
     ]
     return _Course(
         times=[*times, times[-1] + timedelta(seconds=slot_s)],
@@ -114,7 +114,7 @@ def _course(one: JobReport, report: RunReport) -> _Course:
         on_demand=on_demand,
         progress=progress,
         marks=marks,
-        deadline=_time(one.job.deadline.at_ns),
+        deadline=_time(job.job.deadline.at_ns),
     )
 
 
@@ -137,7 +137,7 @@ def _time(ts_ns: int) -> datetime:
     return datetime.fromtimestamp(ts_ns // NS_PER_S, tz=UTC)
 
 
-def _draw(one: JobReport, course: _Course, path: Path) -> None:
+def _draw(job: JobReport, course: _Course, path: Path) -> None:
     # pyplot would keep global state and may open a window; a bare figure does neither.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -145,10 +145,10 @@ def _draw(one: JobReport, course: _Course, path: Path) -> None:
     figure = Figure(figsize=(9.5, 7.2), dpi=_DPI, layout="constrained")
     FigureCanvasAgg(figure)
     price, held, progress = figure.subplots(3, 1, sharex=True, height_ratios=(1.0, 1.5, 1.4))
-    figure.suptitle(_title(one), x=0.01, ha="left", fontsize=11, parse_math=False)
+    figure.suptitle(_title(job), x=0.01, ha="left", fontsize=11, parse_math=False)
     _draw_price(price, course)
-    _draw_held(held, one, course)
-    _draw_progress(progress, one, course)
+    _draw_held(held, job, course)
+    _draw_progress(progress, job, course)
     _draw_axis(progress, course)
     for axes in (price, held, progress):
         axes.grid(color=_GRID, linewidth=0.6)
@@ -158,17 +158,17 @@ def _draw(one: JobReport, course: _Course, path: Path) -> None:
     figure.savefig(path)
 
 
-def _title(one: JobReport) -> str:
-    outcome = one.outcome.value.replace("_", " ") if one.outcome else "running"
-    cost = usd_from_micro_usd(one.life.cost_micro_usd)
-    on_demand = one.otherwise.get(ON_DEMAND)
+def _title(job: JobReport) -> str:
+    outcome = job.outcome.value.replace("_", " ") if job.outcome else "running"
+    cost = usd_from_micro_usd(job.life.cost_micro_usd)
+    on_demand = job.otherwise.get(ON_DEMAND)
     instead = (
         f" (on demand ${usd_from_micro_usd(on_demand.cost_micro_usd):,.0f})" if on_demand else ""
     )
-    work = f"{one.job.work.amount:g} {one.job.work.unit.replace('_', ' ')}"
+    work = f"{job.job.work.amount:g} {job.job.work.unit.replace('_', ' ')}"
     return (
-        f"{one.job.name or one.job.job_id}: {work}, {one.job.deadline.kind.value} deadline, "
-        f"{outcome} for ${cost:,.0f}{instead}\non {one.offering_id} by {one.policy_id}"
+        f"{job.job.name or job.job.job_id}: {work}, {job.job.deadline.kind.value} deadline, "
+        f"{outcome} for ${cost:,.0f}{instead}\non {job.offering_id} by {job.policy_id}"
     )
 
 
@@ -189,12 +189,12 @@ def _draw_price(axes: Any, course: _Course) -> None:
     _legend(axes)
 
 
-def _draw_held(axes: Any, one: JobReport, course: _Course) -> None:
+def _draw_held(axes: Any, job: JobReport, course: _Course) -> None:
     quoted = [quote.spot_available for quote in course.quotes]
     known = all(count.known for count in quoted)
     counts = [count.instances for count in quoted if count.known]
-    most = max(one.job.max_instances, *course.spot, *course.on_demand, *counts)
-    # A count nobody knows counts as plenty: drawn as far as the picture goes.
+    most = max(job.job.max_instances, *course.spot, *course.on_demand, *counts)
+    # An unknown count counts as plenty: drawn as far as the picture goes.
     axes.stairs(
         [min(count, most) for count in course.offered],
         course.times,
@@ -240,7 +240,7 @@ def _draw_held(axes: Any, one: JobReport, course: _Course) -> None:
     _legend(axes)
 
 
-def _draw_progress(axes: Any, one: JobReport, course: _Course) -> None:
+def _draw_progress(axes: Any, job: JobReport, course: _Course) -> None:
     axes.plot(
         [course.times[0], course.deadline],
         [0.0, 100.0],
@@ -249,7 +249,7 @@ def _draw_progress(axes: Any, one: JobReport, course: _Course) -> None:
         label="straight line to the deadline",
     )
     axes.plot(course.times, course.progress, color=_PROGRESS, linewidth=2.0, label="work done")
-    kind = "hard" if one.job.deadline.kind is DeadlineKind.HARD else "soft"
+    kind = "hard" if job.job.deadline.kind is DeadlineKind.HARD else "soft"
     axes.annotate(
         f"{kind} deadline",
         xy=(course.deadline, 4.0),

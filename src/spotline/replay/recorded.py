@@ -68,7 +68,7 @@ class Observations:
 def observations_of(entries: Iterable[StoredEntry]) -> Observations:
     """Rebuild the market and the jobs of a log.
 
-    Quotes of slots that nobody opened are held; an offering first quoted later on has its first
+    Quotes of slots that were not opened are held; an offering first quoted later on has its first
     price and no capacity until then.
 
     Raises
@@ -134,8 +134,8 @@ def _market(opened: MarketOpened, slots: dict[int, SlotOpened]) -> Market:
 def _course(offering: Offering, slots: dict[int, SlotOpened]) -> list[Quote]:
     """The offering's quote in every slot from the first to the last; empty if it never had one."""
     known: dict[int, Quote] = {}
-    for slot, one in slots.items():
-        for slot_quote in one.quotes:
+    for slot, opened in slots.items():
+        for slot_quote in opened.quotes:
             if slot_quote.quote.offering_id == offering.offering_id:
                 known[slot] = slot_quote.quote
     if not known:

@@ -1,7 +1,7 @@
 """What a recorded run really brought, against what one would have done otherwise.
 
 The selector's own fold is run over the log, so every job's counterfactuals see what that job was
-left by the others. Nothing is decided anew.
+left by the others. Nothing is decided again.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class JobReport:
 
     `outcome` is None while it runs. `otherwise` holds the baselines by name, `clairvoyant` the
     best there was; both are empty for a job that never ran, was withdrawn, or moved to where it
-    runs at other rates, and for one whose platform reported its progress: its true rates are known
-    to nobody, so no other policy can be replayed on them. A job that moved otherwise is compared on
+    runs at other rates, and for one whose platform reported its progress: its true rates are not
+    known, so no other policy can be replayed on them. A job that moved otherwise is compared on
     the offers of its home of each slot. `spot_offered` is the spot that others left for it, slot by
     slot from its first. `job` is as it was submitted, `reestimates` are what its `reports` showed.
     """
@@ -117,23 +117,23 @@ class RunReport:
     def completed(self) -> int:
         """Jobs that finished, on time or late."""
         done = (JobOutcome.COMPLETED, JobOutcome.COMPLETED_LATE)
-        return sum(one.outcome in done for one in self.jobs)
+        return sum(job.outcome in done for job in self.jobs)
 
     @property
     def missed_deadlines(self) -> int:
         """Hard deadlines that were not met."""
         return sum(
-            one.outcome in (JobOutcome.MISSED_DEADLINE, JobOutcome.COMPLETED_LATE)
-            for one in self.jobs
-            if one.job.deadline.kind is DeadlineKind.HARD
+            job.outcome in (JobOutcome.MISSED_DEADLINE, JobOutcome.COMPLETED_LATE)
+            for job in self.jobs
+            if job.job.deadline.kind is DeadlineKind.HARD
         )
 
     @property
     def saving_percent(self) -> float | None:
         """What was saved of the on-demand cost, over jobs on time; None where there is none."""
-        on_time = [one for one in self.jobs if one.compared and one.life.on_time]
-        paid = sum(one.life.cost_micro_usd for one in on_time)
-        on_demand = sum(one.otherwise[ON_DEMAND].cost_micro_usd for one in on_time)
+        on_time = [job for job in self.jobs if job.compared and job.life.on_time]
+        paid = sum(job.life.cost_micro_usd for job in on_time)
+        on_demand = sum(job.otherwise[ON_DEMAND].cost_micro_usd for job in on_time)
         return 100.0 * (1.0 - paid / on_demand) if on_demand else None
 
     def as_json(self) -> dict[str, object]:
@@ -148,7 +148,7 @@ class RunReport:
             "msu_cost_usd": self._mean_cost_usd(MSU),
             "saving_percent": self.saving_percent,
             "percent_of_clairvoyant": ours.percent_of_clairvoyant if ours else None,
-            "policies": {name: one.as_json() for name, one in self.policies.items()},
+            "policies": {name: summary.as_json() for name, summary in self.policies.items()},
             "clairvoyant": self.clairvoyant.as_json() if self.clairvoyant else None,
             "weights": {name: weight / 1e9 for name, weight in self.weights[:20]},
             "regret": regret_as_json(self.regret),
@@ -195,8 +195,8 @@ def report_run(entries: Iterable[StoredEntry], options: SelectorOptions) -> RunR
         rounds=course.weights.round if course.weights else 0,
         weights=_heaviest(course.weights),
         slots=tuple(course.slots),
-        advances={job_id: tuple(one) for job_id, one in course.advances.items()},
-        decisions={job_id: tuple(one) for job_id, one in course.decisions.items()},
+        advances={job_id: tuple(advances) for job_id, advances in course.advances.items()},
+        decisions={job_id: tuple(decisions) for job_id, decisions in course.decisions.items()},
         learner=state.learner,
     )
 
@@ -204,30 +204,27 @@ def report_run(entries: Iterable[StoredEntry], options: SelectorOptions) -> RunR
 def configured_as_json(report: RunReport) -> list[dict[str, object]]:
     """One row per job that was completed from a draft: what was filled in, and how it went."""
     rows: list[dict[str, object]] = []
-    for one in report.jobs:
-        configuration = one.job.configuration
+    for job in report.jobs:
+        configuration = job.job.configuration
         if configuration is None:
             continue
-        last = one.reestimates[-1] if one.reestimates else None
+        last = job.reestimates[-1] if job.reestimates else None
         rows.append(
             {
-                "job_id": one.job.job_id,
-                "name": one.job.name,
-                "outcome": one.outcome.value if one.outcome else "running",
-                "on_time": one.life.on_time,
-                "cost_usd": usd_from_micro_usd(one.life.cost_micro_usd),
-                "value_usd": usd_from_micro_usd(one.life.value_micro_usd),
+                "job_id": job.job.job_id,
+                "name": job.job.name,
+                "outcome": job.outcome.value if job.outcome else "running",
+                "on_time": job.life.on_time,
+                "cost_usd": usd_from_micro_usd(job.life.cost_micro_usd),
+                "value_usd": usd_from_micro_usd(job.life.value_micro_usd),
                 "parameters": {
                     origin.parameter: {
-                        "value": origin.value,
-                        "said_by": origin.said_by,
-                        "low": origin.low,
-                        "high": origin.high,
+                        name: getattr(origin, name) for name in ("value", "said_by", "low", "high")
                     }
                     for origin in configuration.origins
                 },
-                "reestimates": len(one.reestimates),
-                "reports": one.reports,
+                "reestimates": len(job.reestimates),
+                "reports": job.reports,
                 "reports_until_last_reestimate": last.reports if last else 0,
                 "factor_of_submitted": last.factor_ppm / 1e6 if last else None,
                 "half_width": last.half_width_ppm / 1e6 if last else None,
@@ -256,11 +253,11 @@ def report_tables(report: RunReport) -> list[Table]:
 
     tables = []
     if report.policies:
-        title = f"Per job, mean of {sum(one.compared for one in report.jobs)}"
+        title = f"Per job, mean of {sum(job.compared for job in report.jobs)}"
         tables.append(policy_table(report.policies, report.clairvoyant, title=title))
     if report.weights:
         tables.append(weights_table(report.weights, report.rounds))
-    late = [one for one in report.jobs if not one.life.on_time]
+    late = [job for job in report.jobs if not job.life.on_time]
     if late:
         tables.append(jobs_table(late, title="Not on time"))
     return tables
@@ -275,17 +272,17 @@ def jobs_table(jobs: Iterable[JobReport], *, title: str) -> Table:
         table.add_column(heading, overflow="fold")
     for heading in ("cost\nUSD", "on-demand\nUSD", "utility\nUSD", "clair-\nvoyant"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for one in jobs:
-        on_demand = one.otherwise.get(ON_DEMAND)
-        best = one.clairvoyant
+    for job in jobs:
+        on_demand = job.otherwise.get(ON_DEMAND)
+        best = job.clairvoyant
         table.add_row(
-            one.job.name or one.job.job_id[:8],
-            one.job.deadline.kind.value,
-            one.policy_id or "-",
-            one.outcome.value.replace("_", " ") if one.outcome else "running",
-            _usd(one.life.cost_micro_usd),
+            job.job.name or job.job.job_id[:8],
+            job.job.deadline.kind.value,
+            job.policy_id or "-",
+            job.outcome.value.replace("_", " ") if job.outcome else "running",
+            _usd(job.life.cost_micro_usd),
             _usd(on_demand.cost_micro_usd) if on_demand else "-",
-            _usd(one.life.utility_micro_usd),
+            _usd(job.life.utility_micro_usd),
             _usd(best.upper_utility_micro_usd) if best else "-",
         )
     return table
@@ -330,16 +327,16 @@ def _fold(events: list[RecordedEvent], watched: WatchedSelector, state: Selector
     spec = watched.spec
     outputs: dict[str, list[RecordedEvent]] = {}
     inputs = []
-    for one in events:
-        if type(one.event) in spec.decides:
-            if one.envelope.source == spec.service:
-                outputs.setdefault(one.envelope.causation_id, []).append(one)
-        elif type(one.event) in spec.consumes:
-            inputs.append(one)
+    for recorded in events:
+        if type(recorded.event) in spec.decides:
+            if recorded.envelope.source == spec.service:
+                outputs.setdefault(recorded.envelope.causation_id, []).append(recorded)
+        elif type(recorded.event) in spec.consumes:
+            inputs.append(recorded)
     course = _Course()
-    for one in inputs:
-        following = outputs.get(one.envelope.event_id, [])
-        for applied in (one, *sorted(following, key=lambda other: other.envelope.index)):
+    for recorded in inputs:
+        following = outputs.get(recorded.envelope.event_id, [])
+        for applied in (recorded, *sorted(following, key=lambda other: other.envelope.index)):
             watched.evolve(state, applied.event)
             course.note(applied.event)
     return course
@@ -396,20 +393,20 @@ def _life(run: JobRun, closed: JobClosed | None) -> JobLife:
 def _summaries(
     jobs: tuple[JobReport, ...],
 ) -> tuple[dict[str, PolicySummary], PolicySummary | None]:
-    compared = [one for one in jobs if one.compared]
+    compared = [job for job in jobs if job.compared]
     if not compared:
         return {}, None
-    optima = [one.clairvoyant for one in compared if one.clairvoyant is not None]
+    optima = [job.clairvoyant for job in compared if job.clairvoyant is not None]
     best = optimum_of(optima)
-    policies = {SPOTLINE: summarise([one.life for one in compared], best)}
+    policies = {SPOTLINE: summarise([job.life for job in compared], best)}
     for policy in BASELINES:
-        lives = [one.otherwise[policy.policy_id] for one in compared]
+        lives = [job.otherwise[policy.policy_id] for job in compared]
         policies[policy.policy_id] = summarise(lives, best)
-    return policies, summarise_clairvoyant([one.job for one in compared], optima)
+    return policies, summarise_clairvoyant([job.job for job in compared], optima)
 
 
 def _heaviest(weights: PolicyWeightsUpdated | None) -> tuple[tuple[str, int], ...]:
     if weights is None:
         return ()
-    ordered = sorted(weights.weights, key=lambda one: (-one.weight_ppb, one.policy_id))
-    return tuple((one.policy_id, one.weight_ppb) for one in ordered)
+    ordered = sorted(weights.weights, key=lambda entry: (-entry.weight_ppb, entry.policy_id))
+    return tuple((entry.policy_id, entry.weight_ppb) for entry in ordered)

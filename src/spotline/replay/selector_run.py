@@ -117,7 +117,7 @@ def run_selector(
         host.publish(JobSubmitted(job=job, ts_event_ns=market.start_ns), source="allocator")
     for slot in course.slots:
         host.publish(slot, source="market_ingest")
-    # One opening more settles the last slot and closes whoever ended in it.
+    # One opening more settles the last slot and closes the jobs that ended in it.
     host.publish(_closing(course.slots[-1]), source="market_ingest")
     return SelectorRun(watched=watched, state=host.state_of("selector"), deciding_s=deciding_s)
 

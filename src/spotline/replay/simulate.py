@@ -84,7 +84,7 @@ class SimulationReport:
         """The report as `spotline simulate --json` writes it."""
         return {
             "jobs": self.jobs,
-            "policies": {name: one.as_json() for name, one in self.policies.items()},
+            "policies": {name: summary.as_json() for name, summary in self.policies.items()},
             "clairvoyant": self.clairvoyant.as_json(),
         }
 
@@ -210,20 +210,20 @@ def _alone(
     course: MarketCourse, jobs: Sequence[Job], names: Sequence[str], options: SimulationOptions
 ) -> SimulationReport:
     placed = [_placed(course, job, options.selector.history_slots) for job in jobs]
-    optima = [clairvoyant_optimum(one.program, one.records) for one in placed]
+    optima = [clairvoyant_optimum(each.program, each.records) for each in placed]
     fallback = policy_named(FALLBACK_POLICY_ID)
     named = {name: policy_named(name) for name in names if name != SPOTLINE}
     lives: dict[str, list[JobLife]] = {name: [] for name in names}
     decided = dict.fromkeys(names, 0)
     spent_s = dict.fromkeys(names, 0.0)
     # Job by job: policies that plan alike then share their window plans.
-    for one in placed:
+    for each in placed:
         for name, policy in named.items():
             began_s = perf_counter()
-            result = replay_policy(one.program, one.records, policy, fallback, one.table)
+            result = replay_policy(each.program, each.records, policy, fallback, each.table)
             spent_s[name] += perf_counter() - began_s
             decided[name] += len(result.holdings)
-            lives[name].append(life_of(one.job, name, result))
+            lives[name].append(life_of(each.job, name, result))
     learner = None
     if SPOTLINE in lives:
         selected = run_selector(
@@ -238,8 +238,10 @@ def _alone(
         spent_s[SPOTLINE] = selected.deciding_s
         learner = selected.state.learner
         optima = [
-            _better(one, selected.optimum(job.job_id)) if selected.moved(job.job_id) else one
-            for job, one in zip(jobs, optima, strict=True)
+            _better(optimum, selected.optimum(job.job_id))
+            if selected.moved(job.job_id)
+            else optimum
+            for job, optimum in zip(jobs, optima, strict=True)
         ]
     best = optimum_of(optima)
     return SimulationReport(
@@ -254,8 +256,8 @@ def _alone(
     )
 
 
-def _better(one: Clairvoyant, other: Clairvoyant) -> Clairvoyant:
-    return other if other.upper_utility_micro_usd > one.upper_utility_micro_usd else one
+def _better(optimum: Clairvoyant, other: Clairvoyant) -> Clairvoyant:
+    return other if other.upper_utility_micro_usd > optimum.upper_utility_micro_usd else optimum
 
 
 # --- all jobs together ------------------------------------------------------------------------
@@ -356,11 +358,11 @@ def _alone_optimum(course: MarketCourse, job: Job) -> Clairvoyant:
         )
         records = course.offers[offering.offering_id][first : first + program.end_slots]
         optima.append(clairvoyant_optimum(program, records))
-    return max(optima, key=lambda one: one.upper_utility_micro_usd)
+    return max(optima, key=lambda optimum: optimum.upper_utility_micro_usd)
 
 
 def _no_digest(request: object) -> str:
-    """Nobody compares digests where requests are answered in process."""
+    """Digests are not compared where requests are answered in process."""
     return ""
 
 

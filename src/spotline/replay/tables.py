@@ -33,7 +33,7 @@ def policy_table(
         "% of clair-\nvoyant",
     ):
         table.add_column(heading, justify="right", no_wrap=True)
-    timed = any(one.decisions_per_s is not None for one in policies.values())
+    timed = any(numbers.decisions_per_s is not None for numbers in policies.values())
     if timed:
         table.add_column("decisions\nper s", justify="right", no_wrap=True)
     ordered = sorted(policies.items(), key=lambda item: (-item[1].mean_utility_usd, item[0]))

@@ -53,7 +53,7 @@ def verify(
         This process's environment: its release may be another than that of the log, what can change
         decisions may not.
     most
-        Stop after so many divergences.
+        Stop after this many divergences.
     statistics
         With the options the analytics had (see `statistics_of`); None: what they issued is counted
         and not recomputed.
@@ -182,7 +182,7 @@ class _Replay:
     # --- statistics ---------------------------------------------------------------------------
 
     def _take_statistics(self, entry: StoredEntry, envelope: Envelope, event: Event) -> bool:
-        """Compare statistics, which nobody takes in; whether it was one."""
+        """Compare statistics, which no handler takes in; whether it was one."""
         if not is_statistics(event, envelope):
             if self._statistics is not None:
                 self._statistics.take(entry, envelope, event)
@@ -195,17 +195,19 @@ class _Replay:
             self._found_different(different)
         return True
 
-    def _found_different(self, one: StatisticsDifference) -> None:
-        both = (one.recorded, one.recomputed)
+    def _found_different(self, found: StatisticsDifference) -> None:
+        both = (found.recorded, found.recomputed)
         if not self.full:
             self._found.append(
                 ReplayDivergence(
-                    seq=one.seq,
+                    seq=found.seq,
                     handler="analytics",
-                    kind=one.kind,
-                    cause_seq=one.cause_seq,
-                    recorded="nothing" if one.recorded is None else shortened(one.recorded),
-                    recomputed="nothing" if one.recomputed is None else shortened(one.recomputed),
+                    kind=found.kind,
+                    cause_seq=found.cause_seq,
+                    recorded="nothing" if found.recorded is None else shortened(found.recorded),
+                    recomputed="nothing"
+                    if found.recomputed is None
+                    else shortened(found.recomputed),
                     differences=() if None in both else field_differences(*both),
                 )
             )
@@ -323,15 +325,15 @@ class _Replay:
     def report(self) -> VerifyReport:
         if not self.full:
             self._judge_missing()
-            for one in self._statistics.missing() if self._statistics is not None else ():
-                self._found_different(one)
+            for found in self._statistics.missing() if self._statistics is not None else ():
+                self._found_different(found)
         digest = hashlib.sha256()
         for hosted in self._hosted:
             digest.update(hosted.digest.digest())
         open_inputs = {
-            (hosted.spec.service, one.cause_seq)
+            (hosted.spec.service, expected.cause_seq)
             for hosted in self._hosted
-            for one in hosted.expected.values()
+            for expected in hosted.expected.values()
         }
         decisions = {hosted.spec.service: hosted.decided for hosted in self._hosted}
         by_service = {hosted.spec.service: hosted.digest.hexdigest() for hosted in self._hosted}
@@ -347,7 +349,7 @@ class _Replay:
             skipped=self._skipped,
             unverified=self._unverified,
             open_inputs=len(open_inputs),
-            divergences=tuple(sorted(self._found, key=lambda one: one.seq)),
+            divergences=tuple(sorted(self._found, key=lambda divergence: divergence.seq)),
             complete=not self.full,
             decisions_sha256=digest.hexdigest(),
             sha256_by_service=by_service,

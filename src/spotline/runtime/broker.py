@@ -91,7 +91,7 @@ class EmbeddedBroker:
     async def _start(self) -> None:
         if self._store is None:
             store = Path(tempfile.mkdtemp(prefix="spotline-broker-"))
-            # Until the guard runs, nobody else would remove it.
+            # Until the guard runs, nothing else would remove it.
             self._cleanup.callback(shutil.rmtree, store, ignore_errors=True)
         else:
             store = self._store.absolute()
@@ -138,7 +138,7 @@ class EmbeddedBroker:
         try:
             # The server of an owner that was killed needs a moment to go.
             async with asyncio.timeout(_STOP_S):
-                while not _try_lock(server):  # noqa: ASYNC110 - nobody signals a freed lock
+                while not _try_lock(server):  # noqa: ASYNC110 - a freed lock is not signalled
                     await asyncio.sleep(_POLL_S)
         except TimeoutError as error:
             server.close()
@@ -201,7 +201,7 @@ async def read_banner(host: str, port: int) -> Mapping[str, Any]:
     Raises
     ------
     ConfigError
-        Nobody listens there, or no NATS server.
+        Nothing listens there, or no NATS server.
     """
     try:
         async with asyncio.timeout(_BANNER_S):

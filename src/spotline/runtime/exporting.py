@@ -116,7 +116,7 @@ _exporting: Exporting | None = None
 
 
 def exporting() -> Exporting | None:
-    """The telemetry of this process; None while nobody wants any."""
+    """The telemetry of this process; None while none is wanted."""
     if _exporting is None and os.environ.get(ENDPOINT_VARIABLE):
         return _start()
     return _exporting

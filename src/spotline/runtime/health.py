@@ -81,8 +81,10 @@ async def _response(
         content = await asyncio.to_thread(metrics)
     elif path == "/healthz":
         health = {name: probe() for name, probe in sorted(probes.items())}
-        status = 200 if all(one.healthy for one in health.values()) else 503
-        body = {name: {"healthy": one.healthy, **one.detail} for name, one in health.items()}
+        status = 200 if all(service.healthy for service in health.values()) else 503
+        body = {
+            name: {"healthy": service.healthy, **service.detail} for name, service in health.items()
+        }
         content = json.dumps(body).encode()
     if status != 404 and method not in ("GET", "HEAD"):
         status, kind, content = 405, "application/json", b"{}"

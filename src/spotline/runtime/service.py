@@ -163,7 +163,7 @@ class ServiceHost(Generic[StateT]):
         self.answering = True
         self._live = asyncio.Event()
         self._stop = asyncio.Event()
-        # Last: whoever reads the metrics may do so at once.
+        # Last: what reads the metrics may do so at once.
         self._telemetry = telemetry_for(self._service, self)
         self._telemetry.may_record(spec.produces)
 

@@ -97,7 +97,7 @@ class Telemetry:
         headers: Mapping[str, str],
         seq: int,
     ) -> AbstractContextManager[None]:
-        """As `handling`, for whoever has no envelope; `headers` are those of the stored entry."""
+        """As `handling`, for callers without an envelope; `headers` are those of the stored entry."""
         if self._tracer is None and self._metrics is None:
             return _NOTHING
         if kind == _SLOT_KIND:

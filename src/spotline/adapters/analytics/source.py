@@ -32,7 +32,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SourcedEvent:
-    """An event, and where it was stored: `partition` and `seq` name it for ever."""
+    """An event, and where it was stored: `partition` and `seq` name it for good."""
 
     event: Event
     partition: int

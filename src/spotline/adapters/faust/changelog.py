@@ -56,7 +56,7 @@ class ChangelogBuffer:
     """Collects the changes of tables until `take`.
 
     A value of an immutable type is kept as it is; any other is serialised when it is set. Only
-    tables in memory: what a store on disk keeps of changes that were never written, nobody undoes.
+    tables in memory: what a store on disk keeps of changes that were never written is not undone.
     """
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class ChangelogBuffer:
         gone = set(partitions)
         for table, changes in self._changes.items():
             topic = table.changelog_topic_name
-            for where in [one for one in changes if TP(topic, one[0]) in gone]:
+            for where in [change for change in changes if TP(topic, change[0]) in gone]:
                 del changes[where]
             in_hand = self._in_hand
             if in_hand is not None and in_hand[0] is table and TP(topic, in_hand[1][0]) in gone:
@@ -196,7 +196,7 @@ def _is_immutable(value: Any) -> bool:
     kind = type(value)
     if kind in _IMMUTABLE:
         return True
-    return kind is tuple and all(type(one) in _IMMUTABLE for one in value)
+    return kind is tuple and all(type(part) in _IMMUTABLE for part in value)
 
 
 class Fences:
@@ -225,7 +225,7 @@ class Fences:
         return self._conditions.get(partition)
 
     async def raise_(self, partition: TP, epoch: int) -> None:
-        """Shut out whoever wrote `partition` before.
+        """Shut out the one that wrote `partition` before.
 
         Raises
         ------

@@ -124,7 +124,7 @@ class Consumer(base.Consumer):
             return
         self._keeper.want(
             max(
-                (one.partitions for name, one in subscribed.items() if not self._is_private(name)),
+                (own.partitions for name, own in subscribed.items() if not self._is_private(name)),
                 default=0,
             )
         )
@@ -136,7 +136,7 @@ class Consumer(base.Consumer):
         return bool(topic == self.app.conf.reply_to)
 
     def _all_partitions(self, subscribed: Mapping[str, TopicStreams]) -> Iterable[TP]:
-        return (TP(name, p) for name, one in subscribed.items() for p in range(one.partitions))
+        return (TP(name, p) for name, own in subscribed.items() for p in range(own.partitions))
 
     def _on_leases_changed(self) -> None:
         owned = self._keeper.owned
@@ -147,7 +147,7 @@ class Consumer(base.Consumer):
         self._leases_changed.set()
 
     def _on_refused(self, changelog: TP) -> None:
-        """Commit no more of a partition whose changes are refused, and claim it anew."""
+        """Commit no more of a partition whose changes are refused, and claim it again."""
         if changelog in self.assignment():
             self._lose({changelog.partition})
             self._leases_changed.set()
@@ -439,7 +439,7 @@ class Consumer(base.Consumer):
             self._feeder.forget(tp)
 
     async def wait_empty(self) -> None:
-        """Wait until streams have finished what they have begun, but not for ever when stopping.
+        """Wait until streams have finished what they have begun, but not without end when stopping.
 
         What an agent never finishes comes again.
         """
@@ -461,7 +461,7 @@ class Consumer(base.Consumer):
         if failure is not None:
             await self.crash(ProducerSendError(f"a message was not stored: {failure}"))
             return False
-        # Replies are read once and by nobody else. What was lost while flushing, because of a lease
+        # Replies are read once and by no other process. What was lost while flushing, because of a lease
         # or because a change was refused, is handled again.
         mine = self.assignment()
         shared = {

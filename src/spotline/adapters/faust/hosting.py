@@ -19,7 +19,7 @@ async def running(app: faust.App) -> AsyncIterator[None]:
     """Run `app` in this event loop inside `async with`.
 
     Faust notes a crash and goes on half alive. Here it cancels the body of the `async with`, so
-    that a crashed app ends whoever hosts it.
+    that a crashed app ends what hosts it.
 
     Raises
     ------

@@ -31,7 +31,7 @@ class LeaseKeeper:
         Of the worker. One that starts under the name of one that died takes its partitions over
         at once; otherwise they are free after `lease_s`.
     static
-        Own these partitions and no others, as soon as nobody alive does; None shares all out.
+        Own these partitions and no others, as soon as no living worker does; None shares all out.
     on_change
         Called when `owned` or `surplus` has changed.
     """
@@ -153,7 +153,7 @@ class LeaseKeeper:
         group = leases.with_beat(group, self.name, nonce=self._nonce, url=self._url)
         if self._static is None:
             return leases.taken(group, self.name, leases.takeable(group, self.name))
-        free = {p for p, one in group.leases.items() if one.owner not in group.workers}
+        free = {p for p, lease in group.leases.items() if lease.owner not in group.workers}
         return leases.taken(group, self.name, sorted(self._static & free))
 
     def _refuse_namesake(self, group: Group) -> None:

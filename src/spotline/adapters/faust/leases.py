@@ -65,13 +65,13 @@ def parse_group(content: bytes) -> Group:
         return Group(
             workers={
                 str(name): Worker(
-                    nonce=str(one["nonce"]), beat=int(one["beat"]), url=str(one["url"])
+                    nonce=str(entry["nonce"]), beat=int(entry["beat"]), url=str(entry["url"])
                 )
-                for name, one in document["workers"].items()
+                for name, entry in document["workers"].items()
             },
             leases={
-                int(partition): Lease(owner=str(one["owner"]), epoch=int(one["epoch"]))
-                for partition, one in document["leases"].items()
+                int(partition): Lease(owner=str(entry["owner"]), epoch=int(entry["epoch"]))
+                for partition, entry in document["leases"].items()
             },
         )
     except (KeyError, TypeError, AttributeError) as error:
@@ -83,12 +83,12 @@ def dump_group(group: Group) -> bytes:
     return json.dumps(
         {
             "workers": {
-                name: {"nonce": one.nonce, "beat": one.beat, "url": one.url}
-                for name, one in sorted(group.workers.items())
+                name: {"nonce": entry.nonce, "beat": entry.beat, "url": entry.url}
+                for name, entry in sorted(group.workers.items())
             },
             "leases": {
-                str(partition): {"owner": one.owner, "epoch": one.epoch}
-                for partition, one in sorted(group.leases.items())
+                str(partition): {"owner": entry.owner, "epoch": entry.epoch}
+                for partition, entry in sorted(group.leases.items())
             },
         }
     ).encode()
@@ -121,7 +121,7 @@ def without(group: Group, names: Iterable[str]) -> Group:
     if not gone:
         return group
     return Group(
-        workers={name: one for name, one in group.workers.items() if name not in gone},
+        workers={name: worker for name, worker in group.workers.items() if name not in gone},
         leases={
             partition: replace(lease, owner="") if lease.owner in gone else lease
             for partition, lease in group.leases.items()
@@ -148,7 +148,7 @@ def surplus(group: Group, name: str) -> frozenset[int]:
 
 
 def takeable(group: Group, name: str) -> frozenset[int]:
-    """The free partitions that fall to `name`. Each falls to one worker, whoever asks."""
+    """The free partitions that fall to `name`. Each falls to one worker, whichever asks."""
     free = sorted(p for p, lease in group.leases.items() if lease.owner not in group.workers)
     wanting = {
         worker: share - len(group.owned_by(worker)) for worker, share in shares(group).items()

@@ -191,7 +191,7 @@ class Producer(base.Producer):
         topic = table.changelog_topic_name
         streams = self._topics.known(topic) or await self._find(topic)
         stored = await self._store(streams, TP(topic, partition), key, value, headers, {})
-        stored.add_done_callback(lambda one: _note_persisted(table, one))
+        stored.add_done_callback(lambda answer: _note_persisted(table, answer))
 
     async def _store(
         self,
@@ -221,7 +221,7 @@ class Producer(base.Producer):
             subject_of(partition.topic, partition.partition, key), value or b"", own or None
         )
         metadata: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        seq.add_done_callback(lambda one: self._note_stored(one, partition, condition, metadata))
+        seq.add_done_callback(lambda done: self._note_stored(done, partition, condition, metadata))
         return metadata
 
     def _is_fenced(self, topic: str) -> bool:

@@ -146,7 +146,7 @@ class Publisher:
             now_s = loop.time()
             self._give_up_old(now_s)
             if self._link is not None and self._link.lost:
-                self._lose()  # nobody was told
+                self._lose()  # the sender was not told
                 continue
             if self._waiting and self._link is not None and now_s > self._heard_s + _SILENCE_S:
                 _log.warning("faust_publish_unanswered", messages=len(self._waiting))
@@ -195,7 +195,7 @@ class Publisher:
                 headers=message.headers,
             )
         except nats.errors.MaxPayloadError:
-            # It was sent while nobody could say how much the server takes.
+            # It was sent while it was not known how much the server takes.
             if number in self._waiting:
                 self._fail(number, _too_large(message, link))
 
@@ -235,7 +235,7 @@ class Publisher:
                 ),
             )
         else:
-            # Nobody is there to store it, or not now. It has to be sent again, and everything
+            # No server is there to store it, or not now. It has to be sent again, and everything
             # behind it too, to keep the order.
             if self._link is not None:
                 _log.warning("faust_publish_put_off", subject=message.subject, answer=str(answer))

@@ -25,7 +25,7 @@ ResultT = TypeVar("ResultT")
 class Session:
     """What producer and consumer of an app share.
 
-    Reconnecting is for ever; `patience_s` bounds how long a single question is asked again.
+    Reconnecting has no end; `patience_s` bounds how long a single question is asked again.
     """
 
     def __init__(self, url: str, *, name: str, patience_s: float = _PATIENCE_S) -> None:
@@ -45,7 +45,7 @@ class Session:
         ConfigError
             The server is too old.
         ProviderUnavailable
-            Nobody answers.
+            No server answers.
         """
         async with self._opening:
             if self._connection is None:

@@ -171,7 +171,7 @@ class Topics:
                 return None
             return message.seq
 
-        return min(await _all(first(one) for one in streams.subjects[partition]), default=None)
+        return min(await _all(map(first, streams.subjects[partition])), default=None)
 
     async def last_offset(self, streams: TopicStreams, partition: int) -> int | None:
         """The offset of the last message of a partition, None if it is empty."""
@@ -184,11 +184,11 @@ class Topics:
                 return None
             return message.seq
 
-        return max(await _all(last(one) for one in streams.subjects[partition]), default=None)
+        return max(await _all(map(last, streams.subjects[partition])), default=None)
 
 
 async def _all(questions: Iterable[Any]) -> list[int]:
-    return [one for one in await asyncio.gather(*questions) if one is not None]
+    return [answer for answer in await asyncio.gather(*questions) if answer is not None]
 
 
 def _read(topic: str, config: StreamConfig) -> TopicStreams:
@@ -205,7 +205,7 @@ def _read(topic: str, config: StreamConfig) -> TopicStreams:
 def _names(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
-    return tuple(str(one) for one in value or ())
+    return tuple(str(name) for name in value or ())
 
 
 async def streams_of(app: AppT, topics: Topics, topic: str) -> TopicStreams:
@@ -216,7 +216,7 @@ async def streams_of(app: AppT, topics: Topics, topic: str) -> TopicStreams:
     ImproperlyConfigured
         The topic does not exist, and the app may not declare it.
     """
-    channels: list[Any] = [one for one in app.topics if topic in cast(Any, one).topics]
+    channels: list[Any] = [channel for channel in app.topics if topic in cast(Any, channel).topics]
     for channel in channels:
         foreign = foreign_streams(topic, channel.config)
         if foreign is not None:

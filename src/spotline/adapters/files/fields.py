@@ -243,7 +243,7 @@ def _unit_at(part: type[Part], steps: list[int | str]) -> str:
 
 def row_of(field: FieldInfo) -> FieldRow | None:
     """What is said of a field of a part, None where nothing is."""
-    return next((one for one in field.metadata if isinstance(one, FieldRow)), None)
+    return next((mark for mark in field.metadata if isinstance(mark, FieldRow)), None)
 
 
 def fields_by_key(part: type[Part]) -> dict[str, FieldInfo]:
@@ -266,4 +266,4 @@ def _known_at(part: type[Part], steps: list[int | str]) -> tuple[FieldInfo | Non
         if fields:  # else it is an index, or a key that the user chose
             found = fields[0]
             parts = [inner for field in fields for inner in parts_in(field.annotation)]
-    return found, list({name: None for one in parts for name in fields_by_key(one)})
+    return found, list({name: None for part in parts for name in fields_by_key(part)})

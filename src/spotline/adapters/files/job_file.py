@@ -55,7 +55,7 @@ def parse_job_file(text: str, *, where: str = "the job file") -> Job | JobDraft:
 
 
 def read_jobs(path: Path) -> tuple[Job, ...]:
-    """Read a job file, or a list of jobs in its format, where nobody completes drafts.
+    """Read a job file, or a list of jobs in its format, where drafts are not completed.
 
     Raises
     ------

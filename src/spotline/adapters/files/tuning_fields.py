@@ -14,7 +14,7 @@ _MOST_PARAMETERS_BILLION = 1e6
 
 
 class ModelPart(Part):
-    """Which model is tuned, and its size where nobody knows it by name."""
+    """Which model is tuned, and its size where it is not known by name."""
 
     name: Annotated[
         Name,

@@ -21,7 +21,7 @@ MOST_LEVELS = 32
 """Lists and mappings may be so deep in each other."""
 
 LONGEST_NUMBER = 64
-"""Longer ones are names and addresses; to read them as numbers could take for ever."""
+"""Longer ones are names and addresses; to read them as numbers could take without end."""
 
 _CONTROL = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _EVENTS = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

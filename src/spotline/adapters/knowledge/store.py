@@ -174,7 +174,7 @@ def _cells(run: MeasuredRun) -> tuple[Any, ...]:
         of.precision,
         of.expert_parallel,
         of.model_parameters,
-        json.dumps({one.name: one.value for one in of.options}, separators=(",", ":")),
+        json.dumps({option.name: option.value for option in of.options}, separators=(",", ":")),
         run.outcome.value,
         float(run.tokens_per_s),
         float(run.peak_memory_gb),

@@ -21,14 +21,14 @@ def show_ledger(telemetry: Telemetry, ledger: SqlLedger, caps: Caps) -> Callable
         return [(ledger.total_micro_usd() / MICRO_USD_PER_USD, {})]
 
     def held() -> Readings:
-        counts = Counter(one.capacity_type for one in ledger.held())
-        return [(counts[one], {CAPACITY_TYPE: one.value}) for one in CapacityType]
+        counts = Counter(instance.capacity_type for instance in ledger.held())
+        return [(counts[kind], {CAPACITY_TYPE: kind.value}) for kind in CapacityType]
 
     def cap_used() -> Readings:
         cap = caps.micro_usd_per_job
         if not cap:
             return []
-        running = {one.job_id for one in ledger.held()}
+        running = {instance.job_id for instance in ledger.held()}
         spent = ledger.spend_by_job()
         return [(max((spent.get(job_id, 0) for job_id in running), default=0) / cap, {})]
 

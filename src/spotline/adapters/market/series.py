@@ -103,7 +103,7 @@ def assemble(
     ContractError
         An offering occurs twice, or the source ends before the start.
     """
-    ids = [one.offering.offering_id for one in series]
+    ids = [held.offering.offering_id for held in series]
     if len(set(ids)) != len(ids):
         raise ContractError("FILE", f"expected each offering once, found {', '.join(ids)}")
     slots = -((start_ns - end_ns) // (slot_s * NS_PER_S))
@@ -117,16 +117,16 @@ def assemble(
     spot_price = np.empty(shape, dtype=np.int64)
     spot_available = np.empty(shape, dtype=np.int64)
     quoted_ns = np.empty(shape, dtype=np.int64)
-    for column, one in enumerate(series):
-        spot_price[:, column], quoted_ns[:, column] = one.spot_price.held_at(grid_ns)
-        spot_available[:, column] = one.constant_spot_available
-        if one.spot_available is not None:
-            spot_available[:, column], counted_ns = one.spot_available.held_at(grid_ns)
+    for column, held in enumerate(series):
+        spot_price[:, column], quoted_ns[:, column] = held.spot_price.held_at(grid_ns)
+        spot_available[:, column] = held.constant_spot_available
+        if held.spot_available is not None:
+            spot_available[:, column], counted_ns = held.spot_available.held_at(grid_ns)
             quoted_ns[:, column] = np.maximum(quoted_ns[:, column], counted_ns)
-    provenance = np.array([_CODES[one.spot_provenance] for one in series], dtype=np.int64)
-    on_demand = np.array([one.on_demand_price_micro_usd for one in series], dtype=np.int64)
+    provenance = np.array([_CODES[held.spot_provenance] for held in series], dtype=np.int64)
+    on_demand = np.array([held.on_demand_price_micro_usd for held in series], dtype=np.int64)
     return Market(
-        offerings=tuple(one.offering for one in series),
+        offerings=tuple(held.offering for held in series),
         slot_s=slot_s,
         start_ns=start_ns,
         spot_price_micro_usd=spot_price,

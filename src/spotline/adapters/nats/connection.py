@@ -32,7 +32,7 @@ _CLOSE_S = 2.0
 # A peer that vanished without a word is noticed after two of these.
 _PING_S = 5
 _PINGS = 2
-# nats-py waits for ever to send what is pending if the connection breaks just then.
+# nats-py waits without end to send what is pending if the connection breaks just then.
 _FLUSH_S = 2.0
 
 # What a broken or restarting server looks like; try again.
@@ -58,7 +58,7 @@ class BrokerLink:
     def lost(self) -> bool:
         """Whether it is of no use any more.
 
-        A client that fails while it closes (a reset under traffic) calls nobody back: it is closed,
+        A client that fails while it closes (a reset under traffic) does not call back: it is closed,
         and its link is lost before that was noted.
         """
         return self._lost or bool(self.client.is_closed)
@@ -112,7 +112,7 @@ def _credentials(url: str) -> tuple[str, dict[str, Any]]:
 
 
 class NatsConnection:
-    """Keeps one connection to `url` open inside `async with`, reconnecting for ever.
+    """Keeps one connection to `url` open inside `async with`, reconnecting without end.
 
     The attribute `url` is without password or token, which in `url` are percent-encoded where they
     have characters that mean something there.
@@ -120,7 +120,7 @@ class NatsConnection:
     Raises
     ------
     ProviderUnavailable
-        On entering: nobody answered for `timeout_s`.
+        On entering: no answer for `timeout_s`.
     ConfigError
         The server is too old.
     """

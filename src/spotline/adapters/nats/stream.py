@@ -42,7 +42,7 @@ _ANSWER_S = 5.0
 _RETRY_S = 0.1
 # An abandoned read's consumer is removed by the server after this.
 _READ_IDLE_S = 30.0
-# Entries are redelivered by opening the consumer anew, never by time.
+# Entries are redelivered by opening the consumer again, never by time.
 _ACK_WAIT_S = 86_400.0
 
 ResultT = TypeVar("ResultT")
@@ -184,7 +184,7 @@ class NatsEventStream:
     ) -> NatsSubscription:
         """Open the durable place `name`; `first_seq` applies when it does not exist yet.
 
-        Whoever had it open before is shut out.
+        The one that had it open before is shut out.
         """
         subscription = NatsSubscription(self, name, subjects)
         await self._ask(lambda js: subscription.claim(js, first_seq))
@@ -362,7 +362,7 @@ class NatsSubscription:
         return 0 if self._delivery is None else self._delivery.waiting
 
     async def claim(self, js: JetStreamContext, first_seq: int) -> None:
-        """Take the place over from whoever had it, and read how far they came."""
+        """Take the place over from the one that had it, and read how far that came."""
         try:
             info = await js.consumer_info(self._stream.name, self._name)
             floor = info.ack_floor.stream_seq if info.ack_floor is not None else 0
@@ -392,8 +392,8 @@ class NatsSubscription:
             await self._abandon()
             await asyncio.sleep(_RETRY_S)
             return ()
-        self._unacked.extend((one.entry.seq, one.ack_subject) for one in batch)
-        return [one.entry for one in batch]
+        self._unacked.extend((delivered.entry.seq, delivered.ack_subject) for delivered in batch)
+        return [delivered.entry for delivered in batch]
 
     async def ack(self, entry: StoredEntry) -> None:
         """Say that `entry` and everything before it is done. Safe to repeat."""
@@ -411,7 +411,7 @@ class NatsSubscription:
         """Stop following; the place is kept.
 
         The server works off acknowledgements in its own time: the last one is confirmed, so that
-        whoever opens the place next finds it there.
+        the next to open the place finds it there.
         """
         link, ack_subject = self._link, self._last_ack_subject
         await self._abandon()

@@ -1,4 +1,4 @@
-"""The simulated cloud's own memory: a SQLite file that outlives whoever launched from it."""
+"""The simulated cloud's own memory: a SQLite file that outlives the process that launched from it."""
 
 from __future__ import annotations
 

@@ -208,20 +208,20 @@ class _GeographyPart(Part):
         return self
 
     def to_domain(self, folder: Path) -> Geography:
-        zones = zones_of([one.energy_usd_per_kwh for one in self.regions])
+        zones = zones_of([region.energy_usd_per_kwh for region in self.regions])
         sources = PriceSources(folder, self.begins, zones)
         regions = []
-        for index, one in enumerate(self.regions):
+        for index, part in enumerate(self.regions):
             energy = _named(
                 f"regions[{index}].energy_usd_per_kwh",
-                partial(sources.steps, one.energy_usd_per_kwh, least=-MOST_USD),
+                partial(sources.steps, part.energy_usd_per_kwh, least=-MOST_USD),
             )
             rent = _named(
                 f"regions[{index}].rent_usd_per_gpu_hour",
-                partial(sources.steps, one.rent_usd_per_gpu_hour, least=0.0),
+                partial(sources.steps, part.rent_usd_per_gpu_hour, least=0.0),
             )
-            regions.append(one.to_domain(energy, rent))
-        links = [link for one in self.links for link in one.to_domain()]
+            regions.append(part.to_domain(energy, rent))
+        links = [link for row in self.links for link in row.to_domain()]
         skyplane = self.skyplane_links
         if skyplane is not None:
             links += _named("skyplane_links", partial(skyplane.to_domain, folder))
@@ -229,8 +229,8 @@ class _GeographyPart(Part):
             regions=regions,
             links=links,
             changes=[
-                *(one.to_domain() for one in self.region_changes),
-                *(change for one in self.link_changes for change in one.to_domain()),
+                *(row.to_domain() for row in self.region_changes),
+                *(change for row in self.link_changes for change in row.to_domain()),
             ],
         )
 

@@ -236,4 +236,4 @@ class PriceSources:
 
 def zones_of(prices: Collection[Any]) -> list[str]:
     """The ENTSO-E zones among prices as they are stated."""
-    return sorted({one.zone for one in prices if isinstance(one, _EntsoePart)})
+    return sorted({price.zone for price in prices if isinstance(price, _EntsoePart)})

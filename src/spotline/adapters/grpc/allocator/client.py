@@ -69,7 +69,7 @@ class AllocateCallPort:
         await self._channel.close(None)
 
     async def perform(self, call: Call) -> Sequence[Event]:
-        """Ask the allocator; returns one `AllocationAnswered`, also where nobody answered.
+        """Ask the allocator; returns one `AllocationAnswered`, also where there was no answer.
 
         Raises
         ------
@@ -220,10 +220,10 @@ class JobClient(RpcClient):
 
     async def plan(self, request: PlanRequest) -> PlanAnswer:
         """What several policies would do with a job or draft, or a plan of several; buys nothing."""
-        one = None if request.job is None else with_own_id(request.job)
+        job = None if request.job is None else with_own_id(request.job)
         draft = None if request.draft is None else with_own_id(request.draft)
         several = tuple(with_own_id(job) for job in request.jobs)
-        named = replace(request, job=one, draft=draft, jobs=several)
+        named = replace(request, job=job, draft=draft, jobs=several)
         return await self._ask(self._allocator.Plan, named, PlanAnswer, timeout_s=_PLAN_TIMEOUT_S)
 
     async def compare(self, request: ComparisonRequest) -> ComparisonAnswer:

@@ -29,7 +29,7 @@ class RpcServer(GrpcServer):
     address
         `host:port`; port 0 takes a free one, which `start` returns.
     configurator
-        Completes drafts; None refuses them. Whoever gives it closes it.
+        Completes drafts; None refuses them. The giver closes it.
     """
 
     name = "allocator"

@@ -42,7 +42,7 @@ def client_interceptors(telemetry: Telemetry) -> tuple[Any, ...]:
 
 
 class _Answering(_ServerInterceptor):
-    """Health checks and reflection are left alone: nobody traces them."""
+    """Health checks and reflection are left alone: they are not traced."""
 
     def __init__(self, telemetry: Telemetry, services: frozenset[str]) -> None:
         self._telemetry = telemetry
@@ -112,7 +112,7 @@ class _AskingOnce(_OnceInterceptor):
             try:
                 asking.code = (await call.code()).name
             except asyncio.CancelledError:
-                # Whoever waited is gone: without this the call would live on until its time-out.
+                # The caller is gone: without this the call would live on until its time-out.
                 call.cancel()
                 raise
             return call

@@ -54,7 +54,7 @@ class RegionPrices:
 def read_gcp_gpu_prices(path: Path, machine_type: str) -> dict[str, RegionPrices]:
     """Read the prices of a machine type by region, ascending.
 
-    The source carries a price for every region, even where the machine is not offered: whoever asks
+    The source carries a price for every region, even where the machine is not offered: the caller
     filters by a list of regions.
 
     Raises

@@ -54,8 +54,8 @@ def read_prime_intellect(files: Sequence[Path], options: ImportOptions) -> Marke
     gpus = int(parsed["gpus"])
     slot_s = options.slot_s or _DEFAULT_SLOT_S
     series = [_read(path, config, gpus, options.on_demand_usd) for path in files]
-    first_ns = max(int(one.spot_price.ts_ns[0]) for one in series)
-    last_ns = min(int(_counts(one).ts_ns[-1]) for one in series)
+    first_ns = max(int(offering.spot_price.ts_ns[0]) for offering in series)
+    last_ns = min(int(_counts(offering).ts_ns[-1]) for offering in series)
     on_demand = (
         "on-demand price given"
         if options.on_demand_usd is not None
@@ -84,10 +84,10 @@ IMPORTER = Importer(
 )
 
 
-def _counts(one: OfferingSeries) -> EventSeries:
-    if one.spot_available is None:
+def _counts(offering: OfferingSeries) -> EventSeries:
+    if offering.spot_available is None:
         raise ValueError("snapshots always count offers")
-    return one.spot_available
+    return offering.spot_available
 
 
 @dataclass(slots=True)

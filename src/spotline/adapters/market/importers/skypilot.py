@@ -132,9 +132,9 @@ def _traces(files: Sequence[Path], zones: tuple[str, ...]) -> list[_Trace]:
         found = ", ".join(trace.zone for trace in traces)
         raise ContractError("--zone", f"expected zones or regions of {found}")
     kept.sort(key=lambda trace: (trace.zone, trace.gpu_model, trace.gpus))
-    for one, other in itertools.pairwise(kept):
-        if (one.zone, one.gpu_model, one.gpus) == (other.zone, other.gpu_model, other.gpus):
-            raise ContractError(str(other.path), f"expected each zone once, found {one.path} too")
+    for first, other in itertools.pairwise(kept):
+        if (first.zone, first.gpu_model, first.gpus) == (other.zone, other.gpu_model, other.gpus):
+            raise ContractError(str(other.path), f"expected each zone once, found {first.path} too")
     return kept
 
 
