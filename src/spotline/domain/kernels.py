@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numba
 import numpy as np
@@ -101,15 +101,23 @@ def kernel(function: Function) -> Function:
 
     Divisions by zero give 0, not an error: the numbers come from places that refuse zero.
     """
-    return _compiled(function, inline="never")
+    return _compiled(function)
 
 
 def part(function: Function) -> Function:
-    """Compile `function` as part of each kernel that calls it."""
+    """Compile `function` as part of each kernel that calls it: for scalars and bundles of them."""
     return _compiled(function, inline="always")
 
 
-def _compiled(function: Function, inline: Literal["never", "always"]) -> Function:
+def inlined(function: Function) -> Function:
+    """Compile `function` as a kernel that is written out wherever it is called.
+
+    For bundles of arrays: a part would count each array of a bundle, a plain kernel copy it.
+    """
+    return _compiled(function, forceinline=True)
+
+
+def _compiled(function: Function, **options: Any) -> Function:
     if _numba.DISABLE_JIT:
         return function
     before = _numba.CACHE_DIR
@@ -117,7 +125,7 @@ def _compiled(function: Function, inline: Literal["never", "always"]) -> Functio
     _numba.CACHE_DIR = "" if CACHE_FOLDER is None else str(CACHE_FOLDER)
     try:
         compiled: Any = numba.njit(
-            cache=CACHE_FOLDER is not None, nogil=True, error_model="numpy", inline=inline
+            cache=CACHE_FOLDER is not None, nogil=True, error_model="numpy", **options
         )(function)
     finally:
         _numba.CACHE_DIR = before

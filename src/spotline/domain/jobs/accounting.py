@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spotline.domain.jobs.program import JobProgram
-from spotline.domain.kernels import IntArray, kernel, part, rule
+from spotline.domain.kernels import IntArray, inlined, part, rule
 from spotline.domain.units import cost_micro_usd
 
 # What a change costs in time: the classes, in the order in which planners lay them out.
@@ -145,7 +145,7 @@ def slots_at(slot_s: int, rate: int, work_quanta: int, first_s: int) -> int:
     return -(-(-(-work_quanta // rate) + first_s) // slot_s)
 
 
-@kernel
+@inlined
 def hold(terms: Terms, standing: Standing, held: Held, held_s: int, by_count: IntArray) -> Standing:
     """Say where the job stands when it has held an allowed count for `held_s` seconds."""
     count = held.spot + held.on_demand

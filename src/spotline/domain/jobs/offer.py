@@ -21,7 +21,7 @@ from spotline.domain.jobs.accounting import (
     cost,
     slots_at,
 )
-from spotline.domain.kernels import IntArray, kernel, part, rule
+from spotline.domain.kernels import IntArray, inlined, kernel, part, rule
 
 
 class Offer(NamedTuple):
@@ -69,7 +69,7 @@ def offer_at(row: IntArray) -> Offer:
     )  # fmt: skip
 
 
-@kernel
+@inlined
 def largest_allowed(by_count: IntArray, most: int) -> int:
     """The largest allowed count <= `most`, 0 where there is none."""
     return int(by_count[LARGEST, min(by_count.shape[1] - 1, most)])
@@ -146,7 +146,7 @@ def rescue_slots(terms: Terms, offer: Offer, after: Standing, by_count: IntArray
     return slots_at(terms.slot_s, by_count[RATE, offer.rescue], left, first_s)
 
 
-@kernel
+@inlined
 def is_safe(
     terms: Terms, standing: Standing, offer: Offer, after: Standing, by_count: IntArray
 ) -> bool:

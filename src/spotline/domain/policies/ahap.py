@@ -17,7 +17,7 @@ from spotline.domain.jobs.offer import (
     standing_at,
 )
 from spotline.domain.jobs.program import Holding, JobProgram
-from spotline.domain.kernels import IntArray, kernel, part, rule
+from spotline.domain.kernels import IntArray, inlined, kernel, rule
 from spotline.domain.policies.ahap_plans import Planner, plan_of
 from spotline.domain.policies.interface import Choice, Memory, PolicyView
 from spotline.domain.policies.params import Params, refuse_more_than_allowed, view_row
@@ -81,7 +81,7 @@ def choose(
     return wish
 
 
-@part
+@inlined
 def _restart(params: Params, standing: Standing, memory: IntArray) -> None:
     """Begin all plans where the job stands."""
     for index in range(params.commitment):
@@ -93,7 +93,7 @@ def _restart(params: Params, standing: Standing, memory: IntArray) -> None:
         memory[at + _ACTIONS] = 0
 
 
-@part
+@inlined
 def _track(standing: Standing, offer: Offer, memory: IntArray, at: int) -> Standing:
     """Where a plan stands: its own progress and held set."""
     held = Held(memory[at + _SPOT], memory[at + _ON_DEMAND])
@@ -107,7 +107,7 @@ def _track(standing: Standing, offer: Offer, memory: IntArray, at: int) -> Stand
     )
 
 
-@part
+@inlined
 def _play(
     terms: Terms, track: Standing, offer: Offer, memory: IntArray, at: int, by_count: IntArray
 ) -> Held:
@@ -129,7 +129,7 @@ def _play(
     return held
 
 
-@part
+@inlined
 def _mean(by_count: IntArray, plans: int, total: int, most_spot: int) -> Held:
     """The mean of several holdings, rounded half up to an allowed count, spot first."""
     wanted = (2 * total + plans) // (2 * plans)

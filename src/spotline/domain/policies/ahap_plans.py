@@ -11,7 +11,7 @@ import numpy as np
 
 from spotline.domain.jobs.accounting import Standing, Terms
 from spotline.domain.jobs.offer import Offer, is_allowed
-from spotline.domain.kernels import IntArray, kernel, part
+from spotline.domain.kernels import IntArray, inlined, kernel
 from spotline.domain.policies.params import Params
 from spotline.domain.solvers.window import WindowEnd, plan_window
 from spotline.domain.solvers.window_grid import Ahead, Precision, Sets
@@ -47,7 +47,7 @@ class Planner(NamedTuple):
     used: IntArray
 
 
-@part
+@inlined
 def forget(planner: Planner) -> None:
     """Forget all plans: those of another job, or of another first slot."""
     planner.head[:] = -1
@@ -88,7 +88,7 @@ def plan_of(
     return int(found)
 
 
-@part
+@inlined
 def _is_from(entries: IntArray, index: int, track: Standing) -> bool:
     return bool(
         entries[index, 0] == track.progress
@@ -98,7 +98,7 @@ def _is_from(entries: IntArray, index: int, track: Standing) -> bool:
     )
 
 
-@part
+@inlined
 def _plan(
     params: Params,
     terms: Terms,
@@ -128,7 +128,7 @@ def _plan(
         plan[k, 1] = sets.on_demand[chosen[k]]
 
 
-@part
+@inlined
 def _ahead(offer: Offer, window: int, most: int, predicted: IntArray) -> Ahead:
     """Lay out this slot and the predicted ones; more than `most` instances are of no use."""
     slots = window + 1
@@ -146,7 +146,7 @@ def _ahead(offer: Offer, window: int, most: int, predicted: IntArray) -> Ahead:
     return Ahead(spot_price, on_demand_price, spot, on_demand)
 
 
-@part
+@inlined
 def window_sets(track: Standing, available: IntArray, by_count: IntArray) -> Sets:
     """What a plan chooses from: idle, what is held, all on-demand, spot first."""
     most = by_count.shape[1] - 1
@@ -175,7 +175,7 @@ def window_sets(track: Standing, available: IntArray, by_count: IntArray) -> Set
     return Sets(spot, on_demand, cover_start, covers)
 
 
-@part
+@inlined
 def _covers(spot: IntArray, on_demand: IntArray, room: int) -> tuple[IntArray, IntArray]:
     """The largest sets properly inside each; see `Configurations`."""
     total = spot.shape[0]

@@ -318,32 +318,32 @@ def _market_of_records(records: Sequence[SlotRecord], most_steps: int, *, firm: 
             for r in records
         ],
         dtype=np.int64,
-    ).T
+    )
     predicted = np.zeros((2, len(records), most_steps), dtype=np.int64)
     for slot, record in enumerate(records):
         if record.forecast is not None:
             steps = min(most_steps, len(record.forecast.spot_price))
             predicted[0, slot, :steps] = record.forecast.spot_price[:steps]
             predicted[1, slot, :steps] = record.forecast.spot_available[:steps]
-    return _Market(rows=np.ascontiguousarray(rows), predicted=predicted)
+    return _Market(rows=rows, predicted=predicted)
 
 
 def _market_of_series(series: MarketSeries, most_steps: int, *, firm: bool) -> _Market:
-    rows = np.zeros((lives.MARKET_ROWS, len(series)), dtype=np.int64)
-    rows[lives.SPOT_PRICE] = series.spot_price
-    rows[lives.ON_DEMAND_PRICE] = series.on_demand_price
-    rows[lives.SPOT] = series.spot_available
-    rows[lives.ON_DEMAND] = series.on_demand_available
-    rows[lives.FIRM] = firm
-    rows[lives.STEPS] = -1
-    rows[lives.RUN_STATE] = -1 if series.run_state is None else series.run_state
+    rows = np.zeros((len(series), lives.MARKET_COLUMNS), dtype=np.int64)
+    rows[:, lives.SPOT_PRICE] = series.spot_price
+    rows[:, lives.ON_DEMAND_PRICE] = series.on_demand_price
+    rows[:, lives.SPOT] = series.spot_available
+    rows[:, lives.ON_DEMAND] = series.on_demand_available
+    rows[:, lives.FIRM] = firm
+    rows[:, lives.STEPS] = -1
+    rows[:, lives.RUN_STATE] = -1 if series.run_state is None else series.run_state
     if series.reserve_slots is not None:
-        rows[lives.RESERVE_SLOTS] = series.reserve_slots
+        rows[:, lives.RESERVE_SLOTS] = series.reserve_slots
     if series.rescue_instances is not None:
-        rows[lives.RESCUE] = series.rescue_instances
+        rows[:, lives.RESCUE] = series.rescue_instances
     predicted = np.zeros((2, len(series), most_steps), dtype=np.int64)
     if series.forecast is not None:
-        rows[lives.STEPS] = np.minimum(series.forecast.steps, most_steps)
+        rows[:, lives.STEPS] = np.minimum(series.forecast.steps, most_steps)
         seen = min(most_steps, series.forecast.spot_price.shape[1])
         predicted[0, :, :seen] = series.forecast.spot_price[:, :seen]
         predicted[1, :, :seen] = series.forecast.spot_available[:, :seen]
@@ -363,13 +363,13 @@ def _run(
     layout = lay_out(program)
     rows = market.rows
     most = program.max_instances
-    rescue = layout.by_count[LARGEST, np.minimum(rows[lives.RESCUE], most)]
-    rows[lives.RESCUE] = np.where(rescue > 0, rescue, most)
+    rescue = layout.by_count[LARGEST, np.minimum(rows[:, lives.RESCUE], most)]
+    rows[:, lives.RESCUE] = np.where(rescue > 0, rescue, most)
     looks = table is not None and any(player.uses_table for player in players)
     if not looks:
-        rows[lives.RUN_STATE] = -1
+        rows[:, lives.RUN_STATE] = -1
     player_rows, sigmas = _rows_of(tuple(players))
-    index, lines, lates = _worths(program, rows[lives.ON_DEMAND_PRICE], sigmas)
+    index, lines, lates = _worths(program, rows[:, lives.ON_DEMAND_PRICE], sigmas)
     return lives.replay_lives(
         (layout.row, layout.by_count, layout.values, line_of(program)),
         rows,

@@ -18,11 +18,11 @@ from spotline.domain.policies.params import Params
 from spotline.domain.policies.settle import settle, settle_late
 from spotline.domain.solvers.table_look import OpenTable, open_table
 
-# Rows of a market, its columns are slots; see `Offer`.
+# Columns of a market, its rows are slots: what a slot offers lies together. See `Offer`.
 SPOT_PRICE, ON_DEMAND_PRICE, SPOT, ON_DEMAND, RESERVE_SLOTS, RESCUE, FIRM, STEPS, RUN_STATE = range(
     9
 )
-MARKET_ROWS = 9
+MARKET_COLUMNS = 9
 
 # What is kept of a slot: spot, on-demand and reason.
 KEPT = 3
@@ -68,7 +68,7 @@ def replay_lives(
     job
         `ProgramLayout.row`, `ProgramLayout.by_count`, `ProgramLayout.values` and the line of `line.line_of`.
     market
-        Rows `SPOT_PRICE` and so on, a column for every slot.
+        Columns `SPOT_PRICE` and so on, a row for every slot.
     players
         `Params` by policy, one row each; the last is the fallback, which needs no forecast.
     planning
@@ -76,7 +76,7 @@ def replay_lives(
     table
         `ValueTable.arrays` of the table that `RUN_STATE` belongs to.
     first_slots
-        Columns of `market` with which the job's life begins.
+        Rows of `market` with which the job's life begins.
     kept_slots
         How many slots of every life are kept.
 
@@ -100,8 +100,9 @@ def replay_lives(
         forget(planner)
         for p in range(policies):
             # Nothing is remembered.
-            memory[:, 0] = -1
-            pair[0] = players[p]
+            memory[0, 0], memory[1, 0] = -1, -1
+            for column in range(players.shape[1]):
+                pair[0, column] = players[p, column]
             if players[p, 0] in PLANNERS:
                 life = live(pair, job, planner, opened, first_slots[f], market, memory, kept[f, p])
             else:
@@ -168,7 +169,7 @@ def live(
     by_count, values, line = job[1], job[2], job[3]
     held = Held(0, 0)
     progress, pending_s, spent, finished, slots = 0, 0, 0, 0, 0
-    for elapsed in range(min(terms.end_slots, market.shape[1] - first)):
+    for elapsed in range(min(terms.end_slots, market.shape[0] - first)):
         offer = offer_in(market, first + elapsed, terms.slot_s, held)
         standing = Standing(elapsed, progress, held, pending_s, spent, int(held.spot > offer.spot))
         if elapsed >= terms.deadline_slots:
@@ -217,18 +218,18 @@ def live(
 def offer_in(market: IntArray, slot: int, slot_s: int, held: Held) -> Offer:
     """What a slot of a market offers to a job that holds this."""
     on_demand = on_demand_to_hold(
-        market[ON_DEMAND, slot], held.on_demand, market[RESERVE_SLOTS, slot]
+        market[slot, ON_DEMAND], held.on_demand, market[slot, RESERVE_SLOTS]
     )
     return Offer(
-        market[SPOT_PRICE, slot],
-        market[ON_DEMAND_PRICE, slot],
-        market[SPOT, slot],
+        market[slot, SPOT_PRICE],
+        market[slot, ON_DEMAND_PRICE],
+        market[slot, SPOT],
         on_demand,
         slot_s,
-        market[RESERVE_SLOTS, slot],
-        market[RESCUE, slot],
-        market[FIRM, slot],
+        market[slot, RESERVE_SLOTS],
+        market[slot, RESCUE],
+        market[slot, FIRM],
         slot,
-        market[STEPS, slot],
-        market[RUN_STATE, slot],
+        market[slot, STEPS],
+        market[slot, RUN_STATE],
     )

@@ -25,7 +25,7 @@ from spotline.domain.jobs.accounting import (
     change_kind,
     cost,
 )
-from spotline.domain.kernels import BoolArray, IntArray, kernel, part
+from spotline.domain.kernels import BoolArray, IntArray, inlined, kernel
 from spotline.domain.solvers.window_grid import Ahead, Grid, Sets
 
 
@@ -52,7 +52,7 @@ class Table(NamedTuple):
     settled: int
 
 
-@part
+@inlined
 def best_schedule(
     terms: Terms,
     standing: Standing,
@@ -75,7 +75,7 @@ def best_schedule(
     return follow(standing, sets, ahead.spot, grid, table)
 
 
-@part
+@inlined
 def lay_costs(
     terms: Terms, standing: Standing, sets: Sets, ahead: Ahead, forced: int
 ) -> tuple[IntArray, BoolArray]:
@@ -95,7 +95,7 @@ def lay_costs(
     return paid, usable
 
 
-@part
+@inlined
 def lay_needed(sets: Sets, spot_available: IntArray, usable: BoolArray) -> BoolArray:
     """What can be held when a slot opens, and everything that could be shrunk to from there."""
     slots, count = usable.shape
@@ -110,7 +110,7 @@ def lay_needed(sets: Sets, spot_available: IntArray, usable: BoolArray) -> BoolA
     return needed
 
 
-@part
+@inlined
 def lay_table(
     grid: Grid,
     paid: IntArray,
@@ -153,7 +153,7 @@ def lay_table(
     )  # fmt: skip
 
 
-@part
+@inlined
 def fill(sets: Sets, ahead: Ahead, grid: Grid, table: Table, finish: IntArray) -> None:
     """Fill the table from the window's end to its second slot."""
     # Taken apart once: numba counts the arrays of a bundle wherever that is handed on.
@@ -283,7 +283,7 @@ def write(
             raise_row(now, shrunk[c], 0)
 
 
-@part
+@inlined
 def lay_finish(slot: int, grid: Grid, table: Table, worth: int) -> None:
     """Write what finishing in the slot before is worth, beyond the end of the work."""
     values, stride, reach = table.values, table.stride[slot], table.reach[slot]
@@ -293,7 +293,7 @@ def lay_finish(slot: int, grid: Grid, table: Table, worth: int) -> None:
             values[cell] = worth
 
 
-@part
+@inlined
 def follow(
     standing: Standing, sets: Sets, spot_available: IntArray, grid: Grid, table: Table
 ) -> tuple[int, IntArray]:
@@ -365,7 +365,7 @@ def raise_highest(
         into[i] = max(max(low[i], high[i]), source[i] - paid)
 
 
-@part
+@inlined
 def same_kind(changes: IntArray, kind: int, level: int) -> bool:
     """Whether a kind of change costs the same as growing, at a level pending."""
     return bool(
@@ -374,7 +374,7 @@ def same_kind(changes: IntArray, kind: int, level: int) -> bool:
     )
 
 
-@part
+@inlined
 def settled_level(changes: IntArray) -> int:
     """The level that stands for nothing pending: it leads to itself when held."""
     for level in range(changes.shape[1]):

@@ -28,7 +28,7 @@ from spotline.domain.jobs.accounting import (
     terms_at,
 )
 from spotline.domain.jobs.offer import Offer, is_allowed, slot_cost
-from spotline.domain.kernels import IntArray, kernel, part
+from spotline.domain.kernels import IntArray, inlined, kernel, part
 from spotline.domain.solvers.table_stage import (
     Goal,
     TableArray,
@@ -103,7 +103,7 @@ class Paces(NamedTuple):
     grow_to: int
 
 
-@kernel
+@inlined
 def look_ahead(
     terms: Terms,
     standing: Standing,

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spotline.domain.jobs.accounting import CHANGES, RATE, Standing, Terms, kind_s
-from spotline.domain.kernels import IntArray, kernel, part
+from spotline.domain.kernels import IntArray, inlined, kernel
 
 
 class Sets(NamedTuple):
@@ -65,7 +65,7 @@ class Grid(NamedTuple):
     changes: IntArray
 
 
-@part
+@inlined
 def lay_grid(
     terms: Terms,
     standing: Standing,
@@ -116,7 +116,7 @@ def gcd(a: int, b: int) -> int:
     return a
 
 
-@part
+@inlined
 def pending_levels(terms: Terms, first_s: int) -> IntArray:
     """Every overhead that can be pending when a slot opens; the start's own comes first."""
     bound = 2 + first_s // terms.slot_s
