@@ -26,4 +26,4 @@ async def serve(settings: AllocatorSettings, bus: BusAddress, hooks: PartHooks) 
 
 
 if __name__ == "__main__":
-    sys.exit(main(AllocatorSettings, serve))
+    sys.exit(main(AllocatorSettings, serve, plans=True))

@@ -27,4 +27,4 @@ async def serve(settings: ConfiguratorSettings, bus: BusAddress, hooks: PartHook
 
 
 if __name__ == "__main__":
-    sys.exit(main(ConfiguratorSettings, serve))
+    sys.exit(main(ConfiguratorSettings, serve, plans=True))

@@ -22,4 +22,4 @@ async def serve(settings: SelectorSettings, bus: BusAddress, hooks: PartHooks) -
 
 
 if __name__ == "__main__":
-    sys.exit(main(SelectorSettings, serve))
+    sys.exit(main(SelectorSettings, serve, plans=True))

@@ -27,9 +27,12 @@ SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
 def main(
     settings_type: type[SettingsT],
     serve: Callable[[SettingsT, BusAddress, PartHooks], Awaitable[None]],
+    *,
+    plans: bool = False,
 ) -> int:
     """Read the settings, serve until SIGTERM or SIGINT, and return the exit code.
 
+    A service that `plans` compiles its planners first, where nothing waits for it.
     0 after a signal, 2 where it cannot start and says why, 1 where it failed; a restart recovers.
     """
     try:
@@ -42,6 +45,10 @@ def main(
     if settings.otlp_endpoint:
         os.environ.setdefault("OTEL_EXPORTER_OTLP_ENDPOINT", settings.otlp_endpoint)
     bus = BusAddress(nats_url=settings.nats_url, partition=settings.partition)
+    if plans:
+        from spotline.bootstrap.planners import compile_planners
+
+        compile_planners()
 
     async def run() -> None:
         stop_on_signals()

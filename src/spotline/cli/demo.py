@@ -67,6 +67,7 @@ def demo(
 
     from spotline.adapters.files.weights_file import read_weights
     from spotline.application.selector.state import SelectorOptions
+    from spotline.bootstrap.planners import compile_planners, planners_compiled
     from spotline.bootstrap.process import run_to_exit_code
     from spotline.bootstrap.system import SystemOptions
     from spotline.cli.failures import explained
@@ -92,6 +93,9 @@ def demo(
             forecaster=forecaster or DEFAULT_FORECASTER,
             selector=SelectorOptions(warm_start=read_weights(warm_start)),
         )
+    if not planners_compiled():
+        console.print("compiling the planners: once per release, about a minute")
+        compile_planners()
     console.print(_opening(traded, jobs, run_id), soft_wrap=True)
     run: list[DemoRun] = []
 

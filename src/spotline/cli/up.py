@@ -96,6 +96,7 @@ def up(
     from spotline.application.market_ingest.handler import IngestOptions
     from spotline.application.placer.options import PlacerOptions
     from spotline.application.selector.state import SelectorOptions
+    from spotline.bootstrap.planners import compile_planners, planners_compiled
     from spotline.bootstrap.process import run_to_exit_code
     from spotline.bootstrap.system import SystemOptions
     from spotline.bootstrap.up import run_up
@@ -141,4 +142,7 @@ def up(
             for name, address in addresses.items():
                 typer.echo(f"{name:<12} {address}", err=True)
 
+    if not planners_compiled():
+        typer.echo("compiling the planners: once per release, about a minute", err=True)
+        compile_planners()
     raise typer.Exit(run_to_exit_code(run_up(options, health_port=health_port, told=told)))

@@ -1,0 +1,39 @@
+"""Compile the planners before anything waits for them.
+
+numba compiles a kernel when it is first called, and all of them take about a minute. A service that
+did so between two messages would answer nobody and lose its place on the bus. What is compiled
+stays on disk (`domain.kernels`), so this is paid once per release and user.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spotline.domain.kernels import CACHE_FOLDER
+
+_SLOT_S = 1800
+_SLOTS = 7 * 48
+
+
+def planners_compiled(folder: Path | None = CACHE_FOLDER) -> bool:
+    """Whether `compile_planners` has run for these sources and kept what it compiled."""
+    return folder is not None and _mark(folder).exists()
+
+
+def compile_planners(folder: Path | None = CACHE_FOLDER) -> None:
+    """Run one job under the default policy, which draws on nearly every kernel; once per folder."""
+    if planners_compiled(folder):
+        return
+    from spotline.domain.market.generate import generate
+    from spotline.replay.jobs import generated_jobs
+    from spotline.replay.simulate import simulate
+    from spotline.replay.summary import SPOTLINE
+
+    market = generate("mixed", seed=0, slots=_SLOTS, slot_s=_SLOT_S, start_ns=0)
+    simulate(market, generated_jobs(market, 1, 0), [SPOTLINE])
+    if folder is not None:
+        _mark(folder).touch()
+
+
+def _mark(folder: Path) -> Path:
+    return folder / "planners-compiled"
