@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import re
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import spotline.api.v1
 import spotline.domain.events
 import spotline.domain.forecasting
 import spotline.domain.policies
+from spotline.adapters.ledger.tables import METADATA, SCHEMA_VERSION
 from spotline.cli.main import COMMANDS
 from spotline.contracts.subjects import DEAD_LETTER_KIND, KINDS
 from spotline.domain.events.event import Event
@@ -265,3 +267,13 @@ def test_a_service_has_one_name_in_folder_room_spec_and_compose_file(repository)
         assert spec.service == service
         assert re.search(rf"^  {service}:$", compose, re.MULTILINE)
     assert folders == {row["from"] for row in TABLE["messages"]}
+
+
+def test_a_ledger_of_other_columns_has_another_version():
+    columns = " ".join(
+        sorted(str(column) for table in METADATA.tables.values() for column in table.columns)
+    )
+    found = SCHEMA_VERSION, hashlib.sha256(columns.encode()).hexdigest()[:16]
+
+    # An older ledger under the same number is opened, and fails at the first read.
+    assert found == (2, "8a993b56d2219493"), "raise SCHEMA_VERSION in tables.py and note both here"
