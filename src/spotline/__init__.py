@@ -1,3 +1,3 @@
 """Spotline: deadline-aware scheduling of fine-tuning jobs over spot and on-demand instances."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
