@@ -60,4 +60,5 @@ class OnDemandOnly:
         layout = lay_out(view.program)
         row = np.array((memory or (-1,),), dtype=np.int64)
         _, count = _choose(layout.row, row, layout.by_count)
-        return Choice(holding=Holding(on_demand=count), memory=(count,))
+        # Without compiling, numpy's own integers come back.
+        return Choice(holding=Holding(on_demand=int(count)), memory=(int(count),))
