@@ -239,10 +239,7 @@ def lessons_of(runs: Sequence[MeasuredRun]) -> Lessons:
         if run.ran and run.tokens_per_s > 0 and not unknown_part(run.configuration):
             rates.setdefault(run.configuration, []).append(math.log(run.tokens_per_s))
     configurations = list(rates)
-    means = [
-        math.fsum(rates[configuration]) / len(rates[configuration])
-        for configuration in configurations
-    ]
+    means = [math.fsum(measured) / len(measured) for measured in rates.values()]
     return Lessons(
         table=table_of(configurations),
         log_rates=np.array(means, dtype=np.float64),
