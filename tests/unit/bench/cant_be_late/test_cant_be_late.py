@@ -539,7 +539,7 @@ def test_on_a_real_zone_the_learned_policy_beats_uniform_progress_without_a_miss
     variant = rules.variants_of("frontier")[2]
     windows = single.windows_of(tested)
 
-    ours = policies.run_spotline(mix, policies.solve_mix(mix, variant), windows, variant)
+    ours = policies.run_spotline(mix, policies.solve_mix(mix, variant), windows)
     baseline = policies.run_rule("uniform_progress", windows, variant)
 
     assert len(tested.up) == 6551
