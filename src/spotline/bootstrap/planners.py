@@ -1,13 +1,17 @@
 """Compile the planners before anything waits for them.
 
 numba compiles a kernel when it is first called, and all of them take about a minute. A service that
-did so between two messages would answer nobody and lose its place on the bus. What is compiled
-stays on disk (`domain.kernels`), so this is paid once per release and user.
+did so between two messages would not answer, and lose its place on the bus. What is compiled
+stays on disk (`domain.kernels`), so this is paid once per release, user, numba and kind of processor.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
+
+import numba
+from llvmlite.binding import get_host_cpu_name
 
 from spotline.domain.kernels import CACHE_FOLDER
 
@@ -32,8 +36,11 @@ def compile_planners(folder: Path | None = CACHE_FOLDER) -> None:
     market = generate("mixed", seed=0, slots=_SLOTS, slot_s=_SLOT_S, start_ns=0)
     simulate(market, generated_jobs(market, 1, 0), [SPOTLINE])
     if folder is not None:
-        _mark(folder).touch()
+        # Without the mark, on a full disk say, they run again at the next start: no reason to stop.
+        with suppress(OSError):
+            _mark(folder).touch()
 
 
 def _mark(folder: Path) -> Path:
-    return folder / "planners-compiled"
+    # numba compiles again for another version of itself, and for another processor.
+    return folder / f"planners-compiled-{numba.__version__}-{get_host_cpu_name()}"
