@@ -53,4 +53,4 @@ async def in_own_loop(work: Callable[[], Coroutine[Any, Any, None]], *, name: st
     if cancelled is not None:
         raise cancelled
     if failed is not None:
-        raise RuntimeError(f"the thread {name} was cancelled by nobody") from failed
+        raise RuntimeError(f"the thread {name} was cancelled, and not by its caller") from failed

@@ -1,8 +1,9 @@
 """How deciding code is compiled: `kernel`, a `part` of kernels, and a `rule` that Python shares.
 
 A *rule* is plain Python: exact there, whatever the numbers, and compiled into the kernels that
-call it. A *kernel* exists compiled only and counts in 64 bits; whoever lays numbers out for one
-does so in plain Python first. With `NUMBA_DISABLE_JIT=1` both run as written.
+call it. A *kernel* exists compiled only and counts in 64 bits; its caller lays the
+numbers out in plain Python first. A *part* and an *inlined* kernel are written out where they are
+called, by numba and by LLVM. With `NUMBA_DISABLE_JIT=1` both run as written.
 
 numba keeps compiled functions on disk and looks at the time of a function's own file only, so a
 kernel would go on calling what a neighbour said before it was edited. Hence the folder of the cache

@@ -270,7 +270,7 @@ def _compilable(
     # A finished job is closed slot by slot, and a fallback that needs a forecast is no fallback.
     if program.work_quanta <= 0 or not has_kernel(fallback) or fallback.needs_forecast:
         return []
-    # Of the fallback nobody keeps what it looked into.
+    # What the fallback looked into is not kept.
     if fallback.uses_table:
         return []
     solved = table is None or _solves(table, program)

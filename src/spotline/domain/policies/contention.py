@@ -13,7 +13,7 @@ from spotline.domain.policies.prediction import UNCOUNTED
 class ResidualCapacity:
     """What is left of every offering while jobs are served in order.
 
-    A count nobody knows counts as plenty: the cloud will refuse what is not there.
+    An unknown count counts as plenty: the cloud will refuse what is not there.
     """
 
     def __init__(self, quotes: Iterable[SlotQuote]) -> None:

@@ -55,7 +55,7 @@ def decide_slot(policy: Policy, view: PolicyView, memory: Memory) -> SlotDecisio
         choice = policy.choose(view, memory)
         memory = choice.memory
         wish = choice.holding
-        # Without a table nobody knows what late costs.
+        # Without a table it is unknown what being late costs.
         netted = program.hard or policy.nets_soft_deadlines or view.outlook is None
         settled = _settle(
             layout.row, view_row(view), wish.spot, wish.on_demand, netted, layout.by_count

@@ -20,7 +20,7 @@ def window_forecast(
     """Reduce a forecast to prices and counts per step.
 
     `taken` instances are held by jobs that are served before this one, and expected to stay so.
-    Where nobody counts what is available (`counted` false), plenty is assumed now and later.
+    Where it is not counted what is available (`counted` false), plenty is assumed now and later.
 
     The count is the median m. Spot planned for a step fails with probability 1 - P(count >= m),
     and what it would have done is then bought on demand, so the step's price is the expectation

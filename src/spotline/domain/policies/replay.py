@@ -100,7 +100,7 @@ def replay_policy(
             rescue_instances=record.rescue_instances,
         )
         if policy.needs_forecast and record.forecast is None:
-            # The plans of a policy that was not asked are stale: it starts them anew.
+            # The plans of a policy that was not asked are stale: it starts them again.
             decision = decide_slot(fallback, view, fallback_memory)
             fallback_memory, memory = decision.memory, START
         else:

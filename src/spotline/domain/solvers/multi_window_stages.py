@@ -186,7 +186,7 @@ def _enter(
     for cell in range(block.first, block.end):
         for level in range(classes.shape[1]):
             for k in range(first.shape[0] - 1):
-                # Among equals more instances win: progress made now nobody can take.
+                # Among equals more instances win: progress made now cannot be taken.
                 for e in range(start[k], start[k + 1]):
                     row, left = classes[base[e], level, 0], classes[base[e], level, 1]
                     value, at = _NEVER, usable.shape[0] + k

@@ -118,7 +118,7 @@ def look_ahead(
 
     `to_come` is `ValueTable.after` at a slot and run state. Considered is every allowed count with
     as much spot as there is, with the spot that is held, and with none. Ties go to what is held,
-    then to more instances: progress made now is progress that nobody can take.
+    then to more instances: progress made now is progress that cannot be taken.
     """
     held = standing.held
     paces = _paces(terms, standing, offer, pending_s)
