@@ -3,7 +3,7 @@
 A *rule* is plain Python: exact there, whatever the numbers, and compiled into the kernels that
 call it. A *kernel* exists compiled only and counts in 64 bits; its caller lays the
 numbers out in plain Python first. A *part* and an *inlined* kernel are written out where they are
-called, by numba and by LLVM. With `NUMBA_DISABLE_JIT=1` both run as written.
+called, by numba and by LLVM. With `NUMBA_DISABLE_JIT=1` all run as written.
 
 numba keeps compiled functions on disk and looks at the time of a function's own file only, so a
 kernel would go on calling what a neighbour said before it was edited. Hence the folder of the cache
