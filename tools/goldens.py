@@ -11,7 +11,8 @@ A golden holds decisions, money and ids, and nothing that wall time or interleav
 - `simulate-PRESET`: every policy of the registry on a small generated market (in full, censored and
   deciding first), and what the selector learned. Left out are decisions per second.
 - `value-table`: the bytes of tables of two known laws, hashed.
-- `placement`: one pipeline placed by several methods, at the cost of energy and of rent.
+- `placement`: one pipeline placed by several methods, at the cost of energy and of rent. Left
+  out is the market's time, which every answer states and no market gives here.
 
 Commands are run as processes, so that goldens outlive moves of code; the value table alone has no
 command. Floating point is numpy's and numba's: equality is promised with the packages and on the
@@ -175,23 +176,33 @@ def recorded(folder: Path) -> dict[str, Any]:
     return {log: loaded(folder / f"{number}.out") for number, log in enumerate(logs)}
 
 
+def _kind(entry: dict[str, Any]) -> str:
+    return str(entry["headers"].get("ce-type", "")).removeprefix("spotline.v1.")
+
+
 def cut(log: Path) -> int:
     """End a log with the report that follows its last job's end; the slot of that report."""
     entries = log / "entries.jsonl"
     lines = entries.read_text(encoding="utf-8").splitlines(keepends=True)
     read = [json.loads(line) for line in lines]
-    kinds = [entry["headers"].get("ce-type", "") for entry in read]
-    closed = max(index for index, kind in enumerate(kinds) if kind.endswith(".job.closed"))
-    end, slot = next(
-        (index, int(entry["event"].get("slot", 0)))
+    # Each event with the line that it is on: a line is an event, or a batch of them.
+    events = [
+        (index, one["kind"], one.get("event", {}))
         for index, entry in enumerate(read)
-        if index > closed
-        and kinds[index].endswith(".capacity.report")
-        and entry["event"].get("settled")
+        for one in entry.get("events", [{"kind": _kind(entry), **entry}])
+    ]
+    closed = max(index for index, kind, _ in events if kind == "job.closed")
+    end, slot = next(
+        (index, int(event.get("slot", 0)))
+        for index, kind, event in events
+        if index > closed and kind == "capacity.report" and event.get("settled")
     )
     entries.write_text("".join(lines[: end + 1]), encoding="utf-8")
     manifest = loaded(log / "manifest.json")
     manifest["last_seq"] = read[end]["seq"]
+    if "statistics_file" in manifest:
+        # Statistics go on behind the cut.
+        manifest["statistics_file"] = ""
     (log / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     return slot
 
@@ -318,7 +329,10 @@ def placement(folder: Path) -> dict[str, Any]:
         ),
         cwd=folder,
     )
-    return {"-".join(run): loaded(folder / f"{number}.out") for number, run in enumerate(runs)}
+    return {
+        "-".join(run): without(loaded(folder / f"{number}.out"), {"clock"})
+        for number, run in enumerate(runs)
+    }
 
 
 Case = Callable[[Path], dict[str, Any]]

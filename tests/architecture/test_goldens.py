@@ -5,10 +5,11 @@ import json
 
 import pytest
 
+from tests.samples.stored_ledgers import FOLDER
 from tests.samples.stored_runs import STORED
 from tools import goldens
 
-FOLDERS = (goldens.FOLDER, STORED)
+FOLDERS = (goldens.FOLDER, STORED, FOLDER)
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

@@ -105,7 +105,7 @@ async def test_a_foreign_stream_on_our_subjects_is_refused(nats_connection):
     link = await nats_connection.link(timeout_s=5)
     await link.client.jetstream().add_stream(name="OTHER", subjects=["spotline.v1.market.>"])
 
-    with pytest.raises(ConfigError, match=r"SPOTLINE_0 .* cannot be used: subjects overlap"):
+    with pytest.raises(ConfigError, match=r"SPOTLINE_0 cannot be used: subjects overlap"):
         await NatsEventStream.open(nats_connection)
 
 

@@ -3,13 +3,15 @@
 import asyncio
 import re
 
+from spotline.contracts.batch import MOST_EVENTS
 from spotline.contracts.envelope import StoredEntry
 
 
 class FakeStream:
     """Holds entries from seq 1 on; durable places remember what was acknowledged."""
 
-    def __init__(self):
+    def __init__(self, *, most_events=MOST_EVENTS):
+        self.most_events = most_events
         self.entries = []
         self.places = {}
         self.grew = asyncio.Event()
@@ -31,7 +33,12 @@ class FakeStream:
     async def last_seq(self):
         return len(self.entries)
 
+    async def first_seq_since(self, stored_ns):
+        before = [entry for entry in self.entries if entry.stored_ns < stored_ns]
+        return len(before) + 1
+
     async def read(self, subjects, *, first_seq=1, last_seq):
+        assert first_seq >= 1, "a broker refuses this"
         for entry in self.entries[first_seq - 1 : last_seq]:
             if on_any(subjects, entry.subject):
                 yield entry

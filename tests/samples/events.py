@@ -21,6 +21,7 @@ from spotline.domain.events.allocation import AllocationAnswered, AllocationDeci
 from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
+    CapacitySignalled,
     CostAccrued,
     InterruptionKind,
     InterruptionNoticed,
@@ -32,13 +33,17 @@ from spotline.domain.events.forecast import ForecastIssued, ForecastOverdue
 from spotline.domain.events.knowledge import RunMeasured, ThroughputReestimated
 from spotline.domain.events.law import MarketLawLearned, ValueTableReady, ValueTableRequested
 from spotline.domain.events.lifecycle import (
+    AdmissionRecorded,
     JobAdmitted,
     JobAdvanced,
     JobCancelled,
     JobClosed,
+    JobExited,
     JobOutcome,
     JobProgressReported,
+    JobRetryScheduled,
     JobSubmitted,
+    JobUpdated,
 )
 from spotline.domain.events.market import MarketOpened, QuoteObserved, SlotOpened
 from spotline.domain.events.placement import (
@@ -248,6 +253,13 @@ SAMPLES = (
     ForecastOverdue(slot=17, waited_ms=2500),
     JobSubmitted(job=JOB, ts_event_ns=START_NS),
     JobCancelled(**WHOSE),
+    JobUpdated(**WHOSE, job=JOB, ts_event_ns=START_NS + 7),
+    JobExited(**WHOSE, generation=3, exit_code=137, detail="out of memory", ts_event_ns=START_NS),
+    JobRetryScheduled(
+        **WHOSE, slot=5, retry=2, not_before_ns=START_NS + 10**12, detail="out of memory"
+    ),
+    AdmissionRecorded(**WHOSE),
+    CapacitySignalled(slot=5, offset_s=61),
     JobProgressReported(**WHOSE, done=312.625),
     AllocationAnswered(
         slot=17,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from operator import attrgetter
 
 from spotline.contracts.codec import decode, encode, encode_dead_letter
 from spotline.contracts.envelope import Envelope, StoredEntry
@@ -10,6 +11,7 @@ from spotline.contracts.errors import ContractError
 from spotline.contracts.subjects import (
     DEAD_LETTER_KIND,
     KINDS,
+    ROUTES,
     dead_letter_subject,
     on_subject,
     subject_of,
@@ -23,6 +25,20 @@ def ts_event_ns_of(event: Event) -> int:
     if isinstance(event, QuoteObserved):
         return event.quote.ts_event_ns
     return int(getattr(event, "ts_event_ns", 0))
+
+
+def _job_id_of(event: Event) -> str:
+    """The job or pipeline that `event` is about, empty where it is about none."""
+    get = _JOB_IDS.get(type(event))
+    return "" if get is None else get(event)
+
+
+_JOB_IDS: Mapping[type[Event], Callable[[Event], str]] = {
+    event_type: attrgetter(field)
+    for event_type, route in ROUTES.items()
+    for field in route.fields
+    if field.rpartition(".")[2] == "job_id"
+}
 
 
 def envelope_for(
@@ -63,6 +79,7 @@ def envelope_for(
         index=index,
         ts_event_ns=ts_event_ns_of(event),
         payload=encode(event),
+        job_id=_job_id_of(event),
         trace_headers=trace_headers or {},
     )
 

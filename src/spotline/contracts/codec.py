@@ -101,7 +101,7 @@ def json_of(kind: str, payload: bytes) -> dict[str, Any] | None:
     Lossless means that `payload_of_json` gives the same bytes again. What is not of a known kind,
     not readable or newer than this code is lost.
     """
-    message_type = _message_type_of_kind(kind)
+    message_type = message_type_of_kind(kind)
     if message_type is None:
         return None
     try:
@@ -121,7 +121,7 @@ def payload_of_json(kind: str, text: Mapping[str, Any]) -> bytes:
     ContractError
         No such kind, or not the JSON of such a message.
     """
-    message_type = _message_type_of_kind(kind)
+    message_type = message_type_of_kind(kind)
     if message_type is None:
         raise ContractError(kind, "unknown kind of event")
     message = message_type()
@@ -132,7 +132,8 @@ def payload_of_json(kind: str, text: Mapping[str, Any]) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
-def _message_type_of_kind(kind: str) -> type[Message] | None:
+def message_type_of_kind(kind: str) -> type[Message] | None:
+    """The message that payloads of `kind` are; None for a kind that is not known here."""
     if kind == DEAD_LETTER_KIND:
         return mapping_of(DeadLettered).message_type
     event_type = EVENT_TYPES.get(kind)

@@ -5,26 +5,41 @@ SpotlineError
 ├── ConfigError              cannot start: exit 2
 ├── ProviderUnavailable      passing: retry with backoff
 │   └── Throttled            ... after `retry_after_s`
-├── InsufficientCapacity     expected: publish as an observation, decide again
-├── QuotaExceeded            needs a person: alert, stop launching there
-├── InstanceNotFound         on terminate: done
+├── UnknownOutcome           a launch was sent and not answered: look it up by its token
+├── LedgerDamaged            the ledger is not what was written: stop, exit 2, a person restores it
 └── InvariantViolation       our bug: crash; a restart refolds
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 
 class SpotlineError(Exception):
     """Root of every error Spotline raises on purpose."""
 
 
-class ContractError(SpotlineError):
-    """Something from outside breaks the contract; `where` names the field, row or subject."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldViolation:
+    """One field that is wrong: its path in the message, empty for the whole; and what is wrong."""
 
-    def __init__(self, where: str, problem: str) -> None:
+    field: str
+    description: str
+
+
+class ContractError(SpotlineError):
+    """Something from outside breaks the contract; `where` names the field, row or subject.
+
+    A message that breaks it in several fields has all of them in `violations`, the first of which
+    is told by `where` and `problem`; what is no message has none.
+    """
+
+    def __init__(self, where: str, problem: str, violations: Sequence[FieldViolation] = ()) -> None:
         super().__init__(f"{where}: {problem}")
         self.where = where
         self.problem = problem
+        self.violations = tuple(violations)
 
 
 class ConfigError(SpotlineError):
@@ -43,22 +58,29 @@ class Throttled(ProviderUnavailable):
         self.retry_after_s = retry_after_s
 
 
-class InsufficientCapacity(SpotlineError):
-    """A launch was refused for lack of stock."""
+class UnknownOutcome(SpotlineError):
+    """A launch was sent and no answer came: only the cloud knows what it did.
 
-    def __init__(self, offering_id: str, requested: int, granted: int) -> None:
-        super().__init__(f"{offering_id}: {requested} instances requested, {granted} in stock")
-        self.offering_id = offering_id
-        self.requested = requested
-        self.granted = granted
+    It is looked up by token and tag; to send it again, or with a new token, may launch it twice.
+    """
 
-
-class QuotaExceeded(SpotlineError):
-    """A cap of ours or of the account forbids a launch."""
+    def __init__(self, provider: str, token: str, problem: str) -> None:
+        super().__init__(f"{provider} did not answer launch {token}: {problem}")
+        self.token = token
+        self.problem = problem
 
 
-class InstanceNotFound(SpotlineError):
-    """No such instance; on terminate that means done."""
+class LedgerDamaged(SpotlineError):
+    """What the ledger holds is not what was written; `table` and `key` say where, as far as known."""
+
+    def __init__(self, table: str, key: str, problem: str) -> None:
+        where = f"{table} ({key})" if key else table
+        super().__init__(
+            f"the ledger is damaged in {where}: {problem}; nothing is bought on it: restore the ledger "
+            "from a copy, then start again"
+        )
+        self.table = table
+        self.key = key
 
 
 class InvariantViolation(SpotlineError):

@@ -15,9 +15,10 @@ import hashlib
 import math
 import re
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from enum import Enum
+from functools import partial
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, TypeGuard, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -26,7 +27,8 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 import spotline.api.v1
-from spotline.contracts.errors import ContractError, InvariantViolation
+from spotline.contracts.errors import ContractError, FieldViolation, InvariantViolation
+from spotline.domain.problems import problems_of
 
 ValueT = TypeVar("ValueT")
 
@@ -67,13 +69,18 @@ def from_message(value_type: type[ValueT], message: Message, *, where: str = "")
     Raises
     ------
     ContractError
-        A field is missing, unspecified, or refused by its type; `where` names the field.
+        A field is missing, unspecified, or refused by its type; `where` names the first such
+        field, `violations` all of them.
     """
     try:
         value: ValueT = mapping_of(value_type).read(message)
     except _Refused as refused:
-        name = where or type(message).DESCRIPTOR.name
-        raise ContractError(f"{name} {refused.path}".rstrip(), refused.problem) from refused
+        name, first = where or type(message).DESCRIPTOR.name, refused.found[0]
+        raise ContractError(
+            f"{name} {first.path}".rstrip(),
+            first.problem,
+            [found.violation for found in refused.found],
+        ) from refused
     return value
 
 
@@ -85,18 +92,60 @@ def digest(value: Any) -> str:
 # --- the reflective converter -----------------------------------------------------------------
 
 
-class _Refused(Exception):
-    """A value that breaks the contract; `path` grows from the inside out."""
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """One breach of the contract: the message it is in, what is wrong, and which field says so."""
 
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(problem)
-        self.path = path
-        self.problem = problem
+    path: str
+    problem: str
+    at: str = ""
+
+    def inside(self, name: str) -> _Found:
+        return _Found(_joined(name, self.path), self.problem, self.at)
+
+    @property
+    def violation(self) -> FieldViolation:
+        if not self.at:
+            return FieldViolation(field=self.path, description=self.problem)
+        said = self.problem.partition(" ")[2]
+        return FieldViolation(field=_joined(self.path, self.at), description=said)
+
+
+def _joined(outer: str, inner: str) -> str:
+    dot = "." if outer and inner and not inner.startswith("[") else ""
+    return f"{outer}{dot}{inner}"
+
+
+class _Refused(Exception):
+    """A value that breaks the contract, in one way or several; paths grow from the inside out."""
+
+    def __init__(self, *found: _Found) -> None:
+        super().__init__(found[0].problem)
+        self.found = found
 
     def inside(self, name: str) -> _Refused:
-        dot = "." if self.path and not self.path.startswith("[") else ""
-        self.path = f"{name}{dot}{self.path}"
-        return self
+        return _Refused(*(found.inside(name) for found in self.found))
+
+
+def _refused(path: str, problem: str) -> _Refused:
+    return _Refused(_Found(path, problem))
+
+
+# A message with more mistakes than these is told no more of them.
+_MOST_FOUND = 50
+
+
+def _all_found(reads: Iterable[Callable[[], Any]]) -> _Refused:
+    """Read on after a refusal, for all that is wrong."""
+    found: list[_Found] = []
+    for read in reads:
+        try:
+            read()
+        except _Refused as refused:
+            found += refused.found
+        if len(found) >= _MOST_FOUND:
+            break
+    return _Refused(*found[:_MOST_FOUND])
 
 
 # Whichever implementation of protobuf is loaded brings its own class.
@@ -183,14 +232,29 @@ def _writer(
 def _reader(
     value_type: Callable[..., Any], readers: Sequence[tuple[str, _Read]]
 ) -> Callable[[Message], Any]:
+    names = {name for name, _ in readers}
+
     def read_message(message: Message) -> Any:
-        arguments = {name: read(message) for name, read in readers}
+        try:
+            arguments = {name: read(message) for name, read in readers}
+        except _Refused:
+            raise _all_found([partial(read, message) for _, read in readers]) from None
         try:
             return value_type(**arguments)
         except ValueError as error:
-            raise _Refused("", str(error)) from error
+            found = [_Found("", said, _field_said(said, names)) for said in problems_of(error)]
+            raise _Refused(*found) from error
 
     return read_message
+
+
+def _field_said(problem: str, names: Set[str]) -> str:
+    """The field that a constructor's sentence begins with, perhaps behind its type's own name."""
+    word = problem.partition(" ")[0].rstrip(":")
+    for path in (word, word.partition(".")[2]):
+        if re.split(r"[.\[]", path)[0] in names:
+            return path
+    return ""
 
 
 def _field(
@@ -210,9 +274,13 @@ def _field(
         return _nested_field(member.name, hint, descriptor, where, optional=optional)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return _enum_field(member.name, hint, descriptor, where, optional=optional)
-    if optional:
-        raise InvariantViolation(f"{where} must not be optional: proto3 scalars are always there")
     _check_scalar(hint, descriptor, where)
+    if optional != descriptor.has_presence:
+        raise InvariantViolation(
+            f"{where} must be optional in the dataclass and in protos/, or not"
+        )
+    if optional:
+        return None, _present(member.name, _scalar_reader(member.name, hint, never_empty=False))
     never_empty = member.name in _IDENTITIES and member.default is MISSING
     return None, _scalar_reader(member.name, hint, never_empty=never_empty)
 
@@ -224,14 +292,21 @@ def _repeated_field(
         mapping = _nested(element, descriptor, where)
         write, read = mapping.write, mapping.read
 
-        def read_messages(message: Message) -> tuple[Any, ...]:
-            values = []
+        def read_item(index: int, item: Message) -> Any:
             try:
-                for item in getattr(message, name):
-                    values.append(read(item))  # noqa: PERF401 - the index belongs in the error
+                return read(item)
             except _Refused as refused:
-                raise refused.inside(f"[{len(values)}]").inside(name) from refused.__cause__
-            return tuple(values)
+                raise refused.inside(f"[{index}]").inside(name) from refused.__cause__
+
+        def read_messages(message: Message) -> tuple[Any, ...]:
+            items = getattr(message, name)
+            try:
+                return tuple([read(item) for item in items])
+            except _Refused:
+                numbered = enumerate(items)
+                raise _all_found(
+                    partial(read_item, index, item) for index, item in numbered
+                ) from None
 
         return (lambda values: [write(value) for value in values]), read_messages
     _check_scalar(element, descriptor, where)
@@ -241,7 +316,7 @@ def _repeated_field(
     def read_floats(message: Message) -> tuple[float, ...]:
         values = tuple(getattr(message, name))
         if not all(map(math.isfinite, values)):
-            raise _Refused(name, f"must hold finite numbers, was {values}")
+            raise _refused(name, f"must hold finite numbers, was {values}")
         return values
 
     return None, read_floats
@@ -257,7 +332,7 @@ def _nested_field(
         if not message.HasField(name):
             if optional:
                 return None
-            raise _Refused(name, "is missing")
+            raise _refused(name, "is missing")
         try:
             return read(getattr(message, name))
         except _Refused as refused:
@@ -291,9 +366,14 @@ def _enum_field(
         except KeyError:
             expected = ", ".join(names)
             problem = "is unspecified" if number == 0 else f"has the unknown number {number}"
-            raise _Refused(name, f"{problem}; expected one of {expected}") from None
+            raise _refused(name, f"{problem}; expected one of {expected}") from None
 
     return number_of.__getitem__, read_enum
+
+
+def _present(name: str, read: _Read) -> _Read:
+    """Read a scalar that may be absent."""
+    return lambda message: read(message) if message.HasField(name) else None
 
 
 def _scalar_reader(name: str, hint: type[Any], *, never_empty: bool) -> _Read:
@@ -302,7 +382,7 @@ def _scalar_reader(name: str, hint: type[Any], *, never_empty: bool) -> _Read:
         def read_float(message: Message) -> float:
             value: float = getattr(message, name)
             if not math.isfinite(value):
-                raise _Refused(name, f"must be finite, was {value}")
+                raise _refused(name, f"must be finite, was {value}")
             return value
 
         return read_float
@@ -311,7 +391,7 @@ def _scalar_reader(name: str, hint: type[Any], *, never_empty: bool) -> _Read:
         def read_identity(message: Message) -> str:
             value: str = getattr(message, name)
             if not value:
-                raise _Refused(name, "must not be empty")
+                raise _refused(name, "must not be empty")
             return value
 
         return read_identity

@@ -6,8 +6,9 @@ The table `ROUTES` is the one list of events; its kinds also name them in `ce-ty
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 from operator import attrgetter
 from types import MappingProxyType
@@ -29,8 +30,8 @@ from spotline.domain.events import (
 from spotline.domain.events.event import Event
 
 PREFIX = "spotline.v1."
-STREAM_SUBJECTS: tuple[str, ...] = (f"{PREFIX}>",)
 DEAD_LETTER_KIND = "deadletter"
+BATCH_KIND = "batch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,10 @@ ROUTES: Mapping[type[Event], Route] = MappingProxyType(
         lifecycle.JobSubmitted: Route(kind="job.submitted", fields=("job.tenant", "job.job_id")),
         lifecycle.JobCancelled: Route(kind="job.cancelled", fields=_BY_JOB),
         lifecycle.JobProgressReported: Route(kind="job.progress", fields=_BY_JOB),
+        lifecycle.JobUpdated: Route(kind="job.updated", fields=_BY_JOB),
+        lifecycle.JobExited: Route(kind="job.exited", fields=_BY_JOB),
+        lifecycle.JobRetryScheduled: Route(kind="job.retried", fields=_BY_JOB),
+        lifecycle.AdmissionRecorded: Route(kind="job.recorded", fields=_BY_JOB),
         lifecycle.JobAdmitted: Route(kind="job.admitted", fields=_BY_JOB),
         lifecycle.JobAdvanced: Route(kind="job.advanced", fields=_BY_JOB),
         lifecycle.JobClosed: Route(kind="job.closed", fields=_BY_JOB),
@@ -62,6 +67,7 @@ ROUTES: Mapping[type[Event], Route] = MappingProxyType(
         capacity.SlotDecided: Route(kind="provisioning.slot"),
         capacity.CapacityReported: Route(kind="capacity.report"),
         capacity.LaunchRefused: Route(kind="capacity.refused", fields=_BY_JOB),
+        capacity.CapacitySignalled: Route(kind="capacity.signalled"),
         capacity.InterruptionNoticed: Route(kind="capacity.noticed", fields=_BY_JOB),
         capacity.CapacityLost: Route(kind="capacity.lost", fields=_BY_JOB),
         capacity.CostAccrued: Route(kind="cost", fields=_BY_JOB),
@@ -94,6 +100,83 @@ KINDS: Mapping[type[Event], str] = MappingProxyType(
 )
 EVENT_TYPES: Mapping[str, type[Event]] = MappingProxyType(
     {kind: event_type for event_type, kind in KINDS.items()}
+)
+
+# What a plain client of the broker follows: the log holds these in batches alone, and each is
+# published on its own subject beside the log.
+_FANNED_OUT: tuple[type[Event], ...] = (
+    allocation.AllocationDecided,
+    lifecycle.JobAdmitted,
+    lifecycle.JobRetryScheduled,
+    lifecycle.JobClosed,
+    capacity.CapacityReported,
+    capacity.LaunchRefused,
+    capacity.CapacitySignalled,
+    capacity.InterruptionNoticed,
+    capacity.CapacityLost,
+    selection.PolicyWeightsUpdated,
+)
+_STATISTICS: tuple[type[Event], ...] = (
+    statistics.MarketStatisticsIssued,
+    statistics.PlatformStatisticsIssued,
+)
+# Kept out of batches: the clock and the market of everybody, and what plain clients follow as the
+# log holds it.
+_SINGLE: tuple[type[Event], ...] = (
+    market.MarketOpened,
+    market.SlotOpened,
+    placement.PipelineSubmitted,
+    placement.PipelineReleased,
+    placement.PlacementDecided,
+    placement.PlacementEnded,
+    *_STATISTICS,
+)
+# Whose batches hold what; whoever consumes a kind that is not listed follows all batches.
+PRODUCERS: Mapping[str, tuple[type[Event], ...]] = MappingProxyType(
+    {
+        "allocator": (
+            lifecycle.JobSubmitted,
+            lifecycle.JobUpdated,
+            lifecycle.JobCancelled,
+            lifecycle.JobExited,
+            lifecycle.JobProgressReported,
+            law.ValueTableReady,
+        ),
+        "cloud_actuator": (
+            capacity.LaunchRefused,
+            capacity.InterruptionNoticed,
+            capacity.CapacityLost,
+            capacity.CapacityReported,
+            capacity.CapacitySignalled,
+            capacity.CostAccrued,
+            lifecycle.AdmissionRecorded,
+        ),
+        "configurator": (knowledge.RunMeasured, knowledge.ThroughputReestimated),
+        "forecaster": (forecast.ForecastIssued, law.MarketLawLearned),
+        "market_ingest": (
+            market.QuoteObserved,
+            placement.RegionObserved,
+            placement.LinkObserved,
+        ),
+        "placer": (placement.PipelineProvisioningCommanded,),
+        "selector": (
+            forecast.ForecastOverdue,
+            allocation.AllocationAnswered,
+            lifecycle.JobAdmitted,
+            lifecycle.JobAdvanced,
+            lifecycle.JobRetryScheduled,
+            lifecycle.JobClosed,
+            allocation.AllocationDecided,
+            capacity.ProvisioningCommanded,
+            capacity.SlotDecided,
+            selection.PolicyWeightsUpdated,
+            law.ValueTableRequested,
+        ),
+    }
+)
+ONLY_IN_BATCHES: frozenset[str] = frozenset(KINDS[event_type] for event_type in _FANNED_OUT)
+SINGLE_KINDS: frozenset[str] = frozenset(
+    {DEAD_LETTER_KIND, *(KINDS[event_type] for event_type in _SINGLE)}
 )
 
 _OTHER = re.compile(r"[^a-z0-9_-]")
@@ -134,11 +217,40 @@ def filter_of(event_type: type[Event]) -> str:
     return PREFIX + route.kind + (".>" if route.fields else "")
 
 
+def subjects_with(event_types: Iterable[type[Event]], *also_by: str) -> list[str]:
+    """Where the log holds events of these types, alone or in batches.
+
+    `also_by` are services to be followed beside those that are known to publish them.
+    """
+    wanted = list(event_types)
+    in_batches = [event_type for event_type in wanted if KINDS[event_type] not in SINGLE_KINDS]
+    services = {
+        service
+        for service, produced in PRODUCERS.items()
+        if any(event_type in produced for event_type in in_batches)
+    }
+    services.update(also_by)
+    listed = {event_type for produced in PRODUCERS.values() for event_type in produced}
+    if not listed.issuperset(in_batches):
+        services = {"*"}
+    return [
+        *map(filter_of, wanted),
+        *(f"{PREFIX}{BATCH_KIND}.{service}" for service in sorted(services)),
+    ]
+
+
 def dead_letter_subject(service: str) -> str:
     """Where `service` puts what it cannot read."""
     if not _SERVICE.fullmatch(service):
         raise ContractError("subject", f"a service's name must match [a-z0-9_-]+, was {service!r}")
     return f"{PREFIX}{DEAD_LETTER_KIND}.{service}"
+
+
+def batch_subject(service: str) -> str:
+    """Where `service` puts several events at once."""
+    if not _SERVICE.fullmatch(service):
+        raise ContractError("subject", f"a service's name must match [a-z0-9_-]+, was {service!r}")
+    return f"{PREFIX}{BATCH_KIND}.{service}"
 
 
 def on_subject(kind: str, subject: str) -> bool:
@@ -147,9 +259,33 @@ def on_subject(kind: str, subject: str) -> bool:
     return subject == head or subject.startswith(head + ".")
 
 
-def stream_name(partition: int = 0) -> str:
+class StreamPart(Enum):
+    """The streams of a partition: its log, what is published beside it, and its statistics."""
+
+    LOG = ""
+    DECISIONS = "_DECISIONS"
+    STATISTICS = "_STATISTICS"
+
+
+def stream_name(partition: int = 0, part: StreamPart = StreamPart.LOG) -> str:
     """The name of a partition's stream."""
-    return f"SPOTLINE_{partition}"
+    return f"SPOTLINE_{partition}{part.value}"
+
+
+def stream_subjects(part: StreamPart = StreamPart.LOG) -> tuple[str, ...]:
+    """What a stream takes; no two take the same, and none takes heartbeats."""
+    match part:
+        case StreamPart.DECISIONS:
+            return tuple(filter_of(event_type) for event_type in _FANNED_OUT)
+        case StreamPart.STATISTICS:
+            return tuple(filter_of(event_type) for event_type in _STATISTICS)
+        case StreamPart.LOG:
+            elsewhere = {*_FANNED_OUT, *_STATISTICS}
+            return (
+                *(filter_of(kind) for kind in ROUTES if kind not in elsewhere),
+                f"{PREFIX}{BATCH_KIND}.*",
+                f"{PREFIX}{DEAD_LETTER_KIND}.*",
+            )
 
 
 _ROUTING: Mapping[type[Event], tuple[str, tuple[Callable[[Any], str], ...]]] = {

@@ -7,24 +7,36 @@ from hypothesis import strategies as st
 
 from spotline.contracts.errors import ContractError
 from spotline.contracts.subjects import (
+    BATCH_KIND,
     EVENT_TYPES,
     KINDS,
-    STREAM_SUBJECTS,
+    ONLY_IN_BATCHES,
+    PREFIX,
+    PRODUCERS,
+    SINGLE_KINDS,
+    StreamPart,
+    batch_subject,
     dead_letter_subject,
     filter_of,
     on_subject,
     stream_name,
+    stream_subjects,
     subject_of,
+    subjects_with,
     token,
 )
 from spotline.domain.events.allocation import AllocationDecided
-from spotline.domain.events.lifecycle import JobCancelled
+from spotline.domain.events.capacity import CostAccrued
+from spotline.domain.events.lifecycle import JobCancelled, JobClosed
 from spotline.domain.events.market import QuoteObserved, SlotOpened
 from tests.samples.events import GOLDEN, QUOTE, SAMPLES
+from tests.unit.application.test_trace_edges import SPECS
 
 
 def matches(pattern, subject):
-    """What a NATS server does with `>` at the end of a filter."""
+    """What a NATS server does with `>` or `*` at the end of a filter."""
+    if pattern.endswith(".*"):
+        return bool(re.fullmatch(re.escape(pattern[:-1]) + r"[^.]+", subject))
     if pattern.endswith(".>"):
         return subject.startswith(pattern[:-1]) and len(subject) > len(pattern) - 1
     return subject == pattern
@@ -56,7 +68,60 @@ def test_a_filter_matches_its_own_events_and_no_other(event):
     ]
 
     assert matching == [type(event)]
-    assert matches(STREAM_SUBJECTS[0], subject_of(event))
+    assert streams_of(subject_of(event)) == [home(event)]
+
+
+def streams_of(subject):
+    """The streams that take what is published on a subject."""
+    return [
+        part for part in StreamPart if any(matches(one, subject) for one in stream_subjects(part))
+    ]
+
+
+def home(event):
+    kind = KINDS[type(event)]
+    if kind.startswith("stats."):
+        return StreamPart.STATISTICS
+    return StreamPart.DECISIONS if kind in ONLY_IN_BATCHES else StreamPart.LOG
+
+
+def test_batches_and_dead_letters_are_part_of_the_log():
+    assert streams_of(batch_subject("selector")) == [StreamPart.LOG]
+    assert streams_of(dead_letter_subject("selector")) == [StreamPart.LOG]
+
+
+def test_no_stream_takes_heartbeats():
+    assert streams_of(f"{PREFIX}heartbeat.worker-1") == []
+    assert streams_of(f"{PREFIX}heartbeat") == []
+
+
+def test_decisions_are_published_beside_the_log():
+    assert streams_of("spotline.v1.decision.team.job") == [StreamPart.DECISIONS]
+    assert f"{PREFIX}{BATCH_KIND}.selector" in subjects_with([AllocationDecided])
+    assert f"{PREFIX}decision.>" in subjects_with([AllocationDecided])
+
+
+def test_whoever_consumes_an_event_follows_the_batches_of_those_who_make_it():
+    assert subjects_with([SlotOpened]) == ["spotline.v1.market.slot"]
+    assert subjects_with([SlotOpened, CostAccrued, JobClosed]) == [
+        "spotline.v1.market.slot",
+        "spotline.v1.cost.>",
+        "spotline.v1.job.closed.>",
+        "spotline.v1.batch.cloud_actuator",
+        "spotline.v1.batch.selector",
+    ]
+
+
+def test_an_event_that_no_service_is_listed_with_is_looked_for_in_all_batches(monkeypatch):
+    monkeypatch.setattr("spotline.contracts.subjects.PRODUCERS", {"selector": (JobClosed,)})
+    assert subjects_with([CostAccrued])[1:] == ["spotline.v1.batch.*"]
+
+
+def test_every_service_is_listed_with_what_its_batches_may_hold():
+    for spec in SPECS:
+        listed = {KINDS[event_type] for event_type in PRODUCERS.get(spec.service, ())}
+        produced = {KINDS[event_type] for event_type in spec.produces}
+        assert listed == produced - SINGLE_KINDS, spec.service
 
 
 def test_kinds_are_unique():
@@ -87,6 +152,8 @@ def test_a_kind_is_not_found_on_a_longer_name():
 def test_streams_are_named_by_partition():
     assert stream_name() == "SPOTLINE_0"
     assert stream_name(3) == "SPOTLINE_3"
+    assert stream_name(3, StreamPart.DECISIONS) == "SPOTLINE_3_DECISIONS"
+    assert stream_name(0, StreamPart.STATISTICS) == "SPOTLINE_0_STATISTICS"
 
 
 def test_a_dead_letter_subject_needs_a_service_name():

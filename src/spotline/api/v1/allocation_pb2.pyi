@@ -49,6 +49,10 @@ class _DecisionReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Decisi
     """The soft deadline has passed."""
     DECISION_REASON_NO_CAPACITY: _DecisionReason.ValueType  # 11
     """There was nothing to be had."""
+    DECISION_REASON_RETRYING: _DecisionReason.ValueType  # 12
+    """Its program failed, and it holds nothing until it is started again."""
+    DECISION_REASON_FINISHING: _DecisionReason.ValueType  # 13
+    """Its work is done, and it keeps what it holds until its program has ended."""
 
 class DecisionReason(_DecisionReason, metaclass=_DecisionReasonEnumTypeWrapper):
     """Why an allocation is what it is."""
@@ -77,6 +81,10 @@ DECISION_REASON_AFTER_DEADLINE: DecisionReason.ValueType  # 10
 """The soft deadline has passed."""
 DECISION_REASON_NO_CAPACITY: DecisionReason.ValueType  # 11
 """There was nothing to be had."""
+DECISION_REASON_RETRYING: DecisionReason.ValueType  # 12
+"""Its program failed, and it holds nothing until it is started again."""
+DECISION_REASON_FINISHING: DecisionReason.ValueType  # 13
+"""Its work is done, and it keeps what it holds until its program has ended."""
 Global___DecisionReason: _TypeAlias = DecisionReason  # noqa: Y015
 
 class _CallOutcome:

@@ -47,6 +47,8 @@ class JobTask(_message.Message):
     ALTERNATIVES_FIELD_NUMBER: _builtins.int
     ON_DEMAND_RESERVE_SLOTS_FIELD_NUMBER: _builtins.int
     RESCUE_INSTANCES_FIELD_NUMBER: _builtins.int
+    UNSAVED_QUANTA_FIELD_NUMBER: _builtins.int
+    NOTICE_LEAD_S_FIELD_NUMBER: _builtins.int
     policy_id: _builtins.str
     """The policy it drew."""
     offering_id: _builtins.str
@@ -71,6 +73,10 @@ class JobTask(_message.Message):
     """For how many slots a launch of on-demand may stay out of stock; 0: there is always some."""
     rescue_instances: _builtins.int
     """The count that on-demand is ever in stock for; 0: the job's largest."""
+    unsaved_quanta: _builtins.int
+    """Of the work done, what a loss without notice would throw away, in quanta."""
+    notice_lead_s: _builtins.int
+    """Notice that its offering guarantees, seconds; absent: as in Offering."""
     @_builtins.property
     def job(self) -> _job_pb2.Job:
         """The job."""
@@ -111,12 +117,16 @@ class JobTask(_message.Message):
         alternatives: _abc.Iterable[Global___Alternative] | None = ...,
         on_demand_reserve_slots: _builtins.int = ...,
         rescue_instances: _builtins.int = ...,
+        unsaved_quanta: _builtins.int = ...,
+        notice_lead_s: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["holding", b"holding", "job", b"job", "table_use", b"table_use"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "holding", b"holding", "job", b"job", "notice_lead_s", b"notice_lead_s", "table_use", b"table_use"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alternatives", b"alternatives", "elapsed_slots", b"elapsed_slots", "first_slot_start_ns", b"first_slot_start_ns", "holding", b"holding", "instance_type", b"instance_type", "interrupted", b"interrupted", "job", b"job", "memory", b"memory", "offering_id", b"offering_id", "on_demand_reserve_slots", b"on_demand_reserve_slots", "pending_overhead_s", b"pending_overhead_s", "policy_id", b"policy_id", "progress_quanta", b"progress_quanta", "rescue_instances", b"rescue_instances", "spent_micro_usd", b"spent_micro_usd", "spot_firm", b"spot_firm", "table_use", b"table_use"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "alternatives", b"alternatives", "elapsed_slots", b"elapsed_slots", "first_slot_start_ns", b"first_slot_start_ns", "holding", b"holding", "instance_type", b"instance_type", "interrupted", b"interrupted", "job", b"job", "memory", b"memory", "notice_lead_s", b"notice_lead_s", "offering_id", b"offering_id", "on_demand_reserve_slots", b"on_demand_reserve_slots", "pending_overhead_s", b"pending_overhead_s", "policy_id", b"policy_id", "progress_quanta", b"progress_quanta", "rescue_instances", b"rescue_instances", "spent_micro_usd", b"spent_micro_usd", "spot_firm", b"spot_firm", "table_use", b"table_use", "unsaved_quanta", b"unsaved_quanta"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__notice_lead_s: _TypeAlias = _typing.Literal["notice_lead_s"]  # noqa: Y015
+    _WhichOneofArgType__notice_lead_s: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__notice_lead_s) -> _WhichOneofReturnType__notice_lead_s | None: ...
 
 Global___JobTask: _TypeAlias = JobTask  # noqa: Y015
 
@@ -133,6 +143,7 @@ class Alternative(_message.Message):
     MOVE_COST_MICRO_USD_FIELD_NUMBER: _builtins.int
     ON_DEMAND_RESERVE_SLOTS_FIELD_NUMBER: _builtins.int
     RESCUE_INSTANCES_FIELD_NUMBER: _builtins.int
+    NOTICE_LEAD_S_FIELD_NUMBER: _builtins.int
     offering_id: _builtins.str
     """Which offering."""
     instance_type: _builtins.str
@@ -144,6 +155,8 @@ class Alternative(_message.Message):
     on_demand_reserve_slots: _builtins.int
     """As in JobTask, of this offering."""
     rescue_instances: _builtins.int
+    """As in JobTask, of this offering."""
+    notice_lead_s: _builtins.int
     """As in JobTask, of this offering."""
     @_builtins.property
     def table_use(self) -> _law_pb2.TableUse:
@@ -159,12 +172,15 @@ class Alternative(_message.Message):
         move_cost_micro_usd: _builtins.int = ...,
         on_demand_reserve_slots: _builtins.int = ...,
         rescue_instances: _builtins.int = ...,
+        notice_lead_s: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["table_use", b"table_use"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "notice_lead_s", b"notice_lead_s", "table_use", b"table_use"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance_type", b"instance_type", "migrate_s", b"migrate_s", "move_cost_micro_usd", b"move_cost_micro_usd", "offering_id", b"offering_id", "on_demand_reserve_slots", b"on_demand_reserve_slots", "rescue_instances", b"rescue_instances", "table_use", b"table_use"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "instance_type", b"instance_type", "migrate_s", b"migrate_s", "move_cost_micro_usd", b"move_cost_micro_usd", "notice_lead_s", b"notice_lead_s", "offering_id", b"offering_id", "on_demand_reserve_slots", b"on_demand_reserve_slots", "rescue_instances", b"rescue_instances", "table_use", b"table_use"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__notice_lead_s: _TypeAlias = _typing.Literal["notice_lead_s"]  # noqa: Y015
+    _WhichOneofArgType__notice_lead_s: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__notice_lead_s) -> _WhichOneofReturnType__notice_lead_s | None: ...
 
 Global___Alternative: _TypeAlias = Alternative  # noqa: Y015
 
@@ -572,6 +588,7 @@ class PlanResponse(_message.Message):
     OPTIONS_FIELD_NUMBER: _builtins.int
     JOINT_FIELD_NUMBER: _builtins.int
     COMPLETION_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
     feasible: _builtins.bool
     """Whether the deadline (of every job, where several are planned) can be met at all."""
     infeasible_reason: _builtins.str
@@ -590,6 +607,10 @@ class PlanResponse(_message.Message):
     def completion(self) -> _configuration_service_pb2.CompleteResponse:
         """How a draft was completed, and what was considered; absent where jobs were given."""
 
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """Market time as of this answer; absent before a market is known."""
+
     def __init__(
         self,
         *,
@@ -599,10 +620,11 @@ class PlanResponse(_message.Message):
         options: _abc.Iterable[Global___PlanOption] | None = ...,
         joint: Global___JointPlan | None = ...,
         completion: _configuration_service_pb2.CompleteResponse | None = ...,
+        clock: _market_pb2.MarketClock | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["completion", b"completion", "joint", b"joint"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "completion", b"completion", "joint", b"joint"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["completion", b"completion", "earliest_feasible_deadline_ns", b"earliest_feasible_deadline_ns", "feasible", b"feasible", "infeasible_reason", b"infeasible_reason", "joint", b"joint", "options", b"options"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "completion", b"completion", "earliest_feasible_deadline_ns", b"earliest_feasible_deadline_ns", "feasible", b"feasible", "infeasible_reason", b"infeasible_reason", "joint", b"joint", "options", b"options"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -742,6 +764,7 @@ class ComparePoliciesResponse(_message.Message):
 
     COMPARISONS_FIELD_NUMBER: _builtins.int
     CLAIRVOYANT_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def comparisons(self) -> _containers.RepeatedCompositeFieldContainer[Global___PolicyComparison]:
         """One per policy, in the order asked for."""
@@ -750,15 +773,20 @@ class ComparePoliciesResponse(_message.Message):
     def clairvoyant(self) -> Global___PolicyComparison:
         """The best any schedule could have had."""
 
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """Market time as of this answer; absent before a market is known."""
+
     def __init__(
         self,
         *,
         comparisons: _abc.Iterable[Global___PolicyComparison] | None = ...,
         clairvoyant: Global___PolicyComparison | None = ...,
+        clock: _market_pb2.MarketClock | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["clairvoyant", b"clairvoyant"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clairvoyant", b"clairvoyant", "clock", b"clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clairvoyant", b"clairvoyant", "comparisons", b"comparisons"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clairvoyant", b"clairvoyant", "clock", b"clock", "comparisons", b"comparisons"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

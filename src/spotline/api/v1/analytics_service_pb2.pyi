@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from spotline.api.v1 import market_pb2 as _market_pb2
 from spotline.api.v1 import statistics_pb2 as _statistics_pb2
 import builtins as _builtins
 import sys
@@ -118,6 +119,7 @@ class QueryResponse(_message.Message):
     WATERMARK_NS_FIELD_NUMBER: _builtins.int
     LATE_MERGED_FIELD_NUMBER: _builtins.int
     LATE_DROPPED_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """For the next page; empty: this is the last."""
     watermark_ns: _builtins.int
@@ -134,6 +136,10 @@ class QueryResponse(_message.Message):
     def platform(self) -> _containers.RepeatedCompositeFieldContainer[_statistics_pb2.PlatformStatisticsIssued]:
         """Of a tenant, or of a policy: then `policies` holds only that one, if its jobs did anything."""
 
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """Market time as of this answer; absent before a market is known."""
+
     def __init__(
         self,
         *,
@@ -143,10 +149,11 @@ class QueryResponse(_message.Message):
         watermark_ns: _builtins.int = ...,
         late_merged: _builtins.int = ...,
         late_dropped: _builtins.int = ...,
+        clock: _market_pb2.MarketClock | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["late_dropped", b"late_dropped", "late_merged", b"late_merged", "market", b"market", "next_page_token", b"next_page_token", "platform", b"platform", "watermark_ns", b"watermark_ns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "late_dropped", b"late_dropped", "late_merged", b"late_merged", "market", b"market", "next_page_token", b"next_page_token", "platform", b"platform", "watermark_ns", b"watermark_ns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -190,21 +197,27 @@ class ListKeysResponse(_message.Message):
 
     KEYS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """For the next page; empty: this is the last."""
     @_builtins.property
     def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___StatisticsKey]:
         """Those of the page."""
 
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """Market time as of this answer; absent before a market is known."""
+
     def __init__(
         self,
         *,
         keys: _abc.Iterable[Global___StatisticsKey] | None = ...,
         next_page_token: _builtins.str = ...,
+        clock: _market_pb2.MarketClock | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "keys", b"keys", "next_page_token", b"next_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -45,6 +45,62 @@ INTERRUPTION_KIND_INSTANCE_FAILED: InterruptionKind.ValueType  # 2
 """The instance broke."""
 Global___InterruptionKind: _TypeAlias = InterruptionKind  # noqa: Y015
 
+class _RefusalClass:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RefusalClassEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RefusalClass.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REFUSAL_CLASS_UNSPECIFIED: _RefusalClass.ValueType  # 0
+    """Not said: refused before 0.3.0."""
+    REFUSAL_CLASS_NO_CAPACITY: _RefusalClass.ValueType  # 1
+    """The provider has no more of it there: the offering cools down."""
+    REFUSAL_CLASS_QUOTA: _RefusalClass.ValueType  # 2
+    """The account may hold no more: its quota pool waits."""
+    REFUSAL_CLASS_UNSUPPORTED: _RefusalClass.ValueType  # 3
+    """The provider cannot do this: the offering waits for another configuration."""
+    REFUSAL_CLASS_UNAUTHORISED: _RefusalClass.ValueType  # 4
+    """The account may not do this: nothing is launched there until a person has looked."""
+    REFUSAL_CLASS_THROTTLED: _RefusalClass.ValueType  # 5
+    """Too many calls: asked again later."""
+    REFUSAL_CLASS_SERVER: _RefusalClass.ValueType  # 6
+    """The provider failed: asked again with the same token."""
+    REFUSAL_CLASS_NETWORK: _RefusalClass.ValueType  # 7
+    """The subnet or the way to the provider fails."""
+    REFUSAL_CLASS_TOKEN_MISMATCH: _RefusalClass.ValueType  # 8
+    """The token was used for another request, or its instances are gone."""
+    REFUSAL_CLASS_UNKNOWN_OUTCOME: _RefusalClass.ValueType  # 9
+    """Nobody knows whether it was done: looked up by token and tag until its grace is over."""
+    REFUSAL_CLASS_LIMIT: _RefusalClass.ValueType  # 10
+    """A limit of ours: says nothing of the provider."""
+
+class RefusalClass(_RefusalClass, metaclass=_RefusalClassEnumTypeWrapper):
+    """Why a launch was refused, which is what decides the reaction."""
+
+REFUSAL_CLASS_UNSPECIFIED: RefusalClass.ValueType  # 0
+"""Not said: refused before 0.3.0."""
+REFUSAL_CLASS_NO_CAPACITY: RefusalClass.ValueType  # 1
+"""The provider has no more of it there: the offering cools down."""
+REFUSAL_CLASS_QUOTA: RefusalClass.ValueType  # 2
+"""The account may hold no more: its quota pool waits."""
+REFUSAL_CLASS_UNSUPPORTED: RefusalClass.ValueType  # 3
+"""The provider cannot do this: the offering waits for another configuration."""
+REFUSAL_CLASS_UNAUTHORISED: RefusalClass.ValueType  # 4
+"""The account may not do this: nothing is launched there until a person has looked."""
+REFUSAL_CLASS_THROTTLED: RefusalClass.ValueType  # 5
+"""Too many calls: asked again later."""
+REFUSAL_CLASS_SERVER: RefusalClass.ValueType  # 6
+"""The provider failed: asked again with the same token."""
+REFUSAL_CLASS_NETWORK: RefusalClass.ValueType  # 7
+"""The subnet or the way to the provider fails."""
+REFUSAL_CLASS_TOKEN_MISMATCH: RefusalClass.ValueType  # 8
+"""The token was used for another request, or its instances are gone."""
+REFUSAL_CLASS_UNKNOWN_OUTCOME: RefusalClass.ValueType  # 9
+"""Nobody knows whether it was done: looked up by token and tag until its grace is over."""
+REFUSAL_CLASS_LIMIT: RefusalClass.ValueType  # 10
+"""A limit of ours: says nothing of the provider."""
+Global___RefusalClass: _TypeAlias = RefusalClass  # noqa: Y015
+
 @_typing.final
 class ProvisioningCommanded(_message.Message):
     """Bring what a job holds of one offering to these counts.
@@ -152,6 +208,8 @@ class LaunchRefused(_message.Message):
     REQUESTED_FIELD_NUMBER: _builtins.int
     GRANTED_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
+    REFUSAL_CLASS_FIELD_NUMBER: _builtins.int
+    RETRY_AFTER_S_FIELD_NUMBER: _builtins.int
     command_id: _builtins.str
     """The command that asked."""
     job_id: _builtins.str
@@ -170,6 +228,10 @@ class LaunchRefused(_message.Message):
     """Instances granted."""
     detail: _builtins.str
     """The provider's words."""
+    refusal_class: Global___RefusalClass.ValueType
+    """Why."""
+    retry_after_s: _builtins.int
+    """Nothing is asked for again before then, seconds from the refusal; 0: at once."""
     def __init__(
         self,
         *,
@@ -182,14 +244,42 @@ class LaunchRefused(_message.Message):
         requested: _builtins.int = ...,
         granted: _builtins.int = ...,
         detail: _builtins.str = ...,
+        refusal_class: Global___RefusalClass.ValueType = ...,
+        retry_after_s: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity_type", b"capacity_type", "command_id", b"command_id", "detail", b"detail", "granted", b"granted", "job_id", b"job_id", "offering_id", b"offering_id", "requested", b"requested", "slot", b"slot", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity_type", b"capacity_type", "command_id", b"command_id", "detail", b"detail", "granted", b"granted", "job_id", b"job_id", "offering_id", b"offering_id", "refusal_class", b"refusal_class", "requested", b"requested", "retry_after_s", b"retry_after_s", "slot", b"slot", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LaunchRefused: _TypeAlias = LaunchRefused  # noqa: Y015
+
+@_typing.final
+class CapacitySignalled(_message.Message):
+    """The cloud has something to say between two revisions. Subject: capacity.signalled."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SLOT_FIELD_NUMBER: _builtins.int
+    OFFSET_S_FIELD_NUMBER: _builtins.int
+    slot: _builtins.int
+    """Slot number."""
+    offset_s: _builtins.int
+    """When, seconds after the slot's opening."""
+    def __init__(
+        self,
+        *,
+        slot: _builtins.int = ...,
+        offset_s: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset_s", b"offset_s", "slot", b"slot"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CapacitySignalled: _TypeAlias = CapacitySignalled  # noqa: Y015
 
 @_typing.final
 class InterruptionNoticed(_message.Message):

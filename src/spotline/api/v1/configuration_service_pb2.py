@@ -24,39 +24,40 @@ _sym_db = _symbol_database.Default()
 
 from spotline.api.v1 import configuration_pb2 as spotline_dot_api_dot_v1_dot_configuration__pb2
 from spotline.api.v1 import job_pb2 as spotline_dot_api_dot_v1_dot_job__pb2
+from spotline.api.v1 import market_pb2 as spotline_dot_api_dot_v1_dot_market__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+spotline/api/v1/configuration_service.proto\x12\x0fspotline.api.v1\x1a#spotline/api/v1/configuration.proto\x1a\x19spotline/api/v1/job.proto\"d\n\x0f\x43ompleteRequest\x12(\n\x05\x64raft\x18\x01 \x01(\x0b\x32\x19.spotline.api.v1.JobDraft\x12\x11\n\tsource_id\x18\x02 \x01(\t\x12\x14\n\x0cmost_options\x18\x03 \x01(\x03\"\xb7\x03\n\x13\x43onfigurationOption\x12\x35\n\rconfiguration\x18\x01 \x01(\x0b\x32\x1e.spotline.api.v1.Configuration\x12\x15\n\rinstance_type\x18\x02 \x01(\t\x12\x13\n\x0boffering_id\x18\x03 \x01(\t\x12\x16\n\x0e\x61llowed_counts\x18\x04 \x03(\x03\x12/\n\nthroughput\x18\x05 \x01(\x0b\x32\x1b.spotline.api.v1.Throughput\x12\x14\n\x0ctokens_per_s\x18\x06 \x01(\x01\x12\x18\n\x10low_tokens_per_s\x18\x07 \x01(\x01\x12\x19\n\x11high_tokens_per_s\x18\x08 \x01(\x01\x12\x13\n\x0bsuccess_ppm\x18\t \x01(\x03\x12\x1f\n\x17\x65xpected_cost_micro_usd\x18\n \x01(\x03\x12\x1f\n\x17on_time_probability_ppm\x18\x0b \x01(\x03\x12\"\n\x1a\x65xpected_utility_micro_usd\x18\x0c \x01(\x03\x12\x11\n\tpolicy_id\x18\r \x01(\t\x12\x0e\n\x06\x63hosen\x18\x0e \x01(\x08\x12\x0b\n\x03why\x18\x0f \x01(\t\"\x80\x01\n\x10\x43ompleteResponse\x12!\n\x03job\x18\x01 \x01(\x0b\x32\x14.spotline.api.v1.Job\x12\x35\n\x07options\x18\x02 \x03(\x0b\x32$.spotline.api.v1.ConfigurationOption\x12\x12\n\nconsidered\x18\x03 \x01(\x03\"j\n\x0ePredictRequest\x12\x36\n\x0e\x63onfigurations\x18\x01 \x03(\x0b\x32\x1e.spotline.api.v1.Configuration\x12\x11\n\tsource_id\x18\x02 \x01(\t\x12\r\n\x05stack\x18\x03 \x01(\t\"S\n\x10PredictionAnswer\x12/\n\nprediction\x18\x01 \x01(\x0b\x32\x1b.spotline.api.v1.Prediction\x12\x0e\n\x06reason\x18\x02 \x01(\t\"E\n\x0fPredictResponse\x12\x32\n\x07\x61nswers\x18\x01 \x03(\x0b\x32!.spotline.api.v1.PredictionAnswer\":\n\x0cLearnRequest\x12*\n\x04runs\x18\x01 \x03(\x0b\x32\x1c.spotline.api.v1.MeasuredRun\"+\n\nRefusedRun\x12\r\n\x05index\x18\x01 \x01(\x03\x12\x0e\n\x06reason\x18\x02 \x01(\t\"O\n\rLearnResponse\x12\x10\n\x08recorded\x18\x01 \x01(\x03\x12,\n\x07refused\x18\x02 \x03(\x0b\x32\x1b.spotline.api.v1.RefusedRun\"\x10\n\x0eSourcesRequest\"\x9c\x01\n\x11SourceDescription\x12\x11\n\tsource_id\x18\x01 \x01(\t\x12\x0c\n\x04runs\x18\x02 \x01(\x03\x12\x13\n\x0b\x66\x61iled_runs\x18\x03 \x01(\x03\x12\x0e\n\x06stacks\x18\x04 \x03(\t\x12\x1c\n\x14median_error_percent\x18\x05 \x01(\x01\x12\x0e\n\x06weight\x18\x06 \x01(\x01\x12\x13\n\x0b\x65xplanation\x18\x07 \x01(\t\"p\n\x0fSourcesResponse\x12\x19\n\x11\x64\x65\x66\x61ult_source_id\x18\x01 \x01(\t\x12\r\n\x05stack\x18\x02 \x01(\t\x12\x33\n\x07sources\x18\x03 \x03(\x0b\x32\".spotline.api.v1.SourceDescription2\xcb\x02\n\x14\x43onfigurationService\x12O\n\x08\x43omplete\x12 .spotline.api.v1.CompleteRequest\x1a!.spotline.api.v1.CompleteResponse\x12L\n\x07Predict\x12\x1f.spotline.api.v1.PredictRequest\x1a .spotline.api.v1.PredictResponse\x12\x46\n\x05Learn\x12\x1d.spotline.api.v1.LearnRequest\x1a\x1e.spotline.api.v1.LearnResponse\x12L\n\x07Sources\x12\x1f.spotline.api.v1.SourcesRequest\x1a .spotline.api.v1.SourcesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+spotline/api/v1/configuration_service.proto\x12\x0fspotline.api.v1\x1a#spotline/api/v1/configuration.proto\x1a\x19spotline/api/v1/job.proto\x1a\x1cspotline/api/v1/market.proto\"d\n\x0f\x43ompleteRequest\x12(\n\x05\x64raft\x18\x01 \x01(\x0b\x32\x19.spotline.api.v1.JobDraft\x12\x11\n\tsource_id\x18\x02 \x01(\t\x12\x14\n\x0cmost_options\x18\x03 \x01(\x03\"\xb7\x03\n\x13\x43onfigurationOption\x12\x35\n\rconfiguration\x18\x01 \x01(\x0b\x32\x1e.spotline.api.v1.Configuration\x12\x15\n\rinstance_type\x18\x02 \x01(\t\x12\x13\n\x0boffering_id\x18\x03 \x01(\t\x12\x16\n\x0e\x61llowed_counts\x18\x04 \x03(\x03\x12/\n\nthroughput\x18\x05 \x01(\x0b\x32\x1b.spotline.api.v1.Throughput\x12\x14\n\x0ctokens_per_s\x18\x06 \x01(\x01\x12\x18\n\x10low_tokens_per_s\x18\x07 \x01(\x01\x12\x19\n\x11high_tokens_per_s\x18\x08 \x01(\x01\x12\x13\n\x0bsuccess_ppm\x18\t \x01(\x03\x12\x1f\n\x17\x65xpected_cost_micro_usd\x18\n \x01(\x03\x12\x1f\n\x17on_time_probability_ppm\x18\x0b \x01(\x03\x12\"\n\x1a\x65xpected_utility_micro_usd\x18\x0c \x01(\x03\x12\x11\n\tpolicy_id\x18\r \x01(\t\x12\x0e\n\x06\x63hosen\x18\x0e \x01(\x08\x12\x0b\n\x03why\x18\x0f \x01(\t\"\xad\x01\n\x10\x43ompleteResponse\x12!\n\x03job\x18\x01 \x01(\x0b\x32\x14.spotline.api.v1.Job\x12\x35\n\x07options\x18\x02 \x03(\x0b\x32$.spotline.api.v1.ConfigurationOption\x12\x12\n\nconsidered\x18\x03 \x01(\x03\x12+\n\x05\x63lock\x18\x04 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"j\n\x0ePredictRequest\x12\x36\n\x0e\x63onfigurations\x18\x01 \x03(\x0b\x32\x1e.spotline.api.v1.Configuration\x12\x11\n\tsource_id\x18\x02 \x01(\t\x12\r\n\x05stack\x18\x03 \x01(\t\"S\n\x10PredictionAnswer\x12/\n\nprediction\x18\x01 \x01(\x0b\x32\x1b.spotline.api.v1.Prediction\x12\x0e\n\x06reason\x18\x02 \x01(\t\"r\n\x0fPredictResponse\x12\x32\n\x07\x61nswers\x18\x01 \x03(\x0b\x32!.spotline.api.v1.PredictionAnswer\x12+\n\x05\x63lock\x18\x02 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"N\n\x0cLearnRequest\x12*\n\x04runs\x18\x01 \x03(\x0b\x32\x1c.spotline.api.v1.MeasuredRun\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"+\n\nRefusedRun\x12\r\n\x05index\x18\x01 \x01(\x03\x12\x0e\n\x06reason\x18\x02 \x01(\t\"|\n\rLearnResponse\x12\x10\n\x08recorded\x18\x01 \x01(\x03\x12,\n\x07refused\x18\x02 \x03(\x0b\x32\x1b.spotline.api.v1.RefusedRun\x12+\n\x05\x63lock\x18\x03 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"\x10\n\x0eSourcesRequest\"\x9c\x01\n\x11SourceDescription\x12\x11\n\tsource_id\x18\x01 \x01(\t\x12\x0c\n\x04runs\x18\x02 \x01(\x03\x12\x13\n\x0b\x66\x61iled_runs\x18\x03 \x01(\x03\x12\x0e\n\x06stacks\x18\x04 \x03(\t\x12\x1c\n\x14median_error_percent\x18\x05 \x01(\x01\x12\x0e\n\x06weight\x18\x06 \x01(\x01\x12\x13\n\x0b\x65xplanation\x18\x07 \x01(\t\"\x9d\x01\n\x0fSourcesResponse\x12\x19\n\x11\x64\x65\x66\x61ult_source_id\x18\x01 \x01(\t\x12\r\n\x05stack\x18\x02 \x01(\t\x12\x33\n\x07sources\x18\x03 \x03(\x0b\x32\".spotline.api.v1.SourceDescription\x12+\n\x05\x63lock\x18\x04 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock2\xcb\x02\n\x14\x43onfigurationService\x12O\n\x08\x43omplete\x12 .spotline.api.v1.CompleteRequest\x1a!.spotline.api.v1.CompleteResponse\x12L\n\x07Predict\x12\x1f.spotline.api.v1.PredictRequest\x1a .spotline.api.v1.PredictResponse\x12\x46\n\x05Learn\x12\x1d.spotline.api.v1.LearnRequest\x1a\x1e.spotline.api.v1.LearnResponse\x12L\n\x07Sources\x12\x1f.spotline.api.v1.SourcesRequest\x1a .spotline.api.v1.SourcesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spotline.api.v1.configuration_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_COMPLETEREQUEST']._serialized_start=128
-  _globals['_COMPLETEREQUEST']._serialized_end=228
-  _globals['_CONFIGURATIONOPTION']._serialized_start=231
-  _globals['_CONFIGURATIONOPTION']._serialized_end=670
-  _globals['_COMPLETERESPONSE']._serialized_start=673
-  _globals['_COMPLETERESPONSE']._serialized_end=801
-  _globals['_PREDICTREQUEST']._serialized_start=803
-  _globals['_PREDICTREQUEST']._serialized_end=909
-  _globals['_PREDICTIONANSWER']._serialized_start=911
-  _globals['_PREDICTIONANSWER']._serialized_end=994
-  _globals['_PREDICTRESPONSE']._serialized_start=996
-  _globals['_PREDICTRESPONSE']._serialized_end=1065
-  _globals['_LEARNREQUEST']._serialized_start=1067
-  _globals['_LEARNREQUEST']._serialized_end=1125
-  _globals['_REFUSEDRUN']._serialized_start=1127
-  _globals['_REFUSEDRUN']._serialized_end=1170
-  _globals['_LEARNRESPONSE']._serialized_start=1172
-  _globals['_LEARNRESPONSE']._serialized_end=1251
-  _globals['_SOURCESREQUEST']._serialized_start=1253
-  _globals['_SOURCESREQUEST']._serialized_end=1269
-  _globals['_SOURCEDESCRIPTION']._serialized_start=1272
-  _globals['_SOURCEDESCRIPTION']._serialized_end=1428
-  _globals['_SOURCESRESPONSE']._serialized_start=1430
-  _globals['_SOURCESRESPONSE']._serialized_end=1542
-  _globals['_CONFIGURATIONSERVICE']._serialized_start=1545
-  _globals['_CONFIGURATIONSERVICE']._serialized_end=1876
+  _globals['_COMPLETEREQUEST']._serialized_start=158
+  _globals['_COMPLETEREQUEST']._serialized_end=258
+  _globals['_CONFIGURATIONOPTION']._serialized_start=261
+  _globals['_CONFIGURATIONOPTION']._serialized_end=700
+  _globals['_COMPLETERESPONSE']._serialized_start=703
+  _globals['_COMPLETERESPONSE']._serialized_end=876
+  _globals['_PREDICTREQUEST']._serialized_start=878
+  _globals['_PREDICTREQUEST']._serialized_end=984
+  _globals['_PREDICTIONANSWER']._serialized_start=986
+  _globals['_PREDICTIONANSWER']._serialized_end=1069
+  _globals['_PREDICTRESPONSE']._serialized_start=1071
+  _globals['_PREDICTRESPONSE']._serialized_end=1185
+  _globals['_LEARNREQUEST']._serialized_start=1187
+  _globals['_LEARNREQUEST']._serialized_end=1265
+  _globals['_REFUSEDRUN']._serialized_start=1267
+  _globals['_REFUSEDRUN']._serialized_end=1310
+  _globals['_LEARNRESPONSE']._serialized_start=1312
+  _globals['_LEARNRESPONSE']._serialized_end=1436
+  _globals['_SOURCESREQUEST']._serialized_start=1438
+  _globals['_SOURCESREQUEST']._serialized_end=1454
+  _globals['_SOURCEDESCRIPTION']._serialized_start=1457
+  _globals['_SOURCEDESCRIPTION']._serialized_end=1613
+  _globals['_SOURCESRESPONSE']._serialized_start=1616
+  _globals['_SOURCESRESPONSE']._serialized_end=1773
+  _globals['_CONFIGURATIONSERVICE']._serialized_start=1776
+  _globals['_CONFIGURATIONSERVICE']._serialized_end=2107
 # @@protoc_insertion_point(module_scope)

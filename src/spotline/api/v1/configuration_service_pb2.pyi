@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from spotline.api.v1 import configuration_pb2 as _configuration_pb2
 from spotline.api.v1 import job_pb2 as _job_pb2
+from spotline.api.v1 import market_pb2 as _market_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -145,6 +146,7 @@ class CompleteResponse(_message.Message):
     JOB_FIELD_NUMBER: _builtins.int
     OPTIONS_FIELD_NUMBER: _builtins.int
     CONSIDERED_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
     considered: _builtins.int
     """How many were considered in all."""
     @_builtins.property
@@ -155,16 +157,21 @@ class CompleteResponse(_message.Message):
     def options(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigurationOption]:
         """Best first."""
 
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """Market time as of this answer; absent before a market is known."""
+
     def __init__(
         self,
         *,
         job: _job_pb2.Job | None = ...,
         options: _abc.Iterable[Global___ConfigurationOption] | None = ...,
         considered: _builtins.int = ...,
+        clock: _market_pb2.MarketClock | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["considered", b"considered", "job", b"job", "options", b"options"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "considered", b"considered", "job", b"job", "options", b"options"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -237,18 +244,24 @@ class PredictResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ANSWERS_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def answers(self) -> _containers.RepeatedCompositeFieldContainer[Global___PredictionAnswer]:
         """In the order asked for."""
+
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """Market time as of this answer; absent before a market is known."""
 
     def __init__(
         self,
         *,
         answers: _abc.Iterable[Global___PredictionAnswer] | None = ...,
+        clock: _market_pb2.MarketClock | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "clock", b"clock"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -261,6 +274,9 @@ class LearnRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RUNS_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """The caller's own id of this request; empty: the server makes one."""
     @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[_configuration_pb2.MeasuredRun]:
         """What was measured."""
@@ -269,10 +285,11 @@ class LearnRequest(_message.Message):
         self,
         *,
         runs: _abc.Iterable[_configuration_pb2.MeasuredRun] | None = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["runs", b"runs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "runs", b"runs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -312,21 +329,27 @@ class LearnResponse(_message.Message):
 
     RECORDED_FIELD_NUMBER: _builtins.int
     REFUSED_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
     recorded: _builtins.int
     """How many were recorded."""
     @_builtins.property
     def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedRun]:
         """Those that were not."""
 
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """Market time as of this answer; absent before a market is known."""
+
     def __init__(
         self,
         *,
         recorded: _builtins.int = ...,
         refused: _abc.Iterable[Global___RefusedRun] | None = ...,
+        clock: _market_pb2.MarketClock | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["recorded", b"recorded", "refused", b"refused"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "recorded", b"recorded", "refused", b"refused"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -406,6 +429,7 @@ class SourcesResponse(_message.Message):
     DEFAULT_SOURCE_ID_FIELD_NUMBER: _builtins.int
     STACK_FIELD_NUMBER: _builtins.int
     SOURCES_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
     default_source_id: _builtins.str
     """The source that is used unless another is named."""
     stack: _builtins.str
@@ -414,16 +438,21 @@ class SourcesResponse(_message.Message):
     def sources(self) -> _containers.RepeatedCompositeFieldContainer[Global___SourceDescription]:
         """All sources, by name."""
 
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """Market time as of this answer; absent before a market is known."""
+
     def __init__(
         self,
         *,
         default_source_id: _builtins.str = ...,
         stack: _builtins.str = ...,
         sources: _abc.Iterable[Global___SourceDescription] | None = ...,
+        clock: _market_pb2.MarketClock | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_source_id", b"default_source_id", "sources", b"sources", "stack", b"stack"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "default_source_id", b"default_source_id", "sources", b"sources", "stack", b"stack"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -72,6 +72,30 @@ TOPOLOGY_ANY: Topology.ValueType  # 3
 """Anywhere."""
 Global___Topology: _TypeAlias = Topology  # noqa: Y015
 
+class _OnLimit:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OnLimitEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OnLimit.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ON_LIMIT_UNSPECIFIED: _OnLimit.ValueType  # 0
+    """Not stated: it waits."""
+    ON_LIMIT_WAIT: _OnLimit.ValueType  # 1
+    """It holds nothing until its budget is raised or its deadline has passed."""
+    ON_LIMIT_STOP: _OnLimit.ValueType  # 2
+    """It ends as stopped by its limit."""
+
+class OnLimit(_OnLimit, metaclass=_OnLimitEnumTypeWrapper):
+    """What happens to a job whose budget is used up."""
+
+ON_LIMIT_UNSPECIFIED: OnLimit.ValueType  # 0
+"""Not stated: it waits."""
+ON_LIMIT_WAIT: OnLimit.ValueType  # 1
+"""It holds nothing until its budget is raised or its deadline has passed."""
+ON_LIMIT_STOP: OnLimit.ValueType  # 2
+"""It ends as stopped by its limit."""
+Global___OnLimit: _TypeAlias = OnLimit  # noqa: Y015
+
 @_typing.final
 class Work(_message.Message):
     """An amount of work in a named unit."""
@@ -258,6 +282,9 @@ class Job(_message.Message):
     OFFERINGS_FIELD_NUMBER: _builtins.int
     BUDGET_MICRO_USD_FIELD_NUMBER: _builtins.int
     CONFIGURATION_FIELD_NUMBER: _builtins.int
+    RETRIES_FIELD_NUMBER: _builtins.int
+    ON_LIMIT_FIELD_NUMBER: _builtins.int
+    AWAITS_EXIT_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Unique."""
     tenant: _builtins.str
@@ -274,6 +301,12 @@ class Job(_message.Message):
     """How far apart its instances may be."""
     budget_micro_usd: _builtins.int
     """Bound on what may be spent, micro-USD; 0: none."""
+    retries: _builtins.int
+    """How often its training program is started again after a failure."""
+    on_limit: Global___OnLimit.ValueType
+    """What happens when its budget is used up."""
+    awaits_exit: _builtins.bool
+    """Whether its program says when it has ended: done work alone does not finish it."""
     @_builtins.property
     def work(self) -> Global___Work:
         """How much there is to do."""
@@ -325,10 +358,13 @@ class Job(_message.Message):
         offerings: _abc.Iterable[_builtins.str] | None = ...,
         budget_micro_usd: _builtins.int = ...,
         configuration: _configuration_pb2.JobConfiguration | None = ...,
+        retries: _builtins.int = ...,
+        on_limit: Global___OnLimit.ValueType = ...,
+        awaits_exit: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "configuration", b"configuration", "deadline", b"deadline", "overheads", b"overheads", "work", b"work"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_counts", b"allowed_counts", "budget_micro_usd", b"budget_micro_usd", "checkpoint", b"checkpoint", "client_request_id", b"client_request_id", "configuration", b"configuration", "deadline", b"deadline", "job_id", b"job_id", "name", b"name", "offerings", b"offerings", "overheads", b"overheads", "start_ns", b"start_ns", "tenant", b"tenant", "throughputs", b"throughputs", "topology", b"topology", "value_micro_usd", b"value_micro_usd", "work", b"work"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_counts", b"allowed_counts", "awaits_exit", b"awaits_exit", "budget_micro_usd", b"budget_micro_usd", "checkpoint", b"checkpoint", "client_request_id", b"client_request_id", "configuration", b"configuration", "deadline", b"deadline", "job_id", b"job_id", "name", b"name", "offerings", b"offerings", "on_limit", b"on_limit", "overheads", b"overheads", "retries", b"retries", "start_ns", b"start_ns", "tenant", b"tenant", "throughputs", b"throughputs", "topology", b"topology", "value_micro_usd", b"value_micro_usd", "work", b"work"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -365,6 +401,9 @@ class JobDraft(_message.Message):
     OVERHEADS_FIELD_NUMBER: _builtins.int
     OFFERINGS_FIELD_NUMBER: _builtins.int
     BUDGET_MICRO_USD_FIELD_NUMBER: _builtins.int
+    RETRIES_FIELD_NUMBER: _builtins.int
+    ON_LIMIT_FIELD_NUMBER: _builtins.int
+    AWAITS_EXIT_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Empty, or the id that follows from tenant and client request id."""
     tenant: _builtins.str
@@ -401,6 +440,12 @@ class JobDraft(_message.Message):
     """How far apart its instances may be; unspecified: one zone."""
     budget_micro_usd: _builtins.int
     """Bound on what may be spent, micro-USD; 0: none."""
+    retries: _builtins.int
+    """As in Job."""
+    on_limit: Global___OnLimit.ValueType
+    """As in Job."""
+    awaits_exit: _builtins.bool
+    """As in Job."""
     @_builtins.property
     def deadline(self) -> Global___Deadline:
         """By when."""
@@ -457,10 +502,13 @@ class JobDraft(_message.Message):
         overheads: Global___Overheads | None = ...,
         offerings: _abc.Iterable[_builtins.str] | None = ...,
         budget_micro_usd: _builtins.int = ...,
+        retries: _builtins.int = ...,
+        on_limit: Global___OnLimit.ValueType = ...,
+        awaits_exit: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "deadline", b"deadline", "overheads", b"overheads"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_counts", b"allowed_counts", "batch_size", b"batch_size", "budget_micro_usd", b"budget_micro_usd", "checkpoint", b"checkpoint", "client_request_id", b"client_request_id", "deadline", b"deadline", "expert_parallel", b"expert_parallel", "gpu_model", b"gpu_model", "gpus", b"gpus", "job_id", b"job_id", "method", b"method", "model_name", b"model_name", "model_parameters", b"model_parameters", "name", b"name", "offerings", b"offerings", "options", b"options", "overheads", b"overheads", "precision", b"precision", "start_ns", b"start_ns", "tenant", b"tenant", "throughputs", b"throughputs", "tokens", b"tokens", "tokens_per_sample", b"tokens_per_sample", "topology", b"topology", "value_micro_usd", b"value_micro_usd"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_counts", b"allowed_counts", "awaits_exit", b"awaits_exit", "batch_size", b"batch_size", "budget_micro_usd", b"budget_micro_usd", "checkpoint", b"checkpoint", "client_request_id", b"client_request_id", "deadline", b"deadline", "expert_parallel", b"expert_parallel", "gpu_model", b"gpu_model", "gpus", b"gpus", "job_id", b"job_id", "method", b"method", "model_name", b"model_name", "model_parameters", b"model_parameters", "name", b"name", "offerings", b"offerings", "on_limit", b"on_limit", "options", b"options", "overheads", b"overheads", "precision", b"precision", "retries", b"retries", "start_ns", b"start_ns", "tenant", b"tenant", "throughputs", b"throughputs", "tokens", b"tokens", "tokens_per_sample", b"tokens_per_sample", "topology", b"topology", "value_micro_usd", b"value_micro_usd"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

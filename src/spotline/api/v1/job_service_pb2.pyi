@@ -5,12 +5,15 @@ Handing jobs over, and following them."""
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from spotline.api.v1 import allocation_pb2 as _allocation_pb2
+from spotline.api.v1 import allocator_service_pb2 as _allocator_service_pb2
 from spotline.api.v1 import configuration_pb2 as _configuration_pb2
 from spotline.api.v1 import job_pb2 as _job_pb2
+from spotline.api.v1 import market_pb2 as _market_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -44,6 +47,12 @@ class _JobStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JobState.Val
     """Not done when a soft deadline had lost all value."""
     JOB_STATE_CANCELLED: _JobState.ValueType  # 7
     """Withdrawn."""
+    JOB_STATE_FINISHING: _JobState.ValueType  # 8
+    """Its work is done, and its program has not ended yet."""
+    JOB_STATE_FAILED: _JobState.ValueType  # 9
+    """Its program failed, and no retry is left."""
+    JOB_STATE_STOPPED_BY_LIMIT: _JobState.ValueType  # 10
+    """Its budget was used up, and its owner wanted it stopped then."""
 
 class JobState(_JobState, metaclass=_JobStateEnumTypeWrapper):
     """Where a job stands."""
@@ -64,6 +73,12 @@ JOB_STATE_EXPIRED: JobState.ValueType  # 6
 """Not done when a soft deadline had lost all value."""
 JOB_STATE_CANCELLED: JobState.ValueType  # 7
 """Withdrawn."""
+JOB_STATE_FINISHING: JobState.ValueType  # 8
+"""Its work is done, and its program has not ended yet."""
+JOB_STATE_FAILED: JobState.ValueType  # 9
+"""Its program failed, and no retry is left."""
+JOB_STATE_STOPPED_BY_LIMIT: JobState.ValueType  # 10
+"""Its budget was used up, and its owner wanted it stopped then."""
 Global___JobState: _TypeAlias = JobState  # noqa: Y015
 
 @_typing.final
@@ -86,6 +101,7 @@ class JobStatus(_message.Message):
     LAST_REASON_FIELD_NUMBER: _builtins.int
     LAST_EXPLANATION_FIELD_NUMBER: _builtins.int
     SEQ_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
     state: Global___JobState.ValueType
     """Where it stands."""
     submitted_ns: _builtins.int
@@ -110,6 +126,8 @@ class JobStatus(_message.Message):
     """The same for people."""
     seq: _builtins.int
     """Position in the log of the last change."""
+    etag: _builtins.str
+    """Changes when what its owner states does; UpdateJob compares it."""
     @_builtins.property
     def job(self) -> _job_pb2.Job:
         """The job, as submitted."""
@@ -135,10 +153,11 @@ class JobStatus(_message.Message):
         last_reason: _allocation_pb2.DecisionReason.ValueType = ...,
         last_explanation: _builtins.str = ...,
         seq: _builtins.int = ...,
+        etag: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost_micro_usd", b"cost_micro_usd", "deadline_slot", b"deadline_slot", "job", b"job", "last_explanation", b"last_explanation", "last_reason", b"last_reason", "last_slot", b"last_slot", "lots", b"lots", "offering_id", b"offering_id", "policy_id", b"policy_id", "progress_ppm", b"progress_ppm", "seq", b"seq", "state", b"state", "submitted_ns", b"submitted_ns", "value_micro_usd", b"value_micro_usd"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost_micro_usd", b"cost_micro_usd", "deadline_slot", b"deadline_slot", "etag", b"etag", "job", b"job", "last_explanation", b"last_explanation", "last_reason", b"last_reason", "last_slot", b"last_slot", "lots", b"lots", "offering_id", b"offering_id", "policy_id", b"policy_id", "progress_ppm", b"progress_ppm", "seq", b"seq", "state", b"state", "submitted_ns", b"submitted_ns", "value_micro_usd", b"value_micro_usd"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -152,6 +171,11 @@ class SubmitRequest(_message.Message):
 
     JOB_FIELD_NUMBER: _builtins.int
     DRAFT_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """The caller's own id of this request, 1 to 128 characters: again, it is the same job. The
+    job's client_request_id is the same by its older name; empty: the server makes one.
+    """
     @_builtins.property
     def job(self) -> _job_pb2.Job:
         """The job; absent where a draft is given."""
@@ -165,10 +189,11 @@ class SubmitRequest(_message.Message):
         *,
         job: _job_pb2.Job | None = ...,
         draft: _job_pb2.JobDraft | None = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["draft", b"draft", "job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draft", b"draft", "job", b"job"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draft", b"draft", "job", b"job", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -183,13 +208,21 @@ class SubmitResponse(_message.Message):
     JOB_ID_FIELD_NUMBER: _builtins.int
     ALREADY_SUBMITTED_FIELD_NUMBER: _builtins.int
     CONFIGURATION_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Its id."""
     already_submitted: _builtins.bool
     """Whether the same request had been submitted before."""
+    request_id: _builtins.str
+    """The id of the request, as it was given or made by the server."""
     @_builtins.property
     def configuration(self) -> _configuration_pb2.JobConfiguration:
         """How a draft was completed; absent where a job was given."""
+
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """Market time as of this answer; absent before a market is known."""
 
     def __init__(
         self,
@@ -197,10 +230,12 @@ class SubmitResponse(_message.Message):
         job_id: _builtins.str = ...,
         already_submitted: _builtins.bool = ...,
         configuration: _configuration_pb2.JobConfiguration | None = ...,
+        request_id: _builtins.str = ...,
+        clock: _market_pb2.MarketClock | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["configuration", b"configuration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "configuration", b"configuration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_submitted", b"already_submitted", "configuration", b"configuration", "job_id", b"job_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_submitted", b"already_submitted", "clock", b"clock", "configuration", b"configuration", "job_id", b"job_id", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -235,18 +270,24 @@ class GetResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     STATUS_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def status(self) -> Global___JobStatus:
         """Where it stands."""
+
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """Market time as of this answer; absent before a market is known."""
 
     def __init__(
         self,
         *,
         status: Global___JobStatus | None = ...,
+        clock: _market_pb2.MarketClock | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "status", b"status"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -294,21 +335,27 @@ class ListResponse(_message.Message):
 
     STATUSES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """For the next page; empty: this was the last."""
     @_builtins.property
     def statuses(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobStatus]:
         """Where they stand."""
 
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """Market time as of this answer; absent before a market is known."""
+
     def __init__(
         self,
         *,
         statuses: _abc.Iterable[Global___JobStatus] | None = ...,
         next_page_token: _builtins.str = ...,
+        clock: _market_pb2.MarketClock | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "statuses", b"statuses"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "next_page_token", b"next_page_token", "statuses", b"statuses"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -321,16 +368,20 @@ class CancelRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_ID_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Which."""
+    request_id: _builtins.str
+    """The caller's own id of this request; empty: the server makes one."""
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -343,16 +394,22 @@ class CancelResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ALREADY_CLOSED_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
     already_closed: _builtins.bool
     """Whether the job was over already; then nothing changes."""
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """Market time as of this answer; absent before a market is known."""
+
     def __init__(
         self,
         *,
         already_closed: _builtins.bool = ...,
+        clock: _market_pb2.MarketClock | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_closed", b"already_closed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_closed", b"already_closed", "clock", b"clock"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -370,6 +427,9 @@ class ReportProgressRequest(_message.Message):
     TS_EVENT_NS_FIELD_NUMBER: _builtins.int
     RATE_PER_HOUR_FIELD_NUMBER: _builtins.int
     INSTANCES_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    CHECKPOINTED_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Which."""
     tenant: _builtins.str
@@ -382,6 +442,14 @@ class ReportProgressRequest(_message.Message):
     """Work per hour while it ran on `instances` of late, overheads apart; 0: not measured."""
     instances: _builtins.int
     """Instances it ran on when `rate_per_hour` was measured; 0: not said."""
+    generation: _builtins.int
+    """Which start of the program says so, from 1: the latest one counts, and its latest report. 0:
+    not said, and the greatest report counts.
+    """
+    checkpointed: _builtins.float
+    """Work that its newest committed checkpoint holds, in the job's own unit; absent: not said."""
+    request_id: _builtins.str
+    """The caller's own id of this request; empty: reports that say the same are the same."""
     def __init__(
         self,
         *,
@@ -391,12 +459,17 @@ class ReportProgressRequest(_message.Message):
         ts_event_ns: _builtins.int = ...,
         rate_per_hour: _builtins.float = ...,
         instances: _builtins.int = ...,
+        generation: _builtins.int = ...,
+        checkpointed: _builtins.float | None = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_checkpointed", b"_checkpointed", "checkpointed", b"checkpointed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "instances", b"instances", "job_id", b"job_id", "rate_per_hour", b"rate_per_hour", "tenant", b"tenant", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_checkpointed", b"_checkpointed", "checkpointed", b"checkpointed", "done", b"done", "generation", b"generation", "instances", b"instances", "job_id", b"job_id", "rate_per_hour", b"rate_per_hour", "request_id", b"request_id", "tenant", b"tenant", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__checkpointed: _TypeAlias = _typing.Literal["checkpointed"]  # noqa: Y015
+    _WhichOneofArgType__checkpointed: _TypeAlias = _typing.Literal["_checkpointed", b"_checkpointed"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__checkpointed) -> _WhichOneofReturnType__checkpointed | None: ...
 
 Global___ReportProgressRequest: _TypeAlias = ReportProgressRequest  # noqa: Y015
 
@@ -406,12 +479,19 @@ class ReportProgressResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    CLOCK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """Market time as of this answer; absent before a market is known."""
+
     def __init__(
         self,
+        *,
+        clock: _market_pb2.MarketClock | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -448,6 +528,7 @@ class WatchResponse(_message.Message):
     STATUS_FIELD_NUMBER: _builtins.int
     CHANGE_FIELD_NUMBER: _builtins.int
     SEQ_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
     change: _builtins.str
     """Kind of the event that changed it, such as "decision"; empty in the first."""
     seq: _builtins.int
@@ -456,17 +537,241 @@ class WatchResponse(_message.Message):
     def status(self) -> Global___JobStatus:
         """Where it stands now."""
 
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """Market time as of this answer; absent before a market is known."""
+
     def __init__(
         self,
         *,
         status: Global___JobStatus | None = ...,
         change: _builtins.str = ...,
         seq: _builtins.int = ...,
+        clock: _market_pb2.MarketClock | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "status", b"status"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "seq", b"seq", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "clock", b"clock", "seq", b"seq", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WatchResponse: _TypeAlias = WatchResponse  # noqa: Y015
+
+@_typing.final
+class UpdateJobRequest(_message.Message):
+    """Change a job that is not over."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    UPDATE_MASK_FIELD_NUMBER: _builtins.int
+    DEADLINE_FIELD_NUMBER: _builtins.int
+    VALUE_MICRO_USD_FIELD_NUMBER: _builtins.int
+    BUDGET_MICRO_USD_FIELD_NUMBER: _builtins.int
+    ON_LIMIT_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """Which."""
+    value_micro_usd: _builtins.int
+    """What finishing on time is worth, micro-USD."""
+    budget_micro_usd: _builtins.int
+    """Bound on what may be spent, micro-USD; 0: none."""
+    on_limit: _job_pb2.OnLimit.ValueType
+    """What happens when the budget is used up."""
+    etag: _builtins.str
+    """As a status said it: refused where the job has changed since; empty: whatever it is."""
+    request_id: _builtins.str
+    """The caller's own id of this request; empty: the server makes one."""
+    @_builtins.property
+    def update_mask(self) -> _field_mask_pb2.FieldMask:
+        """What is to change: one or more of deadline, value_micro_usd, budget_micro_usd and on_limit.
+        Only these fields of the request are read.
+        """
+
+    @_builtins.property
+    def deadline(self) -> _job_pb2.Deadline:
+        """By when."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        update_mask: _field_mask_pb2.FieldMask | None = ...,
+        deadline: _job_pb2.Deadline | None = ...,
+        value_micro_usd: _builtins.int = ...,
+        budget_micro_usd: _builtins.int = ...,
+        on_limit: _job_pb2.OnLimit.ValueType = ...,
+        etag: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deadline", b"deadline", "update_mask", b"update_mask"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget_micro_usd", b"budget_micro_usd", "deadline", b"deadline", "etag", b"etag", "job_id", b"job_id", "on_limit", b"on_limit", "request_id", b"request_id", "update_mask", b"update_mask", "value_micro_usd", b"value_micro_usd"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateJobRequest: _TypeAlias = UpdateJobRequest  # noqa: Y015
+
+@_typing.final
+class UpdateJobResponse(_message.Message):
+    """The job was changed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATUS_FIELD_NUMBER: _builtins.int
+    PLAN_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def status(self) -> Global___JobStatus:
+        """Where it stands, with the new etag."""
+
+    @_builtins.property
+    def plan(self) -> _allocator_service_pb2.PlanResponse:
+        """What could be done with the work that is left, as Plan answers it; absent where no slot has
+        opened yet or no work is left.
+        """
+
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """Market time as of this answer; absent before a market is known."""
+
+    def __init__(
+        self,
+        *,
+        status: Global___JobStatus | None = ...,
+        plan: _allocator_service_pb2.PlanResponse | None = ...,
+        clock: _market_pb2.MarketClock | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "plan", b"plan", "status", b"status"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "plan", b"plan", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateJobResponse: _TypeAlias = UpdateJobResponse  # noqa: Y015
+
+@_typing.final
+class ReportExitRequest(_message.Message):
+    """Say that a job's training program has ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    EXIT_CODE_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """Which."""
+    tenant: _builtins.str
+    """Whose it is."""
+    generation: _builtins.int
+    """Which start of the program, from 1; 0: not said."""
+    exit_code: _builtins.int
+    """Its exit code; 0: it is finished."""
+    detail: _builtins.str
+    """Why, in the program's words; may be empty."""
+    request_id: _builtins.str
+    """The caller's own id of this request; empty: reports that say the same are the same."""
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        tenant: _builtins.str = ...,
+        generation: _builtins.int = ...,
+        exit_code: _builtins.int = ...,
+        detail: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["detail", b"detail", "exit_code", b"exit_code", "generation", b"generation", "job_id", b"job_id", "request_id", b"request_id", "tenant", b"tenant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportExitRequest: _TypeAlias = ReportExitRequest  # noqa: Y015
+
+@_typing.final
+class ReportExitResponse(_message.Message):
+    """The exit was recorded."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLOCK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """Market time as of this answer; absent before a market is known."""
+
+    def __init__(
+        self,
+        *,
+        clock: _market_pb2.MarketClock | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportExitResponse: _TypeAlias = ReportExitResponse  # noqa: Y015
+
+@_typing.final
+class GetMarketRequest(_message.Message):
+    """Ask what time it is in the market."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetMarketRequest: _TypeAlias = GetMarketRequest  # noqa: Y015
+
+@_typing.final
+class GetMarketResponse(_message.Message):
+    """The market's clock, and whether it goes on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLOCK_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    NEXT_SLOT_START_NS_FIELD_NUMBER: _builtins.int
+    ENDS_NS_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    state: _market_pb2.MarketState.ValueType
+    """Whether it goes on."""
+    next_slot_start_ns: _builtins.int
+    """When the next slot opens, ns since the epoch, if market time goes on; 0: none follows, or not
+    known.
+    """
+    ends_ns: _builtins.int
+    """When the last slot ends, ns since the epoch; 0: it does not end, or not known."""
+    source: _builtins.str
+    """Where the quotes come from: a file's name, a provider, a preset; empty: not known."""
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """Market time; absent before a market is known."""
+
+    def __init__(
+        self,
+        *,
+        clock: _market_pb2.MarketClock | None = ...,
+        state: _market_pb2.MarketState.ValueType = ...,
+        next_slot_start_ns: _builtins.int = ...,
+        ends_ns: _builtins.int = ...,
+        source: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "ends_ns", b"ends_ns", "next_slot_start_ns", b"next_slot_start_ns", "source", b"source", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetMarketResponse: _TypeAlias = GetMarketResponse  # noqa: Y015

@@ -26,7 +26,9 @@ if _version_not_supported:
 
 
 class JobServiceStub:
-    """Jobs in, their state out; served from a read model of the log.
+    """Jobs in, their state out; served from a read model of the log. A request that changes something
+    takes a request_id: the same id is the same effect and the same answer; empty: the server makes
+    one. A refusal carries a google.rpc.Status with ErrorInfo and, by field, what is wrong.
     """
 
     def __init__(self, channel):
@@ -65,10 +67,27 @@ class JobServiceStub:
                 request_serializer=spotline_dot_api_dot_v1_dot_job__service__pb2.WatchRequest.SerializeToString,
                 response_deserializer=spotline_dot_api_dot_v1_dot_job__service__pb2.WatchResponse.FromString,
                 _registered_method=True)
+        self.UpdateJob = channel.unary_unary(
+                '/spotline.api.v1.JobService/UpdateJob',
+                request_serializer=spotline_dot_api_dot_v1_dot_job__service__pb2.UpdateJobRequest.SerializeToString,
+                response_deserializer=spotline_dot_api_dot_v1_dot_job__service__pb2.UpdateJobResponse.FromString,
+                _registered_method=True)
+        self.ReportExit = channel.unary_unary(
+                '/spotline.api.v1.JobService/ReportExit',
+                request_serializer=spotline_dot_api_dot_v1_dot_job__service__pb2.ReportExitRequest.SerializeToString,
+                response_deserializer=spotline_dot_api_dot_v1_dot_job__service__pb2.ReportExitResponse.FromString,
+                _registered_method=True)
+        self.GetMarket = channel.unary_unary(
+                '/spotline.api.v1.JobService/GetMarket',
+                request_serializer=spotline_dot_api_dot_v1_dot_job__service__pb2.GetMarketRequest.SerializeToString,
+                response_deserializer=spotline_dot_api_dot_v1_dot_job__service__pb2.GetMarketResponse.FromString,
+                _registered_method=True)
 
 
 class JobServiceServicer:
-    """Jobs in, their state out; served from a read model of the log.
+    """Jobs in, their state out; served from a read model of the log. A request that changes something
+    takes a request_id: the same id is the same effect and the same answer; empty: the server makes
+    one. A refusal carries a google.rpc.Status with ErrorInfo and, by field, what is wrong.
     """
 
     def Submit(self, request, context):
@@ -113,6 +132,27 @@ class JobServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateJob(self, request, context):
+        """Change deadline, value or budget of a job that is not over; answered with a new plan.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportExit(self, request, context):
+        """Say that a job's training program has ended.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetMarket(self, request, context):
+        """What time it is in the market, and whether that goes on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -146,6 +186,21 @@ def add_JobServiceServicer_to_server(servicer, server):
                     request_deserializer=spotline_dot_api_dot_v1_dot_job__service__pb2.WatchRequest.FromString,
                     response_serializer=spotline_dot_api_dot_v1_dot_job__service__pb2.WatchResponse.SerializeToString,
             ),
+            'UpdateJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateJob,
+                    request_deserializer=spotline_dot_api_dot_v1_dot_job__service__pb2.UpdateJobRequest.FromString,
+                    response_serializer=spotline_dot_api_dot_v1_dot_job__service__pb2.UpdateJobResponse.SerializeToString,
+            ),
+            'ReportExit': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportExit,
+                    request_deserializer=spotline_dot_api_dot_v1_dot_job__service__pb2.ReportExitRequest.FromString,
+                    response_serializer=spotline_dot_api_dot_v1_dot_job__service__pb2.ReportExitResponse.SerializeToString,
+            ),
+            'GetMarket': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetMarket,
+                    request_deserializer=spotline_dot_api_dot_v1_dot_job__service__pb2.GetMarketRequest.FromString,
+                    response_serializer=spotline_dot_api_dot_v1_dot_job__service__pb2.GetMarketResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'spotline.api.v1.JobService', rpc_method_handlers)
@@ -155,7 +210,9 @@ def add_JobServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class JobService:
-    """Jobs in, their state out; served from a read model of the log.
+    """Jobs in, their state out; served from a read model of the log. A request that changes something
+    takes a request_id: the same id is the same effect and the same answer; empty: the server makes
+    one. A refusal carries a google.rpc.Status with ErrorInfo and, by field, what is wrong.
     """
 
     @staticmethod
@@ -310,6 +367,87 @@ class JobService:
             '/spotline.api.v1.JobService/Watch',
             spotline_dot_api_dot_v1_dot_job__service__pb2.WatchRequest.SerializeToString,
             spotline_dot_api_dot_v1_dot_job__service__pb2.WatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spotline.api.v1.JobService/UpdateJob',
+            spotline_dot_api_dot_v1_dot_job__service__pb2.UpdateJobRequest.SerializeToString,
+            spotline_dot_api_dot_v1_dot_job__service__pb2.UpdateJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportExit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spotline.api.v1.JobService/ReportExit',
+            spotline_dot_api_dot_v1_dot_job__service__pb2.ReportExitRequest.SerializeToString,
+            spotline_dot_api_dot_v1_dot_job__service__pb2.ReportExitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetMarket(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spotline.api.v1.JobService/GetMarket',
+            spotline_dot_api_dot_v1_dot_job__service__pb2.GetMarketRequest.SerializeToString,
+            spotline_dot_api_dot_v1_dot_job__service__pb2.GetMarketResponse.FromString,
             options,
             channel_credentials,
             insecure,

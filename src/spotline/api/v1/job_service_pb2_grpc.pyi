@@ -27,7 +27,10 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class JobServiceStub:
-    """Jobs in, their state out; served from a read model of the log."""
+    """Jobs in, their state out; served from a read model of the log. A request that changes something
+    takes a request_id: the same id is the same effect and the same answer; empty: the server makes
+    one. A refusal carries a google.rpc.Status with ErrorInfo and, by field, what is wrong.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -45,10 +48,19 @@ class JobServiceStub:
     """Say how much of its work a job has done."""
     Watch: _grpc.UnaryStreamMultiCallable[_job_service_pb2.WatchRequest, _job_service_pb2.WatchResponse]
     """Where a job stands now, and again after every change, until it is over."""
+    UpdateJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.UpdateJobRequest, _job_service_pb2.UpdateJobResponse]
+    """Change deadline, value or budget of a job that is not over; answered with a new plan."""
+    ReportExit: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ReportExitRequest, _job_service_pb2.ReportExitResponse]
+    """Say that a job's training program has ended."""
+    GetMarket: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.GetMarketRequest, _job_service_pb2.GetMarketResponse]
+    """What time it is in the market, and whether that goes on."""
 
 @_typing.type_check_only
 class JobServiceAsyncStub(JobServiceStub):
-    """Jobs in, their state out; served from a read model of the log."""
+    """Jobs in, their state out; served from a read model of the log. A request that changes something
+    takes a request_id: the same id is the same effect and the same answer; empty: the server makes
+    one. A refusal carries a google.rpc.Status with ErrorInfo and, by field, what is wrong.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Submit: _aio.UnaryUnaryMultiCallable[_job_service_pb2.SubmitRequest, _job_service_pb2.SubmitResponse]  # type: ignore[assignment]
@@ -63,9 +75,18 @@ class JobServiceAsyncStub(JobServiceStub):
     """Say how much of its work a job has done."""
     Watch: _aio.UnaryStreamMultiCallable[_job_service_pb2.WatchRequest, _job_service_pb2.WatchResponse]  # type: ignore[assignment]
     """Where a job stands now, and again after every change, until it is over."""
+    UpdateJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.UpdateJobRequest, _job_service_pb2.UpdateJobResponse]  # type: ignore[assignment]
+    """Change deadline, value or budget of a job that is not over; answered with a new plan."""
+    ReportExit: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ReportExitRequest, _job_service_pb2.ReportExitResponse]  # type: ignore[assignment]
+    """Say that a job's training program has ended."""
+    GetMarket: _aio.UnaryUnaryMultiCallable[_job_service_pb2.GetMarketRequest, _job_service_pb2.GetMarketResponse]  # type: ignore[assignment]
+    """What time it is in the market, and whether that goes on."""
 
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Jobs in, their state out; served from a read model of the log."""
+    """Jobs in, their state out; served from a read model of the log. A request that changes something
+    takes a request_id: the same id is the same effect and the same answer; empty: the server makes
+    one. A refusal carries a google.rpc.Status with ErrorInfo and, by field, what is wrong.
+    """
 
     @_abc_1.abstractmethod
     def Submit(
@@ -114,5 +135,29 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_job_service_pb2.WatchResponse], _abc.AsyncIterator[_job_service_pb2.WatchResponse]]:
         """Where a job stands now, and again after every change, until it is over."""
+
+    @_abc_1.abstractmethod
+    def UpdateJob(
+        self,
+        request: _job_service_pb2.UpdateJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_service_pb2.UpdateJobResponse, _abc.Awaitable[_job_service_pb2.UpdateJobResponse]]:
+        """Change deadline, value or budget of a job that is not over; answered with a new plan."""
+
+    @_abc_1.abstractmethod
+    def ReportExit(
+        self,
+        request: _job_service_pb2.ReportExitRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_service_pb2.ReportExitResponse, _abc.Awaitable[_job_service_pb2.ReportExitResponse]]:
+        """Say that a job's training program has ended."""
+
+    @_abc_1.abstractmethod
+    def GetMarket(
+        self,
+        request: _job_service_pb2.GetMarketRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_service_pb2.GetMarketResponse, _abc.Awaitable[_job_service_pb2.GetMarketResponse]]:
+        """What time it is in the market, and whether that goes on."""
 
 def add_JobServiceServicer_to_server(servicer: JobServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -39,6 +39,10 @@ class _JobOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JobOutcome
     """Not done when a soft deadline had lost all value."""
     JOB_OUTCOME_CANCELLED: _JobOutcome.ValueType  # 5
     """Withdrawn."""
+    JOB_OUTCOME_FAILED: _JobOutcome.ValueType  # 6
+    """Its training program failed, and no retry is left."""
+    JOB_OUTCOME_STOPPED_BY_LIMIT: _JobOutcome.ValueType  # 7
+    """Its budget was used up, and its owner wanted it stopped then."""
 
 class JobOutcome(_JobOutcome, metaclass=_JobOutcomeEnumTypeWrapper):
     """How a job ended."""
@@ -55,6 +59,10 @@ JOB_OUTCOME_EXPIRED: JobOutcome.ValueType  # 4
 """Not done when a soft deadline had lost all value."""
 JOB_OUTCOME_CANCELLED: JobOutcome.ValueType  # 5
 """Withdrawn."""
+JOB_OUTCOME_FAILED: JobOutcome.ValueType  # 6
+"""Its training program failed, and no retry is left."""
+JOB_OUTCOME_STOPPED_BY_LIMIT: JobOutcome.ValueType  # 7
+"""Its budget was used up, and its owner wanted it stopped then."""
 Global___JobOutcome: _TypeAlias = JobOutcome  # noqa: Y015
 
 @_typing.final
@@ -93,6 +101,160 @@ class JobCancelled(_message.Message):
 
     JOB_ID_FIELD_NUMBER: _builtins.int
     TENANT_FIELD_NUMBER: _builtins.int
+    TS_EVENT_NS_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """Which job."""
+    tenant: _builtins.str
+    """Whose it is."""
+    ts_event_ns: _builtins.int
+    """When, ns since the epoch, in market time: it takes effect then. 0, as before 0.3.0: when the
+    next slot opens.
+    """
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        tenant: _builtins.str = ...,
+        ts_event_ns: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "tenant", b"tenant", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobCancelled: _TypeAlias = JobCancelled  # noqa: Y015
+
+@_typing.final
+class JobUpdated(_message.Message):
+    """A platform changed a job. Subject: job.updated.<tenant>.<job>."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    TS_EVENT_NS_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """Which job."""
+    tenant: _builtins.str
+    """Whose it is."""
+    ts_event_ns: _builtins.int
+    """When, ns since the epoch, in market time."""
+    @_builtins.property
+    def job(self) -> _job_pb2.Job:
+        """From now on it is this one; work, rates and offerings are the same."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        tenant: _builtins.str = ...,
+        job: _job_pb2.Job | None = ...,
+        ts_event_ns: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "job_id", b"job_id", "tenant", b"tenant", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobUpdated: _TypeAlias = JobUpdated  # noqa: Y015
+
+@_typing.final
+class JobExited(_message.Message):
+    """A job's training program ended. Subject: job.exited.<tenant>.<job>."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    EXIT_CODE_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    TS_EVENT_NS_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """Which job."""
+    tenant: _builtins.str
+    """Whose it is."""
+    generation: _builtins.int
+    """Which start of the program, from 1; 0: not said."""
+    exit_code: _builtins.int
+    """Its exit code; 0: it is finished."""
+    detail: _builtins.str
+    """Why, in the program's words; may be empty."""
+    ts_event_ns: _builtins.int
+    """When, ns since the epoch, in market time."""
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        tenant: _builtins.str = ...,
+        generation: _builtins.int = ...,
+        exit_code: _builtins.int = ...,
+        detail: _builtins.str = ...,
+        ts_event_ns: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["detail", b"detail", "exit_code", b"exit_code", "generation", b"generation", "job_id", b"job_id", "tenant", b"tenant", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobExited: _TypeAlias = JobExited  # noqa: Y015
+
+@_typing.final
+class JobRetryScheduled(_message.Message):
+    """A failed job is started again later. Subject: job.retried.<tenant>.<job>."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    SLOT_FIELD_NUMBER: _builtins.int
+    RETRY_FIELD_NUMBER: _builtins.int
+    NOT_BEFORE_NS_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """Which job."""
+    tenant: _builtins.str
+    """Whose it is."""
+    slot: _builtins.int
+    """Slot number of the failure."""
+    retry: _builtins.int
+    """Counts the retries, from 1."""
+    not_before_ns: _builtins.int
+    """It holds nothing before then, ns since the epoch, in market time."""
+    detail: _builtins.str
+    """Why it failed."""
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        tenant: _builtins.str = ...,
+        slot: _builtins.int = ...,
+        retry: _builtins.int = ...,
+        not_before_ns: _builtins.int = ...,
+        detail: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["detail", b"detail", "job_id", b"job_id", "not_before_ns", b"not_before_ns", "retry", b"retry", "slot", b"slot", "tenant", b"tenant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobRetryScheduled: _TypeAlias = JobRetryScheduled  # noqa: Y015
+
+@_typing.final
+class AdmissionRecorded(_message.Message):
+    """The ledger holds a submitted job too: log and ledger together are its admission.
+    Subject: job.recorded.<tenant>.<job>.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Which job."""
     tenant: _builtins.str
@@ -109,7 +271,7 @@ class JobCancelled(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___JobCancelled: _TypeAlias = JobCancelled  # noqa: Y015
+Global___AdmissionRecorded: _TypeAlias = AdmissionRecorded  # noqa: Y015
 
 @_typing.final
 class JobProgressReported(_message.Message):
@@ -123,6 +285,8 @@ class JobProgressReported(_message.Message):
     TS_EVENT_NS_FIELD_NUMBER: _builtins.int
     RATE_PER_HOUR_FIELD_NUMBER: _builtins.int
     INSTANCES_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    CHECKPOINTED_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Which job."""
     tenant: _builtins.str
@@ -135,6 +299,12 @@ class JobProgressReported(_message.Message):
     """Work per hour while it ran on `instances` of late, overheads apart; 0: not measured."""
     instances: _builtins.int
     """Instances it ran on when `rate_per_hour` was measured; 0: not said."""
+    generation: _builtins.int
+    """Which start of the program says so, from 1: the latest one counts, and its latest report, so
+    that work done may fall. 0: not said, and the greatest report counts.
+    """
+    checkpointed: _builtins.float
+    """Work that its newest committed checkpoint holds, in the job's own unit; absent: not said."""
     def __init__(
         self,
         *,
@@ -144,12 +314,16 @@ class JobProgressReported(_message.Message):
         ts_event_ns: _builtins.int = ...,
         rate_per_hour: _builtins.float = ...,
         instances: _builtins.int = ...,
+        generation: _builtins.int = ...,
+        checkpointed: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_checkpointed", b"_checkpointed", "checkpointed", b"checkpointed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "instances", b"instances", "job_id", b"job_id", "rate_per_hour", b"rate_per_hour", "tenant", b"tenant", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_checkpointed", b"_checkpointed", "checkpointed", b"checkpointed", "done", b"done", "generation", b"generation", "instances", b"instances", "job_id", b"job_id", "rate_per_hour", b"rate_per_hour", "tenant", b"tenant", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__checkpointed: _TypeAlias = _typing.Literal["checkpointed"]  # noqa: Y015
+    _WhichOneofArgType__checkpointed: _TypeAlias = _typing.Literal["_checkpointed", b"_checkpointed"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__checkpointed) -> _WhichOneofReturnType__checkpointed | None: ...
 
 Global___JobProgressReported: _TypeAlias = JobProgressReported  # noqa: Y015
 

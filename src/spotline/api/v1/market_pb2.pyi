@@ -75,6 +75,38 @@ PROVENANCE_UNKNOWN: Provenance.ValueType  # 3
 """Nobody knows; the number is 0 and means nothing."""
 Global___Provenance: _TypeAlias = Provenance  # noqa: Y015
 
+class _MarketState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _MarketStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MarketState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MARKET_STATE_UNSPECIFIED: _MarketState.ValueType  # 0
+    """Never valid."""
+    MARKET_STATE_NOT_OPEN: _MarketState.ValueType  # 1
+    """No slot has opened yet."""
+    MARKET_STATE_OPEN: _MarketState.ValueType  # 2
+    """Slots open one after the other."""
+    MARKET_STATE_WAITING_FOR_WORK: _MarketState.ValueType  # 3
+    """Time stands still until a job or a pipeline is handed over."""
+    MARKET_STATE_ENDED: _MarketState.ValueType  # 4
+    """A replayed market has opened its last slot: no other one follows."""
+
+class MarketState(_MarketState, metaclass=_MarketStateEnumTypeWrapper):
+    """Whether market time goes on."""
+
+MARKET_STATE_UNSPECIFIED: MarketState.ValueType  # 0
+"""Never valid."""
+MARKET_STATE_NOT_OPEN: MarketState.ValueType  # 1
+"""No slot has opened yet."""
+MARKET_STATE_OPEN: MarketState.ValueType  # 2
+"""Slots open one after the other."""
+MARKET_STATE_WAITING_FOR_WORK: MarketState.ValueType  # 3
+"""Time stands still until a job or a pipeline is handed over."""
+MARKET_STATE_ENDED: MarketState.ValueType  # 4
+"""A replayed market has opened its last slot: no other one follows."""
+Global___MarketState: _TypeAlias = MarketState  # noqa: Y015
+
 @_typing.final
 class Offering(_message.Message):
     """One instance type in one zone of one account; spot and on-demand are quoted on it."""
@@ -92,6 +124,8 @@ class Offering(_message.Message):
     QUOTA_POOL_FIELD_NUMBER: _builtins.int
     NATIVE_PRICE_UNIT_FIELD_NUMBER: _builtins.int
     CURRENCY_FIELD_NUMBER: _builtins.int
+    NOTICE_LEAD_S_FIELD_NUMBER: _builtins.int
+    RESERVATION_FIELD_NUMBER: _builtins.int
     offering_id: _builtins.str
     """Unique in a market; how every other message names this offering."""
     provider: _builtins.str
@@ -114,6 +148,14 @@ class Offering(_message.Message):
     """Unit the provider quotes in; prices here are always converted to USD per instance-hour."""
     currency: _builtins.str
     """Currency the provider quotes in, ISO 4217."""
+    notice_lead_s: _builtins.int
+    """Seconds of notice that the provider guarantees before it takes spot back, 0 for none.
+    Absent in logs from before 0.3.0, which assumed two minutes.
+    """
+    @_builtins.property
+    def reservation(self) -> Global___Reservation:
+        """Absent: quoted on the open market. Present: capacity that is paid for already."""
+
     def __init__(
         self,
         *,
@@ -128,14 +170,48 @@ class Offering(_message.Message):
         quota_pool: _builtins.str = ...,
         native_price_unit: _builtins.str = ...,
         currency: _builtins.str = ...,
+        notice_lead_s: _builtins.int | None = ...,
+        reservation: Global___Reservation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "notice_lead_s", b"notice_lead_s", "reservation", b"reservation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "account", b"account", "currency", b"currency", "gpu_model", b"gpu_model", "gpus_per_instance", b"gpus_per_instance", "instance_type", b"instance_type", "native_price_unit", b"native_price_unit", "notice_lead_s", b"notice_lead_s", "offering_id", b"offering_id", "provider", b"provider", "quota_pool", b"quota_pool", "region", b"region", "reservation", b"reservation", "zone", b"zone"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__notice_lead_s: _TypeAlias = _typing.Literal["notice_lead_s"]  # noqa: Y015
+    _WhichOneofArgType__notice_lead_s: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__notice_lead_s) -> _WhichOneofReturnType__notice_lead_s | None: ...
+
+Global___Offering: _TypeAlias = Offering  # noqa: Y015
+
+@_typing.final
+class Reservation(_message.Message):
+    """Capacity that is paid for whether it is used or not; an offering of its own."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INSTANCES_FIELD_NUMBER: _builtins.int
+    ENDS_NS_FIELD_NUMBER: _builtins.int
+    SUNK_PRICE_MICRO_USD_FIELD_NUMBER: _builtins.int
+    instances: _builtins.int
+    """Instances that are certain to be had, >= 1."""
+    ends_ns: _builtins.int
+    """Nothing is to be had from then on, ns since the epoch; 0: it does not end."""
+    sunk_price_micro_usd: _builtins.int
+    """What each instance costs whether it is used or not, micro-USD per instance-hour."""
+    def __init__(
+        self,
+        *,
+        instances: _builtins.int = ...,
+        ends_ns: _builtins.int = ...,
+        sunk_price_micro_usd: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "currency", b"currency", "gpu_model", b"gpu_model", "gpus_per_instance", b"gpus_per_instance", "instance_type", b"instance_type", "native_price_unit", b"native_price_unit", "offering_id", b"offering_id", "provider", b"provider", "quota_pool", b"quota_pool", "region", b"region", "zone", b"zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends_ns", b"ends_ns", "instances", b"instances", "sunk_price_micro_usd", b"sunk_price_micro_usd"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Offering: _TypeAlias = Offering  # noqa: Y015
+Global___Reservation: _TypeAlias = Reservation  # noqa: Y015
 
 @_typing.final
 class Count(_message.Message):
@@ -182,7 +258,7 @@ class Quote(_message.Message):
     spot_price_micro_usd: _builtins.int
     """Spot price, micro-USD per instance-hour, > 0."""
     on_demand_price_micro_usd: _builtins.int
-    """On-demand price, micro-USD per instance-hour, > 0."""
+    """On-demand price, micro-USD per instance-hour, > 0; 0 on a reservation, which is paid for."""
     @_builtins.property
     def spot_available(self) -> Global___Count:
         """Spot instances to be had."""
@@ -247,12 +323,18 @@ class MarketOpened(_message.Message):
     SLOT_S_FIELD_NUMBER: _builtins.int
     FIRST_SLOT_START_NS_FIELD_NUMBER: _builtins.int
     SOURCE_FIELD_NUMBER: _builtins.int
+    ENDS_NS_FIELD_NUMBER: _builtins.int
+    WAITS_FOR_WORK_FIELD_NUMBER: _builtins.int
     slot_s: _builtins.int
     """Slot length, seconds."""
     first_slot_start_ns: _builtins.int
     """When slot 0 opens, ns since the epoch."""
     source: _builtins.str
     """Where the quotes come from: a file's name, a provider, a preset."""
+    ends_ns: _builtins.int
+    """When its last slot ends, ns since the epoch; 0: it does not end, or (before 0.3.0) not said."""
+    waits_for_work: _builtins.bool
+    """Whether market time stands still while no job and no pipeline needs it."""
     @_builtins.property
     def offerings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Offering]:
         """Every offering that will be quoted."""
@@ -264,14 +346,46 @@ class MarketOpened(_message.Message):
         slot_s: _builtins.int = ...,
         first_slot_start_ns: _builtins.int = ...,
         source: _builtins.str = ...,
+        ends_ns: _builtins.int = ...,
+        waits_for_work: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_slot_start_ns", b"first_slot_start_ns", "offerings", b"offerings", "slot_s", b"slot_s", "source", b"source"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends_ns", b"ends_ns", "first_slot_start_ns", b"first_slot_start_ns", "offerings", b"offerings", "slot_s", b"slot_s", "source", b"source", "waits_for_work", b"waits_for_work"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___MarketOpened: _TypeAlias = MarketOpened  # noqa: Y015
+
+@_typing.final
+class MarketClock(_message.Message):
+    """What time it is in the market, as whoever answers knows it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MARKET_NS_FIELD_NUMBER: _builtins.int
+    SLOT_FIELD_NUMBER: _builtins.int
+    SLOT_S_FIELD_NUMBER: _builtins.int
+    market_ns: _builtins.int
+    """Market time, ns since the epoch: when the slot opened; before the first: when it will."""
+    slot: _builtins.int
+    """The slot that is open; -1 before the first."""
+    slot_s: _builtins.int
+    """Slot length, seconds."""
+    def __init__(
+        self,
+        *,
+        market_ns: _builtins.int = ...,
+        slot: _builtins.int = ...,
+        slot_s: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["market_ns", b"market_ns", "slot", b"slot", "slot_s", b"slot_s"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MarketClock: _TypeAlias = MarketClock  # noqa: Y015
 
 @_typing.final
 class QuoteObserved(_message.Message):

@@ -22,38 +22,39 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from spotline.api.v1 import market_pb2 as spotline_dot_api_dot_v1_dot_market__pb2
 from spotline.api.v1 import placement_pb2 as spotline_dot_api_dot_v1_dot_placement__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'spotline/api/v1/placement_service.proto\x12\x0fspotline.api.v1\x1a\x1fspotline/api/v1/placement.proto\">\n\x0cPlaceRequest\x12.\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.PipelineJob\"\\\n\rPlaceResponse\x12\x30\n\x06status\x18\x01 \x01(\x0b\x32 .spotline.api.v1.PlacementStatus\x12\x19\n\x11\x61lready_submitted\x18\x02 \x01(\x08\"0\n\x0eReleaseRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\"C\n\x0fReleaseResponse\x12\x30\n\x06status\x18\x01 \x01(\x0b\x32 .spotline.api.v1.PlacementStatus\"~\n\x15ListPlacementsRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12.\n\x05phase\x18\x02 \x01(\x0e\x32\x1f.spotline.api.v1.PlacementPhase\x12\x11\n\tpage_size\x18\x03 \x01(\x03\x12\x12\n\npage_token\x18\x04 \x01(\t\"e\n\x16ListPlacementsResponse\x12\x32\n\x08statuses\x18\x01 \x03(\x0b\x32 .spotline.api.v1.PlacementStatus\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xcf\x02\n\x0fPlacementStatus\x12.\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.PipelineJob\x12.\n\x05phase\x18\x02 \x01(\x0e\x32\x1f.spotline.api.v1.PlacementPhase\x12\x14\n\x0csubmitted_ns\x18\x03 \x01(\x03\x12-\n\tplacement\x18\x04 \x01(\x0b\x32\x1a.spotline.api.v1.Placement\x12\x17\n\x0fiterations_done\x18\x05 \x01(\x03\x12\x11\n\tfinish_ns\x18\x06 \x01(\x03\x12\x16\n\x0e\x63ost_micro_usd\x18\x07 \x01(\x03\x12\r\n\x05moves\x18\x08 \x01(\x03\x12\x1a\n\x12\x65\x61rliest_finish_ns\x18\t \x01(\x03\x12\x0e\n\x06reason\x18\n \x01(\t\x12\x18\n\x10ledger_micro_usd\x18\x0b \x01(\x03\"~\n\x0e\x45xplainRequest\x12.\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.PipelineJob\x12\x11\n\tmethod_id\x18\x02 \x01(\t\x12)\n\x05\x62\x61sis\x18\x03 \x01(\x0e\x32\x1a.spotline.api.v1.CostBasis\"\xa5\x02\n\rExplainedPath\x12-\n\tplacement\x18\x01 \x01(\x0b\x32\x1a.spotline.api.v1.Placement\x12\x19\n\x11\x62ottleneck_source\x18\x02 \x01(\t\x12\x1e\n\x16\x62ottleneck_destination\x18\x03 \x01(\t\x12\x1e\n\x16\x62ottleneck_bytes_per_s\x18\x04 \x01(\x01\x12\x0f\n\x07gpu_usd\x18\x05 \x01(\x01\x12\x12\n\negress_usd\x18\x06 \x01(\x01\x12\x10\n\x08risk_usd\x18\x07 \x01(\x01\x12\x16\n\x0e\x65xpected_job_s\x18\x08 \x01(\x01\x12\x18\n\x10\x65xpected_job_usd\x18\t \x01(\x01\x12\x11\n\tscore_usd\x18\n \x01(\x01\x12\x0e\n\x06\x63hosen\x18\x0b \x01(\x08\"\xa9\x01\n\x0f\x45xplainResponse\x12\x11\n\tmethod_id\x18\x01 \x01(\t\x12)\n\x05\x62\x61sis\x18\x02 \x01(\x0e\x32\x1a.spotline.api.v1.CostBasis\x12-\n\x05paths\x18\x03 \x03(\x0b\x32\x1e.spotline.api.v1.ExplainedPath\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x19\n\x11\x65\x61rliest_finish_s\x18\x05 \x01(\x01*\xe3\x01\n\x0ePlacementPhase\x12\x1f\n\x1bPLACEMENT_PHASE_UNSPECIFIED\x10\x00\x12\x1b\n\x17PLACEMENT_PHASE_WAITING\x10\x01\x12\x1b\n\x17PLACEMENT_PHASE_RUNNING\x10\x02\x12\x1d\n\x19PLACEMENT_PHASE_COMPLETED\x10\x03\x12\x1c\n\x18PLACEMENT_PHASE_RELEASED\x10\x04\x12\x1b\n\x17PLACEMENT_PHASE_REFUSED\x10\x05\x12\x1c\n\x18PLACEMENT_PHASE_STARTING\x10\x06\x32\xd9\x02\n\x10PlacementService\x12\x46\n\x05Place\x12\x1d.spotline.api.v1.PlaceRequest\x1a\x1e.spotline.api.v1.PlaceResponse\x12L\n\x07Release\x12\x1f.spotline.api.v1.ReleaseRequest\x1a .spotline.api.v1.ReleaseResponse\x12\x61\n\x0eListPlacements\x12&.spotline.api.v1.ListPlacementsRequest\x1a\'.spotline.api.v1.ListPlacementsResponse\x12L\n\x07\x45xplain\x12\x1f.spotline.api.v1.ExplainRequest\x1a .spotline.api.v1.ExplainResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'spotline/api/v1/placement_service.proto\x12\x0fspotline.api.v1\x1a\x1cspotline/api/v1/market.proto\x1a\x1fspotline/api/v1/placement.proto\"R\n\x0cPlaceRequest\x12.\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.PipelineJob\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"\x89\x01\n\rPlaceResponse\x12\x30\n\x06status\x18\x01 \x01(\x0b\x32 .spotline.api.v1.PlacementStatus\x12\x19\n\x11\x61lready_submitted\x18\x02 \x01(\x08\x12+\n\x05\x63lock\x18\x03 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"D\n\x0eReleaseRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"p\n\x0fReleaseResponse\x12\x30\n\x06status\x18\x01 \x01(\x0b\x32 .spotline.api.v1.PlacementStatus\x12+\n\x05\x63lock\x18\x02 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"~\n\x15ListPlacementsRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12.\n\x05phase\x18\x02 \x01(\x0e\x32\x1f.spotline.api.v1.PlacementPhase\x12\x11\n\tpage_size\x18\x03 \x01(\x03\x12\x12\n\npage_token\x18\x04 \x01(\t\"\x92\x01\n\x16ListPlacementsResponse\x12\x32\n\x08statuses\x18\x01 \x03(\x0b\x32 .spotline.api.v1.PlacementStatus\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12+\n\x05\x63lock\x18\x03 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"\xcf\x02\n\x0fPlacementStatus\x12.\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.PipelineJob\x12.\n\x05phase\x18\x02 \x01(\x0e\x32\x1f.spotline.api.v1.PlacementPhase\x12\x14\n\x0csubmitted_ns\x18\x03 \x01(\x03\x12-\n\tplacement\x18\x04 \x01(\x0b\x32\x1a.spotline.api.v1.Placement\x12\x17\n\x0fiterations_done\x18\x05 \x01(\x03\x12\x11\n\tfinish_ns\x18\x06 \x01(\x03\x12\x16\n\x0e\x63ost_micro_usd\x18\x07 \x01(\x03\x12\r\n\x05moves\x18\x08 \x01(\x03\x12\x1a\n\x12\x65\x61rliest_finish_ns\x18\t \x01(\x03\x12\x0e\n\x06reason\x18\n \x01(\t\x12\x18\n\x10ledger_micro_usd\x18\x0b \x01(\x03\"~\n\x0e\x45xplainRequest\x12.\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.PipelineJob\x12\x11\n\tmethod_id\x18\x02 \x01(\t\x12)\n\x05\x62\x61sis\x18\x03 \x01(\x0e\x32\x1a.spotline.api.v1.CostBasis\"\xa5\x02\n\rExplainedPath\x12-\n\tplacement\x18\x01 \x01(\x0b\x32\x1a.spotline.api.v1.Placement\x12\x19\n\x11\x62ottleneck_source\x18\x02 \x01(\t\x12\x1e\n\x16\x62ottleneck_destination\x18\x03 \x01(\t\x12\x1e\n\x16\x62ottleneck_bytes_per_s\x18\x04 \x01(\x01\x12\x0f\n\x07gpu_usd\x18\x05 \x01(\x01\x12\x12\n\negress_usd\x18\x06 \x01(\x01\x12\x10\n\x08risk_usd\x18\x07 \x01(\x01\x12\x16\n\x0e\x65xpected_job_s\x18\x08 \x01(\x01\x12\x18\n\x10\x65xpected_job_usd\x18\t \x01(\x01\x12\x11\n\tscore_usd\x18\n \x01(\x01\x12\x0e\n\x06\x63hosen\x18\x0b \x01(\x08\"\xd6\x01\n\x0f\x45xplainResponse\x12\x11\n\tmethod_id\x18\x01 \x01(\t\x12)\n\x05\x62\x61sis\x18\x02 \x01(\x0e\x32\x1a.spotline.api.v1.CostBasis\x12-\n\x05paths\x18\x03 \x03(\x0b\x32\x1e.spotline.api.v1.ExplainedPath\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x19\n\x11\x65\x61rliest_finish_s\x18\x05 \x01(\x01\x12+\n\x05\x63lock\x18\x06 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock*\xe3\x01\n\x0ePlacementPhase\x12\x1f\n\x1bPLACEMENT_PHASE_UNSPECIFIED\x10\x00\x12\x1b\n\x17PLACEMENT_PHASE_WAITING\x10\x01\x12\x1b\n\x17PLACEMENT_PHASE_RUNNING\x10\x02\x12\x1d\n\x19PLACEMENT_PHASE_COMPLETED\x10\x03\x12\x1c\n\x18PLACEMENT_PHASE_RELEASED\x10\x04\x12\x1b\n\x17PLACEMENT_PHASE_REFUSED\x10\x05\x12\x1c\n\x18PLACEMENT_PHASE_STARTING\x10\x06\x32\xd9\x02\n\x10PlacementService\x12\x46\n\x05Place\x12\x1d.spotline.api.v1.PlaceRequest\x1a\x1e.spotline.api.v1.PlaceResponse\x12L\n\x07Release\x12\x1f.spotline.api.v1.ReleaseRequest\x1a .spotline.api.v1.ReleaseResponse\x12\x61\n\x0eListPlacements\x12&.spotline.api.v1.ListPlacementsRequest\x1a\'.spotline.api.v1.ListPlacementsResponse\x12L\n\x07\x45xplain\x12\x1f.spotline.api.v1.ExplainRequest\x1a .spotline.api.v1.ExplainResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spotline.api.v1.placement_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PLACEMENTPHASE']._serialized_start=1536
-  _globals['_PLACEMENTPHASE']._serialized_end=1763
-  _globals['_PLACEREQUEST']._serialized_start=93
-  _globals['_PLACEREQUEST']._serialized_end=155
-  _globals['_PLACERESPONSE']._serialized_start=157
-  _globals['_PLACERESPONSE']._serialized_end=249
-  _globals['_RELEASEREQUEST']._serialized_start=251
-  _globals['_RELEASEREQUEST']._serialized_end=299
-  _globals['_RELEASERESPONSE']._serialized_start=301
-  _globals['_RELEASERESPONSE']._serialized_end=368
-  _globals['_LISTPLACEMENTSREQUEST']._serialized_start=370
-  _globals['_LISTPLACEMENTSREQUEST']._serialized_end=496
-  _globals['_LISTPLACEMENTSRESPONSE']._serialized_start=498
-  _globals['_LISTPLACEMENTSRESPONSE']._serialized_end=599
-  _globals['_PLACEMENTSTATUS']._serialized_start=602
-  _globals['_PLACEMENTSTATUS']._serialized_end=937
-  _globals['_EXPLAINREQUEST']._serialized_start=939
-  _globals['_EXPLAINREQUEST']._serialized_end=1065
-  _globals['_EXPLAINEDPATH']._serialized_start=1068
-  _globals['_EXPLAINEDPATH']._serialized_end=1361
-  _globals['_EXPLAINRESPONSE']._serialized_start=1364
-  _globals['_EXPLAINRESPONSE']._serialized_end=1533
-  _globals['_PLACEMENTSERVICE']._serialized_start=1766
-  _globals['_PLACEMENTSERVICE']._serialized_end=2111
+  _globals['_PLACEMENTPHASE']._serialized_start=1788
+  _globals['_PLACEMENTPHASE']._serialized_end=2015
+  _globals['_PLACEREQUEST']._serialized_start=123
+  _globals['_PLACEREQUEST']._serialized_end=205
+  _globals['_PLACERESPONSE']._serialized_start=208
+  _globals['_PLACERESPONSE']._serialized_end=345
+  _globals['_RELEASEREQUEST']._serialized_start=347
+  _globals['_RELEASEREQUEST']._serialized_end=415
+  _globals['_RELEASERESPONSE']._serialized_start=417
+  _globals['_RELEASERESPONSE']._serialized_end=529
+  _globals['_LISTPLACEMENTSREQUEST']._serialized_start=531
+  _globals['_LISTPLACEMENTSREQUEST']._serialized_end=657
+  _globals['_LISTPLACEMENTSRESPONSE']._serialized_start=660
+  _globals['_LISTPLACEMENTSRESPONSE']._serialized_end=806
+  _globals['_PLACEMENTSTATUS']._serialized_start=809
+  _globals['_PLACEMENTSTATUS']._serialized_end=1144
+  _globals['_EXPLAINREQUEST']._serialized_start=1146
+  _globals['_EXPLAINREQUEST']._serialized_end=1272
+  _globals['_EXPLAINEDPATH']._serialized_start=1275
+  _globals['_EXPLAINEDPATH']._serialized_end=1568
+  _globals['_EXPLAINRESPONSE']._serialized_start=1571
+  _globals['_EXPLAINRESPONSE']._serialized_end=1785
+  _globals['_PLACEMENTSERVICE']._serialized_start=2018
+  _globals['_PLACEMENTSERVICE']._serialized_end=2363
 # @@protoc_insertion_point(module_scope)

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from spotline.api.v1 import market_pb2 as _market_pb2
 from spotline.api.v1 import placement_pb2 as _placement_pb2
 import builtins as _builtins
 import sys
@@ -67,6 +68,11 @@ class PlaceRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PIPELINE_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """The caller's own id of this request: again, it is the same pipeline. The pipeline's
+    client_request_id is the same by its older name; empty: the server makes one.
+    """
     @_builtins.property
     def pipeline(self) -> _placement_pb2.PipelineJob:
         """What is to be run."""
@@ -75,10 +81,11 @@ class PlaceRequest(_message.Message):
         self,
         *,
         pipeline: _placement_pb2.PipelineJob | None = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["pipeline", b"pipeline"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["pipeline", b"pipeline"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pipeline", b"pipeline", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -92,21 +99,27 @@ class PlaceResponse(_message.Message):
 
     STATUS_FIELD_NUMBER: _builtins.int
     ALREADY_SUBMITTED_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
     already_submitted: _builtins.bool
     """Whether an equal request had been taken before."""
     @_builtins.property
     def status(self) -> Global___PlacementStatus:
         """As of the decision on it."""
 
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """Market time as of this answer; absent before a market is known."""
+
     def __init__(
         self,
         *,
         status: Global___PlacementStatus | None = ...,
         already_submitted: _builtins.bool = ...,
+        clock: _market_pb2.MarketClock | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "status", b"status"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_submitted", b"already_submitted", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_submitted", b"already_submitted", "clock", b"clock", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -120,19 +133,23 @@ class ReleaseRequest(_message.Message):
 
     JOB_ID_FIELD_NUMBER: _builtins.int
     TENANT_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Which job."""
     tenant: _builtins.str
     """Whose it is."""
+    request_id: _builtins.str
+    """The caller's own id of this request; empty: the server makes one."""
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
         tenant: _builtins.str = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "request_id", b"request_id", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -145,18 +162,24 @@ class ReleaseResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     STATUS_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def status(self) -> Global___PlacementStatus:
         """As it ended."""
+
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """Market time as of this answer; absent before a market is known."""
 
     def __init__(
         self,
         *,
         status: Global___PlacementStatus | None = ...,
+        clock: _market_pb2.MarketClock | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "status", b"status"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -204,21 +227,27 @@ class ListPlacementsResponse(_message.Message):
 
     STATUSES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """For the next page; empty: this is the last."""
     @_builtins.property
     def statuses(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlacementStatus]:
         """Ascending by job id."""
 
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """Market time as of this answer; absent before a market is known."""
+
     def __init__(
         self,
         *,
         statuses: _abc.Iterable[Global___PlacementStatus] | None = ...,
         next_page_token: _builtins.str = ...,
+        clock: _market_pb2.MarketClock | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "statuses", b"statuses"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "next_page_token", b"next_page_token", "statuses", b"statuses"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -397,6 +426,7 @@ class ExplainResponse(_message.Message):
     PATHS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     EARLIEST_FINISH_S_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
     method_id: _builtins.str
     """The method that chose."""
     basis: _placement_pb2.CostBasis.ValueType
@@ -409,6 +439,10 @@ class ExplainResponse(_message.Message):
     def paths(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExplainedPath]:
         """Least score first."""
 
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """Market time as of this answer; absent before a market is known."""
+
     def __init__(
         self,
         *,
@@ -417,10 +451,11 @@ class ExplainResponse(_message.Message):
         paths: _abc.Iterable[Global___ExplainedPath] | None = ...,
         reason: _builtins.str = ...,
         earliest_finish_s: _builtins.float = ...,
+        clock: _market_pb2.MarketClock | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "earliest_finish_s", b"earliest_finish_s", "method_id", b"method_id", "paths", b"paths", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "clock", b"clock", "earliest_finish_s", b"earliest_finish_s", "method_id", b"method_id", "paths", b"paths", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

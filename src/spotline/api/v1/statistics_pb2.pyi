@@ -230,7 +230,7 @@ class DeadlineFigures(_message.Message):
     soft_misses: _builtins.int
     """Late for one, or never done."""
     cancelled: _builtins.int
-    """Withdrawn: neither."""
+    """Withdrawn, or failed by its own program: neither."""
     def __init__(
         self,
         *,

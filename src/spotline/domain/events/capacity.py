@@ -17,9 +17,28 @@ class InterruptionKind(Enum):
     INSTANCE_FAILED = "instance_failed"
 
 
+class RefusalClass(Enum):
+    """Why a launch was refused, which is what decides the reaction; see `capacity.proto`."""
+
+    NO_CAPACITY = "no_capacity"
+    QUOTA = "quota"
+    UNSUPPORTED = "unsupported"
+    UNAUTHORISED = "unauthorised"
+    THROTTLED = "throttled"
+    SERVER = "server"
+    NETWORK = "network"
+    TOKEN_MISMATCH = "token_mismatch"  # noqa: S105 - a class of refusals
+    UNKNOWN_OUTCOME = "unknown_outcome"
+    LIMIT = "limit"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRefused:
-    """The cloud granted fewer instances than a command asked for."""
+    """The cloud granted fewer instances than a command asked for.
+
+    `detail` are the provider's words. Nothing is asked for again before `retry_after_s` seconds
+    have passed. `refusal_class` is None in logs from before 0.3.0.
+    """
 
     command_id: str
     job_id: str
@@ -30,6 +49,16 @@ class LaunchRefused:
     requested: int
     granted: int
     detail: str
+    refusal_class: RefusalClass | None = None
+    retry_after_s: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacitySignalled:
+    """The cloud has something to say between two revisions, at `offset_s` into the slot."""
+
+    slot: int
+    offset_s: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,12 @@ Event = (
     | lifecycle.JobCancelled
     | lifecycle.JobProgressReported
     | allocation.AllocationAnswered
+    | lifecycle.JobUpdated
+    | lifecycle.JobExited
+    | lifecycle.JobRetryScheduled
+    | lifecycle.AdmissionRecorded
     | capacity.LaunchRefused
+    | capacity.CapacitySignalled
     | capacity.InterruptionNoticed
     | capacity.CapacityLost
     | capacity.CapacityReported

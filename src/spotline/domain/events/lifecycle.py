@@ -17,6 +17,8 @@ class JobOutcome(Enum):
     MISSED_DEADLINE = "missed_deadline"
     EXPIRED = "expired"
     CANCELLED = "cancelled"
+    FAILED = "failed"
+    STOPPED_BY_LIMIT = "stopped_by_limit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +31,56 @@ class JobSubmitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCancelled:
-    """A platform withdrew a job."""
+    """A platform withdrew a job, at `ts_event_ns` of market time: that is when it takes effect.
+
+    0, in logs from before 0.3.0, stands for the opening of the next slot.
+    """
+
+    job_id: str
+    tenant: str
+    ts_event_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobUpdated:
+    """A platform changed deadline, value, budget or what follows from it: from now on it is `job`."""
+
+    job_id: str
+    tenant: str
+    job: Job
+    ts_event_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobExited:
+    """The training program of a job ended; `exit_code` 0 says that the job is finished.
+
+    `generation` counts the starts of the program from 1 (0: not said).
+    """
+
+    job_id: str
+    tenant: str
+    generation: int
+    exit_code: int
+    detail: str
+    ts_event_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRetryScheduled:
+    """A failed job is started again, not before `not_before_ns`; until then it holds nothing."""
+
+    job_id: str
+    tenant: str
+    slot: int
+    retry: int
+    not_before_ns: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionRecorded:
+    """The ledger holds a submitted job too."""
 
     job_id: str
     tenant: str
@@ -40,7 +91,9 @@ class JobProgressReported:
     """A platform says how much work a job has done, in the job's own unit.
 
     It had done that at `ts_event_ns` (0: not said). `rate_per_hour` (0: not measured) is its work
-    per hour of late on `instances`, overheads apart.
+    per hour of late on `instances`, overheads apart. With a `generation` (starts of its program,
+    from 1) the latest report of the latest one counts, and work done may fall; without one (0) the
+    greatest report counts. `checkpointed` is what the newest committed checkpoint holds.
     """
 
     job_id: str
@@ -49,6 +102,8 @@ class JobProgressReported:
     ts_event_ns: int = 0
     rate_per_hour: float = 0.0
     instances: int = 0
+    generation: int = 0
+    checkpointed: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

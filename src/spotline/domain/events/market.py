@@ -16,6 +16,8 @@ class MarketOpened:
     slot_s: int
     first_slot_start_ns: int
     source: str
+    ends_ns: int = 0
+    waits_for_work: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

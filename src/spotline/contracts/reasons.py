@@ -1,0 +1,35 @@
+"""Why a service refuses a request: the one list of reasons, for programs that read errors."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+ERROR_DOMAIN = "spotline"
+"""Whose reasons these are, as `google.rpc.ErrorInfo` asks."""
+
+
+class Reason(Enum):
+    """A reason of `google.rpc.ErrorInfo`; its value says what it means and what to do."""
+
+    FIELD_INVALID = "fields of the request are wrong; BadRequest names each"
+    TOO_MANY_ITEMS = "a list of the request is too long; send it in parts"
+    REQUEST_ID_REUSED = "the request id was used for another request; take a new one"
+    DEADLINE_INFEASIBLE = "the deadline cannot be met; metadata has earliestFeasibleDeadline"
+    ETAG_MISMATCH = "the job has changed since its status was read; read it again"
+    UNKNOWN_JOB = "there is no such job"
+    UNKNOWN_PIPELINE = "there is no such pipeline"
+    JOB_OVER = "the job is over: nothing changes it any more"
+    MARKET_NOT_OPEN = "no market or no slot of it is open yet; try again"
+    MARKET_ENDED = "the replayed market has ended: no slot opens any more"
+    NO_REGION_KNOWN = "no region has been observed yet; try again"
+    NOT_APPLIED_YET = "recorded, but not applied in time; the same request again says more"
+    NOT_ADMITTED_YET = "recorded, but the ledger does not hold it yet; the same request again"
+    BUS_UNAVAILABLE = "the event bus did not take it: nothing was recorded; try again"
+    SERVER_STOPPING = "the server is stopping; try again"
+    STATISTICS_UNAVAILABLE = "this worker cannot say now; ask again, or another worker"
+    TOO_MANY_REQUESTS = "too many requests wait for an answer; try again later"
+    WATCH_TOO_SLOW = "the watcher fell behind; watch again"
+    NO_CONFIGURATOR = "drafts cannot be completed here: no configurator is configured"
+    CONFIGURATOR_UNAVAILABLE = "the configurator does not answer; try again"
+    CONFIGURATOR_UNREADABLE = "the configurator's answer cannot be read: versions differ"
+    DRAFT_UNFIT = "nothing that is known fits the draft"
