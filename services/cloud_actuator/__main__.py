@@ -13,13 +13,12 @@ from spotline.bootstrap.process import main
 async def serve(settings: CloudActuatorSettings, bus: BusAddress, hooks: PartHooks) -> None:
     """Act on the cloud that the settings name."""
     parts = ActuatorParts(
-        cloud=settings.cloud,
+        cloud=settings.chosen_cloud,
         mode=settings.mode,
         store=settings.store,
         ledger_url=settings.ledger(),
         owner=settings.owner,
         caps=settings.caps(),
-        simulated=settings.simulated,
     )
     await serve_cloud_actuator(bus, parts, hooks)
 

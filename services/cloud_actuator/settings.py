@@ -2,38 +2,65 @@
 
 from __future__ import annotations
 
+import os
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
-from spotline.adapters.ledger.sqlite import ledger_url
+from spotline.adapters.ledger.opening import ledger_url
 from spotline.application.cloud_actuator.ports import ActuatorMode
+from spotline.bootstrap.cloud_settings import SettingProblem, WrongCloudSettings, variables_of
+from spotline.bootstrap.clouds import CLOUDS, ChosenCloud, cloud_of
+from spotline.contracts.errors import ConfigError
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.units import micro_usd_from_usd
-from spotline.runtime.settings import OptionVariables, ServiceSettings
+from spotline.runtime.settings import PREFIX, ServiceSettings
 
 
 class CloudActuatorSettings(ServiceSettings):
     """`SPOTLINE_*` of the actuator.
 
-    `ledger_url` empty means a SQLite file in `store`. Caps left out do not bind. `simulated` are
-    those of `SimulatedCloudSettings`, from `SPOTLINE_SIMULATED_SEED` on.
+    `cloud` is a name of `bootstrap/clouds.py`; that cloud's own settings are
+    `SPOTLINE_CLOUD_<NAME>_*`. `ledger_url` empty means a SQLite file in `store`. Caps left out do
+    not bind.
     """
 
     cloud: str = "simulated"
     mode: ActuatorMode = ActuatorMode.LIVE
     store: Path = Path("spotline-store")
-    ledger_url: str = ""
+    ledger_url: str = Field(default="", repr=False)  # it may hold a password
     owner: str = Field(default="default", min_length=1, max_length=200)
     cap_usd_per_job: Decimal | None = Field(default=None, ge=0)
     cap_usd_per_hour: Decimal | None = Field(default=None, ge=0)
     cap_launches_per_minute: int | None = Field(default=None, ge=0)
-    simulated: Annotated[SimulatedCloudSettings, OptionVariables(prefix="simulated_")] = (
-        SimulatedCloudSettings()
-    )
+    _chosen: ChosenCloud = PrivateAttr()
+
+    @model_validator(mode="after")
+    def _choose(self) -> CloudActuatorSettings:
+        """Read the settings of the chosen cloud: what is wrong is told with all else."""
+        try:
+            self._chosen = cloud_of(os.environ, self.cloud, self.mode)
+        except WrongCloudSettings as error:
+            raise _wrong(error.problems) from error
+        except ConfigError as error:
+            problem = SettingProblem(variable=f"{PREFIX}CLOUD", problem=str(error))
+            raise _wrong((problem,)) from error
+        return self
+
+    @property
+    def chosen_cloud(self) -> ChosenCloud:
+        """The cloud to act on."""
+        return self._chosen
+
+    @classmethod
+    def variables(cls) -> set[str]:
+        """The names of all variables that are read, those of the clouds among them."""
+        names = super().variables()
+        for name, plugin in CLOUDS.items():
+            names.update(variables_of(name, plugin.settings).values())
+        return names
 
     def ledger(self) -> str:
         """The URL of the ledger."""
@@ -46,6 +73,21 @@ class CloudActuatorSettings(ServiceSettings):
             micro_usd_per_hour=_micro_usd(self.cap_usd_per_hour),
             launches_per_minute=self.cap_launches_per_minute,
         )
+
+
+def _wrong(problems: tuple[SettingProblem, ...]) -> ValidationError:
+    return ValidationError.from_exception_data(
+        CloudActuatorSettings.__name__,
+        [
+            InitErrorDetails(
+                # Braces would be read as places for values.
+                type=PydanticCustomError("cloud_setting", "{problem}", {"problem": wrong.problem}),
+                loc=(wrong.variable.removeprefix(PREFIX).lower(),),
+                input="",
+            )
+            for wrong in problems
+        ],
+    )
 
 
 def _micro_usd(usd: Decimal | None) -> int | None:

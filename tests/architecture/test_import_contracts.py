@@ -83,6 +83,12 @@ VIOLATIONS = {
         line="import spotline.adapters.clouds.simulated\n",
         evidence="spotline.adapters.clouds.aws -> spotline.adapters.clouds.simulated",
     ),
+    "service_knows_the_simulated_cloud": Violation(
+        contract="composer",
+        path="services/cloud_actuator/settings.py",
+        line="import spotline.adapters.clouds.simulated.faults\n",
+        evidence="services.cloud_actuator.settings -> spotline.adapters.clouds.simulated.faults",
+    ),
     "replay_reaches_the_broker_indirectly": Violation(
         contract="replay",
         path="src/spotline/replay/__init__.py",

@@ -4,25 +4,31 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
+from spotline.adapters.clouds.simulated.driver import SimulatedCloudDriver
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
-from spotline.adapters.ledger.sqlite import SqlLedger, ledger_url
+from spotline.adapters.ledger.opening import ledger_url
+from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.ledger.threaded import ThreadedLedger
-from spotline.application.cloud_actuator.actuation import CloudActuation
+from spotline.application.cloud_actuator.actuation import ActuationOptions, CloudActuation
 from spotline.application.cloud_actuator.handler import ActuateHandler
 from spotline.application.cloud_actuator.messages import Moment
 from spotline.application.cloud_actuator.ports import (
     ActuatorMode,
+    CloudProvider,
     Instance,
+    InstanceState,
     LaunchRequest,
     LedgerLaunch,
     Owner,
 )
+from spotline.application.cloud_actuator.reconciling import Reconciliation
 from spotline.application.spec import Call, Context
 from spotline.domain.events.capacity import CapacityReported, ProvisioningCommanded, SlotDecided
 from spotline.domain.events.event import Event
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.ledger.caps import Caps
+from spotline.domain.ledger.instance_life import InstanceLife
 from spotline.domain.market.offering import (
     UNKNOWN_COUNT,
     CapacityType,
@@ -91,21 +97,26 @@ class Rig:
         self.state = self.handler.initial()
         self.published: list[Event] = []
         self.kill = KillSwitch()
+        self.looks: list[Reconciliation] = []
         self.open()
 
     def open(self) -> None:
         self.cloud = SimulatedCloud(self.directory / "cloud.sqlite", self.settings)
         self.ledger = SqlLedger(ledger_url(self.directory / "ledger.sqlite"), OWNER)
         self.actuation = CloudActuation(
-            Mortal(self.cloud, self.kill, ("observe", "launch", "terminate", "signals")),
+            Mortal(self.cloud, self.kill, ("launch", "terminate", "events")),
             Mortal(ThreadedLedger(self.ledger), self.kill, ("write_intents", "record")),
-            caps=self.caps,
-            mode=self.mode,
+            ActuationOptions(caps=self.caps or Caps(), mode=self.mode, on_look=self.looks.append),
         )
+        self.perform = SimulatedCloudDriver(self.cloud, self.actuation.perform)
 
     def close(self) -> None:
         self.cloud.close()
         self.ledger.close()
+
+    async def lives_of(self, *subjects: str) -> list[InstanceLife]:
+        lives = await ThreadedLedger(self.ledger).lives_of(subjects)
+        return [lives[subject] for subject in subjects]
 
     def call(self, event: Event) -> Call | None:
         self.handler.evolve(self.state, event)
@@ -119,7 +130,7 @@ class Rig:
             return ()
         while True:
             try:
-                answers = tuple(await self.actuation.perform(call))
+                answers = tuple(await self.perform(call))
                 break
             except Killed:
                 await self.restart()
@@ -211,6 +222,12 @@ def opened(slot: int, *quotes: Quote, last: bool = False) -> SlotOpened:
         quotes=tuple(SlotQuote(quote=one, age_s=0) for one in quotes or (quote(),)),
         last=last,
     )
+
+
+async def running_in(cloud: CloudProvider) -> list[Instance]:
+    """What the cloud shows of our instances and has not ended."""
+    shown = await cloud.list(OWNER)
+    return [instance for instance in shown if instance.state is not InstanceState.ENDED]
 
 
 def reported(answers: Sequence[Event]) -> CapacityReported:

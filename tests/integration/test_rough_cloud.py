@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.application.selector.state import SelectorOptions
+from spotline.bootstrap.clouds import chosen_cloud
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import (
     CapacityLost,
@@ -27,7 +27,7 @@ from tests.fakes.composed import composed
 START_NS = 1_767_571_200_000_000_000
 MARKET = generate("mixed", seed=13, slots=72, slot_s=1800, start_ns=START_NS)
 JOBS = generated_jobs(MARKET, 10, 13)
-ROUGH = SimulatedCloudSettings(
+ROUGH = chosen_cloud(
     seed=1, refusal_probability=0.15, interruption_per_instance_hour=0.08, notice_lead_s=120
 )
 
@@ -38,7 +38,7 @@ async def test_refusals_and_mid_slot_losses_are_decided_at_once(tmp_path: Path) 
     async with (
         asyncio.timeout(110),
         EmbeddedBroker() as broker,
-        composed(broker.url, tmp_path, MARKET, selector=options, simulated=ROUGH) as system,
+        composed(broker.url, tmp_path, MARKET, selector=options, cloud=ROUGH) as system,
     ):
         await system.submit(JOBS)
         system.go.set()

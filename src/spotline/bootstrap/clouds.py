@@ -2,46 +2,148 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Generic, TypeVar
+
+import structlog
 
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
+from spotline.adapters.clouds.simulated.driver import SimulatedCloudDriver
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
-from spotline.application.cloud_actuator.ports import ActuatorMode, CloudProvider
+from spotline.application.cloud_actuator.ports import ActuatorMode, CloudClock, CloudProvider
+from spotline.bootstrap.cloud_settings import check_known, read_cloud_settings
 from spotline.contracts.errors import ConfigError
+from spotline.runtime.service import CallPort
+
+_log = structlog.get_logger(__name__)
+
+SettingsT = TypeVar("SettingsT")
+
+SIMULATED = "simulated"
 
 
-class Cloud(CloudProvider, Protocol):
-    """A provider that was opened and must be closed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenCloud:
+    """A cloud in use.
 
-    def close(self) -> None:
-        """Let go of files and connections; instances go on running."""
-        ...
+    `drive` wraps what performs the actuator's calls, for a cloud whose time is played; it has no
+    `clock`: the present is the moment of the call in hand. `close` lets go of files and connections;
+    instances go on running.
+    """
 
-
-CloudFactory = Callable[[Path, SimulatedCloudSettings], Cloud]
-
-
-def _simulated(store_dir: Path, settings: SimulatedCloudSettings) -> Cloud:
-    return SimulatedCloud(store_dir / "simulated_cloud.sqlite", settings)
-
-
-CLOUDS: dict[str, CloudFactory] = {"simulated": _simulated}
+    provider: CloudProvider
+    drive: Callable[[CallPort], CallPort]
+    close: Callable[[], None]
+    clock: CloudClock | None = None
 
 
-def open_cloud(
-    name: str, mode: ActuatorMode, store_dir: Path, simulated: SimulatedCloudSettings
-) -> Cloud:
-    """Open the cloud `name`; in shadow mode always the simulated one.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudPlugin(Generic[SettingsT]):
+    """How a cloud is opened: with its settings, on a folder for what it must keep.
+
+    Parameters
+    ----------
+    settings
+        A frozen dataclass: each field is a variable `SPOTLINE_CLOUD_<NAME>_<FIELD>`, with its type,
+        default and checks. A field with `repr=False` is a secret, and no log's manifest shows it.
+    notice_lead_s
+        Seconds of notice that it guarantees before it takes spot back: markets are told before it
+        is opened. None are unless it says so.
+    former_prefix
+        What its variables were called by before, read for one release more.
+    """
+
+    settings: type[SettingsT]
+    open: Callable[[SettingsT, Path], OpenCloud]
+    notice_lead_s: Callable[[SettingsT], int] = lambda _: 0
+    former_prefix: str = ""
+
+
+def _open_simulated(settings: SimulatedCloudSettings, store: Path) -> OpenCloud:
+    cloud = SimulatedCloud(store / "simulated_cloud.sqlite", settings)
+    return OpenCloud(
+        provider=cloud,
+        drive=lambda perform: SimulatedCloudDriver(cloud, perform),
+        close=cloud.close,
+    )
+
+
+CLOUDS: dict[str, CloudPlugin[Any]] = {
+    SIMULATED: CloudPlugin(
+        settings=SimulatedCloudSettings,
+        open=_open_simulated,
+        notice_lead_s=lambda settings: settings.notice_lead_s,
+        former_prefix="SPOTLINE_SIMULATED_",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenCloud:
+    """A cloud by its name, with the settings it is to be opened with.
+
+    `renamed` are variables that were stated by a former name, with their names of today.
+    """
+
+    name: str
+    settings: Any
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def notice_lead_s(self) -> int:
+        """Seconds of notice that it guarantees before it takes spot back, 0 for none."""
+        return CLOUDS[self.name].notice_lead_s(self.settings)
+
+    def open(self, store: Path) -> OpenCloud:
+        """Open it; raises what its client raises."""
+        for former, now in self.renamed.items():
+            _log.warning("setting_renamed", former=former, now=now)
+        return CLOUDS[self.name].open(self.settings, store)
+
+    def described(self) -> dict[str, Any]:
+        """Say which cloud it is and how it is set, without what is secret."""
+        stated = {
+            setting.name: getattr(self.settings, setting.name)
+            for setting in fields(self.settings)
+            if setting.repr
+        }
+        return {"cloud": self.name, **stated}
+
+
+def chosen_cloud(name: str = SIMULATED, **settings: Any) -> ChosenCloud:
+    """Choose a cloud, with settings by the names of their fields.
 
     Raises
     ------
     ConfigError
         No such cloud is installed.
     """
-    chosen = "simulated" if mode is ActuatorMode.SHADOW else name
-    factory = CLOUDS.get(chosen)
-    if factory is None:
+    return ChosenCloud(name=name, settings=_plugin(name).settings(**settings))
+
+
+def cloud_of(environ: Mapping[str, str], name: str, mode: ActuatorMode) -> ChosenCloud:
+    """Choose a cloud, with the settings of its variables; in shadow mode always the simulated one.
+
+    Raises
+    ------
+    ConfigError
+        No such cloud is installed.
+    WrongCloudSettings
+        Variables of a cloud are unknown, missing or wrong.
+    """
+    chosen = SIMULATED if mode is ActuatorMode.SHADOW else name
+    plugin = _plugin(chosen)
+    check_known(environ, {known: CLOUDS[known].settings for known in CLOUDS})
+    settings, renamed = read_cloud_settings(
+        chosen, plugin.settings, environ, former_prefix=plugin.former_prefix
+    )
+    return ChosenCloud(name=chosen, settings=settings, renamed=renamed)
+
+
+def _plugin(name: str) -> CloudPlugin[Any]:
+    plugin = CLOUDS.get(name)
+    if plugin is None:
         raise ConfigError(f"cloud must be one of {', '.join(sorted(CLOUDS))}, was {name!r}")
-    return factory(store_dir, simulated)
+    return plugin

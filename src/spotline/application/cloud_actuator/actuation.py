@@ -1,33 +1,47 @@
 """The actuator's doing half: performs calls against a cloud, the ledger always one step ahead.
 
-Order of one revision: intents into the ledger, releases, launches (by token), what the cloud takes
-back, then everything that happened into the ledger together with the answers. Killed between any
-two of these and asked again, it resumes from the intents and ends with the same instances, the
+Order of one revision: intents into the ledger, releases, launches (by token), what the cloud tells
+and shows, then everything that happened into the ledger together with the answers. Killed between
+any two of these and asked again, it resumes from the intents and ends with the same instances, the
 same ledger and the same answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from spotline.application.cloud_actuator.fencing import FencedCloud
+from spotline.application.cloud_actuator.launching import (
+    CooldownsInHand,
+    Done,
+    Launching,
+    barred_launches,
+)
+from spotline.application.cloud_actuator.lives import LivesInHand, launch_life
 from spotline.application.cloud_actuator.messages import (
+    AdmitRequest,
     ApplyRevisionRequest,
     Moment,
     OpenSlotRequest,
+    SignalRequest,
 )
 from spotline.application.cloud_actuator.ports import (
     ActuatorMode,
+    Admission,
+    CloudClock,
+    CloudEvent,
     CloudProvider,
-    CloudSignal,
     Instance,
-    LaunchRequest,
+    InstanceState,
     Ledger,
     LedgerEnd,
     LedgerEntry,
     LedgerLaunch,
 )
+from spotline.application.cloud_actuator.reconciling import CloudNews, Reconciliation, hear, look
 from spotline.application.cloud_actuator.reporting import (
+    adopted_launch,
     held_after,
     holdings,
     ledger_launch,
@@ -39,10 +53,13 @@ from spotline.application.cloud_actuator.reporting import (
 )
 from spotline.application.spec import Call
 from spotline.contracts.errors import InvariantViolation
-from spotline.domain.events.capacity import CapacityReported, LaunchRefused
+from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
+from spotline.domain.events.lifecycle import AdmissionRecorded
 from spotline.domain.ledger.billing import Charge, HeldInterval, SlotPrices, bill
-from spotline.domain.ledger.caps import JOB_CAP, Caps
+from spotline.domain.ledger.caps import Caps, Permit
+from spotline.domain.ledger.cooldowns import CoolingRules
+from spotline.domain.ledger.instance_life import Graces, LifeInput, next_look_ns
 from spotline.domain.ledger.intents import (
     HeldInstance,
     Intent,
@@ -50,27 +67,35 @@ from spotline.domain.ledger.intents import (
     RevisionPlan,
     plan_revision,
 )
+from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import NS_PER_S
 
 _MINUTE_NS = 60 * NS_PER_S
+_NOTHING_TOLD = CloudNews()
+
+
+def _ignore(_: Reconciliation) -> None:
+    """Tell nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reconciliation:
-    """Instance ids: `reaped` ran without our ledger's knowing, `missing` are held but gone."""
+class ActuationOptions:
+    """How the actuator acts.
 
-    reaped: tuple[str, ...]
-    missing: tuple[str, ...]
+    Parameters
+    ----------
+    clock
+        The present in market time; None where it is the moment of the call in hand.
+    on_look
+        Gets what each look at the cloud found, once it is recorded.
+    """
 
-
-@dataclass(slots=True, kw_only=True)
-class _Done:
-    """What carrying out a revision's intents came to."""
-
-    results: list[IntentResult]
-    launched: list[LedgerLaunch]
-    refusals: list[LaunchRefused]
-    ended: dict[str, LedgerEnd]
+    caps: Caps = field(default_factory=Caps)
+    mode: ActuatorMode = ActuatorMode.LIVE
+    graces: Graces = field(default_factory=Graces)
+    cooling: CoolingRules = field(default_factory=CoolingRules)
+    clock: CloudClock | None = None
+    on_look: Callable[[Reconciliation], None] = _ignore
 
 
 class CloudActuation:
@@ -80,24 +105,35 @@ class CloudActuation:
     """
 
     def __init__(
-        self,
-        cloud: CloudProvider,
-        ledger: Ledger,
-        *,
-        caps: Caps | None = None,
-        mode: ActuatorMode = ActuatorMode.LIVE,
+        self, cloud: CloudProvider, ledger: Ledger, options: ActuationOptions | None = None
     ) -> None:
-        self._cloud = cloud
+        self._options = options or ActuationOptions()
+        self._cloud = FencedCloud(cloud, ledger)
         self._ledger = ledger
-        self._caps = caps or Caps()
-        self._forbidden = "observe mode" if mode is ActuatorMode.OBSERVE else ""
+        self._launching = Launching(self._cloud, ledger, self._options.graces)
+        observes = self._options.mode is ActuatorMode.OBSERVE
+        self._forbidden = "observe mode" if observes else ""
+        self._next_look_ns: int | None = None
+
+    @property
+    def next_look_ns(self) -> int | None:
+        """Market time at which the cloud must be looked at even if it tells nothing; None: never."""
+        return self._next_look_ns
 
     async def start(self) -> Reconciliation:
         """Reconcile before the first call is performed."""
         if not self._forbidden:
             # Shows the cloud our epoch: from here on it refuses the ledger's former holder.
             await self._cloud.terminate(self._ledger.owner, ())
-        return await self._reconcile()
+        clock = self._options.clock
+        latest_ns = await self._ledger.latest_ns()
+        lives = await self._lives(latest_ns if clock is None else clock.now_ns())
+        held = await self._ledger.held()
+        # A launch that is found now is taken over by the next call: it says when.
+        found = await self._look(lives, held, may_adopt=False)
+        await self._ledger.record(LedgerEntry(transitions=lives.drain()))
+        self._options.on_look(found)
+        return found
 
     async def perform(self, call: Call) -> Sequence[Event]:
         """Do what `call` asks and return what to publish. Idempotent by the call's digest.
@@ -109,6 +145,8 @@ class CloudActuation:
         OwnerFenced
             Another process has taken over.
         """
+        if isinstance(call.request, AdmitRequest):
+            return await self._admit(call.request)
         key = f"{call.name}:{call.digest}"
         answers = await self._ledger.answers(key)
         if answers is not None:
@@ -117,49 +155,73 @@ class CloudActuation:
             return await self._open_slot(key, call.request)
         if isinstance(call.request, ApplyRevisionRequest):
             return await self._apply(key, call.request)
+        if isinstance(call.request, SignalRequest):
+            return await self._signalled(key, call.request)
         raise InvariantViolation(f"no such call of the actuator: {call.name}")
+
+    async def _admit(self, request: AdmitRequest) -> Sequence[Event]:
+        admission = Admission(
+            job_id=request.job_id, tenant=request.tenant, digest=request.job_digest
+        )
+        await self._ledger.admit((admission,))
+        return (AdmissionRecorded(job_id=request.job_id, tenant=request.tenant),)
 
     # --- a slot opens -------------------------------------------------------------------------
 
     async def _open_slot(self, key: str, request: OpenSlotRequest) -> Sequence[Event]:
-        await self._give_up_pending(request.at)
-        wanted_back = await self._cloud.observe(request.at, request.quotes)
-        await self._reconcile()
+        at = request.at
+        lives = await self._lives_at(at)
+        await self._give_up_pending(at, lives)
+        held = await self._ledger.held()
+        told = await self._hear(key, at, lives, held)
+        found = await self._look(lives, held, may_adopt=True)
         charges: list[Charge] = []
         for prices in request.unbilled:
             charges += bill(await self._intervals(prices), prices)
-        held = {instance.instance_id for instance in await self._ledger.held()}
-        noticed = [instance for instance in wanted_back if instance.instance_id in held]
         answers: tuple[Event, ...] = (
             *(charge.cost for charge in charges),
-            *notices(noticed, request.at, 0, self._cloud.notice_lead_s),
+            *notices(told.notices, at),
         )
-        await self._record(
+        await self._ledger.record(
             LedgerEntry(
                 call_key=key,
-                slot=request.at.slot,
+                slot=at.slot,
                 answers=answers,
-                noticed=tuple(instance.instance_id for instance in noticed),
+                launched=tuple(adopted_launch(instance, lives, at) for instance in found.adopted),
+                noticed=tuple(event.instance.instance_id for event in told.notices),
                 charges=tuple(charges),
+                transitions=lives.drain(),
+                taken=told.event_ids,
             )
         )
+        self._options.on_look(found)
         return answers
 
-    async def _give_up_pending(self, at: Moment) -> None:
+    async def _give_up_pending(self, at: Moment, lives: LivesInHand) -> None:
         """Close attempts whose revision never came again: its command is lost from the log.
 
         Calls are performed in order, so at the opening of a slot nothing is under way. What those
-        attempts did launch is billed until now and ended.
+        attempts did launch is billed until now and ended; what does not show yet is looked up.
         """
         pending = await self._ledger.pending()
         if not pending:
             return
-        running = await self._cloud.list_instances(self._ledger.owner.name)
+        shown = await self._cloud.list(self._ledger.owner.name)
+        running = [one for one in shown if one.state is not InstanceState.ENDED]
         launched: list[LedgerLaunch] = []
         results: list[IntentResult] = []
         for intent in pending:
-            tokens = {launch.token for launch in intent.launches}
-            ours = [instance for instance in running if instance.token in tokens]
+            ours = []
+            for launch in intent.launches:
+                its = [instance for instance in running if instance.token == launch.token]
+                for instance in its:
+                    life = launch_life(intent, launch, instance_id=instance.instance_id)
+                    lives.begin(life, LifeInput.FOUND)
+                if len(its) < launch.permitted:
+                    # Its grace began when it was sent.
+                    lost = launch_life(intent, launch)
+                    lives.begin(lost, LifeInput.OUTCOME_UNKNOWN, intent.ts_ns)
+                ours += its
             launched += [ledger_launch(intent, instance) for instance in ours]
             requested = sum(launch.requested for launch in intent.launches)
             results.append(
@@ -177,8 +239,17 @@ class CloudActuation:
             )
             for launch in launched
         ]
-        await self._record(
-            LedgerEntry(results=tuple(results), launched=tuple(launched), ended=tuple(ended))
+        for end in ended:
+            if end.instance_id in lives:
+                lives.learn(end.instance_id, LifeInput.STOP_ASKED)
+        await self._ledger.record(
+            LedgerEntry(
+                slot=at.slot,
+                results=tuple(results),
+                launched=tuple(launched),
+                ended=tuple(ended),
+                transitions=lives.drain(),
+            )
         )
         if ended:
             await self._cloud.terminate(self._ledger.owner, [end.instance_id for end in ended])
@@ -187,76 +258,95 @@ class CloudActuation:
 
     async def _apply(self, key: str, request: ApplyRevisionRequest) -> Sequence[Event]:
         at = request.at
+        lives = await self._lives_at(at)
+        known = await self._ledger.cooldowns()
+        epoch = self._ledger.owner.epoch
+        cooldowns = CooldownsInHand(known, self._options.cooling, epoch, at)
         held = await self._ledger.held()
-        intents = await self._intents(request, held)
-        done = await self._carry_out(intents, at)
+        done = await self._carry_out(request, held, lives, cooldowns)
         running = held_after(held, done.launched, done.ended)
-        dropped = {
-            instance_id for intent in intents if intent.dropped for instance_id in intent.release
-        }
-        lost = [instance for instance in held if instance.instance_id in dropped]
-        signals: Sequence[CloudSignal] = ()
+        lost = [instance for instance in held if instance.instance_id in done.dropped]
+        told = _NOTHING_TOLD
         if not lost and not done.refusals:
             # Something that needs a decision now is decided now; later losses come after it.
-            signals = await self._cloud.signals(key, at)
-        lost_s = signals[0].lost_s if signals else at.offset_s
-        # Gone is what the cloud has just taken and what vanished without a word. Nobody knows when
-        # the latter went; one report has one moment.
-        listed = await self._cloud.list_instances(self._ledger.owner.name)
-        listed_ids = {instance.instance_id for instance in listed}
-        lost += [instance for instance in running if instance.instance_id not in listed_ids]
-        unannounced = [signal.instance for signal in signals if not signal.announced]
-        noticed_s = min((signal.noticed_s for signal in signals), default=0)
-        for instance in lost:
-            end = LedgerEnd(
-                instance_id=instance.instance_id, slot=at.slot, offset_s=lost_s, reason="lost"
-            )
-            done.ended.setdefault(instance.instance_id, end)
-        gone_ids = {instance.instance_id for instance in lost}
-        survivors = [instance for instance in running if instance.instance_id not in gone_ids]
-        settled = not lost and not done.refusals
+            told = await self._hear(key, at, lives, running)
+        found = await self._look(lives, running, may_adopt=True)
+        adopted = [adopted_launch(instance, lives, at) for instance in found.adopted]
+        lost_s = max((at.offset_s, *told.ends_s))
+        # Nobody knows when what vanished without a word went; one report has one moment.
+        lost += [instance for instance in running if instance.instance_id in found.gone]
+        ends = [done.ended.setdefault(end.instance_id, end) for end in _lost(lost, at, lost_s)]
+        settled = not ends and not done.refusals and not adopted
+        running = held_after(running, adopted, done.ended)
         report = CapacityReported(
             slot=at.slot,
             revision=request.revision,
             offset_s=lost_s,
             settled=settled,
-            holdings=holdings(survivors),
+            holdings=holdings(running),
         )
+        survivors = {instance.instance_id for instance in running}
         entry = LedgerEntry(
             call_key=key,
             slot=at.slot,
             results=tuple(done.results),
-            launched=tuple(done.launched),
+            launched=(*done.launched, *adopted),
             ended=tuple(done.ended.values()),
+            noticed=_ids(event.instance for event in told.notices if _is_in(event, survivors)),
+            transitions=lives.drain(),
+            cooldowns=cooldowns.changed,
+            warmed=cooldowns.warmed,
         )
         # Who may not launch copies nothing either.
         charges = () if self._forbidden else transfers(request)
         if settled and request.last:
-            await self._record(replace(entry, call_key=""))
+            await self._ledger.record(replace(entry, call_key=""))
             entry = LedgerEntry(call_key=key, slot=at.slot)
             charges += bill(await self._intervals(request.prices), request.prices)
         answers: tuple[Event, ...] = (
             *done.refusals,
-            *notices(unannounced, at, noticed_s, lost_s - noticed_s),
+            *notices(told.notices, at),
             *losses(lost, at, lost_s),
             report,
             *(charge.cost for charge in charges),
         )
-        await self._record(replace(entry, answers=answers, charges=charges))
+        await self._ledger.record(
+            replace(entry, answers=answers, charges=charges, taken=told.event_ids)
+        )
+        self._options.on_look(found)
         return answers
 
-    async def _intents(
-        self, request: ApplyRevisionRequest, held: Sequence[HeldInstance]
-    ) -> list[Intent]:
-        """The intents of this revision: those a former life wrote, else new ones, written now."""
-        at = request.at
-        pending = [
+    async def _carry_out(
+        self,
+        request: ApplyRevisionRequest,
+        held: Sequence[HeldInstance],
+        lives: LivesInHand,
+        cooldowns: CooldownsInHand,
+    ) -> Done:
+        places = {place.offering_id: place for place in request.places}
+        pending = await self._pending_of(request)
+        bars = barred_launches(request, places, lives, cooldowns, self._options.graces)
+        intents = pending or await self._intents(request, held, bars)
+        return await self._launching.carry_out(
+            intents, request.at, lives, cooldowns, places, resumed=bool(pending)
+        )
+
+    async def _pending_of(self, request: ApplyRevisionRequest) -> list[Intent]:
+        """What was to be done for this revision when it was last tried."""
+        return [
             intent
             for intent in await self._ledger.pending()
-            if (intent.slot, intent.revision) == (at.slot, request.revision)
+            if (intent.slot, intent.revision) == (request.at.slot, request.revision)
         ]
-        if pending:
-            return pending
+
+    async def _intents(
+        self,
+        request: ApplyRevisionRequest,
+        held: Sequence[HeldInstance],
+        barred: Mapping[tuple[str, CapacityType], Permit],
+    ) -> list[Intent]:
+        """The intents of this revision, written before anything is done."""
+        at = request.at
         known = await self._ledger.intents([command.command_id for command in request.commands])
         attempts: dict[str, int] = {}
         commands = []
@@ -275,11 +365,12 @@ class CloudActuation:
                 slot_s=at.slot_s,
                 ts_ns=at.ts_ns,
                 prices=request.prices.by_offering(),
-                caps=self._caps,
+                caps=self._options.caps,
                 spent_micro_usd=await self._spent(request),
                 launches_last_minute=await self._ledger.launches_since(at.ts_ns - _MINUTE_NS),
                 attempts=attempts,
                 forbidden=self._forbidden,
+                barred=barred,
             ),
             commands,
             held,
@@ -288,64 +379,9 @@ class CloudActuation:
             await self._ledger.write_intents(intents)
         return list(intents)
 
-    async def _carry_out(self, intents: Sequence[Intent], at: Moment) -> _Done:
-        done = _Done(results=[], launched=[], refusals=[], ended={})
-        owner = self._ledger.owner
-        for intent in intents:
-            reason = JOB_CAP if intent.dropped else "released"
-            for instance_id in intent.release:
-                done.ended[instance_id] = released(instance_id, intent, reason)
-        if done.ended:
-            await self._cloud.terminate(owner, list(done.ended))
-        for intent in intents:
-            granted: list[Instance] = []
-            details: list[str] = []
-            for launch in intent.launches:
-                got: tuple[Instance, ...] = ()
-                detail = launch.detail
-                if launch.permitted:
-                    grant = await self._cloud.launch(
-                        LaunchRequest(
-                            token=launch.token,
-                            owner=owner,
-                            job_id=intent.job_id,
-                            tenant=intent.tenant,
-                            quota_pool=intent.quota_pool,
-                            offering_id=intent.offering_id,
-                            capacity_type=launch.capacity_type,
-                            instances=launch.permitted,
-                            at=at,
-                        )
-                    )
-                    got = grant.instances
-                    detail = "; ".join(filter(None, (launch.detail, grant.detail)))
-                granted += got
-                if len(got) < launch.requested:
-                    details.append(detail)
-                    done.refusals.append(
-                        LaunchRefused(
-                            command_id=intent.command_id,
-                            job_id=intent.job_id,
-                            tenant=intent.tenant,
-                            offering_id=intent.offering_id,
-                            capacity_type=launch.capacity_type,
-                            slot=at.slot,
-                            requested=launch.requested,
-                            granted=len(got),
-                            detail=detail,
-                        )
-                    )
-            done.launched += [ledger_launch(intent, instance) for instance in granted]
-            requested = sum(launch.requested for launch in intent.launches)
-            refused = requested - len(granted)
-            done.results.append(
-                result_of(intent, granted, refused=refused, detail="; ".join(details))
-            )
-        return done
-
     async def _spent(self, request: ApplyRevisionRequest) -> dict[str, int]:
         """Each job's bill up to now, the open slot included; empty where no cap needs it."""
-        if self._caps.micro_usd_per_job is None:
+        if self._options.caps.micro_usd_per_job is None:
             return {}
         spent = dict(await self._ledger.spend_by_job())
         intervals = await self._intervals(request.prices)
@@ -354,26 +390,103 @@ class CloudActuation:
             spent[job_id] = spent.get(job_id, 0) + charge.cost.cost_micro_usd
         return spent
 
+    # --- the cloud has something to tell ------------------------------------------------------
+
+    async def _signalled(self, key: str, request: SignalRequest) -> Sequence[Event]:
+        """Learn what happened between two revisions; a report then asks for another one.
+
+        Before the slot's first revision nothing is reported lost: that revision does it.
+        """
+        at = request.at
+        decided = request.revision >= 0
+        lives = await self._lives_at(at)
+        held = await self._ledger.held()
+        told = await self._hear(key, at, lives, held)
+        found = await self._look(lives, held, may_adopt=decided)
+        adopted = [adopted_launch(instance, lives, at) for instance in found.adopted]
+        lost = [instance for instance in held if decided and instance.instance_id in found.gone]
+        lost_s = max((at.offset_s, *told.ends_s))
+        ends = {end.instance_id: end for end in _lost(lost, at, lost_s)}
+        running = held_after(held, adopted, ends)
+        answers: tuple[Event, ...] = (
+            *notices(told.notices, at),
+            *losses(lost, at, lost_s),
+        )
+        if decided and (answers or adopted):
+            report = CapacityReported(
+                slot=at.slot,
+                revision=request.revision,
+                offset_s=lost_s,
+                settled=False,
+                holdings=holdings(running),
+            )
+            answers = (*answers, report)
+        await self._ledger.record(
+            LedgerEntry(
+                call_key=key,
+                slot=at.slot,
+                answers=answers,
+                launched=tuple(adopted),
+                ended=tuple(ends.values()),
+                noticed=_ids(event.instance for event in told.notices),
+                transitions=lives.drain(),
+                taken=told.event_ids,
+            )
+        )
+        self._options.on_look(found)
+        return answers
+
     # --- shared -------------------------------------------------------------------------------
 
-    async def _reconcile(self) -> Reconciliation:
-        """End what runs under our tag without the ledger's knowing; name what is gone."""
-        held = {instance.instance_id for instance in await self._ledger.held()}
-        pending = await self._ledger.pending()
-        tokens = {launch.token for intent in pending for launch in intent.launches}
-        listed = await self._cloud.list_instances(self._ledger.owner.name)
-        orphans = [
-            instance.instance_id
-            for instance in listed
-            if instance.instance_id not in held and instance.token not in tokens
-        ]
-        if orphans and not self._forbidden:
-            await self._cloud.terminate(self._ledger.owner, orphans)
-        missing = held - {instance.instance_id for instance in listed}
-        return Reconciliation(reaped=tuple(orphans), missing=tuple(sorted(missing)))
+    async def _lives_at(self, at: Moment) -> LivesInHand:
+        clock = self._options.clock
+        return await self._lives(at.ts_ns if clock is None else max(at.ts_ns, clock.now_ns()))
+
+    async def _lives(self, now_ns: int) -> LivesInHand:
+        return LivesInHand(await self._ledger.lives(), self._options.graces, now_ns)
+
+    async def _hear(
+        self, key: str, at: Moment, lives: LivesInHand, held: Sequence[HeldInstance]
+    ) -> CloudNews:
+        events = await self._cloud.events(key, at)
+        told_of = [event.instance.instance_id for event in events]
+        ended = await self._ledger.lives_of([one for one in told_of if one not in lives])
+        lives.remember(ended.values())
+        known = await self._ledger.taken([event.event_id for event in events])
+        return hear(events, known, lives, _ids(held), at)
+
+    async def _look(
+        self, lives: LivesInHand, held: Sequence[HeldInstance], *, may_adopt: bool
+    ) -> Reconciliation:
+        found = await look(
+            self._cloud,
+            self._ledger,
+            lives,
+            _ids(held),
+            may_adopt=may_adopt,
+            may_stop=not self._forbidden,
+        )
+        graces = self._options.graces
+        looks = (next_look_ns(life, graces) for life in lives.all())
+        self._next_look_ns = min(
+            (look_ns for look_ns in looks if look_ns is not None), default=None
+        )
+        return found
 
     async def _intervals(self, prices: SlotPrices) -> Sequence[HeldInterval]:
         return await self._ledger.intervals(prices.slot, prices.slot_s)
 
-    async def _record(self, entry: LedgerEntry) -> None:
-        await self._ledger.record(entry)
+
+def _ids(instances: Iterable[Instance | HeldInstance]) -> tuple[str, ...]:
+    return tuple(instance.instance_id for instance in instances)
+
+
+def _is_in(event: CloudEvent, instance_ids: set[str]) -> bool:
+    return event.instance.instance_id in instance_ids
+
+
+def _lost(lost: Iterable[HeldInstance], at: Moment, lost_s: int) -> list[LedgerEnd]:
+    return [
+        LedgerEnd(instance_id=instance.instance_id, slot=at.slot, offset_s=lost_s, reason="lost")
+        for instance in lost
+    ]

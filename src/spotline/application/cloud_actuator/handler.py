@@ -1,8 +1,9 @@
 """The actuator's deciding half: collect a revision's commands, then ask for them to be done.
 
-All it produces are observations of a cloud, so it decides no events; it asks for two calls, one
-when a slot opens and one when a revision is complete. Commands wait for their revision so that
-releases of one job come before launches of another.
+All it produces are observations of a cloud, so it decides no events; it asks for calls, one when a
+slot opens, one when a revision is complete, one when the cloud has something to say in between, and
+one to have the ledger hold a submitted job. Commands wait for their revision so that releases of
+one job come before launches of another.
 
 What pipelines are to hold is commanded without regard to slots. Such commands wait for the next
 revision of the open slot and are carried out with it: a slot is settled once, by its own author.
@@ -15,16 +16,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from spotline.application.cloud_actuator.messages import (
+    AdmitRequest,
     ApplyRevisionRequest,
     Moment,
     OpenSlotRequest,
+    SignalRequest,
 )
 from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome, Spec, Timer
 from spotline.contracts.errors import InvariantViolation
+from spotline.contracts.mapping import digest
 from spotline.domain.canonical import canonical_v1
 from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
+    CapacitySignalled,
     CostAccrued,
     InterruptionNoticed,
     LaunchRefused,
@@ -32,21 +37,39 @@ from spotline.domain.events.capacity import (
     SlotDecided,
 )
 from spotline.domain.events.event import Event
-from spotline.domain.events.market import SlotOpened
+from spotline.domain.events.lifecycle import AdmissionRecorded, JobSubmitted
+from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.placement import PipelineProvisioningCommanded
 from spotline.domain.ledger.billing import OfferingPrice, SlotPrices
+from spotline.domain.ledger.cooldowns import OfferingPlace
+from spotline.domain.market.offering import Offering
 from spotline.domain.units import NS_PER_S
 
 OPEN_SLOT = "cloud.open_slot"
 APPLY_REVISION = "cloud.apply_revision"
+SIGNALLED = "cloud.signalled"
+ADMIT = "ledger.admit"
 
 _OBSERVED = (LaunchRefused, InterruptionNoticed, CapacityLost, CapacityReported, CostAccrued)
 
 SPEC = Spec(
     service="cloud_actuator",
-    consumes=(SlotOpened, ProvisioningCommanded, SlotDecided, PipelineProvisioningCommanded),
-    produces=_OBSERVED,
-    calls=tuple(CallSpec(name=name, answers=_OBSERVED) for name in (OPEN_SLOT, APPLY_REVISION)),
+    consumes=(
+        MarketOpened,
+        SlotOpened,
+        ProvisioningCommanded,
+        SlotDecided,
+        PipelineProvisioningCommanded,
+        CapacitySignalled,
+        JobSubmitted,
+    ),
+    produces=(*_OBSERVED, CapacitySignalled, AdmissionRecorded),
+    calls=(
+        CallSpec(name=OPEN_SLOT, answers=_OBSERVED),
+        CallSpec(name=APPLY_REVISION, answers=_OBSERVED),
+        CallSpec(name=SIGNALLED, answers=(InterruptionNoticed, CapacityLost, CapacityReported)),
+        CallSpec(name=ADMIT, answers=(AdmissionRecorded,)),
+    ),
 )
 
 
@@ -55,10 +78,12 @@ class ActuateState:
     """The open slot with its prices, the slots still to be billed, and the waiting commands.
 
     `pipelines` are commands that wait for a revision, by job and offering; `carried` those that go
-    with the revision decided last.
+    with the revision decided last. `revision` is the open slot's last one, -1 before its first.
     """
 
     opened: SlotOpened | None = None
+    revision: int = -1
+    places: dict[str, OfferingPlace] = field(default_factory=dict)
     prices: dict[str, OfferingPrice] = field(default_factory=dict)
     unbilled: tuple[SlotPrices, ...] = ()
     commands: list[ProvisioningCommanded] = field(default_factory=list)
@@ -77,7 +102,9 @@ class ActuateHandler:
 
     def evolve(self, state: ActuateState, event: Event) -> None:
         """Apply `event` to `state`."""
-        if isinstance(event, SlotOpened):
+        if isinstance(event, MarketOpened):
+            state.places |= {offering.offering_id: _place(offering) for offering in event.offerings}
+        elif isinstance(event, SlotOpened):
             if state.opened is None or event.slot > state.opened.slot:
                 _open(state, event)
         elif isinstance(event, ProvisioningCommanded):
@@ -94,6 +121,7 @@ class ActuateHandler:
                 _with_revision(waiting, event) for _, waiting in sorted(state.pipelines.items())
             )
             state.pipelines = {}
+            state.revision = event.revision
 
     def decide(self, state: ActuateState, event: Event, ctx: Context) -> Outcome:
         """Ask for the call that a new slot or a complete revision needs.
@@ -111,8 +139,24 @@ class ActuateHandler:
                     unbilled=state.unbilled,
                 ),
             )
-        if not isinstance(event, SlotDecided):
-            return NOTHING
+        if isinstance(event, JobSubmitted):
+            job = event.job
+            return _call(
+                ADMIT,
+                AdmitRequest(job_id=job.job_id, tenant=job.tenant, job_digest=digest(job)),
+            )
+        if isinstance(event, CapacitySignalled):
+            # A signal of another slot is dealt with when that one opens, or was.
+            if opened is None or event.slot != opened.slot:
+                return NOTHING
+            at = _moment(opened, event.offset_s)
+            return _call(SIGNALLED, SignalRequest(at=at, revision=state.revision))
+        if isinstance(event, SlotDecided):
+            return self._apply(state, event)
+        return NOTHING
+
+    def _apply(self, state: ActuateState, event: SlotDecided) -> Outcome:
+        opened = state.opened
         if opened is None or event.slot > opened.slot:
             raise InvariantViolation(f"slot {event.slot} was decided before it opened")
         if event.slot < opened.slot:
@@ -127,16 +171,19 @@ class ActuateHandler:
                 f"slot {event.slot} revision {event.revision} was decided with {event.commands} "
                 f"commands, {len(commands)} came before it"
             )
-        return _call(
-            APPLY_REVISION,
-            ApplyRevisionRequest(
-                revision=event.revision,
-                at=_moment(opened, event.offset_s),
-                prices=_slot_prices(state, opened.slot, opened.slot_s),
-                commands=(*commands, *state.carried),
-                last=opened.last,
-            ),
+        commands = (*commands, *state.carried)
+        commanded = sorted({command.target.offering_id for command in commands})
+        request = ApplyRevisionRequest(
+            revision=event.revision,
+            at=_moment(opened, event.offset_s),
+            prices=_slot_prices(state, opened.slot, opened.slot_s),
+            commands=commands,
+            # What comes after a market's end is billed already.
+            last=opened.last and event.offset_s < opened.slot_s,
         )
+        places = tuple(state.places[one] for one in commanded if one in state.places)
+        call = _called(APPLY_REVISION, request)
+        return Outcome(calls=(replace(call, request=replace(request, places=places)),))
 
     def due(self, state: ActuateState) -> Sequence[Timer]:
         """Wait for nothing."""
@@ -182,6 +229,7 @@ def _open(state: ActuateState, opened: SlotOpened) -> None:
             _slot_prices(state, slot, before.slot_s) for slot in range(before.slot, opened.slot)
         )
     state.opened = opened
+    state.revision = -1
     for quoted in opened.quotes:
         quote = quoted.quote
         state.prices[quote.offering_id] = OfferingPrice(
@@ -205,6 +253,22 @@ def _moment(opened: SlotOpened, offset_s: int) -> Moment:
     )
 
 
-def _call(name: str, request: OpenSlotRequest | ApplyRevisionRequest) -> Outcome:
-    digest = hashlib.sha256(f"{name}\x1f{canonical_v1(request)}".encode()).hexdigest()[:32]
-    return Outcome(calls=(Call(name=name, digest=digest, request=request),))
+def _place(offering: Offering) -> OfferingPlace:
+    account = f"{offering.provider}/{offering.account}"
+    return OfferingPlace(
+        offering_id=offering.offering_id,
+        zone=f"{account}/{offering.region}/{offering.zone}",
+        account=account,
+    )
+
+
+_Request = OpenSlotRequest | ApplyRevisionRequest | SignalRequest | AdmitRequest
+
+
+def _call(name: str, request: _Request) -> Outcome:
+    return Outcome(calls=(_called(name, request),))
+
+
+def _called(name: str, request: _Request) -> Call:
+    identity = hashlib.sha256(f"{name}\x1f{canonical_v1(request)}".encode()).hexdigest()[:32]
+    return Call(name=name, digest=identity, request=request)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from spotline.domain.canonical import canonical_as
 from spotline.domain.events.capacity import ProvisioningCommanded
 from spotline.domain.ledger.billing import SlotPrices
+from spotline.domain.ledger.cooldowns import OfferingPlace
 from spotline.domain.market.offering import Quote
 
 
@@ -31,13 +32,36 @@ class OpenSlotRequest:
     unbilled: tuple[SlotPrices, ...]
 
 
-@canonical_as("ApplyRevisionRequest", "revision at prices commands last")
+@canonical_as("ApplyRevisionRequest", "revision at prices commands last", later="places")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyRevisionRequest:
-    """Carry out a revision's commands and report. `last`: no later slot will bill this one."""
+    """Carry out a revision's commands and report. `last`: no later slot will bill this one.
+
+    `places` are those of the offerings commanded, as far as known; they are no part of its digest.
+    """
 
     revision: int
     at: Moment
     prices: SlotPrices
     commands: tuple[ProvisioningCommanded, ...] = field(default=())
     last: bool = False
+    places: tuple[OfferingPlace, ...] = field(default=(), repr=False)
+
+
+@canonical_as("SignalRequest", "at revision")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalRequest:
+    """Learn what the cloud has to tell. `revision` is the slot's last one, -1 before the first."""
+
+    at: Moment
+    revision: int
+
+
+@canonical_as("AdmitRequest", "job_id tenant job_digest")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmitRequest:
+    """Hold a submitted job in the ledger."""
+
+    job_id: str
+    tenant: str
+    job_digest: str

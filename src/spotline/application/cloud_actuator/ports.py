@@ -9,11 +9,14 @@ from typing import Protocol
 
 from spotline.application.cloud_actuator.messages import Moment
 from spotline.contracts.errors import SpotlineError
-from spotline.domain.events.capacity import InterruptionKind
+from spotline.domain.events.capacity import InterruptionKind, RefusalClass
 from spotline.domain.events.event import Event
 from spotline.domain.ledger.billing import Charge, HeldInterval
+from spotline.domain.ledger.bills import InstanceBill, Settlement
+from spotline.domain.ledger.cooldowns import Cooldown, CooldownKey
+from spotline.domain.ledger.instance_life import InstanceLife, Transition
 from spotline.domain.ledger.intents import HeldInstance, Intent, IntentResult
-from spotline.domain.market.offering import CapacityType, Quote
+from spotline.domain.market.offering import CapacityType
 
 
 class ActuatorMode(Enum):
@@ -61,9 +64,22 @@ class LaunchRequest:
     at: Moment
 
 
+class InstanceState(Enum):
+    """What a cloud shows of an instance.
+
+    `PENDING` was granted and does not run yet; `STOPPING` was asked to end, by us or by the cloud;
+    `ENDED` costs nothing any more, and never comes back.
+    """
+
+    PENDING = "pending"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    ENDED = "ended"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """A running instance as its cloud knows it. `ready_ns` is market time; billing began before."""
+    """An instance as its cloud shows it. `ready_ns` is market time; billing began before."""
 
     instance_id: str
     token: str
@@ -73,73 +89,143 @@ class Instance:
     offering_id: str
     capacity_type: CapacityType
     ready_ns: int
+    state: InstanceState = InstanceState.RUNNING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a cloud did not grant all: the class decides the reaction, `detail` are its own words.
+
+    `retry_after_s` are the seconds that the cloud itself asks us to wait, 0 if it names none.
+    """
+
+    refusal_class: RefusalClass
+    detail: str
+    retry_after_s: int = 0
+
+    def __post_init__(self) -> None:
+        if self.retry_after_s < 0:
+            raise ValueError(f"retry_after_s must be >= 0, was {self.retry_after_s}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What a launch got: as many instances as requested, fewer, or none, and why fewer."""
+    """What a launch got: as many instances as requested, or fewer and the refusal of the rest.
+
+    The instances are in the state that they had when they were granted.
+    """
 
     instances: tuple[Instance, ...]
-    detail: str = ""
+    refusal: Refusal | None = None
+
+
+class CloudEventKind(Enum):
+    """What a cloud tells of an instance: that it will be taken back, or that its state changed."""
+
+    NOTICE = "notice"
+    STATE = "state"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloudSignal:
-    """The cloud takes `instance` back, noticed at `noticed_s` and gone at `lost_s` into the slot.
+class CloudEvent:
+    """Something that a cloud tells of one of its instances.
 
-    `announced` says that its notice was given when the slot was observed.
+    Parameters
+    ----------
+    event_id
+        The same each time the cloud tells it.
+    state
+        That of the instance since then.
+    at_ns
+        Market time at which it happened.
+    lead_s
+        Of a notice: seconds from `at_ns` until the cloud takes the instance back.
+    interruption
+        Why the cloud takes or took it; None where it is not the cloud that ends it.
     """
 
+    event_id: str
     instance: Instance
-    kind: InterruptionKind
-    noticed_s: int
-    lost_s: int
-    announced: bool = False
+    kind: CloudEventKind
+    state: InstanceState
+    at_ns: int
+    lead_s: int = 0
+    interruption: InterruptionKind | None = None
+
+
+class CloudClock(Protocol):
+    """The present moment in market time.
+
+    Of a market that is played it is the moment of the call in hand; of a live one it is derived
+    from the wall clock.
+    """
+
+    def now_ns(self) -> int:
+        """Nanoseconds of market time; it never goes back."""
+        ...
 
 
 class CloudProvider(Protocol):
-    """A cloud that sells instances. Every method may raise `ProviderUnavailable`: call again."""
+    """A cloud that sells instances.
+
+    Every method may raise `ProviderUnavailable` or `Throttled`: call again. A throttled launch may
+    instead be a refusal of class `THROTTLED` where the cloud answers so.
+    """
 
     @property
     def notice_lead_s(self) -> int:
-        """Seconds between a notice given by `observe` and the loss."""
-        ...
-
-    async def observe(self, at: Moment, quotes: Sequence[Quote]) -> Sequence[Instance]:
-        """Tell the cloud that a slot opened; return the instances it now wants back.
-
-        Idempotent per slot. A real cloud knows its market and returns none.
-        """
+        """Seconds between a notice and the loss that the cloud guarantees; 0 if none."""
         ...
 
     async def launch(self, request: LaunchRequest) -> Grant:
         """Launch up to `request.instances`. Idempotent by token: the first grant is the answer.
 
+        A refusal is a value: `Grant.refusal`, which is there where fewer were granted. One of class
+        `THROTTLED` or `SERVER` leaves the token unused: ask again with it. The same token with
+        other parameters is refused as `TOKEN_MISMATCH`.
+
         Raises
         ------
+        UnknownOutcome
+            It was sent and no answer came: look it up by token and tag, never send a new token.
         OwnerFenced
-            A newer epoch of the owner has been seen.
+            A newer epoch of the owner has been seen; only a cloud that can fence raises it.
         """
         ...
 
     async def terminate(self, owner: Owner, instance_ids: Sequence[str]) -> None:
-        """End instances. Idempotent: those gone or never known are ended.
+        """Ask for the end of instances; that they have ended is seen in `list` or `events`.
+
+        Idempotent. Ids that are unknown or another owner's are no error and prove nothing.
 
         Raises
         ------
         OwnerFenced
-            A newer epoch of the owner has been seen.
+            A newer epoch of the owner has been seen; only a cloud that can fence raises it.
         """
         ...
 
-    async def list_instances(self, owner_name: str) -> Sequence[Instance]:
-        """All running instances that carry the owner's tag, in launch order."""
+    async def list(self, owner_name: str) -> Sequence[Instance]:
+        """What the cloud shows now of the instances that carry the owner's tag, in launch order.
+
+        Eventually consistent: a fresh launch may be missing. Ended ones are shown for a while.
+        """
         ...
 
-    async def signals(self, token: str, at: Moment) -> Sequence[CloudSignal]:
-        """What the cloud takes back next, after `at` in its slot: all that go at one moment.
+    async def events(self, token: str, at: Moment) -> Sequence[CloudEvent]:
+        """Take the notices and state changes that came since those taken before.
 
-        Idempotent by `token`: asked again with the same one, it says the same.
+        Each comes at least once where the cloud tells it at all; in no order, maybe twice, maybe
+        never. Idempotent by `token`: asked again with the same one, the cloud says the same. A
+        cloud whose time is played also tells what happens next after `at` within its slot: all that
+        happens at that one moment.
+        """
+        ...
+
+    async def pushed(self) -> None:
+        """Return when `events` has something new to tell, maybe sooner.
+
+        A cloud that never pushes waits for ever.
         """
         ...
 
@@ -170,6 +256,9 @@ class LedgerEntry:
     """Everything one step of the actuator did, written as one transaction.
 
     `call_key` and `answers` (if there is a key) are what performing that call again returns.
+    `transitions` are in the order in which they came to be: each is a row of the history, and the
+    last of a subject is what `lives` then says of it. `cooldowns` replace those of the same scope
+    and key; `warmed` are taken away. `taken` are the ids of cloud events that are dealt with.
     """
 
     call_key: str = ""
@@ -180,6 +269,25 @@ class LedgerEntry:
     ended: tuple[LedgerEnd, ...] = ()
     noticed: tuple[str, ...] = ()
     charges: tuple[Charge, ...] = ()
+    transitions: tuple[Transition, ...] = ()
+    cooldowns: tuple[Cooldown, ...] = ()
+    warmed: tuple[CooldownKey, ...] = ()
+    taken: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """A submitted job as the ledger holds it; `digest` is that of what was submitted.
+
+    `slot` and `ts_ns` (0: not said) are when, in market time. A job id is admitted once: the first
+    admission stands.
+    """
+
+    job_id: str
+    tenant: str
+    digest: str
+    slot: int = 0
+    ts_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +302,8 @@ class Ledger(Protocol):
     """The authority on spend: every command that can cost money, before and after.
 
     Writes are atomic, idempotent by key, and raise `OwnerFenced` when a newer epoch exists. What is
-    written is stored when the call returns.
+    written is stored when the call returns. All may raise `LedgerDamaged`, where a row is not what
+    was written, and `ProviderUnavailable`, where the database does not answer.
     """
 
     @property
@@ -228,6 +337,49 @@ class Ledger(Protocol):
 
     async def launches_since(self, ts_ns: int) -> int:
         """Instances we set out to launch after `ts_ns` of market time."""
+        ...
+
+    async def lives(self) -> Sequence[InstanceLife]:
+        """All instances and launches that have not ended, in the order they were first recorded."""
+        ...
+
+    async def lives_of(self, subjects: Sequence[str]) -> Mapping[str, InstanceLife]:
+        """Those of these instance ids and tokens that were ever recorded, ended ones too."""
+        ...
+
+    async def cooldowns(self) -> Sequence[Cooldown]:
+        """All cool-downs, over or not, ordered by scope and key."""
+        ...
+
+    async def taken(self, event_ids: Sequence[str]) -> frozenset[str]:
+        """Those of these cloud events that were dealt with before."""
+        ...
+
+    async def latest_ns(self) -> int:
+        """The latest market time of any transition or intent, 0 if there is none."""
+        ...
+
+    async def check_epoch(self) -> None:
+        """Raise `OwnerFenced` when a newer epoch exists: a read, before each call of a cloud."""
+        ...
+
+    async def admit(self, admissions: Sequence[Admission]) -> None:
+        """Hold these jobs, as one transaction; those held already stay as they are."""
+        ...
+
+    async def admitted(self, job_ids: Sequence[str]) -> Mapping[str, Admission]:
+        """Those of these jobs that are held: with another digest, it is another submission's."""
+        ...
+
+    async def bills(self, job_id: str = "") -> Sequence[InstanceBill]:
+        """The bill of every instance that was charged or settled, or of one job's, by instance id."""
+        ...
+
+    async def settle(self, settlements: Sequence[Settlement]) -> None:
+        """Record what instances cost in the end, as one transaction.
+
+        Idempotent: of one source the latest word counts, and the provider's outweighs our own.
+        """
         ...
 
     async def write_intents(self, intents: Sequence[Intent]) -> None:

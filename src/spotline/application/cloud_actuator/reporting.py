@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from typing import TypeVar
 
+from spotline.application.cloud_actuator.lives import LivesInHand
 from spotline.application.cloud_actuator.messages import ApplyRevisionRequest, Moment
-from spotline.application.cloud_actuator.ports import Instance, LedgerEnd, LedgerLaunch
+from spotline.application.cloud_actuator.ports import (
+    CloudEvent,
+    Instance,
+    LedgerEnd,
+    LedgerLaunch,
+)
+from spotline.contracts.errors import InvariantViolation
 from spotline.domain.events.capacity import (
     CapacityLost,
     CostAccrued,
@@ -17,6 +24,7 @@ from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.ledger.billing import Charge
 from spotline.domain.ledger.intents import HeldInstance, Intent, IntentResult
 from spotline.domain.market.offering import CapacityType
+from spotline.domain.units import NS_PER_S
 
 AnyInstance = TypeVar("AnyInstance", Instance, HeldInstance)
 
@@ -66,6 +74,20 @@ def ledger_launch(intent: Intent, instance: Instance) -> LedgerLaunch:
     )
 
 
+def adopted_launch(instance: Instance, lives: LivesInHand, at: Moment) -> LedgerLaunch:
+    """Book an instance of a launch whose outcome was unknown, from the moment it is found."""
+    life = lives.get(instance.instance_id)
+    if life is None:
+        raise InvariantViolation(f"{instance.instance_id} was taken over without a life")
+    return LedgerLaunch(
+        instance=instance,
+        command_id=life.command_id,
+        attempt=life.attempt,
+        slot=at.slot,
+        offset_s=at.offset_s,
+    )
+
+
 def result_of(
     intent: Intent, granted: Sequence[Instance], *, refused: int, detail: str
 ) -> IntentResult:
@@ -84,8 +106,8 @@ def held_after(
     held: Sequence[HeldInstance], launched: Sequence[LedgerLaunch], ended: Container[str]
 ) -> list[HeldInstance]:
     """List what we hold after launches and ends, in launch order."""
-    order = max((one.order for one in held), default=0)
-    running = [one for one in held if one.instance_id not in ended]
+    order = max((instance.order for instance in held), default=0)
+    running = [instance for instance in held if instance.instance_id not in ended]
     for index, launch in enumerate(launched, start=1):
         instance = launch.instance
         running.append(
@@ -129,10 +151,19 @@ def _by_lot(held: Iterable[AnyInstance]) -> dict[tuple[str, str, str], tuple[str
     return dict(sorted(groups.items()))
 
 
-def notices(
-    wanted_back: Iterable[AnyInstance], at: Moment, offset_s: int, lead_s: int
-) -> tuple[InterruptionNoticed, ...]:
-    """Announce interruptions `lead_s` seconds ahead, one by lot."""
+def notices(told: Iterable[CloudEvent], at: Moment) -> tuple[InterruptionNoticed, ...]:
+    """Announce interruptions, one by lot and moment.
+
+    A notice from before the slot counts from its opening, with the lead that was left then.
+    """
+    opened_ns = at.ts_ns - at.offset_s * NS_PER_S
+    groups: dict[tuple[int, int, InterruptionKind], list[Instance]] = {}
+    for event in told:
+        offset_s = (event.at_ns - opened_ns) // NS_PER_S
+        lead_s = event.lead_s + min(0, offset_s)
+        kind = event.interruption or InterruptionKind.CAPACITY_RECLAIMED
+        moment = (max(0, offset_s), max(0, lead_s), kind)
+        groups.setdefault(moment, []).append(event.instance)
     return tuple(
         InterruptionNoticed(
             job_id=job_id,
@@ -142,9 +173,12 @@ def notices(
             slot=at.slot,
             offset_s=offset_s,
             lead_s=lead_s,
-            kind=InterruptionKind.CAPACITY_RECLAIMED,
+            kind=kind,
         )
-        for (job_id, tenant, offering_id), instance_ids in _by_lot(wanted_back).items()
+        for (offset_s, lead_s, kind), instances in sorted(
+            groups.items(), key=lambda group: (*group[0][:2], group[0][2].value)
+        )
+        for (job_id, tenant, offering_id), instance_ids in _by_lot(instances).items()
     )
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from spotline.domain.events.capacity import LaunchRefused, RefusalClass
 from spotline.domain.units import S_PER_HOUR
 
 _CAP = "cap"
 JOB_CAP = f"{_CAP} USD per job"
 
 
-def is_of_a_cap(detail: str) -> bool:
-    """Whether a refusal was ours, by what it says: then it tells nothing of the cloud."""
-    return detail.startswith(f"{_CAP} ")
+def is_our_limit(refused: LaunchRefused) -> bool:
+    """Whether a limit of ours refused it: then it tells nothing of the cloud.
+
+    Logs from before 0.3.0 give no class; there the words of a cap say so.
+    """
+    if refused.refusal_class is None:
+        return refused.detail.startswith(f"{_CAP} ")
+    return refused.refusal_class is RefusalClass.LIMIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,24 +51,34 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permit:
-    """How many instances may be launched; `detail` names the binding cap if fewer than wanted."""
+    """How many instances may be launched; if fewer than wanted, why, and when to ask again."""
 
     instances: int
     detail: str = ""
+    refusal_class: RefusalClass | None = None
+    retry_after_s: int = 0
+
+
+def limited(detail: str, instances: int = 0) -> Permit:
+    """What a limit of ours leaves."""
+    return Permit(instances=instances, detail=detail, refusal_class=RefusalClass.LIMIT)
 
 
 def permit(caps: Caps, usage: Usage, *, wanted: int, price_micro_usd: int, rest_s: int) -> Permit:
-    """Clip a launch of `wanted` instances, held for the `rest_s` seconds left of the slot."""
+    """Clip a launch of `wanted` instances, held for the `rest_s` seconds left of the slot.
+
+    Caps on money do not bound what costs nothing more, a reservation's instances.
+    """
     fitting: list[Permit] = [Permit(instances=wanted)]
     if caps.launches_per_minute is not None:
         left = caps.launches_per_minute - usage.launches
-        fitting.append(Permit(instances=left, detail=f"{_CAP} launches per minute"))
-    if caps.micro_usd_per_hour is not None:
+        fitting.append(limited(f"{_CAP} launches per minute", left))
+    if caps.micro_usd_per_hour is not None and price_micro_usd:
         left = (caps.micro_usd_per_hour - usage.micro_usd_per_hour) // price_micro_usd
-        fitting.append(Permit(instances=left, detail=f"{_CAP} USD per hour"))
-    if caps.micro_usd_per_job is not None and rest_s > 0:
+        fitting.append(limited(f"{_CAP} USD per hour", left))
+    if caps.micro_usd_per_job is not None and rest_s > 0 and price_micro_usd:
         left = caps.micro_usd_per_job - usage.job_micro_usd
         per_job = max(0, left) * S_PER_HOUR // (price_micro_usd * rest_s)
-        fitting.append(Permit(instances=per_job, detail=JOB_CAP))
+        fitting.append(limited(JOB_CAP, per_job))
     least = min(fitting, key=lambda fit: fit.instances)
-    return Permit(instances=max(0, least.instances), detail=least.detail)
+    return replace(least, instances=max(0, least.instances))

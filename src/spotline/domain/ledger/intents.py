@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from spotline.domain.events.capacity import ProvisioningCommanded
+from spotline.domain.events.capacity import ProvisioningCommanded, RefusalClass
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.ledger.billing import OfferingPrice
-from spotline.domain.ledger.caps import JOB_CAP, Caps, Permit, Usage, permit
+from spotline.domain.ledger.caps import JOB_CAP, Caps, Permit, Usage, limited, permit
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import cost_micro_usd
 
@@ -33,13 +33,19 @@ class HeldInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """One request to a cloud: `requested` by the command, `permitted` by us, and why fewer."""
+    """One request to a cloud: `requested` by the command, `permitted` by us, and why fewer.
+
+    With a `refusal_class` it is refused without being asked for; `retry_after_s` (0: not said) is
+    when to try again.
+    """
 
     capacity_type: CapacityType
     requested: int
     permitted: int
     token: str
     detail: str = ""
+    refusal_class: RefusalClass | None = None
+    retry_after_s: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +88,7 @@ class RevisionPlan:
 
     `attempts` gives the attempt number of commands that were refused before. `spent_micro_usd` is
     each job's bill up to `offset_s`, this slot's part included. `forbidden` (not empty) forbids
-    every launch and says why.
+    every launch and says why; `barred` does so for one capacity type of a command.
     """
 
     slot: int
@@ -96,6 +102,12 @@ class RevisionPlan:
     launches_last_minute: int
     attempts: Mapping[str, int]
     forbidden: str = ""
+    barred: Mapping[tuple[str, CapacityType], Permit] = field(default_factory=dict)
+
+
+NOT_QUOTED = Permit(
+    instances=0, detail="the offering is not quoted", refusal_class=RefusalClass.NO_CAPACITY
+)
 
 
 def idempotency_token(command_id: str, attempt: int, payload: str) -> str:
@@ -124,8 +136,8 @@ def plan_revision(
     for intent in dropped:
         for instance_id in intent.release:
             del kept[instance_id]
-    barred = {intent.job_id for intent in dropped}
-    return (*_with_launches(plan, intents, kept.values(), barred), *dropped)
+    over = {intent.job_id for intent in dropped}
+    return (*_with_launches(plan, intents, kept.values(), over), *dropped)
 
 
 def _intent(plan: RevisionPlan, command: ProvisioningCommanded, release: tuple[str, ...]) -> Intent:
@@ -220,11 +232,24 @@ def _over_cap(plan: RevisionPlan, held: Iterable[HeldInstance]) -> tuple[Intent,
     return tuple(intents)
 
 
+def _barred(
+    plan: RevisionPlan, intent: Intent, capacity_type: CapacityType, dropped: set[str]
+) -> Permit | None:
+    """Why nothing is asked for, whatever the caps; None if it may be."""
+    if plan.forbidden:
+        return limited(plan.forbidden)
+    if intent.offering_id not in plan.prices:
+        return NOT_QUOTED
+    if intent.job_id in dropped:
+        return limited(JOB_CAP)
+    return plan.barred.get((intent.command_id, capacity_type))
+
+
 def _with_launches(
     plan: RevisionPlan,
     intents: Sequence[Intent],
     held: Iterable[HeldInstance],
-    barred: set[str],
+    dropped: set[str],
 ) -> tuple[Intent, ...]:
     held = tuple(held)
     per_hour = sum(
@@ -244,13 +269,8 @@ def _with_launches(
             if requested <= 0:
                 continue
             price = plan.prices.get(intent.offering_id)
-            if plan.forbidden:
-                permitted = Permit(instances=0, detail=plan.forbidden)
-            elif price is None:
-                permitted = Permit(instances=0, detail="the offering is not quoted")
-            elif intent.job_id in barred:
-                permitted = Permit(instances=0, detail=JOB_CAP)
-            else:
+            permitted = _barred(plan, intent, capacity_type, dropped)
+            if permitted is None and price is not None:
                 permitted = permit(
                     plan.caps,
                     Usage(
@@ -262,6 +282,7 @@ def _with_launches(
                     price_micro_usd=price.of(capacity_type),
                     rest_s=rest_s,
                 )
+            permitted = permitted or NOT_QUOTED
             count = permitted.instances
             if price is not None and count:
                 rate = price.of(capacity_type)
@@ -277,6 +298,8 @@ def _with_launches(
                     permitted=count,
                     token=idempotency_token(intent.command_id, intent.attempt, payload),
                     detail=permitted.detail,
+                    refusal_class=permitted.refusal_class,
+                    retry_after_s=permitted.retry_after_s,
                 )
             )
         planned.append(replace(intent, launches=tuple(launches)))

@@ -25,8 +25,8 @@ from spotline.domain.events.capacity import (
 )
 from spotline.domain.jobs.lot import JobHolding
 from spotline.domain.ledger.caps import Caps
+from spotline.domain.ledger.instance_life import LifeState
 from tests.fakes.actuator import (
-    OWNER,
     SLOT_S,
     Killed,
     Rig,
@@ -36,6 +36,7 @@ from tests.fakes.actuator import (
     opened,
     quote,
     reported,
+    running_in,
 )
 
 
@@ -51,7 +52,7 @@ def of_kind(events, kind):
 
 
 async def running(rig):
-    return [one.instance_id for one in await rig.cloud.list_instances(OWNER)]
+    return [one.instance_id for one in await running_in(rig.cloud)]
 
 
 async def test_a_slot_is_launched_reported_settled_and_billed(rig):
@@ -141,8 +142,8 @@ async def test_performing_a_call_again_changes_nothing_and_answers_the_same(rig)
     rig.call(command("j", lot(spot=2), 0))
     call = rig.call(SlotDecided(slot=0, revision=0, offset_s=0, commands=1))
 
-    first = await rig.actuation.perform(call)
-    again = await rig.actuation.perform(call)
+    first = await rig.perform(call)
+    again = await rig.perform(call)
 
     assert list(first) == list(again)
     assert len(await running(rig)) == 2
@@ -190,19 +191,19 @@ async def test_a_job_at_its_cap_is_dropped_at_the_slot_it_could_not_pay(tmp_path
     rig.close()
 
 
-async def test_orphans_are_reaped_at_start_and_when_a_slot_opens(rig):
+async def test_an_orphan_is_ended_when_it_was_seen_twice_apart_and_the_reap_is_recorded(rig):
     await rig.run_slot(opened(0), [("j", lot(spot=1))])
     ours = await running(rig)
-    for slot, token in ((0, "alien-1"), (1, "alien-2")):
-        await rig.cloud.launch(launch(token, 1))
-        assert len(await running(rig)) == 2
-        if slot == 0:
-            reconciled = await rig.actuation.start()
-            assert reconciled.reaped == ("sim-alien-1-0",)
-        else:
-            await rig.feed(opened(1))
+    await rig.cloud.launch(launch("alien", 1))
 
-        assert await running(rig) == ours
+    assert (await rig.actuation.start()).reaped == ()
+    assert len(await running(rig)) == 2
+    await rig.feed(opened(1))
+
+    assert await running(rig) == ours
+    lives = await rig.lives_of("sim-alien-0")
+    assert [(life.state, life.ours) for life in lives] == [(LifeState.STOPPING, False)]
+    assert [found.reaped for found in rig.looks] == [(), (), (), ("sim-alien-0",)]
 
 
 async def test_an_instance_ended_in_the_ledger_but_running_is_ended_again(rig):
@@ -221,7 +222,7 @@ async def test_what_vanished_without_a_word_is_reported_lost(rig):
     gone = (await running(rig))[0]
     await rig.cloud.terminate(rig.ledger.owner, [gone])
 
-    assert (await rig.actuation.start()).missing == (gone,)
+    assert (await rig.actuation.start()).gone == (gone,)
     await rig.feed(opened(1))
     lost, report = await rig.decide(1, 0, 0, [])
 
@@ -237,7 +238,7 @@ async def test_a_stale_owner_can_neither_write_nor_launch(tmp_path, rig):
     await newer.actuation.start()
 
     with pytest.raises(OwnerFenced):
-        await rig.actuation.perform(call)
+        await rig.perform(call)
 
     assert await running(newer) == []
     with pytest.raises(OwnerFenced):
@@ -252,7 +253,7 @@ async def test_an_attempt_whose_decision_is_lost_from_the_log_is_billed_and_ende
     # Dies after the launch, before its result; the decision never comes again.
     rig.kill.at = {rig.kill.passed + 3}
     with pytest.raises(Killed):
-        await rig.actuation.perform(call)
+        await rig.perform(call)
     await rig.restart()
     assert len(await running(rig)) == 2
 
@@ -282,7 +283,7 @@ async def story(rig, after=lambda report: None):
 
 
 async def end_of(rig):
-    return rig.published, rig.ledger.comparable(), await rig.cloud.list_instances(OWNER)
+    return rig.published, rig.ledger.comparable(), await running_in(rig.cloud)
 
 
 async def test_killed_between_any_two_steps_the_run_ends_the_same(tmp_path):

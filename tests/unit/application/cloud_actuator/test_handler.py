@@ -1,14 +1,24 @@
+from dataclasses import replace
+
 import pytest
 
 from spotline.application.cloud_actuator.handler import (
+    ADMIT,
     APPLY_REVISION,
     OPEN_SLOT,
+    SIGNALLED,
     SPEC,
     ActuateHandler,
 )
 from spotline.contracts.errors import InvariantViolation
-from spotline.domain.events.capacity import SlotDecided
+from spotline.contracts.mapping import digest
+from spotline.domain.events.capacity import CapacitySignalled, SlotDecided
+from spotline.domain.events.lifecycle import JobSubmitted
+from spotline.domain.events.market import MarketOpened
+from spotline.domain.units import NS_PER_S
 from tests.fakes.actuator import CTX, SLOT_S, command, lot, opened, quote
+from tests.fakes.renting import offering
+from tests.samples.events import SAMPLES
 
 
 def run(*events):
@@ -107,3 +117,56 @@ def test_calls_are_identified_by_their_content():
     one, same, other = (run(opened(0, quote(price=price)))[0].digest for price in (1, 1, 2))
 
     assert one == same != other
+
+
+def test_a_submitted_job_is_admitted_by_its_digest_and_another_text_is_another_call():
+    submitted = next(one for one in SAMPLES if isinstance(one, JobSubmitted))
+    other = replace(submitted, job=replace(submitted.job, value_micro_usd=12345))
+
+    (call,), (again,), (changed,) = run(submitted), run(submitted), run(other)
+
+    assert (call.name, call.request.job_id) == (ADMIT, submitted.job.job_id)
+    assert call.request.job_digest == digest(submitted.job)
+    assert call == again != changed
+
+
+def test_a_signal_is_taken_up_within_its_slot_and_after_its_last_revision():
+    signal = CapacitySignalled(slot=1, offset_s=77)
+
+    before = run(opened(0), opened(1), signal)[-1]
+    after = run(opened(0), opened(1), decided(1), decided(1, revision=1, offset_s=9), signal)[-1]
+
+    assert (before.name, before.request.revision) == (SIGNALLED, -1)
+    assert (after.request.revision, after.request.at.offset_s) == (1, 77)
+    assert after.request.at.ts_ns == (SLOT_S + 77) * NS_PER_S
+
+
+@pytest.mark.parametrize("slot", [0, 2])
+def test_a_signal_of_another_slot_is_left_to_that_slots_own_calls(slot):
+    calls = run(opened(0), opened(1), CapacitySignalled(slot=slot, offset_s=1))
+
+    assert [call.name for call in calls] == [OPEN_SLOT, OPEN_SLOT]
+
+
+def test_where_offerings_are_goes_with_a_revision_and_is_no_part_of_its_identity():
+    market = MarketOpened(
+        offerings=(offering("a"), offering("b")), slot_s=SLOT_S, first_slot_start_ns=0, source="t"
+    )
+    commanded = [opened(0), command("j", lot(spot=1), 0), decided(0, commands=1)]
+
+    blind, knowing = run(*commanded)[-1], run(market, *commanded)[-1]
+
+    (place,) = knowing.request.places
+    assert (place.offering_id, place.account) == ("a", "aws/")
+    assert (place.zone, blind.request.places) == ("aws//region-a/zone-a", ())
+    assert knowing.digest == blind.digest
+
+
+def test_what_comes_after_a_markets_end_is_not_billed_again():
+    whole = SlotDecided(slot=0, revision=0, offset_s=0, commands=0)
+    late = SlotDecided(slot=0, revision=1, offset_s=SLOT_S, commands=0)
+
+    _, settled, released = run(opened(0, last=True), whole, late)
+
+    assert settled.request.last
+    assert not released.request.last

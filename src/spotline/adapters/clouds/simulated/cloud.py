@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Sequence
+from enum import Enum
 from pathlib import Path
 
 from spotline.adapters.clouds.simulated.faults import (
@@ -14,26 +16,46 @@ from spotline.adapters.clouds.simulated.faults import (
 from spotline.adapters.clouds.simulated.store import CloudStore, instance_from_row
 from spotline.application.cloud_actuator.messages import Moment
 from spotline.application.cloud_actuator.ports import (
-    CloudSignal,
+    CloudEvent,
+    CloudEventKind,
     Grant,
     Instance,
+    InstanceState,
     LaunchRequest,
     Owner,
     OwnerFenced,
+    Refusal,
 )
-from spotline.domain.events.capacity import InterruptionKind
+from spotline.domain.events.capacity import InterruptionKind, RefusalClass
 from spotline.domain.market.offering import CapacityType, Count, Quote
 from spotline.domain.units import NS_PER_S
 
 _RUNNING = "state = 'running'"
+# Ended instances are shown for the rest of their slot and the next one.
+_SHOWN = (
+    "owner = ? AND (state = 'running' OR instance_id IN (SELECT instance_id FROM ends "
+    "WHERE slot >= (SELECT slot FROM clock) - 1))"
+)
+
+
+class Pace(Enum):
+    """How the simulated cloud's time is played.
+
+    At the `OPENING` of a slot it stands still, and what is held beyond the quotes is noticed; then
+    it `GOES_ON` from loss to loss; while it is `HELD`, nothing happens.
+    """
+
+    OPENING = 0
+    GOES_ON = 1
+    HELD = 2
 
 
 class SimulatedCloud:
-    """Implements `CloudProvider` on a `CloudStore`.
+    """Implements `CloudProvider` on a `CloudStore`; its time is played by its driver.
 
     Stock is what the latest quotes say minus what all owners hold; an unknown count is no bound.
     When spot availability falls below what is held, the latest launched are noticed. Notices that
-    releases have made needless by the next `signals` lapse: the cloud wants capacity back, not
+    releases have made needless by the time time goes on lapse: the cloud wants capacity back, not
     particular instances.
     """
 
@@ -43,38 +65,55 @@ class SimulatedCloud:
 
     @property
     def notice_lead_s(self) -> int:
-        """Seconds between a notice given by `observe` and the loss."""
+        """Seconds between a notice and the loss."""
         return self._settings.notice_lead_s
 
     def close(self) -> None:
         """Close the store; the instances go on running."""
         self._store.close()
 
-    async def observe(self, at: Moment, quotes: Sequence[Quote]) -> Sequence[Instance]:
-        """Take over the slot's quotes; notice what is held beyond them."""
+    def open_slot(self, at: Moment, quotes: Sequence[Quote]) -> None:
+        """Take over the slot's quotes. Time then stands still until `play_on`.
+
+        Idempotent per slot; a slot that is over changes nothing.
+        """
         with self._store.transaction() as connection:
             clock = connection.execute("SELECT slot FROM clock").fetchone()
             if clock is None or clock["slot"] < at.slot:
                 connection.execute("INSERT OR REPLACE INTO clock VALUES (1, ?)", (at.slot,))
                 for quote in quotes:
                     self._stock(connection, quote)
-                for offering_id in sorted({quote.offering_id for quote in quotes}):
-                    for row in self._excess(connection, offering_id):
-                        connection.execute(
-                            "UPDATE instances SET noticed_slot = ? WHERE launch_order = ?",
-                            (at.slot, row["launch_order"]),
-                        )
-            noticed = self._store.select("noticed_slot = ?", (at.slot,))
-        return tuple(instance_from_row(row) for row in noticed)
+            self._play(connection, at, Pace.OPENING)
+
+    def hold(self) -> None:
+        """Let nothing happen until `play_on`: `events` then tells only what has happened."""
+        with self._store.transaction() as connection:
+            connection.execute("UPDATE played SET pace = ?", (Pace.HELD.value,))
+
+    def now_ns(self) -> int:
+        """The moment that the driver told last, 0 before it told any: a `CloudClock`."""
+        with self._store.transaction() as connection:
+            return self._now_ns(connection)
+
+    def play_on(self, at: Moment) -> None:
+        """Say that it is `at`, and that time now goes on until something happens."""
+        with self._store.transaction() as connection:
+            self._play(connection, at, Pace.GOES_ON)
 
     async def launch(self, request: LaunchRequest) -> Grant:
         """Grant what is in stock, unless chance refuses all of it."""
         with self._store.transaction() as connection:
             self._fence(connection, request.owner)
             known = connection.execute(
-                "SELECT detail FROM grants WHERE token = ?", (request.token,)
+                "SELECT detail, stated FROM grants LEFT JOIN requests USING (token) "
+                "WHERE token = ?",
+                (request.token,),
             ).fetchone()
+            stated = _stated(request)
+            if known is not None and known["stated"] not in (None, stated):
+                return Grant(instances=(), refusal=_mismatch(request, known["stated"]))
             if known is None:
+                connection.execute("INSERT INTO requests VALUES (?, ?)", (request.token, stated))
                 granted, detail = self._grantable(connection, request)
                 connection.execute("INSERT INTO grants VALUES (?, ?)", (request.token, detail))
                 for index in range(granted):
@@ -82,39 +121,156 @@ class SimulatedCloud:
             else:
                 detail = known["detail"]
             rows = self._store.select("token = ?", (request.token,))
-        return Grant(instances=tuple(instance_from_row(row) for row in rows), detail=detail)
+        refusal = Refusal(refusal_class=RefusalClass.NO_CAPACITY, detail=detail) if detail else None
+        return Grant(instances=tuple(instance_from_row(row) for row in rows), refusal=refusal)
 
     async def terminate(self, owner: Owner, instance_ids: Sequence[str]) -> None:
-        """End the owner's instances among these."""
+        """End the owner's instances among these, at once."""
         with self._store.transaction() as connection:
             self._fence(connection, owner)
-            connection.executemany(
-                "UPDATE instances SET state = 'terminated' "
-                "WHERE state = 'running' AND owner = ? AND instance_id = ?",
-                [(owner.name, instance_id) for instance_id in instance_ids],
-            )
+            for instance_id in instance_ids:
+                running = self._store.select(
+                    f"{_RUNNING} AND owner = ? AND instance_id = ?", (owner.name, instance_id)
+                )
+                for row in running:
+                    self._end(connection, row, "terminated", self._now_ns(connection), None)
 
-    async def list_instances(self, owner_name: str) -> Sequence[Instance]:
-        """All running instances of an owner, in launch order."""
-        rows = self._store.select(f"{_RUNNING} AND owner = ?", (owner_name,))
-        return tuple(instance_from_row(row) for row in rows)
-
-    async def signals(self, token: str, at: Moment) -> Sequence[CloudSignal]:
-        """Take back what goes next: what is still in excess, or what chance hits first."""
-        with self._store.transaction() as connection:
-            if not self._store.select("signal_token = ?", (token,)):
-                self._take_back(connection, token, at)
-            rows = self._store.select("signal_token = ?", (token,))
+    async def list(self, owner_name: str) -> Sequence[Instance]:
+        """An owner's running instances and those that ended lately, in launch order."""
         return tuple(
-            CloudSignal(
-                instance=instance_from_row(row),
-                kind=InterruptionKind.CAPACITY_RECLAIMED,
-                noticed_s=row["noticed_s"],
-                lost_s=row["lost_s"],
-                announced=bool(row["announced"]),
+            instance_from_row(
+                row, InstanceState.RUNNING if row["state"] == "running" else InstanceState.ENDED
             )
-            for row in rows
+            for row in self._store.select(_SHOWN, (owner_name,))
         )
+
+    async def events(self, token: str, at: Moment) -> Sequence[CloudEvent]:
+        """Say what has happened; where time goes on, also what the cloud takes back next."""
+        with self._store.transaction() as connection:
+            fresh = connection.execute("INSERT OR IGNORE INTO takings VALUES (?)", (token,))
+            if fresh.rowcount:
+                pace = self._pace(connection)
+                if pace is Pace.GOES_ON:
+                    self._go_on(connection, token, at)
+                elif pace is Pace.OPENING:
+                    self._notice_excess(connection, at)
+                connection.execute("UPDATE events SET token = ? WHERE token = ''", (token,))
+            rows = connection.execute(
+                "SELECT instances.*, event_id, kind, events.state AS state_then, at_ns, lead_s, "
+                "interruption FROM events JOIN instances USING (instance_id) "
+                "WHERE events.token = ? ORDER BY event_order",
+                (token,),
+            ).fetchall()
+        return tuple(_event_from_row(row) for row in rows)
+
+    async def pushed(self) -> None:
+        """Wait for ever: what happens here happens when time is played."""
+        await asyncio.Event().wait()
+
+    def take_back(self, instance_ids: Sequence[str], at_ns: int) -> None:
+        """Take running instances away at `at_ns` without notice: how a loss is rehearsed."""
+        with self._store.transaction() as connection:
+            for instance_id in instance_ids:
+                for row in self._store.select(f"{_RUNNING} AND instance_id = ?", (instance_id,)):
+                    self._end(connection, row, "lost", at_ns, InterruptionKind.CAPACITY_RECLAIMED)
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def _play(self, connection: sqlite3.Connection, at: Moment, pace: Pace) -> None:
+        # A call that is performed again, of a moment that is over, turns no clock back.
+        if at.ts_ns >= self._now_ns(connection):
+            connection.execute(
+                "INSERT OR REPLACE INTO played VALUES (1, ?, ?)", (at.ts_ns, pace.value)
+            )
+
+    def _pace(self, connection: sqlite3.Connection) -> Pace:
+        played = connection.execute("SELECT pace FROM played").fetchone()
+        return Pace.HELD if played is None else Pace(played["pace"])
+
+    def _now_ns(self, connection: sqlite3.Connection) -> int:
+        played = connection.execute("SELECT ts_ns FROM played").fetchone()
+        return 0 if played is None else int(played["ts_ns"])
+
+    def _notice_excess(self, connection: sqlite3.Connection, at: Moment) -> None:
+        """Give notice to what is held beyond the slot's quotes."""
+        offerings = connection.execute("SELECT DISTINCT offering_id FROM stock").fetchall()
+        for offering_id in sorted(row["offering_id"] for row in offerings):
+            connection.executemany(
+                "UPDATE instances SET noticed_slot = ? WHERE launch_order = ?",
+                [(at.slot, row["launch_order"]) for row in self._excess(connection, offering_id)],
+            )
+        for row in self._store.select("noticed_slot = ?", (at.slot,)):
+            self._noticed(connection, row, "notice", at.ts_ns, self._settings.notice_lead_s)
+
+    def _go_on(self, connection: sqlite3.Connection, token: str, at: Moment) -> None:
+        """Go on to the next moment at which the cloud takes something back."""
+        # Taken by v0.2.0 or before, which then died: that is the answer.
+        if not self._store.select("signal_token = ?", (token,)):
+            self._take_back(connection, token, at)
+        for row in self._store.select("signal_token = ?", (token,)):
+            start_ns = at.ts_ns - at.offset_s * NS_PER_S
+            lost_ns = start_ns + row["lost_s"] * NS_PER_S
+            if not row["announced"]:
+                noticed_ns = start_ns + row["noticed_s"] * NS_PER_S
+                lead_s = row["lost_s"] - row["noticed_s"]
+                self._noticed(connection, row, "warning", noticed_ns, lead_s)
+            self._ended(connection, row, lost_ns, InterruptionKind.CAPACITY_RECLAIMED)
+
+    def _noticed(
+        self, connection: sqlite3.Connection, row: sqlite3.Row, word: str, at_ns: int, lead_s: int
+    ) -> None:
+        connection.execute(
+            "INSERT OR IGNORE INTO events (event_id, instance_id, kind, state, at_ns, lead_s, "
+            "interruption) VALUES (?,?,?,?,?,?,?)",
+            (
+                f"{word}-{at_ns}-{row['instance_id']}",
+                row["instance_id"],
+                CloudEventKind.NOTICE.value,
+                InstanceState.RUNNING.value,
+                at_ns,
+                lead_s,
+                InterruptionKind.CAPACITY_RECLAIMED.value,
+            ),
+        )
+
+    def _ended(
+        self,
+        connection: sqlite3.Connection,
+        row: sqlite3.Row,
+        at_ns: int,
+        interruption: InterruptionKind | None,
+    ) -> None:
+        connection.execute(
+            "INSERT OR IGNORE INTO events (event_id, instance_id, kind, state, at_ns, lead_s, "
+            "interruption) VALUES (?,?,?,?,?,0,?)",
+            (
+                f"ended-{row['instance_id']}",
+                row["instance_id"],
+                CloudEventKind.STATE.value,
+                InstanceState.ENDED.value,
+                at_ns,
+                None if interruption is None else interruption.value,
+            ),
+        )
+        connection.execute(
+            "INSERT OR IGNORE INTO ends SELECT ?, coalesce(max(slot), 0) FROM clock",
+            (row["instance_id"],),
+        )
+
+    def _end(
+        self,
+        connection: sqlite3.Connection,
+        row: sqlite3.Row,
+        how: str,
+        at_ns: int,
+        interruption: InterruptionKind | None,
+    ) -> None:
+        connection.execute(
+            "UPDATE instances SET state = ? WHERE launch_order = ?", (how, row["launch_order"])
+        )
+        self._ended(connection, row, at_ns, interruption)
+
+    # --- stock ----------------------------------------------------------------------------------
 
     def _stock(self, connection: sqlite3.Connection, quote: Quote) -> None:
         def known(count: Count) -> int | None:
@@ -128,7 +284,7 @@ class SimulatedCloud:
             ],
         )
 
-    def _running(self, offering_id: str, capacity_type: CapacityType) -> list[sqlite3.Row]:
+    def _running(self, offering_id: str, capacity_type: CapacityType) -> Sequence[sqlite3.Row]:
         return self._store.select(
             f"{_RUNNING} AND offering_id = ? AND capacity_type = ?",
             (offering_id, capacity_type.value),
@@ -143,7 +299,7 @@ class SimulatedCloud:
         ).fetchone()
         return row
 
-    def _excess(self, connection: sqlite3.Connection, offering_id: str) -> list[sqlite3.Row]:
+    def _excess(self, connection: sqlite3.Connection, offering_id: str) -> Sequence[sqlite3.Row]:
         """Running spot instances beyond the stock, the latest launched."""
         stock = self._stock_of(connection, offering_id, CapacityType.SPOT)
         if stock is None or stock["instances"] is None:
@@ -221,3 +377,32 @@ class SimulatedCloud:
         if seen is not None and seen["epoch"] > owner.epoch:
             raise OwnerFenced(owner, seen["epoch"])
         connection.execute("INSERT OR REPLACE INTO fences VALUES (?, ?)", (owner.name, owner.epoch))
+
+
+def _stated(request: LaunchRequest) -> str:
+    """All of a request that must be the same when its token comes again."""
+    return (
+        f"{request.instances} {request.capacity_type.value} of {request.offering_id} in "
+        f"{request.quota_pool} for {request.owner.name}, {request.tenant}, {request.job_id}"
+    )
+
+
+def _mismatch(request: LaunchRequest, stated: str) -> Refusal:
+    return Refusal(
+        refusal_class=RefusalClass.TOKEN_MISMATCH,
+        detail=f"token {request.token} was {stated}, now {_stated(request)}",
+    )
+
+
+def _event_from_row(row: sqlite3.Row) -> CloudEvent:
+    state = InstanceState(row["state_then"])
+    reason = row["interruption"]
+    return CloudEvent(
+        event_id=row["event_id"],
+        instance=instance_from_row(row, state),
+        kind=CloudEventKind(row["kind"]),
+        state=state,
+        at_ns=row["at_ns"],
+        lead_s=row["lead_s"],
+        interruption=None if reason is None else InterruptionKind(reason),
+    )

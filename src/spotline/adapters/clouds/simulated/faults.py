@@ -6,7 +6,7 @@ import hashlib
 import math
 from dataclasses import dataclass
 
-from spotline.domain.jobs.program import NOTICE_LEAD_S
+from spotline.domain.market.offering import ASSUMED_NOTICE_LEAD_S
 from spotline.domain.units import S_PER_HOUR
 
 
@@ -21,7 +21,7 @@ class SimulatedCloudSettings:
 
     seed: int = 0
     launch_delay_s: int = 120
-    notice_lead_s: int = NOTICE_LEAD_S
+    notice_lead_s: int = ASSUMED_NOTICE_LEAD_S
     refusal_probability: float = 0.0
     interruption_per_instance_hour: float = 0.0
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from spotline.application.cloud_actuator.ports import Instance
+from spotline.application.cloud_actuator.ports import Instance, InstanceState
 from spotline.contracts.errors import ConfigError
 from spotline.domain.market.offering import CapacityType
 
@@ -20,6 +20,7 @@ CREATE TABLE IF NOT EXISTS stock (
     PRIMARY KEY (offering_id, capacity_type));
 CREATE TABLE IF NOT EXISTS fences (owner TEXT PRIMARY KEY, epoch INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS grants (token TEXT PRIMARY KEY, detail TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS requests (token TEXT PRIMARY KEY, stated TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS instances (
     launch_order INTEGER PRIMARY KEY AUTOINCREMENT, instance_id TEXT NOT NULL UNIQUE,
     token TEXT NOT NULL, owner TEXT NOT NULL, job_id TEXT NOT NULL, tenant TEXT NOT NULL,
@@ -30,6 +31,16 @@ CREATE TABLE IF NOT EXISTS instances (
 CREATE INDEX IF NOT EXISTS instances_running ON instances (state, offering_id, capacity_type);
 CREATE INDEX IF NOT EXISTS instances_token ON instances (token);
 CREATE INDEX IF NOT EXISTS instances_signal ON instances (signal_token);
+CREATE TABLE IF NOT EXISTS played (
+    only INTEGER PRIMARY KEY CHECK (only = 1), ts_ns INTEGER NOT NULL, pace INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS ends (instance_id TEXT PRIMARY KEY, slot INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS ends_slot ON ends (slot);
+CREATE TABLE IF NOT EXISTS takings (token TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS events (
+    event_order INTEGER PRIMARY KEY AUTOINCREMENT, event_id TEXT NOT NULL UNIQUE,
+    instance_id TEXT NOT NULL, kind TEXT NOT NULL, state TEXT NOT NULL, at_ns INTEGER NOT NULL,
+    lead_s INTEGER NOT NULL, interruption TEXT, token TEXT NOT NULL DEFAULT '');
+CREATE INDEX IF NOT EXISTS events_token ON events (token);
 """
 
 
@@ -83,7 +94,7 @@ class CloudStore:
         return self._connection.execute(query, parameters).fetchall()
 
 
-def instance_from_row(row: sqlite3.Row) -> Instance:
+def instance_from_row(row: sqlite3.Row, state: InstanceState = InstanceState.RUNNING) -> Instance:
     """Read an instance back."""
     return Instance(
         instance_id=row["instance_id"],
@@ -94,4 +105,5 @@ def instance_from_row(row: sqlite3.Row) -> Instance:
         offering_id=row["offering_id"],
         capacity_type=CapacityType(row["capacity_type"]),
         ready_ns=row["ready_ns"],
+        state=state,
     )

@@ -1,0 +1,346 @@
+"""Carrying out a revision's intents: releases, then launches, and the reaction to each refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from spotline.application.cloud_actuator.lives import LivesInHand, launch_life
+from spotline.application.cloud_actuator.messages import ApplyRevisionRequest, Moment
+from spotline.application.cloud_actuator.ports import (
+    CloudProvider,
+    Grant,
+    Instance,
+    LaunchRequest,
+    Ledger,
+    LedgerEnd,
+    LedgerLaunch,
+    Refusal,
+)
+from spotline.application.cloud_actuator.reporting import ledger_launch, released, result_of
+from spotline.contracts.errors import ProviderUnavailable, Throttled, UnknownOutcome
+from spotline.domain.events.capacity import LaunchRefused, RefusalClass
+from spotline.domain.ledger.caps import JOB_CAP, Permit
+from spotline.domain.ledger.cooldowns import (
+    Cooldown,
+    CooldownKey,
+    CoolingRules,
+    OfferingPlace,
+    Wanted,
+    cooldown_after,
+    cooled_by,
+    cooling,
+)
+from spotline.domain.ledger.instance_life import Graces, LifeInput
+from spotline.domain.ledger.intents import Intent, IntentResult, Launch
+from spotline.domain.market.offering import CapacityType
+from spotline.domain.units import NS_PER_S
+
+# A throttled call, or one that the provider failed, is made again this often with the same token;
+# then its refusal is answered, so that one launch holds up no slot for ever.
+PATIENCE_CALLS = 5
+_PATIENT = {RefusalClass.THROTTLED, RefusalClass.SERVER}
+_FIRST_WAIT_S = 1.0
+
+
+class CooldownsInHand:
+    """The cool-downs that a step works on: read once, changed here, recorded with it."""
+
+    def __init__(
+        self, cooldowns: Iterable[Cooldown], rules: CoolingRules, epoch: int, at: Moment
+    ) -> None:
+        self._known = {(cooldown.scope, cooldown.key): cooldown for cooldown in cooldowns}
+        self._before = dict(self._known)
+        self._rules, self._epoch, self._now_ns = rules, epoch, at.ts_ns
+
+    @property
+    def changed(self) -> tuple[Cooldown, ...]:
+        """Those that are new or grew."""
+        return tuple(
+            cooldown for key, cooldown in self._known.items() if self._before.get(key) != cooldown
+        )
+
+    @property
+    def warmed(self) -> tuple[CooldownKey, ...]:
+        """Those that a grant has ended."""
+        return tuple(key for key in self._before if key not in self._known)
+
+    def bar(self, wanted: Wanted) -> Permit | None:
+        """Why a launch is not asked for; None if nothing cools."""
+        cold = cooling(wanted, self._known.values(), now_ns=self._now_ns, epoch=self._epoch)
+        if cold is None:
+            return None
+        return Permit(
+            instances=0,
+            detail=f"not asked again yet: {cold.detail}",
+            refusal_class=cold.refusal_class,
+            retry_after_s=cold.rest_s(self._now_ns),
+        )
+
+    def note(self, wanted: Wanted, granted: int, refusal: Refusal | None) -> int:
+        """Take down a cloud's answer; seconds until it is asked for the same again."""
+        if granted:
+            for key in cooled_by(wanted):
+                self._known.pop(key, None)
+        if refusal is None:
+            return 0
+        cooldown = cooldown_after(
+            refusal.refusal_class,
+            wanted,
+            self._known.values(),
+            now_ns=self._now_ns,
+            epoch=self._epoch,
+            detail=refusal.detail,
+            rules=self._rules,
+        )
+        if cooldown is None:
+            return refusal.retry_after_s
+        self._known[cooldown.scope, cooldown.key] = cooldown
+        return max(refusal.retry_after_s, cooldown.rest_s(self._now_ns))
+
+
+@dataclass(slots=True, kw_only=True)
+class Done:
+    """What carrying out a revision's intents came to; `dropped` are ended though nobody asked."""
+
+    results: list[IntentResult] = field(default_factory=list)
+    launched: list[LedgerLaunch] = field(default_factory=list)
+    refusals: list[LaunchRefused] = field(default_factory=list)
+    ended: dict[str, LedgerEnd] = field(default_factory=dict)
+    dropped: set[str] = field(default_factory=set)
+
+
+def wanted_of(
+    places: Mapping[str, OfferingPlace],
+    offering_id: str,
+    quota_pool: str,
+    capacity_type: CapacityType,
+) -> Wanted:
+    """What a launch asks for. Of an offering that no market named, zone and account are its own."""
+    place = places.get(offering_id) or OfferingPlace(
+        offering_id=offering_id, zone=offering_id, account=offering_id
+    )
+    return Wanted(place=place, quota_pool=quota_pool, capacity_type=capacity_type)
+
+
+def barred_launches(
+    request: ApplyRevisionRequest,
+    places: Mapping[str, OfferingPlace],
+    lives: LivesInHand,
+    cooldowns: CooldownsInHand,
+    graces: Graces,
+) -> dict[tuple[str, CapacityType], Permit]:
+    """What may not be asked for now, by command and capacity type, and why.
+
+    Where an earlier launch for the same job and offering may still have come to something, another
+    one could buy it twice.
+    """
+    unknown = {
+        (life.job_id, life.offering_id, life.capacity_type): life
+        for life in lives.unknown_launches()
+        if lives.now_ns < life.since_ns + graces.unknown_s * NS_PER_S
+    }
+    bars: dict[tuple[str, CapacityType], Permit] = {}
+    for command in request.commands:
+        offering_id = command.target.offering_id
+        for kind in CapacityType:
+            wanted = wanted_of(places, offering_id, command.quota_pool, kind)
+            bar = cooldowns.bar(wanted)
+            launch = unknown.get((command.job_id, offering_id, kind))
+            if launch is not None:
+                until_ns = launch.since_ns + graces.unknown_s * NS_PER_S
+                bar = Permit(
+                    instances=0,
+                    detail=f"nobody knows what launch {launch.token} did",
+                    refusal_class=RefusalClass.UNKNOWN_OUTCOME,
+                    retry_after_s=max(0, -((lives.now_ns - until_ns) // NS_PER_S)),
+                )
+            if bar is not None:
+                bars[command.command_id, kind] = bar
+    return bars
+
+
+class Launching:
+    """Carries out intents against a cloud; a launch is sent again only with the same token."""
+
+    def __init__(self, cloud: CloudProvider, ledger: Ledger, graces: Graces) -> None:
+        self._cloud, self._ledger, self._graces = cloud, ledger, graces
+        self._calls: dict[str, int] = {}
+        self._unanswered: dict[str, Refusal] = {}
+
+    async def carry_out(
+        self,
+        intents: Sequence[Intent],
+        at: Moment,
+        lives: LivesInHand,
+        cooldowns: CooldownsInHand,
+        places: Mapping[str, OfferingPlace],
+        *,
+        resumed: bool,
+    ) -> Done:
+        """Release, then launch.
+
+        Intents that are `resumed` may have been sent before: each is asked for, and answered as it
+        was then, whatever has been refused since.
+
+        Raises
+        ------
+        ProviderUnavailable
+            Perform the same intents again later; what was granted is granted again.
+        """
+        done = Done()
+        await self._release(intents, lives, done)
+        for intent in intents:
+            granted: list[Instance] = []
+            details: list[str] = []
+            for launch in intent.launches:
+                grant = Grant(instances=())
+                if launch.permitted:
+                    wanted = wanted_of(
+                        places, intent.offering_id, intent.quota_pool, launch.capacity_type
+                    )
+                    bar = None if resumed else cooldowns.bar(wanted)
+                    if bar is not None:
+                        grant = _not_asked(bar)
+                    else:
+                        grant = await self._ask(intent, launch, wanted, at, cooldowns)
+                    _take_up(lives, intent, launch, grant)
+                granted += grant.instances
+                if len(grant.instances) < launch.requested:
+                    refused = _refused(intent, launch, grant, at)
+                    details.append(refused.detail)
+                    done.refusals.append(refused)
+            done.launched += [ledger_launch(intent, instance) for instance in granted]
+            requested = sum(launch.requested for launch in intent.launches)
+            done.results.append(
+                result_of(
+                    intent, granted, refused=requested - len(granted), detail="; ".join(details)
+                )
+            )
+        self._calls.clear()
+        self._unanswered.clear()
+        return done
+
+    async def _release(self, intents: Sequence[Intent], lives: LivesInHand, done: Done) -> None:
+        for intent in intents:
+            reason = JOB_CAP if intent.dropped else "released"
+            for instance_id in intent.release:
+                done.ended[instance_id] = released(instance_id, intent, reason)
+            if intent.dropped:
+                done.dropped |= set(intent.release)
+        if not done.ended:
+            return
+        await self._cloud.terminate(self._ledger.owner, list(done.ended))
+        for instance_id in done.ended:
+            if instance_id in lives:
+                lives.learn(instance_id, LifeInput.STOP_ASKED)
+
+    async def _ask(
+        self,
+        intent: Intent,
+        launch: Launch,
+        wanted: Wanted,
+        at: Moment,
+        cooldowns: CooldownsInHand,
+    ) -> Grant:
+        """Ask the cloud, and note what its answer means for later launches."""
+        grant = await self._launch(intent, launch, at)
+        if grant.refusal is not None and not grant.instances:
+            self._be_patient(launch, grant.refusal)
+        retry_after_s = cooldowns.note(wanted, len(grant.instances), grant.refusal)
+        if grant.refusal is None:
+            return grant
+        return replace(grant, refusal=replace(grant.refusal, retry_after_s=retry_after_s))
+
+    async def _launch(self, intent: Intent, launch: Launch, at: Moment) -> Grant:
+        owner = self._ledger.owner
+        if launch.token in self._unanswered:
+            return await self._look_up(launch, self._unanswered[launch.token])
+        try:
+            grant = await self._cloud.launch(
+                LaunchRequest(
+                    token=launch.token,
+                    owner=owner,
+                    job_id=intent.job_id,
+                    tenant=intent.tenant,
+                    quota_pool=intent.quota_pool,
+                    offering_id=intent.offering_id,
+                    capacity_type=launch.capacity_type,
+                    instances=launch.permitted,
+                    at=at,
+                )
+            )
+        except UnknownOutcome as error:
+            unknown = Refusal(
+                refusal_class=RefusalClass.UNKNOWN_OUTCOME,
+                detail=error.problem,
+                retry_after_s=self._graces.unknown_s,
+            )
+            self._unanswered[launch.token] = unknown
+            return await self._look_up(launch, unknown)
+        refusal = grant.refusal
+        if refusal is None or refusal.refusal_class is not RefusalClass.TOKEN_MISMATCH:
+            return grant
+        # What the token launched before is ours; the next command comes with another one.
+        return await self._look_up(launch, refusal)
+
+    async def _look_up(self, launch: Launch, refusal: Refusal) -> Grant:
+        """What the cloud shows under the token; refused as said if it is not all."""
+        shown = await self._cloud.list(self._ledger.owner.name)
+        found = tuple(instance for instance in shown if instance.token == launch.token)
+        enough = len(found) >= launch.permitted
+        return Grant(instances=found, refusal=None if enough else refusal)
+
+    def _be_patient(self, launch: Launch, refusal: Refusal) -> None:
+        """Have the same launch sent again after a while, a few times."""
+        if refusal.refusal_class not in _PATIENT:
+            return
+        calls = self._calls.get(launch.token, 0) + 1
+        self._calls[launch.token] = calls
+        if calls >= PATIENCE_CALLS:
+            return
+        if refusal.refusal_class is RefusalClass.THROTTLED:
+            wait_s = refusal.retry_after_s or _FIRST_WAIT_S * 2 ** (calls - 1)
+            raise Throttled("the cloud", wait_s)
+        raise ProviderUnavailable(refusal.detail)
+
+
+def _not_asked(bar: Permit) -> Grant:
+    return Grant(
+        instances=(),
+        refusal=Refusal(
+            refusal_class=bar.refusal_class or RefusalClass.LIMIT,
+            detail=bar.detail,
+            retry_after_s=bar.retry_after_s,
+        ),
+    )
+
+
+def _take_up(lives: LivesInHand, intent: Intent, launch: Launch, grant: Grant) -> None:
+    """Begin the lives of what was granted, or of the launch where nobody knows."""
+    for instance in grant.instances:
+        if instance.instance_id not in lives:
+            life = launch_life(intent, launch, instance_id=instance.instance_id)
+            lives.begin(life, LifeInput.GRANTED)
+    refusal = grant.refusal
+    if refusal is not None and refusal.refusal_class is RefusalClass.UNKNOWN_OUTCOME:
+        lives.begin(launch_life(intent, launch), LifeInput.OUTCOME_UNKNOWN)
+
+
+def _refused(intent: Intent, launch: Launch, grant: Grant, at: Moment) -> LaunchRefused:
+    """Say why fewer were granted: the cloud's word if it has one, else ours."""
+    cloud = grant.refusal
+    words = "" if cloud is None else cloud.detail
+    return LaunchRefused(
+        command_id=intent.command_id,
+        job_id=intent.job_id,
+        tenant=intent.tenant,
+        offering_id=intent.offering_id,
+        capacity_type=launch.capacity_type,
+        slot=at.slot,
+        requested=launch.requested,
+        granted=len(grant.instances),
+        detail="; ".join(filter(None, (launch.detail, words))),
+        refusal_class=launch.refusal_class if cloud is None else cloud.refusal_class,
+        retry_after_s=launch.retry_after_s if cloud is None else cloud.retry_after_s,
+    )
