@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spotline.adapters.ledger.sqlite import SqlLedger, ledger_url
+from spotline.adapters.ledger.opening import ledger_url
+from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.market.parquet import read_market
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.parts import open_stream

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from spotline.adapters.ledger.sqlite import SqlLedger
+from spotline.adapters.ledger.sql import SqlLedger
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import MICRO_USD_PER_USD

@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 
-from spotline.adapters.ledger.sqlite import SqlLedger
-from spotline.application.cloud_actuator.ports import LedgerEntry, LedgerIntent, Owner
+from spotline.adapters.ledger.sql import SqlLedger
+from spotline.application.cloud_actuator.ports import Admission, LedgerEntry, LedgerIntent, Owner
 from spotline.domain.events.event import Event
 from spotline.domain.ledger.billing import HeldInterval
+from spotline.domain.ledger.bills import InstanceBill, Settlement
+from spotline.domain.ledger.cooldowns import Cooldown
+from spotline.domain.ledger.instance_life import InstanceLife
 from spotline.domain.ledger.intents import HeldInstance, Intent
+
+
+@asynccontextmanager
+async def opened_ledger(url: str, owner_name: str) -> AsyncIterator[SqlLedger]:
+    """Open a ledger in a worker thread, and close it there in the end; raises as `SqlLedger` does."""
+    ledger = await asyncio.to_thread(SqlLedger, url, owner_name)
+    try:
+        yield ledger
+    finally:
+        await asyncio.to_thread(ledger.close)
+
+
+class _Group:
+    """Admissions that are written as one transaction."""
+
+    def __init__(self) -> None:
+        self.admissions: list[Admission] = []
+        self.written = False
 
 
 class ThreadedLedger:
@@ -17,11 +39,15 @@ class ThreadedLedger:
 
     def __init__(self, ledger: SqlLedger) -> None:
         self._ledger = ledger
+        self._group = _Group()
+        self._admitting = asyncio.Lock()
 
     @property
     def owner(self) -> Owner:
         """Whose ledger this is, at the epoch of this process."""
         return self._ledger.owner
+
+    # --- what was done, and what is held ------------------------------------------------------
 
     async def answers(self, call_key: str) -> tuple[Event, ...] | None:
         """What a call was answered, None if it was never finished."""
@@ -43,10 +69,6 @@ class ThreadedLedger:
         """Who held what when inside a slot, in launch order."""
         return await asyncio.to_thread(self._ledger.intervals, slot, slot_s)
 
-    async def spend_by_job(self) -> Mapping[str, int]:
-        """Micro-USD charged so far, by job, ordered by job id."""
-        return await asyncio.to_thread(self._ledger.spend_by_job)
-
     async def launches_since(self, ts_ns: int) -> int:
         """Instances we set out to launch after `ts_ns` of market time."""
         return await asyncio.to_thread(self._ledger.launches_since, ts_ns)
@@ -58,3 +80,66 @@ class ThreadedLedger:
     async def record(self, entry: LedgerEntry) -> None:
         """Record what was done; once per call key."""
         await asyncio.to_thread(self._ledger.record, entry)
+
+    # --- lives --------------------------------------------------------------------------------
+
+    async def lives(self) -> Sequence[InstanceLife]:
+        """All instances and launches that have not ended, in the order they were first recorded."""
+        return await asyncio.to_thread(self._ledger.lives)
+
+    async def lives_of(self, subjects: Sequence[str]) -> Mapping[str, InstanceLife]:
+        """Those of these instance ids and tokens that were ever recorded, ended ones too."""
+        return await asyncio.to_thread(self._ledger.lives_of, subjects)
+
+    async def cooldowns(self) -> Sequence[Cooldown]:
+        """All cool-downs, over or not, ordered by scope and key."""
+        return await asyncio.to_thread(self._ledger.cooldowns)
+
+    async def taken(self, event_ids: Sequence[str]) -> frozenset[str]:
+        """Those of these cloud events that were dealt with before."""
+        return await asyncio.to_thread(self._ledger.taken, event_ids)
+
+    async def latest_ns(self) -> int:
+        """The latest market time of any transition or intent, 0 if there is none."""
+        return await asyncio.to_thread(self._ledger.latest_ns)
+
+    async def check_epoch(self) -> None:
+        """Raise `OwnerFenced` when a newer epoch exists: a read, before each call of a cloud."""
+        await asyncio.to_thread(self._ledger.check_epoch)
+
+    # --- money --------------------------------------------------------------------------------
+
+    async def spend_by_job(self) -> Mapping[str, int]:
+        """Micro-USD charged so far, by job, ordered by job id."""
+        return await asyncio.to_thread(self._ledger.spend_by_job)
+
+    async def bills(self, job_id: str = "") -> Sequence[InstanceBill]:
+        """The bill of every instance that was charged or settled, or of one job's, by instance id."""
+        return await asyncio.to_thread(self._ledger.bills, job_id)
+
+    async def settle(self, settlements: Sequence[Settlement]) -> None:
+        """Record what instances cost in the end, as one transaction."""
+        await asyncio.to_thread(self._ledger.settle, settlements)
+
+    # --- admissions ---------------------------------------------------------------------------
+
+    async def admit(self, admissions: Sequence[Admission]) -> None:
+        """Hold these jobs, as one transaction; those held already stay as they are.
+
+        Who calls while another's transaction is under way shares the next one with all who wait.
+        """
+        group = self._group
+        group.admissions += admissions
+        async with self._admitting:
+            if group.written:
+                return
+            if self._group is group:
+                # Closed: who calls from now on waits for the next.
+                self._group = _Group()
+            # Cancelled or failed here, the next who waits for this group writes it (again).
+            await asyncio.to_thread(self._ledger.admit, group.admissions)
+            group.written = True
+
+    async def admitted(self, job_ids: Sequence[str]) -> Mapping[str, Admission]:
+        """Those of these jobs that are held: with another digest, it is another submission's."""
+        return await asyncio.to_thread(self._ledger.admitted, job_ids)

@@ -3,12 +3,12 @@ import json
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import text
 
-from spotline.adapters.ledger.sqlite import SqlLedger, ledger_url
+from spotline.adapters.ledger.opening import ledger_url
+from spotline.adapters.ledger.sql import SqlLedger
 from spotline.application.cloud_actuator.ports import LedgerEnd, LedgerEntry, OwnerFenced
 from spotline.contracts.codec import decode
-from spotline.contracts.errors import ConfigError
 from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
@@ -87,23 +87,23 @@ EVENTS = (
 
 
 @pytest.fixture
-def ledger(tmp_path):
-    opened = SqlLedger(ledger_url(tmp_path / "store" / "ledger.sqlite"), OWNER)
+def ledger(ledger_database):
+    opened = SqlLedger(ledger_database, OWNER)
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def reopen(tmp_path):
+def reopen(ledger_database):
     opened = []
 
-    def again():
-        opened.append(SqlLedger(ledger_url(tmp_path / "store" / "ledger.sqlite"), OWNER))
+    def again(owner=OWNER):
+        opened.append(SqlLedger(ledger_database, owner))
         return opened[-1]
 
     yield again
-    for one in opened:
-        one.close()
+    for reopened in opened:
+        reopened.close()
 
 
 def test_recorded_answers_come_back_equal_in_another_process(ledger, reopen):
@@ -111,92 +111,6 @@ def test_recorded_answers_come_back_equal_in_another_process(ledger, reopen):
 
     assert reopen().answers("k") == EVENTS
     assert ledger.answers("other") is None
-
-
-# What version 0.1.0 wrote of EVENTS.
-ANSWERS_OF_SCHEMA_1 = [
-    [
-        "LaunchRefused",
-        {
-            "command_id": "c",
-            "job_id": "j",
-            "tenant": "acme",
-            "offering_id": "a",
-            "capacity_type": "on_demand",
-            "slot": 1,
-            "requested": 2,
-            "granted": 1,
-            "detail": "1 of 2 in stock",
-        },
-    ],
-    [
-        "InterruptionNoticed",
-        {
-            "job_id": "j",
-            "tenant": "acme",
-            "offering_id": "a",
-            "instance_ids": ["i1", "i2"],
-            "slot": 1,
-            "offset_s": 0,
-            "lead_s": 120,
-            "kind": "capacity_reclaimed",
-        },
-    ],
-    [
-        "CapacityLost",
-        {
-            "job_id": "j",
-            "tenant": "acme",
-            "offering_id": "a",
-            "instance_ids": ["i1"],
-            "slot": 1,
-            "offset_s": 120,
-        },
-    ],
-    [
-        "CapacityReported",
-        {
-            "slot": 1,
-            "revision": 0,
-            "offset_s": 120,
-            "settled": False,
-            "holdings": [
-                {"job_id": "j", "lots": [{"offering_id": "a", "spot": 1, "on_demand": 2}]}
-            ],
-        },
-    ],
-    [
-        "CostAccrued",
-        {
-            "job_id": "j",
-            "tenant": "acme",
-            "offering_id": "a",
-            "quota_pool": "pool",
-            "capacity_type": "spot",
-            "slot": 1,
-            "instances": 2,
-            "held_s": 60,
-            "price_micro_usd": 5,
-            "cost_micro_usd": 7,
-        },
-    ],
-]
-
-
-def test_answers_of_schema_1_are_read_and_the_schema_rises(ledger, reopen):
-    ledger.record(LedgerEntry(call_key="k", slot=1))
-    with ledger._engine.begin() as connection:
-        connection.execute(
-            text("UPDATE answers SET events = :events"),
-            {"events": json.dumps(ANSWERS_OF_SCHEMA_1)},
-        )
-        connection.execute(text("UPDATE ledger_schema SET version = 1"))
-
-    again = reopen()
-
-    assert again.answers("k") == EVENTS
-    with again._engine.connect() as connection:
-        assert connection.execute(text("SELECT version FROM ledger_schema")).scalar() == 2
 
 
 def test_answers_are_stored_by_the_kinds_of_the_log(ledger):
@@ -209,7 +123,12 @@ def test_answers_are_stored_by_the_kinds_of_the_log(ledger):
 
 
 def test_a_call_is_recorded_once(ledger):
-    entry = LedgerEntry(call_key="k", slot=1, charges=(Charge(start_s=0, cost=COST),))
+    entry = LedgerEntry(
+        call_key="k",
+        slot=1,
+        launched=(ledger_launch("i1"),),
+        charges=(Charge(start_s=0, cost=COST),),
+    )
 
     ledger.record(entry)
     ledger.record(entry)
@@ -244,11 +163,11 @@ def test_intervals_cut_instances_at_the_edges_of_a_slot(ledger):
     )
 
     def cut(slot):
-        return [(one.start_s, one.end_s) for one in ledger.intervals(slot, 3600)]
+        return [(held.start_s, held.end_s) for held in ledger.intervals(slot, 3600)]
 
     assert (cut(0), cut(1)) == ([], [(600, 3600), (0, 3600)])
     assert (cut(2), cut(3)) == ([(0, 30), (0, 3600)], [(0, 3600)])
-    assert [one.instance_id for one in ledger.held()] == ["i2"]
+    assert [held.instance_id for held in ledger.held()] == ["i2"]
 
 
 def test_a_newer_epoch_fences_the_older_one(ledger, reopen):
@@ -262,15 +181,14 @@ def test_a_newer_epoch_fences_the_older_one(ledger, reopen):
     assert newer.pending() == []
 
 
-def test_owners_share_a_database_without_seeing_each_other(ledger, tmp_path):
-    other = SqlLedger(ledger_url(tmp_path / "store" / "ledger.sqlite"), "other")
+def test_owners_share_a_database_without_seeing_each_other(ledger, reopen):
+    other = reopen("other")
     ledger.write_intents([INTENT])
 
     other.write_intents([INTENT])
 
     assert len(other.pending()) == len(ledger.pending()) == 1
     assert other.owner.epoch == 1
-    other.close()
 
 
 def test_the_epoch_does_not_count_in_comparisons(ledger, reopen):
@@ -299,24 +217,9 @@ def test_every_row_of_work_names_tenant_and_quota_pool(ledger):
         assert {(row["tenant"], row["quota_pool"]) for row in rows} == {("acme", "pool")}
 
 
-def test_another_schema_version_is_refused(ledger, tmp_path):
-    url = ledger_url(tmp_path / "store" / "ledger.sqlite")
-    engine = create_engine(url)
-    with engine.begin() as connection:
-        connection.execute(text("UPDATE ledger_schema SET version = 99"))
-    engine.dispose()
-
-    with pytest.raises(ConfigError, match="schema 99"):
-        SqlLedger(url, OWNER)
-
-
-@pytest.mark.parametrize("url", ["not a url", "nosuch://host/db"])
-def test_an_unusable_url_is_a_configuration_error(url):
-    with pytest.raises(ConfigError, match="ledger URL"):
-        SqlLedger(url, OWNER)
-
-
-def test_sqlite_writes_ahead_and_syncs_fully(ledger):
+def test_sqlite_writes_ahead_and_syncs_fully(tmp_path):
+    ledger = SqlLedger(ledger_url(tmp_path / "ledger.sqlite"), OWNER)
     with ledger._engine.connect() as connection:
         assert connection.execute(text("PRAGMA journal_mode")).scalar() == "wal"
         assert connection.execute(text("PRAGMA synchronous")).scalar() == 2
+    ledger.close()

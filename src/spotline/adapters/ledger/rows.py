@@ -1,0 +1,205 @@
+"""The rows of one owner: read with a look at their checksums, written under the owner's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Row,
+    Select,
+    Table,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from spotline.adapters.ledger import tables as t
+from spotline.adapters.ledger.checksums import CHECKSUM, sealed, verified
+from spotline.adapters.ledger.opening import reading, writing
+from spotline.application.cloud_actuator.ports import Owner, OwnerFenced
+from spotline.contracts.errors import LedgerDamaged
+from spotline.domain.market.offering import CapacityType
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    ValueT = TypeVar("ValueT", bound=DataclassInstance)
+
+# SQLite takes some tens of thousands of parameters a statement, older ones 999.
+_AT_A_TIME = 500
+
+
+class OwnedRows:
+    """Reads and writes the rows of one owner in one database.
+
+    All may raise `LedgerDamaged`, where a row is not what was written, and `ProviderUnavailable`,
+    where the database does not answer: then the same may be asked again.
+    """
+
+    def __init__(self, engine: Engine, owner: Owner) -> None:
+        self._engine = engine
+        self._owner = owner
+
+    @property
+    def owner(self) -> Owner:
+        """Whose ledger this is, at the epoch of this process."""
+        return self._owner
+
+    def _read(
+        self, table: Table, *conditions: Any, order: Sequence[Any] = (), limit: int | None = None
+    ) -> Sequence[Row[Any]]:
+        with reading(self._engine) as connection:
+            return _rows(connection, self._owner, table, conditions, order, limit)
+
+    def _read_keyed(self, table: Table, column: Any, keys: Sequence[str]) -> Sequence[Row[Any]]:
+        """The rows whose `column` is one of many keys."""
+        with reading(self._engine) as connection:
+            return _keyed(connection, self._owner, table, column, keys)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Transaction]:
+        """A transaction that holds the owner's row, so that no other epoch can begin meanwhile.
+
+        Raises
+        ------
+        OwnerFenced
+            A newer epoch exists.
+        """
+        with writing(self._engine) as connection:
+            # PostgreSQL waits here for one who holds the row; SQLite has waited already.
+            self._look_at_epoch(connection, select(t.owners).with_for_update())
+            yield Transaction(connection, self._owner)
+
+    def _check_epoch(self) -> None:
+        with reading(self._engine) as connection:
+            self._look_at_epoch(connection, select(t.owners))
+
+    def _look_at_epoch(self, connection: Connection, query: Select[Any]) -> None:
+        query = query.where(t.owners.c.owner == self._owner.name)
+        rows = list(verified(t.owners, connection.execute(query)))
+        if not rows:
+            key = f"owner={self._owner.name!r}"
+            raise LedgerDamaged(t.owners.name, key, "the row is no longer there")
+        if rows[0].epoch != self._owner.epoch:
+            raise OwnerFenced(self._owner, int(rows[0].epoch))
+
+
+class Transaction:
+    """Writes rows of an owner, all or none."""
+
+    def __init__(self, connection: Connection, owner: Owner) -> None:
+        self._connection = connection
+        self._owner = owner
+
+    @property
+    def owner(self) -> Owner:
+        """Whose rows these are."""
+        return self._owner
+
+    def read(self, table: Table, *conditions: Any, order: Sequence[Any] = ()) -> Sequence[Row[Any]]:
+        """Rows of the owner's that meet all conditions."""
+        return _rows(self._connection, self._owner, table, conditions, order)
+
+    def read_keyed(self, table: Table, column: Any, keys: Sequence[str]) -> Sequence[Row[Any]]:
+        """Rows of the owner's whose `column` is one of many keys."""
+        return _keyed(self._connection, self._owner, table, column, keys)
+
+    def next(self, column: Any) -> int:
+        """One more than the greatest number in a column, from 1."""
+        greatest = select(func.max(column)).where(column.table.c.owner == self._owner.name)
+        return int(self._connection.execute(greatest).scalar() or 0) + 1
+
+    def add(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Insert rows; they name every column but the owner and the checksum."""
+        added = [sealed(table, {"owner": self._owner.name, **row}) for row in rows]
+        if added:
+            self._connection.execute(insert(table), added)
+
+    def remove(self, table: Table, condition: Any) -> None:
+        """Delete the owner's rows that meet a condition."""
+        mine = table.c.owner == self._owner.name
+        self._connection.execute(delete(table).where(mine, condition))
+
+    def change(self, table: Table, rows: Iterable[Row[Any]], **values: Any) -> None:
+        """Give the same new values to rows that were read in this transaction."""
+        self.rewrite(table, [{**row._mapping, **values} for row in rows], tuple(values))
+
+    def rewrite(
+        self, table: Table, rows: Iterable[Mapping[str, Any]], only: Sequence[str] = ()
+    ) -> None:
+        """Write whole rows over those of the same keys, with new checksums.
+
+        `only` names the columns that can differ, where that is not all.
+        """
+        keys = [column.name for column in table.primary_key.columns]
+        changed = [sealed(table, {"owner": self._owner.name, **row}) for row in rows]
+        if not changed:
+            return
+        others = [column.name for column in table.columns if column.name not in keys]
+        if only:
+            others = [*only, CHECKSUM]
+        statement = (
+            update(table)
+            .where(*(table.c[name] == bindparam(f"key_{name}") for name in keys))
+            .values({name: bindparam(f"new_{name}") for name in others})
+        )
+        self._connection.execute(
+            statement,
+            [
+                {f"key_{name}": row[name] for name in keys}
+                | {f"new_{name}": row[name] for name in others}
+                for row in changed
+            ],
+        )
+
+
+def columns_of(table: Table, *values: DataclassInstance) -> dict[str, Any]:
+    """The fields of `values` that are named as columns of a table; enums by their values."""
+    return {
+        field.name: stored.value if isinstance(stored, Enum) else stored
+        for value in values
+        for field in fields(value)
+        if field.name in table.columns
+        for stored in (getattr(value, field.name),)
+    }
+
+
+def value_of(kind: type[ValueT], row: Row[Any], **others: Any) -> ValueT:
+    """A value from the columns that are named as its fields, and what else is given."""
+    names = {field.name for field in fields(kind)} - set(others)
+    read = {name: getattr(row, name) for name in names}
+    if "capacity_type" in read:
+        read["capacity_type"] = CapacityType(read["capacity_type"])
+    return kind(**read, **others)
+
+
+def _rows(
+    connection: Connection,
+    owner: Owner,
+    table: Table,
+    conditions: Iterable[Any],
+    order: Sequence[Any],
+    limit: int | None = None,
+) -> list[Row[Any]]:
+    query = select(table).where(table.c.owner == owner.name, *conditions).limit(limit)
+    query = query.order_by(*(order or table.primary_key.columns))
+    return list(verified(table, connection.execute(query)))
+
+
+def _keyed(
+    connection: Connection, owner: Owner, table: Table, column: Any, keys: Sequence[str]
+) -> list[Row[Any]]:
+    found: list[Row[Any]] = []
+    for first in range(0, len(keys), _AT_A_TIME):
+        some = column.in_(list(keys[first : first + _AT_A_TIME]))
+        found += _rows(connection, owner, table, (some,), ())
+    return found
