@@ -1,4 +1,4 @@
-"""Recorded statistics are recomputed from the log they are in."""
+"""Recorded statistics are recomputed from the log they are in, or recorded beside."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from spotline.adapters.eventlog.manifest import environment
+from spotline.adapters.eventlog.manifest import STATISTICS_FILE, environment
+from spotline.adapters.eventlog.reader import EventLogReader
+from spotline.adapters.eventlog.writer import StatisticsWriter
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.contracts.build import envelope_for, event_of
 from spotline.contracts.codec import encode
 from spotline.contracts.errors import ContractError
 from spotline.domain.events.statistics import MarketStatisticsIssued
-from spotline.replay.divergence import DIVERGED, SAME
+from spotline.replay.divergence import DIVERGED, SAME, shortened
 from spotline.replay.handlers import handlers_of, statistics_of
 from spotline.replay.verify import verify
-from tests.fakes.recorded_run import SETTINGS, manifest_of, small_run
+from tests.fakes.recorded_run import SETTINGS, manifest_of, small_run, write_log
 from tests.fakes.statistics_log import entry_of, folded
 
 OPTIONS = StatisticsOptions()
@@ -23,20 +25,41 @@ WITH_STATISTICS = {**SETTINGS, "analytics": OPTIONS.settings()}
 
 
 @pytest.fixture(scope="module")
-def log():
-    """A run, and behind it what the analytics issued; they were somewhat slow."""
-    run = small_run()
-    entries = list(run)
-    for issue in folded(run, OPTIONS)[:300]:
-        envelope = envelope_for(
+def run():
+    return small_run()
+
+
+@pytest.fixture(scope="module")
+def envelopes(run):
+    """What the analytics issued; they were somewhat slow."""
+    return [
+        envelope_for(
             issue.event,
             event_id=issue.event_id,
             source="analytics",
             causation_id=issue.causation_id,
             correlation_id="",
         )
+        for issue in folded(run, OPTIONS)[:300]
+    ]
+
+
+@pytest.fixture(scope="module")
+def log(run, envelopes):
+    """A run, and behind it its statistics, as before they had a stream of their own."""
+    entries = list(run)
+    for envelope in envelopes:
         entries.append(entry_of(envelope, len(entries) + 1, entries[-1].stored_ns + 1))
     return entries
+
+
+@pytest.fixture(scope="module")
+def beside(run, envelopes):
+    """The entries of the statistics' own stream."""
+    return [
+        entry_of(envelope, seq, run[-1].stored_ns + seq)
+        for seq, envelope in enumerate(envelopes, start=1)
+    ]
 
 
 def checked(log, settings=WITH_STATISTICS):
@@ -81,6 +104,68 @@ def test_statistics_that_are_missing_are_found(log):
     report = checked(shorter)
 
     assert [(one.handler, one.recorded) for one in report.divergences] == [("analytics", "nothing")]
+
+
+def checked_beside(directory, run, statistics, settings=WITH_STATISTICS):
+    """Record a run and its statistics into a directory, and verify what is read from there."""
+    manifest = replace(manifest_of(run), settings=settings, statistics_file=STATISTICS_FILE)
+    write_log(directory, run, manifest)
+    writer = StatisticsWriter(directory)
+    writer.append(statistics)
+    writer.close()
+    reader = EventLogReader(directory)
+    return verify(
+        reader,
+        handlers_of(settings),
+        reader.manifest,
+        here=environment(),
+        statistics=statistics_of(settings),
+        issued=reader.statistics(),
+    )
+
+
+def test_statistics_recorded_beside_the_log_are_reproduced(tmp_path, run, beside):
+    report = checked_beside(tmp_path, run, beside)
+
+    assert report.exit_code == SAME, report.divergences
+    assert report.entries == len(run) + len(beside)
+    assert report.decisions["analytics"] > 500
+    assert report.unverified == 0
+
+
+def test_statistics_beside_the_log_that_are_altered_and_missing_are_found(tmp_path, run, beside):
+    altered, absent = 150, 40
+    event = event_of(beside[altered])
+    wrong = replace(event, late=event.late + 1)
+    statistics = [*beside]
+    statistics[altered] = replace(beside[altered], payload=encode(wrong))
+    gone = event_of(statistics.pop(absent))
+
+    report = checked_beside(tmp_path, run, statistics)
+
+    assert report.exit_code == DIVERGED
+    different, missing = sorted(report.divergences, key=lambda one: one.recorded == "nothing")
+    assert (different.seq, different.handler) == (beside[altered].seq, "analytics")
+    assert different.differences == (f"late: {event.late + 1} recorded, {event.late} recomputed",)
+    assert (missing.handler, missing.recorded) == ("analytics", "nothing")
+    assert missing.recomputed == shortened(gone)
+    assert run[missing.cause_seq - 1].headers["ce-id"] == beside[absent].envelope().causation_id
+
+
+def test_statistics_beside_the_log_that_nothing_led_to_are_found(tmp_path, run, beside):
+    foreign = replace(beside[7], headers={**beside[7].headers, "ce-id": "nobody's"})
+
+    report = checked_beside(tmp_path, run, [*beside[:7], foreign, *beside[7:]])
+
+    assert [(one.handler, one.recomputed) for one in report.divergences] == [
+        ("analytics", "nothing")
+    ]
+
+
+def test_without_their_settings_statistics_beside_the_log_are_unverified(tmp_path, run, beside):
+    report = checked_beside(tmp_path, run, beside, SETTINGS)
+
+    assert (report.exit_code, report.unverified) == (SAME, len(beside))
 
 
 def test_without_their_settings_statistics_are_named_as_unverified(log):

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from spotline.application.spec import Call, CallSpec, Context, Handler, Timer, derive_id
 from spotline.contracts.build import envelope_for, event_of
-from spotline.contracts.envelope import Envelope, StoredEntry
+from spotline.contracts.envelope import Envelope, StoredEntry, answer_id
 from spotline.contracts.errors import InvariantViolation
 from spotline.contracts.subjects import KINDS
 from spotline.domain.events.event import Event
@@ -83,7 +83,7 @@ class PendingCall:
         return tuple(
             Output(
                 event=event,
-                event_id=self._answer_id(last - place),
+                event_id=answer_id(self.call_id, last - place),
                 causation_id=self.causation_id,
                 correlation_id=self.correlation_id,
                 index=place,
@@ -94,11 +94,9 @@ class PendingCall:
     def left_after(self, event_id: str) -> int | None:
         """How many answers follow the one with this id; None where it is no answer to this call."""
         return next(
-            (left for left in range(_MOST_ANSWERS) if self._answer_id(left) == event_id), None
+            (left for left in range(_MOST_ANSWERS) if answer_id(self.call_id, left) == event_id),
+            None,
         )
-
-    def _answer_id(self, left: int) -> str:
-        return derive_id(self.call_id, "before", left - 1) if left else self.call_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
+from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of, is_dead_letter
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import ContractError
@@ -40,7 +42,7 @@ def readable_events(entries: Iterable[StoredEntry]) -> list[RecordedEvent]:
     """Decode a log as its services did: what cannot be read and what came twice is passed over."""
     ids: set[str] = set()
     events = []
-    for entry in entries:
+    for entry in chain.from_iterable(map(_events_of, entries)):
         if is_dead_letter(entry):
             continue
         try:
@@ -55,6 +57,13 @@ def readable_events(entries: Iterable[StoredEntry]) -> list[RecordedEvent]:
                 )
             )
     return events
+
+
+def _events_of(entry: StoredEntry) -> tuple[StoredEntry, ...]:
+    try:
+        return unpacked(entry)
+    except ContractError:
+        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

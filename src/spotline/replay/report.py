@@ -347,7 +347,9 @@ def _job_report(
 ) -> JobReport:
     run = state.runs[job_id]
     closed = watched.closed.get(job_id)
-    ended = closed is not None and closed.outcome is not JobOutcome.CANCELLED
+    # No other policy would have changed how these end.
+    cut = (JobOutcome.CANCELLED, JobOutcome.FAILED)
+    ended = closed is not None and closed.outcome not in cut
     otherwise: dict[str, JobLife] = {}
     clairvoyant = None
     deadline_slot = -1

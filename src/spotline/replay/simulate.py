@@ -48,6 +48,8 @@ from spotline.replay.summary import (
     summarise_clairvoyant,
 )
 
+_NOWHERE = "can run only on reservations that are too small or end before it can be done"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationOptions:
@@ -172,13 +174,14 @@ def _placed(course: MarketCourse, job: Job, history_slots: int) -> _Placed:
     past = course.slots[max(0, first - history_slots) : first]
     chosen = best_offering(job, offerings, course.slots[first], past)
     if chosen is None:
-        raise ContractError(f"job {job.name or job.job_id}", coverage(market, job))
+        raise ContractError(f"job {job.name or job.job_id}", _NOWHERE)
     program = program_of(
         job,
         chosen,
         offerings[chosen].instance_type,
         market.slot_s,
         course.slots[first].ts_event_ns,
+        offerings[chosen].notice_lead_s,
     )
     records = course.offers[chosen][first : first + program.end_slots]
     law = _law_known(course, chosen, first)
@@ -355,6 +358,7 @@ def _alone_optimum(course: MarketCourse, job: Job) -> Clairvoyant:
             offering.instance_type,
             market.slot_s,
             course.slots[first].ts_event_ns,
+            offering.notice_lead_s,
         )
         records = course.offers[offering.offering_id][first : first + program.end_slots]
         optima.append(clairvoyant_optimum(program, records))

@@ -56,6 +56,7 @@ class StatisticsReplay:
             seq=entry.seq,
             stored_ns=entry.stored_ns,
             causation_id=envelope.causation_id,
+            place=entry.place,
         )
         if not issues:
             return

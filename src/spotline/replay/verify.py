@@ -17,6 +17,7 @@ from spotline.adapters.eventlog.manifest import Environment, Manifest, Unreadabl
 from spotline.application.analytics.handler import StatisticsFold
 from spotline.application.spec import Handler, Spec
 from spotline.application.turn import Output, PendingCall, Turns, context_of
+from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of, is_dead_letter
 from spotline.contracts.codec import encode
 from spotline.contracts.envelope import Envelope, StoredEntry
@@ -40,6 +41,7 @@ def verify(
     here: Environment,
     most: int = DEFAULT_MOST,
     statistics: StatisticsFold | None = None,
+    issued: Iterable[StoredEntry] = (),
 ) -> VerifyReport:
     """Replay a log through `handlers` and compare what they decide.
 
@@ -57,6 +59,8 @@ def verify(
     statistics
         With the options the analytics had (see `statistics_of`); None: what they issued is counted
         and not recomputed.
+    issued
+        The recorded entries of the statistics' own stream.
     """
     elsewhere = manifest.environment.differences(here)
     if elsewhere:
@@ -66,18 +70,25 @@ def verify(
         for entry in entries:
             replay.take(entry)
             if replay.full:
-                break
+                return replay.report()
+        for entry in issued:
+            replay.take_issued(entry)
     except UnreadableLog as error:
         return replace(replay.report(), unreadable=str(error))
     return replay.report()
 
 
+_LogPlace = tuple[int, int]
+"""`seq` and the place among the events of that entry; (0, 0) where there is none."""
+_NOWHERE: _LogPlace = (0, 0)
+
+
 @dataclass(slots=True)
 class _Expected:
-    """A decision recomputed and not met yet."""
+    """A decision recomputed and not met yet, and the place in the log of what led to it."""
 
     output: Output
-    cause_seq: int
+    cause: _LogPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +114,7 @@ class _OpenCall:
 class _Hosted:
     """One handler on its way through the log.
 
-    `seqs` are those of the inputs by event id, `last_met` is the place (cause, index) of the last
+    `seen` is where the inputs are, by event id, `last_met` the place (cause, index) of the last
     decision that was recorded, `calls` are open by the id of their cause.
     """
 
@@ -111,8 +122,8 @@ class _Hosted:
     recomputed_answers: frozenset[type[Event]]
     expected: dict[tuple[str, int], _Expected] = field(default_factory=dict)
     calls: dict[str, list[_OpenCall]] = field(default_factory=dict)
-    seqs: dict[str, int] = field(default_factory=dict)
-    last_met: tuple[int, int] = (0, 0)
+    seen: dict[str, _LogPlace] = field(default_factory=dict)
+    last_met: tuple[_LogPlace, int] = (_NOWHERE, 0)
     digest: Any = field(default_factory=hashlib.sha256)
     decided: int = 0
     failed: bool = False
@@ -155,6 +166,20 @@ class _Replay:
                 "record from the beginning of the stream"
             )
         self._entries += 1
+        try:
+            events = unpacked(entry)
+        except ContractError:
+            self._skipped += 1
+            return
+        for event in events:
+            self._take_event(event)
+
+    def take_issued(self, entry: StoredEntry) -> None:
+        """Take an entry of the statistics' own stream, when the log has been taken."""
+        self._entries += 1
+        self._take_event(entry)
+
+    def _take_event(self, entry: StoredEntry) -> None:
         if is_dead_letter(entry):
             return
         try:
@@ -217,7 +242,7 @@ class _Replay:
     def _handle(
         self, hosted: _Hosted, entry: StoredEntry, envelope: Envelope, event: Event
     ) -> None:
-        hosted.seqs[envelope.event_id] = entry.seq
+        hosted.seen[envelope.event_id] = (entry.seq, entry.place)
         try:
             turn = hosted.turns.take(event, context_of(entry, envelope))
         except _HANDLER_ERRORS as error:
@@ -226,7 +251,9 @@ class _Replay:
             self._diverged(place, "handled", f"raised {type(error).__name__}: {error}")
             return
         for output in turn.outputs:
-            hosted.expected[envelope.event_id, output.index] = _Expected(output, entry.seq)
+            hosted.expected[envelope.event_id, output.index] = _Expected(
+                output, (entry.seq, entry.place)
+            )
             hosted.digest.update(encode(output.event))
             hosted.decided += 1
         calls = [call for call in turn.calls if call.spec.recompute is not None]
@@ -241,7 +268,7 @@ class _Replay:
             return event
         found = _call_answered(hosted, envelope)
         if found is None or found.pending.spec.recompute is None:
-            cause_seq = hosted.seqs.get(envelope.causation_id, 0)
+            cause_seq, _ = hosted.seen.get(envelope.causation_id, _NOWHERE)
             place = _Place(hosted, entry.seq, envelope.kind, cause_seq)
             self._diverged(place, shortened(event), "no such call")
             return event
@@ -259,8 +286,9 @@ class _Replay:
 
     def _meet(self, hosted: _Hosted, entry: StoredEntry, envelope: Envelope, event: Event) -> None:
         """Compare a recorded decision with the one that was recomputed."""
-        cause_seq = hosted.seqs.get(envelope.causation_id, 0)
-        hosted.last_met = max(hosted.last_met, (cause_seq, envelope.index))
+        at = hosted.seen.get(envelope.causation_id, _NOWHERE)
+        hosted.last_met = max(hosted.last_met, (at, envelope.index))
+        cause_seq, _ = at
         place = _Place(hosted, entry.seq, envelope.kind, cause_seq)
         expected = hosted.expected.pop((envelope.causation_id, envelope.index), None)
         if expected is None:
@@ -282,7 +310,7 @@ class _Replay:
         for hosted in self._hosted:
             if envelope.source != hosted.spec.service or event_type not in hosted.spec.decides:
                 continue
-            cause_seq = hosted.seqs.get(envelope.causation_id, 0)
+            cause_seq, _ = hosted.seen.get(envelope.causation_id, _NOWHERE)
             expected = hosted.expected.pop((envelope.causation_id, envelope.index), None)
             recomputed = shortened(expected.output.event) if expected else "nothing"
             place = _Place(hosted, entry.seq, envelope.kind, cause_seq)
@@ -313,13 +341,14 @@ class _Replay:
         """Decisions are stored in order: what comes before a stored one must be stored."""
         for hosted in self._hosted:
             for (cause_id, index), missing in sorted(
-                hosted.expected.items(), key=lambda item: (item[1].cause_seq, item[0][1])
+                hosted.expected.items(), key=lambda item: (item[1].cause, item[0][1])
             ):
-                if (missing.cause_seq, index) > hosted.last_met:
+                if (missing.cause, index) > hosted.last_met:
                     continue
                 del hosted.expected[cause_id, index]
                 event = missing.output.event
-                place = _Place(hosted, missing.cause_seq, KINDS[type(event)], missing.cause_seq)
+                cause_seq, _ = missing.cause
+                place = _Place(hosted, cause_seq, KINDS[type(event)], cause_seq)
                 self._diverged(place, "nothing", shortened(event))
 
     def report(self) -> VerifyReport:
@@ -331,7 +360,7 @@ class _Replay:
         for hosted in self._hosted:
             digest.update(hosted.digest.digest())
         open_inputs = {
-            (hosted.spec.service, expected.cause_seq)
+            (hosted.spec.service, expected.cause[0])
             for hosted in self._hosted
             for expected in hosted.expected.values()
         }

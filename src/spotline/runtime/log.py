@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import TextIO, cast
 
 import structlog
 from structlog.typing import Processor
@@ -42,8 +43,22 @@ def configure_logging(level: str = "info", *, json_lines: bool | None = None) ->
             last,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(file=cast(TextIO, _Stderr())),
         cache_logger_on_first_use=True,
     )
     # What libraries say on the standard logger is kept to what matters.
     logging.basicConfig(level=max(number, logging.WARNING), stream=sys.stderr)
+
+
+class _Stderr:
+    """What stderr is when something is written.
+
+    Loggers are kept: one made while a caller had put a stream of its own in stderr's place would
+    raise in whatever says something once that is closed.
+    """
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()

@@ -1,7 +1,8 @@
 """The metrics of a process: what there is, who feeds it, and which events count towards what.
 
 Everything here is listed in docs/telemetry.yaml. Labels take only values that are few and known:
-services, kinds of events, methods, outcomes, capacity types; never a job, tenant or offering.
+services, kinds of events, methods, outcomes, capacity types, classes of refusals, states; never a
+job, tenant or offering.
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ from typing import Any, Protocol
 from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Meter, Observation
 
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
-from spotline.domain.events.capacity import CapacityLost, InterruptionNoticed, LaunchRefused
+from spotline.domain.events.capacity import (
+    CapacityLost,
+    InterruptionNoticed,
+    LaunchRefused,
+    RefusalClass,
+)
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobOutcome, JobSubmitted
 from spotline.domain.events.placement import PlacementDecided, PlacementOutcome
@@ -29,6 +35,8 @@ CALL = "spotline.call"
 OUTCOME = "spotline.outcome"
 REASON = "spotline.reason"
 CAPACITY_TYPE = "spotline.capacity_type"
+REFUSAL_CLASS = "spotline.refusal_class"
+INSTANCE_STATE = "spotline.instance_state"
 RPC_SYSTEM = "rpc.system.name"
 RPC_METHOD = "rpc.method"
 RPC_STATUS = "rpc.response.status_code"
@@ -44,6 +52,9 @@ _BUCKETS_S = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
     *(1.0, 2.5, 5.0, 10.0, 30.0),
 )
+# Notices of clouds: none, 30 s, two minutes, more.
+_LEADS_S = (0.0, 15.0, 30.0, 60.0, 90.0, 120.0, 300.0, 600.0, 1800.0)
+_BOUNDARIES = {"spotline.notice.lead": _LEADS_S}
 
 
 class Form(Enum):
@@ -90,6 +101,7 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
         "spotline.decision.duration": "From taking up a slot's opening to having stored its first decision.",
         "rpc.server.call.duration": "A gRPC request, as its server sees it.",
         "rpc.client.call.duration": "A gRPC request, as its caller sees it.",
+        "spotline.notice.lead": "Time between an interruption notice and the loss it announces.",
     },
     (Form.COUNTER, "{job}"): {
         "spotline.jobs.submitted": "Jobs recorded.",
@@ -108,8 +120,18 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
         "spotline.instances.interrupted": "Instances whose interruption was noticed.",
         "spotline.instances.lost": "Instances that are gone without our having released them.",
     },
+    (Form.COUNTER, "{launch}"): {
+        "spotline.launch.failures": "Launches that were granted less than they asked for, by why.",
+    },
     (Form.GAUGE, "{instance}"): {
         "spotline.instances.held": "Instances held, as the ledger has it.",
+        "spotline.instance.state": "Instances and unanswered launches by what the cloud has shown of them.",
+    },
+    (Form.GAUGE, "{launch}"): {
+        "spotline.unknown_outcomes": "Launches of which nobody knows what they did; looked up by their token.",
+    },
+    (Form.OBSERVED_COUNTER, "{instance}"): {
+        "spotline.orphans.reaped": "Instances with our tag that nobody ordered, asked to end since the start.",
     },
     (Form.OBSERVED_COUNTER, "{observation}"): {
         "spotline.statistics.late": "Observations that came after their window closed, merged or dropped.",
@@ -133,6 +155,8 @@ _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "spotline.placements.decided": (OUTCOME,),
     "spotline.instances.refused": (CAPACITY_TYPE,),
     "spotline.instances.held": (CAPACITY_TYPE,),
+    "spotline.instance.state": (INSTANCE_STATE,),
+    "spotline.launch.failures": (REFUSAL_CLASS,),
     "spotline.statistics.late": (OUTCOME,),
 }
 
@@ -211,8 +235,7 @@ class Metrics:
 
     def count(self, service: str, event: Event) -> None:
         """Count an event that the service has stored for the first time."""
-        counted = COUNTED.get(type(event))
-        if counted is not None:
+        for counted in COUNTED.get(type(event), ()):
             amount, attributes = counted.of(event)
             self.record(counted.name, amount, {SERVICE: service, **attributes})
 
@@ -222,11 +245,11 @@ class Metrics:
         A counter that begins at its first count looks to Prometheus as if it never rose.
         """
         for event_type in event_types:
-            counted = COUNTED.get(event_type)
-            if counted is None:
-                continue
-            for attributes in counted.each:
-                self.record(counted.name, 0, {SERVICE: service, **attributes})
+            for counted in COUNTED.get(event_type, ()):
+                if INSTRUMENTS[counted.name].form is not Form.COUNTER:
+                    continue
+                for attributes in counted.each:
+                    self.record(counted.name, 0, {SERVICE: service, **attributes})
 
     def _make(self, meter: Meter, instrument: Instrument) -> None:
         if instrument.form is Form.COUNTER:
@@ -238,7 +261,7 @@ class Metrics:
                 instrument.name,
                 instrument.unit,
                 instrument.meaning,
-                explicit_bucket_boundaries_advisory=_BUCKETS_S,
+                explicit_bucket_boundaries_advisory=_BOUNDARIES.get(instrument.name, _BUCKETS_S),
             )
         else:
             self._readers[instrument.name] = []
@@ -308,24 +331,35 @@ def _by_outcome(name: str, outcomes: type[Enum]) -> Counted:
     return _by(name, OUTCOME, outcomes, lambda event: event.outcome)
 
 
-COUNTED: Mapping[type[Event], Counted] = MappingProxyType(
+COUNTED: Mapping[type[Event], tuple[Counted, ...]] = MappingProxyType(
     {
-        JobSubmitted: Counted("spotline.jobs.submitted"),
-        JobAdmitted: Counted("spotline.jobs.admitted"),
-        JobClosed: _by_outcome("spotline.jobs.closed", JobOutcome),
-        AllocationDecided: _by(
-            "spotline.decisions", REASON, DecisionReason, lambda event: event.reason
+        JobSubmitted: (Counted("spotline.jobs.submitted"),),
+        JobAdmitted: (Counted("spotline.jobs.admitted"),),
+        JobClosed: (_by_outcome("spotline.jobs.closed", JobOutcome),),
+        AllocationDecided: (
+            _by("spotline.decisions", REASON, DecisionReason, lambda event: event.reason),
         ),
-        AllocationAnswered: _by_outcome("spotline.allocations.answered", CallOutcome),
-        PlacementDecided: _by_outcome("spotline.placements.decided", PlacementOutcome),
-        LaunchRefused: _by(
-            "spotline.instances.refused",
-            CAPACITY_TYPE,
-            CapacityType,
-            lambda event: event.capacity_type,
-            amount=lambda event: event.requested - event.granted,
+        AllocationAnswered: (_by_outcome("spotline.allocations.answered", CallOutcome),),
+        PlacementDecided: (_by_outcome("spotline.placements.decided", PlacementOutcome),),
+        LaunchRefused: (
+            _by(
+                "spotline.instances.refused",
+                CAPACITY_TYPE,
+                CapacityType,
+                lambda event: event.capacity_type,
+                amount=lambda event: event.requested - event.granted,
+            ),
+            _by(
+                "spotline.launch.failures",
+                REFUSAL_CLASS,
+                RefusalClass,
+                lambda event: event.refusal_class or RefusalClass.LIMIT,
+            ),
         ),
-        InterruptionNoticed: Counted("spotline.instances.interrupted", of=_instances),
-        CapacityLost: Counted("spotline.instances.lost", of=_instances),
+        InterruptionNoticed: (
+            Counted("spotline.instances.interrupted", of=_instances),
+            Counted("spotline.notice.lead", of=lambda event: (event.lead_s, {})),
+        ),
+        CapacityLost: (Counted("spotline.instances.lost", of=_instances),),
     }
 )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spotline.application.spec import Spec
+from spotline.contracts.batch import packed, unpacked
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import ContractError
-from spotline.contracts.subjects import KINDS, dead_letter_subject, filter_of
+from spotline.contracts.subjects import KINDS, batch_subject, dead_letter_subject, filter_of
 from spotline.runtime.metrics import HostCounters
 from spotline.runtime.stream import EventStream
 
@@ -21,6 +22,7 @@ class OwnRecords:
         self._counters = counters
         self._subjects = [
             *(filter_of(event_type) for event_type in spec.produces),
+            batch_subject(spec.service),
             dead_letter_subject(spec.service),
         ]
         self._decided_kinds = {KINDS[event_type] for event_type in spec.decides}
@@ -34,17 +36,20 @@ class OwnRecords:
             self._subjects, first_seq=first_seq, last_seq=last_seq
         ):
             try:
-                envelope = entry.envelope()
+                events = [(event, event.envelope()) for event in unpacked(entry)]
             except ContractError:
                 continue  # somebody else's garbage on one of our subjects
-            if envelope.source != self._service:
-                continue
-            if envelope.kind in self._decided_kinds:
-                by_index = self._decisions.setdefault(envelope.causation_id, {})
-                by_index.setdefault(envelope.index, entry)
-            # Of what was not caused by an input, none is ever recorded a second time.
-            if entry.seq > floor_seq or not envelope.causation_id:
-                self._seqs.setdefault(envelope.event_id, entry.seq)
+            for event, envelope in events:
+                if envelope.source == self._service:
+                    self._note(event, envelope, is_acknowledged=entry.seq <= floor_seq)
+
+    def _note(self, event: StoredEntry, envelope: Envelope, *, is_acknowledged: bool) -> None:
+        if envelope.kind in self._decided_kinds:
+            by_index = self._decisions.setdefault(envelope.causation_id, {})
+            by_index.setdefault(envelope.index, event)
+        # Of what was not caused by an input, none is ever recorded a second time.
+        if not is_acknowledged or not envelope.causation_id:
+            self._seqs.setdefault(envelope.event_id, event.seq)
 
     def take_decisions(self, event_id: str) -> dict[int, StoredEntry]:
         """The stored decisions of an input, by index; they are given once."""
@@ -58,7 +63,7 @@ class OwnRecords:
         return event_id in self._seqs
 
     async def store(self, envelopes: Sequence[Envelope]) -> list[int]:
-        """Store what is not stored yet, in order; the seq of each.
+        """Store what is not stored yet, in order, what belongs together in batches; the seq of each.
 
         Raises
         ------
@@ -68,9 +73,13 @@ class OwnRecords:
         missing = [envelope for envelope in envelopes if envelope.event_id not in self._seqs]
         fresh: dict[str, int] = {}
         if missing:
-            seqs = await self._stream.publish(missing)
+            entries = packed(missing, most_events=self._stream.most_events)
+            seqs = await self._stream.publish([entry.envelope for entry in entries])
             self._counters.published += len(missing)
-            fresh = {envelope.event_id: seq for envelope, seq in zip(missing, seqs, strict=True)}
+            each = (
+                seq for entry, seq in zip(entries, seqs, strict=True) for _ in range(entry.events)
+            )
+            fresh = {envelope.event_id: seq for envelope, seq in zip(missing, each, strict=True)}
         return [
             fresh.get(envelope.event_id) or self._seqs[envelope.event_id] for envelope in envelopes
         ]

@@ -23,6 +23,7 @@ import structlog
 
 from spotline.application.spec import Call, Handler, Timer, derive_id
 from spotline.application.turn import Output, PendingCall, Turn, Turns, context_of, output_of
+from spotline.contracts.batch import unpacked
 from spotline.contracts.build import dead_letter_for, event_of
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import (
@@ -31,7 +32,7 @@ from spotline.contracts.errors import (
     ProviderUnavailable,
     Throttled,
 )
-from spotline.contracts.subjects import filter_of
+from spotline.contracts.subjects import KINDS, subjects_with
 from spotline.domain.events.event import Event
 from spotline.domain.units import NS_PER_S
 from spotline.runtime.health import Health
@@ -144,7 +145,9 @@ class ServiceHost(Generic[StateT]):
         self._settings = settings or HostSettings()
         spec = handler.spec
         self._service = spec.service
-        self._consumed_subjects = [filter_of(event_type) for event_type in spec.consumes]
+        itself = (spec.service,) if {*spec.consumes} & {*spec.produces} else ()
+        self._consumed_subjects = subjects_with(spec.consumes, *itself)
+        self._consumed_kinds = frozenset(KINDS[event_type] for event_type in spec.consumes)
         self.counters = HostCounters()
         self._own = OwnRecords(spec, stream, self.counters)
         self._started_s = time.time()
@@ -289,7 +292,7 @@ class ServiceHost(Generic[StateT]):
             self._lag_s = _waited_s(entries[-1]) if entries else 0.0
             handled: StoredEntry | None = None
             for entry in entries:
-                await self._handle(entry)
+                await self._handle_entry(entry)
                 handled = entry
                 if self._stop.is_set():
                     break
@@ -310,9 +313,9 @@ class ServiceHost(Generic[StateT]):
             self._consumed_subjects, first_seq=first_seq, last_seq=last_seq
         ):
             if entry.seq <= floor_seq:
-                self._refold(entry)
+                self._refold_entry(entry)
             else:
-                await self._handle(entry)
+                await self._handle_entry(entry)
             if self._stop.is_set():
                 raise _Stopping
         await self._flush()
@@ -321,8 +324,13 @@ class ServiceHost(Generic[StateT]):
 
     # --- one input ----------------------------------------------------------------------------
 
+    def _refold_entry(self, entry: StoredEntry) -> None:
+        """Apply acknowledged inputs and the decisions recorded for them; decide nothing."""
+        with suppress(ContractError):  # it was dead-lettered
+            for event in unpacked(entry, self._consumed_kinds):
+                self._refold(event)
+
     def _refold(self, entry: StoredEntry) -> None:
-        """Apply an acknowledged input and the decisions recorded for it; decide nothing."""
         try:
             event, envelope = event_of(entry), entry.envelope()
         except ContractError:
@@ -336,10 +344,22 @@ class ServiceHost(Generic[StateT]):
         self._since_snapshot += 1
         self._tell_listener()
 
-    async def _handle(self, entry: StoredEntry) -> None:
+    async def _handle_entry(self, entry: StoredEntry) -> None:
+        """Handle all of an entry: only behind its last event are snapshots taken."""
         if entry.seq <= self._applied_seq:
             return
         self._applied_seq = entry.seq
+        try:
+            events = unpacked(entry, self._consumed_kinds)
+        except ContractError as error:
+            await self._dead_letter(entry, error)
+            return
+        for event in events:
+            await self._handle(event)
+        if asyncio.get_running_loop().time() - self._flushed_s > self._settings.flush_after_s:
+            await self._settle()
+
+    async def _handle(self, entry: StoredEntry) -> None:
         try:
             event, envelope = event_of(entry), entry.envelope()
         except ContractError as error:
@@ -367,8 +387,6 @@ class ServiceHost(Generic[StateT]):
             decided=len(turn.outputs),
             calls=len(turn.calls),
         )
-        if asyncio.get_running_loop().time() - self._flushed_s > self._settings.flush_after_s:
-            await self._settle()
 
     def _note(self, applied: _Applied, turn: Turn, stored: Mapping[int, StoredEntry]) -> None:
         """Keep what was applied until it is stored and the listener has got it."""
@@ -409,7 +427,8 @@ class ServiceHost(Generic[StateT]):
             backoff_s = min(2 * backoff_s, _LONGEST_BACKOFF_S)
 
     async def _dead_letter(self, entry: StoredEntry, error: ContractError) -> None:
-        event_id = derive_id(f"seq:{entry.seq}", f"deadletter:{self._service}")
+        place = f".{entry.place}" if entry.place else ""
+        event_id = derive_id(f"seq:{entry.seq}{place}", f"deadletter:{self._service}")
         self.counters.dead_lettered += 1
         _log.error(
             "dead_lettered",

@@ -41,6 +41,11 @@ class Subscription(Protocol):
 class EventStream(Protocol):
     """One ordered stream of entries: the log of a partition."""
 
+    @property
+    def most_events(self) -> int:
+        """How many events that belong together go into one entry."""
+        ...
+
     async def publish(self, envelopes: Sequence[Envelope]) -> Sequence[int]:
         """Store `envelopes` in order and return their sequence numbers.
 
@@ -52,6 +57,10 @@ class EventStream(Protocol):
 
     async def last_seq(self) -> int:
         """The greatest stored `seq`, 0 when empty."""
+        ...
+
+    async def first_seq_since(self, stored_ns: int) -> int:
+        """The `seq` of the first entry stored then or later; one more than the last if none was."""
         ...
 
     def read(

@@ -13,7 +13,6 @@ from services.forecaster.settings import ForecasterSettings
 from services.market_ingest.settings import MarketIngestSettings
 from services.placer.settings import PlacerSettings
 from services.selector.settings import SelectorSettings
-from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
@@ -27,25 +26,29 @@ SHARED = {
     "LOG_LEVEL",
 }
 VARIABLES = {
-    AllocatorSettings: {"ALLOCATOR_ADDRESS", "CONFIGURATOR_ADDRESS"},
+    AllocatorSettings: {"ALLOCATOR_ADDRESS", "AWAIT_ADMISSION", "CONFIGURATOR_ADDRESS"},
     AnalyticsSettings: {
         *("ANALYTICS_ADDRESS", "STATISTICS_WINDOWS", "STATISTICS_GRACE_S"),
         *("STATISTICS_DELAY_SLOTS", "STATISTICS_HISTORY_S", "WORKER", "LEASE_S"),
     },
     CloudActuatorSettings: {
         *("CLOUD", "MODE", "STORE", "LEDGER_URL", "OWNER", "CAP_USD_PER_JOB"),
-        *("CAP_USD_PER_HOUR", "CAP_LAUNCHES_PER_MINUTE", "SIMULATED_SEED"),
-        *("SIMULATED_LAUNCH_DELAY_S", "SIMULATED_NOTICE_LEAD_S"),
-        *("SIMULATED_REFUSAL_PROBABILITY", "SIMULATED_INTERRUPTION_PER_INSTANCE_HOUR"),
+        *("CAP_USD_PER_HOUR", "CAP_LAUNCHES_PER_MINUTE", "CLOUD_SIMULATED_SEED"),
+        *("CLOUD_SIMULATED_LAUNCH_DELAY_S", "CLOUD_SIMULATED_NOTICE_LEAD_S"),
+        *("CLOUD_SIMULATED_REFUSAL_PROBABILITY", "CLOUD_SIMULATED_INTERRUPTION_PER_INSTANCE_HOUR"),
     },
     ConfiguratorSettings: {"CONFIGURATOR_ADDRESS", "KNOWLEDGE", "KNOWLEDGE_STACK"},
     ForecasterSettings: {"FORECASTER", "HORIZON_SLOTS"},
-    MarketIngestSettings: {"MARKET", "SLOTS_PER_S", "WALL_CLOCK", "WAIT_FOR_WORK", "GEOGRAPHY"},
+    MarketIngestSettings: {
+        *("MARKET", "SLOTS_PER_S", "WALL_CLOCK", "WAIT_FOR_WORK", "GEOGRAPHY", "NOTICE_LEAD_S"),
+        "RESERVATIONS",
+    },
     PlacerSettings: {*("PLACER_ADDRESS", "PLACEMENT_METHOD", "PLACEMENT_COST", "PLACEMENT_MOVES")},
     SelectorSettings: {
         *("ALLOCATOR_ADDRESS", "ALLOCATE_TIMEOUT_S", "FORECAST_TIMEOUT_S", "RULE", "REHEARSALS"),
         *("SPOT_FIRM", "DECAY", "HORIZON_JOBS", "UTILITY_FLOOR_USD", "UTILITY_CEILING_USD"),
         *("WARM_START", "MOVES", "EGRESS_USD_PER_GB", "ZONE_EGRESS_USD_PER_GB"),
+        *("DECISIONS_MAX_AGE_S", "DECISIONS_MAX_BYTES"),
     },
 }
 HELD = {
@@ -70,17 +73,8 @@ HELD = {
         grace_s=7,
         history_s=86_400,
     ),
-    (CloudActuatorSettings, "simulated"): SimulatedCloudSettings(
-        seed=3,
-        launch_delay_s=1,
-        notice_lead_s=2,
-        refusal_probability=0.25,
-        interruption_per_instance_hour=0.5,
-    ),
 }
-PREFIXES = {"selector": "", "placement": "placement_", "statistics": "statistics_"} | {
-    "simulated": "simulated_"
-}
+PREFIXES = {"selector": "", "placement": "placement_", "statistics": "statistics_"}
 
 
 def as_text(value):
@@ -170,8 +164,14 @@ def test_an_unknown_key_is_refused(unknown):
         (AnalyticsSettings, "STATISTICS_WINDOWS", "5", "size/hop in seconds"),
         (AnalyticsSettings, "STATISTICS_GRACE_S", "-1", "grace_s must be >= 0, was -1"),
         (AnalyticsSettings, "STATISTICS_HISTORY_S", "1", "history_s must be >= "),
-        (CloudActuatorSettings, "SIMULATED_REFUSAL_PROBABILITY", "2", "must lie in 0..1, was 2"),
-        (CloudActuatorSettings, "SIMULATED_LAUNCH_DELAY_S", "soon", "valid integer"),
+        (
+            CloudActuatorSettings,
+            "CLOUD_SIMULATED_REFUSAL_PROBABILITY",
+            "2",
+            "must lie in 0..1, was 2",
+        ),
+        (CloudActuatorSettings, "CLOUD_SIMULATED_LAUNCH_DELAY_S", "soon", "valid integer"),
+        (CloudActuatorSettings, "CLOUD", "moon", "cloud must be one of simulated, was 'moon'"),
         (CloudActuatorSettings, "CAP_USD_PER_JOB", "-1", "greater than or equal to 0"),
         (ServiceSettings, "HEALTH_PORT", "70000", "less than or equal to 65535"),
     ],

@@ -174,6 +174,7 @@ def test_no_label_can_be_an_id():
         ("CapacityLost", "spotline.instances.lost", {}, None),
         ("InterruptionNoticed", "spotline.instances.interrupted", {}, None),
         ("LaunchRefused", "spotline.instances.refused", None, None),
+        ("LaunchRefused", "spotline.launch.failures", None, 1),
         ("AllocationAnswered", "spotline.allocations.answered", None, 1),
         ("AllocationDecided", "spotline.decisions", None, 1),
     ],
@@ -210,9 +211,10 @@ def test_what_is_counted_is_one_of_what_was_expected(event_type):
     samples = [one for one in SAMPLES if type(one) is event_type]
     assert samples
     for event in samples:
-        amount, attributes = COUNTED[event_type].of(event)
-        assert amount > 0
-        assert attributes in COUNTED[event_type].each
+        for counted in COUNTED[event_type]:
+            amount, attributes = counted.of(event)
+            assert amount > 0
+            assert attributes in counted.each
 
 
 def test_a_decision_is_timed_once_a_slot(metered):

@@ -4,8 +4,12 @@ events = event_topic(app, [QuoteObserved, SlotOpened], name="market")
 
 @app.agent(events)
 async def watch(stream):
-    async for sourced in stream:
-        print(sourced.seq, sourced.event)
+    async for entry in stream:
+        for sourced in entry.events:
+            print(sourced.seq, sourced.event)
+
+An entry is one message of Faust's, with one offset, whether it holds one event or a batch: it is
+acknowledged when all of its events are done, and taken again with all of them otherwise.
 """
 
 from __future__ import annotations
@@ -21,10 +25,11 @@ from faust.types import AppT, Message
 
 from spotline.adapters.faust.messages import StreamMessage
 from spotline.adapters.faust.topics import STREAMS, SUBJECTS
+from spotline.contracts.batch import is_batch, unpacked
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import ContractError
-from spotline.contracts.subjects import filter_of, stream_name
+from spotline.contracts.subjects import KINDS, stream_name, subjects_with
 from spotline.domain.events.event import Event
 
 _log = structlog.get_logger(__name__)
@@ -32,7 +37,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SourcedEvent:
-    """An event, and where it was stored: `partition` and `seq` name it for good."""
+    """An event, and where it was stored: `partition`, `seq` and `place` name it for good."""
 
     event: Event
     partition: int
@@ -42,6 +47,11 @@ class SourcedEvent:
     def seq(self) -> int:
         """The order of the partition's log; Faust's offset."""
         return self.entry.seq
+
+    @property
+    def place(self) -> int:
+        """Its place among the events of that entry."""
+        return self.entry.place
 
     @property
     def stored_ns(self) -> int:
@@ -68,25 +78,39 @@ class SourcedEvent:
         return self.entry.envelope()
 
 
+@dataclass(frozen=True, slots=True)
+class SourcedEntry:
+    """An entry of the log, and those of its events that are wanted and can be read."""
+
+    events: tuple[SourcedEvent, ...]
+    seq: int
+    stored_ns: int
+
+
 @dataclass(slots=True)
 class SourceCounters:
-    """What came out of an event topic since the process started."""
+    """What came out of an event topic since the process started.
+
+    `read` and `rejected` are events, `unreadable` entries of which nothing could be read.
+    """
 
     read: int = 0
     rejected: int = 0
+    unreadable: int = 0
 
 
 class _EventSchema(faust.Schema):  # type: ignore[type-arg]
     """Decodes with the protobuf codec; counts."""
 
-    def __init__(self, counters: SourceCounters) -> None:
+    def __init__(self, counters: SourceCounters, kinds: frozenset[str]) -> None:
         super().__init__(key_type=bytes, value_type=bytes)
         self.counters = counters
+        self.kinds = kinds
 
     def compile(self, app: AppT, **_: Any) -> Callable[..., Awaitable[Any]]:
         """The function that makes a Faust event of a message."""
         create_event = app.create_event
-        counters = self.counters
+        counters, kinds = self.counters, self.kinds
 
         async def decode(message: StreamMessage, *, propagate: bool = False) -> Any:
             headers: Any = message.headers
@@ -98,18 +122,43 @@ class _EventSchema(faust.Schema):  # type: ignore[type-arg]
                 payload=message.value or b"",
             )
             try:
-                event = event_of(entry)
+                events = unpacked(entry, kinds)
+                sourced = [SourcedEvent(event_of(one), message.partition, one) for one in events]
             except ContractError as error:
-                raise ValueDecodeError(str(error)) from error
-            counters.read += 1
-            sourced = SourcedEvent(event, message.partition, entry)
-            return create_event(message.key, sourced, headers, message)
+                if not is_batch(entry):
+                    raise ValueDecodeError(str(error)) from error
+                sourced = _readable(entry, kinds, message.partition, counters)
+            counters.read += len(sourced)
+            value = SourcedEntry(tuple(sourced), entry.seq, entry.stored_ns)
+            return create_event(message.key, value, headers, message)
 
         return decode
 
 
+def _readable(
+    batch: StoredEntry, kinds: frozenset[str], partition: int, counters: SourceCounters
+) -> list[SourcedEvent]:
+    """What can be read of a batch of which something cannot."""
+    try:
+        events = unpacked(batch, kinds)
+    except ContractError as error:
+        raise ValueDecodeError(str(error)) from error
+    sourced = []
+    for one in events:
+        try:
+            sourced.append(SourcedEvent(event_of(one), partition, one))
+        except ContractError as error:
+            counters.rejected += 1
+            _tell_rejected(partition, one.seq, one.subject, str(error))
+    return sourced
+
+
+def _tell_rejected(partition: int, seq: int, subject: str, reason: str) -> None:
+    _log.error("event_rejected", partition=partition, seq=seq, subject=subject, reason=reason)
+
+
 class EventTopic(faust.Topic):
-    """A topic of `SourcedEvent`; made by `event_topic`.
+    """A topic of `SourcedEntry`; made by `event_topic`.
 
     A message that breaks the contract is counted, logged and passed over: the service that
     publishes it, or the one that is too old to read it, is to be mended, and the log keeps it.
@@ -125,13 +174,9 @@ class EventTopic(faust.Topic):
     async def on_value_decode_error(self, exc: Exception, message: Message) -> None:
         """Count and log; the message is acknowledged already."""
         self.counters.rejected += 1
-        _log.error(
-            "event_rejected",
-            partition=message.partition,
-            seq=message.offset,
-            subject=(message.key or b"").decode(errors="replace"),
-            reason=str(exc),
-        )
+        self.counters.unreadable += 1
+        subject = (message.key or b"").decode(errors="replace")
+        _tell_rejected(message.partition, message.offset, subject, str(exc))
 
 
 def event_topic(
@@ -156,15 +201,16 @@ def event_topic(
     first_partition
         Which one is the topic's partition 0.
     """
-    filters = sorted(filter_of(event_type) for event_type in event_types)
+    wanted = tuple(event_types)
+    kinds = frozenset(KINDS[event_type] for event_type in wanted)
     topic = EventTopic(
         app,
         topics=[name],
-        schema=_EventSchema(SourceCounters()),
+        schema=_EventSchema(SourceCounters(), kinds),
         partitions=partitions,
         config={
             STREAMS: [stream_name(first_partition + p) for p in range(partitions)],
-            SUBJECTS: filters,
+            SUBJECTS: sorted(subjects_with(wanted)),
         },
     )
     return topic

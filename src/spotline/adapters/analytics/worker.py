@@ -23,7 +23,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
 from nats.js.client import JetStreamContext
 from nats.js.errors import APIError, NotFoundError
 
-from spotline.adapters.analytics.source import SourcedEvent, event_topic
+from spotline.adapters.analytics.source import SourcedEntry, SourcedEvent, event_topic
 from spotline.adapters.faust.hosting import AppCrashed, running
 from spotline.application.analytics.handler import SPEC, StatisticsFold
 from spotline.application.analytics.messages import (
@@ -41,9 +41,11 @@ from spotline.application.analytics.store import (
     StatisticsStore,
     noted_watermark_s,
 )
+from spotline.application.market_view import ClockReading
 from spotline.contracts.build import envelope_for
 from spotline.contracts.errors import ProviderUnavailable, SpotlineError
-from spotline.contracts.subjects import filter_of, stream_name
+from spotline.contracts.subjects import filter_of, stream_name, subjects_with
+from spotline.domain.units import NS_PER_S
 from spotline.runtime.health import Health
 from spotline.runtime.metrics import OUTCOME, HostCounters, Readings
 from spotline.runtime.stream import EventStream
@@ -65,6 +67,8 @@ _LOOK_EVERY_S = 1.0
 _BACKLOG = 256
 # A consumer that was made only to be told what is behind it.
 _LOOK_IDLE_S = 5.0
+# How far the broker's clock may have been set back between an entry and what it led to.
+_CLOCK_SLACK_NS = 300 * NS_PER_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +95,15 @@ class Analytics:
     ----------
     settings
         Which log, and as whom.
+    log
+        That log: what was issued before statistics had a stream of their own is there.
     stream
-        That log, to issue into.
+        The stream to issue into.
     """
 
-    def __init__(self, settings: AnalyticsSettings, stream: EventStream) -> None:
+    def __init__(self, settings: AnalyticsSettings, log: EventStream, stream: EventStream) -> None:
         self._settings = settings
+        self._log = log
         self._stream = stream
         self.counters = HostCounters()
         self.started_s = time.time()
@@ -109,6 +116,7 @@ class Analytics:
         # What was behind at the last look, and how many were taken by then.
         self._pending = 0
         self._pending_at = 0
+        self._entries = 0
         self._stored_ids: frozenset[str] = frozenset()
         self._seq = 0
         self._event_s = 0.0
@@ -188,7 +196,7 @@ class Analytics:
 
     @property
     def _taken(self) -> int:
-        return self.counters.handled + self._topic.counters.rejected
+        return self._entries + self._topic.counters.unreadable
 
     # --- the agent ----------------------------------------------------------------------------
 
@@ -198,10 +206,9 @@ class Analytics:
             if self._failed:
                 # Faust starts a failed agent again, behind the entry it failed on.
                 await asyncio.get_running_loop().create_future()
-            sourced: SourcedEvent = event.value
+            entry: SourcedEntry = event.value
             try:
-                with self._telemetry.handling(sourced.envelope(), sourced.headers, sourced.seq):
-                    await self._handle(sourced)
+                await self._handle(entry)
             except Exception as error:
                 # A restart takes the entry again.
                 self._failed = True
@@ -211,13 +218,23 @@ class Analytics:
             # Where the log was lost, too: Faust waits for it, and it cannot be committed any more.
             event.ack()
 
-    async def _handle(self, sourced: SourcedEvent) -> None:
+    async def _handle(self, entry: SourcedEntry) -> None:
         """Fold an entry, and issue; nothing of it where the log was lost meanwhile."""
         fold = self._fold
-        if fold is None or sourced.seq <= self._seq:
-            fold = await self._resume(sourced.seq)
+        if fold is None or entry.seq <= self._seq:
+            fold = await self._resume(entry.seq, entry.stored_ns)
             if fold is None:
                 return
+        for sourced in entry.events:
+            with self._telemetry.handling(sourced.envelope(), sourced.headers, sourced.seq):
+                await self._take(fold, sourced)
+        self._seq = entry.seq
+        self._event_s = entry.stored_ns / 1e9
+        self._entries += 1
+        if self._entries % _FORGET_EVERY == 0:
+            fold.forget(self._committed_seq())
+
+    async def _take(self, fold: StatisticsFold, sourced: SourcedEvent) -> None:
         envelope = sourced.envelope()
         issues = fold.take(
             sourced.event,
@@ -225,17 +242,14 @@ class Analytics:
             seq=sourced.seq,
             stored_ns=sourced.stored_ns,
             causation_id=envelope.causation_id,
+            place=sourced.place,
         )
         if issues:
             await self._issue(issues, envelope.correlation_id or envelope.event_id)
             fold.issued(issues)
-        self._seq = sourced.seq
-        self._event_s = sourced.stored_ns / 1e9
         self.counters.handled += 1
-        if self.counters.handled % _FORGET_EVERY == 0:
-            fold.forget(self._committed_seq())
 
-    async def _resume(self, seq: int) -> StatisticsFold | None:
+    async def _resume(self, seq: int, stored_ns: int) -> StatisticsFold | None:
         """Load the fold as of the entry `seq`, and find what was issued from there on.
 
         That is not stored a second time. None where the log was lost meanwhile.
@@ -248,11 +262,11 @@ class Analytics:
             await asyncio.sleep(_TURN_S)
             if tenure != self._tenure:
                 return None
-        last_seq = await self._stream.last_seq()
+        first_seq = await self._stream.first_seq_since(stored_ns - _CLOCK_SLACK_NS)
         self._stored_ids = frozenset(
             [
-                entry.headers.get("ce-id", "")
-                async for entry in self._stream.read(_STATISTICS, first_seq=seq, last_seq=last_seq)
+                *await _ids_behind(self._log, seq),
+                *await _ids_behind(self._stream, first_seq),
             ]
         )
         if tenure != self._tenure:
@@ -322,6 +336,10 @@ class Analytics:
         self._need_tables()
         return keys_of(query, self._store.issued)
 
+    def clock(self) -> ClockReading | None:
+        """Market time as of the last entry known, None before one that says it."""
+        return None if self._fold is None else self._fold.clock
+
     def _need_tables(self) -> None:
         if not self.ready:
             raise ProviderUnavailable(
@@ -370,13 +388,22 @@ class Analytics:
         )
 
 
+async def _ids_behind(stream: EventStream, seq: int) -> list[str]:
+    """The ids of the statistics that a stream holds from an entry on."""
+    last_seq = await stream.last_seq()
+    return [
+        entry.headers.get("ce-id", "")
+        async for entry in stream.read(_STATISTICS, first_seq=seq, last_seq=last_seq)
+    ]
+
+
 async def _behind(js: JetStreamContext, stream: str, seq: int) -> int:
     """How many entries that concern the analytics are stored behind `seq`."""
     config = ConsumerConfig(
         deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
         opt_start_seq=seq + 1,
         ack_policy=AckPolicy.NONE,
-        filter_subjects=sorted(filter_of(event_type) for event_type in SPEC.consumes),
+        filter_subjects=sorted(subjects_with(SPEC.consumes)),
         inactive_threshold=_LOOK_IDLE_S,
         mem_storage=True,
     )

@@ -7,8 +7,9 @@ import json
 from typing import Any
 
 from spotline.adapters.eventlog.manifest import UnreadableLog
+from spotline.contracts.batch import is_batch, repacked, unpacked
 from spotline.contracts.codec import json_of, payload_of_json
-from spotline.contracts.envelope import StoredEntry
+from spotline.contracts.envelope import CarriedHeaders, Envelope, StoredEntry
 from spotline.contracts.errors import ContractError
 
 # Says again what ce-id says, for the broker's sake.
@@ -19,7 +20,8 @@ _TYPE_PREFIX = "spotline.v1."
 def line_of(entry: StoredEntry) -> str:
     """Write an entry as one line, with its newline.
 
-    A payload that JSON carries without loss becomes `event`, any other `payload_b64`.
+    A payload that JSON carries without loss becomes `event`, any other `payload_b64`; a batch that
+    can be read becomes `events`.
     """
     headers = {
         name: value for name, value in entry.headers.items() if name != _DEDUPLICATION_HEADER
@@ -30,11 +32,11 @@ def line_of(entry: StoredEntry) -> str:
         "subject": entry.subject,
         "headers": headers,
     }
-    event = json_of(_kind(headers), entry.payload)
-    if event is None:
-        line["payload_b64"] = base64.b64encode(entry.payload).decode("ascii")
+    events = _events_of(entry)
+    if events is None:
+        line |= _content(_kind(headers), entry.payload)
     else:
-        line["event"] = event
+        line["events"] = events
     return json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
@@ -49,21 +51,82 @@ def entry_of(text: bytes, where: str) -> StoredEntry:
     try:
         line = json.loads(text)
         headers = {str(name): str(value) for name, value in line["headers"].items()}
-        if "event" in line:
-            payload = payload_of_json(_kind(headers), line["event"])
-        else:
-            payload = base64.b64decode(line["payload_b64"], validate=True)
-        return StoredEntry(
+        entry = StoredEntry(
             seq=int(line["seq"]),
             stored_ns=int(line["stored_ns"]),
             subject=str(line["subject"]),
             headers=headers,
-            payload=payload,
+            payload=b"" if "events" in line else _payload(_kind(headers), line),
         )
+        if "events" not in line:
+            return entry
+        return repacked(entry, [_event_of(entry, event) for event in line["events"]])
     except KeyError as error:
         raise UnreadableLog(f"{where}: {error.args[0]} is missing") from error
     except (ValueError, TypeError, AttributeError, ContractError) as error:
         raise UnreadableLog(f"{where}: {error}") from error
+
+
+def _content(kind: str, payload: bytes) -> dict[str, Any]:
+    event = json_of(kind, payload)
+    if event is None:
+        return {"payload_b64": base64.b64encode(payload).decode("ascii")}
+    return {"event": event}
+
+
+def _payload(kind: str, content: dict[str, Any]) -> bytes:
+    if "event" in content:
+        return payload_of_json(kind, content["event"])
+    return base64.b64decode(content["payload_b64"], validate=True)
+
+
+def _events_of(entry: StoredEntry) -> list[dict[str, Any]] | None:
+    """What a line says of the events of a batch; None where it is none, or would not come back."""
+    if not is_batch(entry):
+        return None
+    try:
+        events = unpacked(entry)
+        if unpacked(repacked(entry, events)) != events:
+            return None
+    except ContractError:
+        return None
+    said = []
+    for envelope in [event.envelope() for event in events]:
+        one: dict[str, Any] = {
+            "id": envelope.event_id,
+            "kind": envelope.kind,
+            "index": envelope.index,
+            "ts_event_ns": envelope.ts_event_ns,
+        }
+        if not envelope.causation_id and envelope.correlation_id == envelope.event_id:
+            one["own_chain"] = True
+        if envelope.trace_headers:
+            one["trace_headers"] = dict(envelope.trace_headers)
+        said.append(one | _content(envelope.kind, envelope.payload))
+    return said
+
+
+def _event_of(entry: StoredEntry, said: dict[str, Any]) -> StoredEntry:
+    around = entry.envelope()
+    envelope = Envelope(
+        event_id=str(said["id"]),
+        kind=str(said["kind"]),
+        source=around.source,
+        subject="",
+        causation_id=around.causation_id,
+        correlation_id=str(said["id"]) if said.get("own_chain") else around.correlation_id,
+        index=int(said["index"]),
+        ts_event_ns=int(said["ts_event_ns"]),
+        payload=_payload(str(said["kind"]), said),
+        trace_headers=dict(said.get("trace_headers", {})),
+    )
+    return StoredEntry(
+        seq=entry.seq,
+        stored_ns=entry.stored_ns,
+        subject=entry.subject,
+        headers=CarriedHeaders(envelope),
+        payload=envelope.payload,
+    )
 
 
 def _kind(headers: dict[str, str]) -> str:

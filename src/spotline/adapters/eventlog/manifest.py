@@ -20,6 +20,7 @@ from spotline.domain.decision_version import DECISION_VERSION
 FORMAT_VERSION = 1
 MANIFEST_FILE = "manifest.json"
 ENTRIES_FILE = "entries.jsonl"
+STATISTICS_FILE = "statistics.jsonl"
 
 # What can change the result of a deciding program, beside the program itself.
 _DECIDING_PACKAGES = ("llvmlite", "numba", "numpy", "ortools", "protobuf", "river", "scipy")
@@ -97,6 +98,8 @@ class Manifest:
 
     `settings` holds the settings of every service by name, `seeds` every seed by purpose. Times
     are nanoseconds since the epoch; `ended_ns`, `first_seq` and `last_seq` are 0 where unknown.
+    `statistics_file` is where the entries of the statistics' own stream are, beside the others;
+    empty where there are none, as in logs of before, which hold statistics among their entries.
     """
 
     run_id: str
@@ -109,6 +112,7 @@ class Manifest:
     ended_ns: int = 0
     first_seq: int = 0
     last_seq: int = 0
+    statistics_file: str = ""
 
     @property
     def settings_sha256(self) -> str:
@@ -157,6 +161,7 @@ def read_manifest(directory: Path) -> Manifest:
             "read it with the version of spotline that wrote it"
         )
     try:
+        text = {"statistics_file": "", **text}
         known = {member.name: text[member.name] for member in fields(Manifest)}
         known["environment"] = Environment(**text["environment"])
         known["status"] = LogStatus(text["status"])

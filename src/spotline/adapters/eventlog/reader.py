@@ -26,8 +26,30 @@ class EventLogReader:
     """
 
     def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._path = directory / ENTRIES_FILE
         self.manifest: Manifest = read_manifest(directory)
+
+    def statistics(self) -> Iterator[StoredEntry]:
+        """Yield the entries of the statistics' own stream, in its order; none in a log of before.
+
+        Raises
+        ------
+        UnreadableLog
+            The manifest names a file that is absent, or a line of it cannot be read.
+        """
+        if not self.manifest.statistics_file:
+            return
+        path = self._directory / Path(self.manifest.statistics_file).name
+        try:
+            file = path.open("rb")
+        except FileNotFoundError:
+            raise UnreadableLog(f"{path} is missing") from None
+        with file:
+            for number, text in enumerate(file, start=1):
+                if not text.endswith(b"\n") and self.manifest.status is not LogStatus.ENDED:
+                    break
+                yield entry_of(text, f"{path}:{number}")
 
     def __iter__(self) -> Iterator[StoredEntry]:
         """Yield every entry in `seq` order.

@@ -8,11 +8,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 from spotline.adapters.eventlog.lines import entry_of, line_of
 from spotline.adapters.eventlog.manifest import (
     ENTRIES_FILE,
     MANIFEST_FILE,
+    STATISTICS_FILE,
     LogStatus,
     Manifest,
     UnreadableLog,
@@ -73,23 +75,18 @@ class EventLogWriter:
         UnreadableLog
             There is a hole between the last entry and these.
         """
-        lines = []
-        for entry in entries:
-            if self._last_seq and entry.seq <= self._last_seq:
-                continue
+        fresh = [entry for entry in entries if entry.seq > self._last_seq]
+        for entry in fresh:
             if self._last_seq and entry.seq != self._last_seq + 1:
                 raise UnreadableLog(
                     f"{self._directory}: seq must be {self._last_seq + 1}, was {entry.seq}; "
                     "the stream no longer holds all that happened"
                 )
-            lines.append(line_of(entry))
             if not self._manifest.first_seq:
                 self._manifest = replace(self._manifest, first_seq=entry.seq)
                 write_manifest(self._directory, self._manifest)
             self._last_seq = entry.seq
-        # Flushed per batch: a kill tears the last line at worst, and that is cut on reopening.
-        self._file.write("".join(lines).encode())
-        self._file.flush()
+        _write(self._file, fresh)
 
     def close(self, status: LogStatus) -> None:
         """Put everything on disk and say how the recording ended. Safe to repeat."""
@@ -101,6 +98,61 @@ class EventLogWriter:
             self._manifest, status=status, ended_ns=time.time_ns(), last_seq=self._last_seq
         )
         write_manifest(self._directory, self._manifest)
+
+
+class StatisticsWriter:
+    """Appends the entries of the statistics' own stream to their file beside the log's.
+
+    A file that is there already is continued, as by `EventLogWriter`.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / STATISTICS_FILE
+        path.touch()
+        last = _cut_torn_line(path)
+        self._file = path.open("ab")
+        self._last_seq = last.seq if last else 0
+
+    @property
+    def last_seq(self) -> int:
+        """The last entry that was written, 0 for none."""
+        return self._last_seq
+
+    def append(self, entries: Sequence[StoredEntry]) -> None:
+        """Write entries in `seq` order; those already written are passed over."""
+        fresh = [entry for entry in entries if entry.seq > self._last_seq]
+        if fresh:
+            self._last_seq = fresh[-1].seq
+            _write(self._file, fresh)
+
+    def close(self) -> None:
+        """Put everything on disk. Safe to repeat."""
+        if not self._file.closed:
+            os.fsync(self._file.fileno())
+            self._file.close()
+
+
+def _write(file: BinaryIO, entries: Sequence[StoredEntry]) -> None:
+    # Flushed per batch: a kill tears the last line at worst, and that is cut on reopening.
+    file.write("".join(map(line_of, entries)).encode())
+    file.flush()
+
+
+async def record_statistics(
+    stream: EventStream,
+    directory: Path,
+    *,
+    stop_at: asyncio.Future[int],
+    name: str = "event_log_statistics",
+    drain_timeout_s: float = 30.0,
+) -> None:
+    """Record the statistics' own stream beside the log in `directory`; otherwise as `record`."""
+    writer = StatisticsWriter(directory)
+    try:
+        await _follow(stream, writer, stop_at, name, drain_timeout_s)
+    finally:
+        writer.close()
 
 
 async def record(
@@ -148,9 +200,40 @@ async def record(
     return writer.entries
 
 
+class Recording:
+    """The recording of a whole run into a directory: its log, and its statistics beside it."""
+
+    def __init__(
+        self, log: EventStream, statistics: EventStream, directory: Path, manifest: Manifest
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._streams = (log, statistics)
+        self._directory = directory
+        self._manifest = replace(manifest, statistics_file=STATISTICS_FILE)
+        self._ends: tuple[asyncio.Future[int], ...] = (loop.create_future(), loop.create_future())
+
+    async def run(self) -> int:
+        """Record until `stop`; the number of entries in the log. Raises as `record`."""
+        (log, statistics), (log_end, statistics_end) = self._streams, self._ends
+        async with asyncio.TaskGroup() as tasks:
+            beside = tasks.create_task(
+                record_statistics(statistics, self._directory, stop_at=statistics_end),
+                name="record_statistics",
+            )
+            entries = await record(log, self._directory, self._manifest, stop_at=log_end)
+            await beside
+        return entries
+
+    async def stop(self) -> None:
+        """Let `run` end with what is stored by now. Safe to repeat."""
+        for stream, end in zip(self._streams, self._ends, strict=True):
+            if not end.done():
+                end.set_result(await stream.last_seq())
+
+
 async def _follow(
     stream: EventStream,
-    writer: EventLogWriter,
+    writer: EventLogWriter | StatisticsWriter,
     stop_at: asyncio.Future[int],
     name: str,
     drain_timeout_s: float,

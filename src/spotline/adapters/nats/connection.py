@@ -17,6 +17,7 @@ import nats.errors
 import nats.js.errors
 import structlog
 from nats.aio.client import Client
+from nats.js import JetStreamContext
 
 from spotline.contracts.errors import ConfigError, ProviderUnavailable
 from spotline.runtime.broker import check_server_version
@@ -29,6 +30,8 @@ _FIRST_BACKOFF_S = 0.05
 _LONGEST_BACKOFF_S = 0.5
 _ATTEMPT_S = 5
 _CLOSE_S = 2.0
+# For one answer of the JetStream API.
+_ANSWER_S = 5.0
 # A peer that vanished without a word is noticed after two of these.
 _PING_S = 5
 _PINGS = 2
@@ -53,6 +56,10 @@ class BrokerLink:
         self.client = client
         self._lost = False
         self._callbacks: list[Callable[[], None]] = []
+
+    def jetstream(self) -> JetStreamContext:
+        """Its JetStream API."""
+        return self.client.jetstream(timeout=_ANSWER_S)
 
     @property
     def lost(self) -> bool:

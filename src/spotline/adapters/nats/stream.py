@@ -9,6 +9,7 @@ import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Self, TypeVar
 
 import nats.errors
@@ -16,24 +17,19 @@ import nats.js.errors
 import structlog
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
-from nats.js.api import (
-    AckPolicy,
-    ConsumerConfig,
-    DeliverPolicy,
-    RetentionPolicy,
-    StorageType,
-    StreamConfig,
-)
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
+from spotline.adapters.nats.configured import StreamLimits, ensure_stream
 from spotline.adapters.nats.connection import FINAL, PASSING, BrokerLink, NatsConnection
 from spotline.adapters.nats.delivery import PREFETCH, Broken, Delivery
+from spotline.contracts.batch import MOST_EVENTS
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import ConfigError, InvariantViolation, ProviderUnavailable
-from spotline.contracts.subjects import STREAM_SUBJECTS, stream_name
+from spotline.contracts.subjects import StreamPart, stream_name
+from spotline.domain.units import NS_PER_S
 
 _log = structlog.get_logger(__name__)
 
-DUPLICATE_WINDOW_S = 120.0
 PUBLISH_TIMEOUT_S = 30.0
 
 _IN_FLIGHT = 512
@@ -49,16 +45,23 @@ ResultT = TypeVar("ResultT")
 
 
 class NatsEventStream:
-    """An `EventStream` on the JetStream stream of one partition; see that port for its promises.
+    """An `EventStream` on a JetStream stream of one partition; see that port for its promises.
 
     Parameters
     ----------
     connection
         Open for as long as the stream is used.
     partition
-        Which partition's log.
+        Of which partition.
+    part
+        Which of its streams; the log.
     publish_timeout_s
         How long a lost connection is retried before `ProviderUnavailable`.
+
+    Attributes
+    ----------
+    most_events
+        How many events that belong together go into one entry; as many as fit.
     """
 
     def __init__(
@@ -66,9 +69,11 @@ class NatsEventStream:
         connection: NatsConnection,
         *,
         partition: int = 0,
+        part: StreamPart = StreamPart.LOG,
         publish_timeout_s: float = PUBLISH_TIMEOUT_S,
     ) -> None:
-        self.name = stream_name(partition)
+        self.most_events = MOST_EVENTS
+        self.name = stream_name(partition, part)
         self._connection = connection
         self._timeout_s = publish_timeout_s
         self._publisher: _Publisher | None = None
@@ -79,32 +84,23 @@ class NatsEventStream:
         connection: NatsConnection,
         *,
         partition: int = 0,
+        part: StreamPart = StreamPart.LOG,
+        limits: StreamLimits | None = None,
         publish_timeout_s: float = PUBLISH_TIMEOUT_S,
     ) -> Self:
-        """Create the stream if it does not exist, and return it.
+        """Create the stream if it does not exist, bring it up to date if it does, and return it.
 
         Raises
         ------
         ConfigError
             A stream of this name or on these subjects exists, and is another one.
         """
-        stream = cls(connection, partition=partition, publish_timeout_s=publish_timeout_s)
-        config = StreamConfig(
-            name=stream.name,
-            subjects=list(STREAM_SUBJECTS),
-            storage=StorageType.FILE,
-            retention=RetentionPolicy.LIMITS,
-            duplicate_window=DUPLICATE_WINDOW_S,
-            deny_delete=True,
-            deny_purge=True,
-            allow_direct=True,
+        stream = cls(
+            connection, partition=partition, part=part, publish_timeout_s=publish_timeout_s
         )
-        try:
-            await stream._ask(lambda js: js.add_stream(config))
-        except nats.js.errors.BadRequestError as error:
-            raise ConfigError(
-                f"the stream {stream.name} at {connection.url} cannot be used: {error.description}"
-            ) from error
+        await stream._ask(
+            lambda link: ensure_stream(link.client, part, partition=partition, limits=limits)
+        )
         return stream
 
     async def publish(self, envelopes: Sequence[Envelope]) -> Sequence[int]:
@@ -149,8 +145,29 @@ class NatsEventStream:
 
     async def last_seq(self) -> int:
         """The greatest stored `seq`, 0 when empty."""
-        info = await self._ask(lambda js: js.stream_info(self.name))
+        info = await self._ask(lambda link: link.jetstream().stream_info(self.name))
         return info.state.last_seq
+
+    async def first_seq_since(self, stored_ns: int) -> int:
+        """The `seq` of the first entry stored then or later; one more than the last if none was."""
+        since = datetime.fromtimestamp(max(stored_ns, 0) // NS_PER_S, UTC)
+
+        async def count(link: BrokerLink) -> int:
+            js = link.jetstream()
+            config = ConsumerConfig(
+                deliver_policy=DeliverPolicy.BY_START_TIME,
+                opt_start_time=since.isoformat().replace("+00:00", "Z"),  # type: ignore[arg-type]
+                ack_policy=AckPolicy.NONE,
+                inactive_threshold=_READ_IDLE_S,
+                mem_storage=True,
+            )
+            made = await js.add_consumer(self.name, config)
+            with suppress(nats.js.errors.NotFoundError):
+                await js.delete_consumer(self.name, made.name)
+            info = await js.stream_info(self.name)
+            return info.state.last_seq - (made.num_pending or 0) + 1
+
+        return await self._ask(count)
 
     async def read(
         self, subjects: Sequence[str], *, first_seq: int = 1, last_seq: int
@@ -187,14 +204,14 @@ class NatsEventStream:
         The one that had it open before is shut out.
         """
         subscription = NatsSubscription(self, name, subjects)
-        await self._ask(lambda js: subscription.claim(js, first_seq))
+        await self._ask(lambda link: subscription.claim(link.jetstream(), first_seq))
         return subscription
 
     async def _read_once(
         self, subjects: Sequence[str], first_seq: int, last_seq: int
     ) -> AsyncIterator[StoredEntry]:
         link = await self._connection.link(timeout_s=self._timeout_s)
-        js = link.client.jetstream(timeout=_ANSWER_S)
+        js = link.jetstream()
         config = ConsumerConfig(
             deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
             opt_start_seq=first_seq,
@@ -219,14 +236,14 @@ class NatsEventStream:
                 with suppress(*PASSING):
                     await js.delete_consumer(self.name, consumer)
 
-    async def _ask(self, question: Callable[[JetStreamContext], Awaitable[ResultT]]) -> ResultT:
+    async def _ask(self, question: Callable[[BrokerLink], Awaitable[ResultT]]) -> ResultT:
         """Ask the JetStream API, again while the connection is lost."""
         deadline = asyncio.get_running_loop().time() + self._timeout_s
         while True:
             left_s = max(deadline - asyncio.get_running_loop().time(), 0.0)
             link = await self._connection.link(timeout_s=left_s)
             try:
-                return await question(link.client.jetstream(timeout=_ANSWER_S))
+                return await question(link)
             except FINAL:
                 raise
             except PASSING as error:
@@ -423,7 +440,7 @@ class NatsSubscription:
     async def _open(self, timeout_s: float) -> Delivery:
         link = await self._stream._connection.link(timeout_s=timeout_s)
         if self._used:
-            js = link.client.jetstream(timeout=_ANSWER_S)
+            js = link.jetstream()
             await self._refuse_new_owner(js)
             await self._recreate(js)
         self._used = True

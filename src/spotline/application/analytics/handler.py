@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from spotline.application.analytics.known import Known, MissingObservation, job_id_of
-from spotline.application.analytics.observations import Observation, counts, essence
+from spotline.application.analytics.observations import Observation, counts, essence, place_of
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.analytics.pieces import arrival_of, pieces_of
 from spotline.application.analytics.store import (
@@ -20,7 +20,8 @@ from spotline.application.analytics.store import (
     note_watermark,
 )
 from spotline.application.analytics.tallies import Tallies
-from spotline.application.analytics.watermarks import Watermarks
+from spotline.application.analytics.watermarks import LateObservation, Watermarks
+from spotline.application.market_view import ClockReading
 from spotline.application.spec import Spec, derive_id
 from spotline.contracts.subjects import KINDS
 from spotline.domain.events.allocation import AllocationDecided
@@ -96,22 +97,23 @@ class StatisticsFold:
         self._tallies = Tallies(self._pane_s)
         self._waiting: dict[tuple[str, str], list[Observation]] = {}
         self._forgotten_s = NEVER
-        self._taken_seq = -1
+        self._taken = (-1, 0)
+        self._late_here: tuple[int, frozenset[LateObservation]] = (-1, frozenset())
         self._counted = LateCounts.of(self._store)
-        order: list[tuple[int, str]] = []
+        order: list[tuple[tuple[int, int], str]] = []
         observations = self._store.observations
         for number, event_id in enumerate(list(observations)):
-            seq = int(observations[event_id].partition(b" ")[0])
-            if before_seq is None or seq < before_seq:
-                order.append((seq, event_id))
+            at = place_of(observations[event_id])
+            if before_seq is None or at[0] < before_seq:
+                order.append((at, event_id))
             else:
                 observations.pop(event_id, None)
             if number % (8 * _SLICE) == 0:
                 yield
         order.sort()
-        for number, (seq, event_id) in enumerate(order):
+        for number, (at, event_id) in enumerate(order):
             self._place(Observation.load(event_id, observations[event_id]))
-            self._taken_seq = seq
+            self._taken = at
             if number % _SLICE == 0:
                 yield
 
@@ -119,6 +121,11 @@ class StatisticsFold:
     def watermark_s(self) -> int:
         """As of the last entry known; `NEVER` before the first slot."""
         return self._marks.watermark_s
+
+    @property
+    def clock(self) -> ClockReading | None:
+        """Market time by the latest slot that is kept, None without one."""
+        return self._known.clock()
 
     @property
     def late(self) -> LateCounts:
@@ -134,21 +141,28 @@ class StatisticsFold:
         }
 
     def take(
-        self, event: Event, *, event_id: str, seq: int, stored_ns: int, causation_id: str = ""
+        self,
+        event: Event,
+        *,
+        event_id: str,
+        seq: int,
+        stored_ns: int,
+        causation_id: str = "",
+        place: int = 0,
     ) -> Sequence[Issue]:
-        """Take the log's next entry; what is to be issued for it.
+        """Take the log's next event, at `place` of the entry `seq`; what is to be issued for it.
 
-        Entries come in `seq` order. An earlier one than the last means that they are taken again
-        from there on, as after a restart: what is known from beyond it is let go, and what was
-        issued already is not returned. The caller that issues what is returned says so by `issued`,
+        They come in that order. An earlier one than the last means that they are taken again from
+        its entry on, as after a restart: what is known from there on is let go, and what was issued
+        already is not returned. The caller that issues what is returned says so by `issued`,
         and only when it is stored.
         """
         if type(event) not in _CONSUMED or not counts(event):
             return ()
-        if seq <= self._taken_seq:
+        if (seq, place) <= self._taken:
             for _ in self.load(before_seq=seq):
                 pass
-        self._taken_seq = seq
+        self._taken = (seq, place)
         observation = Observation(
             event_id=event_id,
             seq=seq,
@@ -156,17 +170,18 @@ class StatisticsFold:
             watermark_s=self.watermark_s,
             causation_id=causation_id,
             event=essence(event),
+            place=place,
         )
         self._known.now_s = observation.watermark_s
         # First of all: what came twice, and is forgotten, looks as if it came late.
         if self._known.is_too_late(observation):
-            self._count_late(seq, too_late=1)
+            self._count_late(seq, place, too_late=1)
             return ()
         if self._has(event_id) or self._known.is_repeated(observation):
             return ()
         self._store.observations[event_id] = observation.dump()
         self._place(observation)
-        self._count_late(seq)
+        self._count_late(seq, place)
         if isinstance(event, SlotOpened):
             note_watermark(self._store, self.watermark_s)
             return list(self._advance(seq, event_id))
@@ -261,15 +276,23 @@ class StatisticsFold:
         event = Observation.load(event_id, dumped).event
         return self._known.live_job(job_id_of(event)) is not None
 
-    def _count_late(self, seq: int, *, too_late: int = 0) -> None:
+    def _count_late(self, seq: int, place: int, *, too_late: int = 0) -> None:
         before = self._counted
-        if before.seq >= seq:
+        known_at, known = self._late_here
+        late = frozenset(self._marks.late_between(seq - 1, seq))
+        # Of this entry's, those that an event before this one has shown are counted.
+        came = late - known if known_at == seq else late
+        self._late_here = (seq, late)
+        if (before.seq, before.place) >= (seq, place):
             return
-        came = [late.dropped for late in self._marks.late_between(seq - 1, seq)]
         if came or too_late:
-            merged = before.merged + came.count(False)
-            dropped = before.dropped + came.count(True) + too_late
-            self._counted = LateCounts(seq=seq, merged=merged, dropped=dropped)
+            dropped = sum(observation.dropped for observation in came)
+            self._counted = LateCounts(
+                seq=seq,
+                merged=before.merged + len(came) - dropped,
+                dropped=before.dropped + dropped + too_late,
+                place=place,
+            )
             self._counted.note(self._store)
 
     # --- closing windows ----------------------------------------------------------------------

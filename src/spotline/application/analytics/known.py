@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from spotline.application.analytics.observations import Observation
 from spotline.application.analytics.store import NEVER
+from spotline.application.market_view import ClockReading
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import CostAccrued, SlotDecided
 from spotline.domain.events.event import Event
@@ -123,6 +124,14 @@ class Known:
             "slots": len(self._slots),
             "jobs": len(self._jobs),
         }
+
+    def clock(self) -> ClockReading | None:
+        """Market time by the latest slot that is kept, None without one."""
+        if not self._slots:
+            return None
+        number = max(self._slots)
+        slot = self._slots[number]
+        return ClockReading(market_ns=slot.start_s * NS_PER_S, slot=number, slot_s=slot.slot_s)
 
     def is_repeated(self, observation: Observation) -> bool:
         """Whether an entry says again, under another id, what is known."""

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import ClassVar
 
 from spotline.application.analytics.store import LateCounts, load_issued, load_policies
+from spotline.application.market_view import ClockReading
 from spotline.application.paging import PagedQuery
 from spotline.domain.events.statistics import MarketStatisticsIssued, PlatformStatisticsIssued
 from spotline.domain.statistics.figures import ALL_TENANTS
@@ -51,18 +52,10 @@ class StatisticsQuery(PagedQuery):
                 raise ValueError(f"{name} must be >= 0, was {getattr(self, name)}")
         if self.until_ns and self.until_ns <= self.from_ns:
             raise ValueError(f"until_ns must be > from_ns ({self.from_ns}), was {self.until_ns}")
-        if self.page_token:
-            self.resumed()
 
     def resumed(self) -> tuple[int, int, int]:
         """The last window of the page before: its end, length and hop in seconds."""
-        parts = self.page_token.split("-")
-        if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts):
-            raise ValueError(
-                "page_token must be the next_page_token of an earlier answer, was "
-                f"{self.page_token!r}"
-            )
-        end_s, size_s, hop_s = (int(part) for part in parts)
+        end_s, size_s, hop_s = (int(part) for part in self.last_place().split("-"))
         return end_s, size_s, hop_s
 
 
@@ -85,6 +78,7 @@ class StatisticsPage:
     watermark_ns: int = 0
     late_merged: int = 0
     late_dropped: int = 0
+    clock: ClockReading | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,19 +89,9 @@ class KeysQuery(PagedQuery):
 
     scope: StatisticsScope | None = None
 
-    def __post_init__(self) -> None:
-        PagedQuery.__post_init__(self)
-        if self.page_token:
-            self.resumed()
-
     def resumed(self) -> tuple[str, str]:
         """The last key of the page before: scope and name."""
-        scope, _, name = self.page_token.partition("-")
-        if scope not in {known.value for known in StatisticsScope} or not name:
-            raise ValueError(
-                "page_token must be the next_page_token of an earlier answer, was "
-                f"{self.page_token!r}"
-            )
+        scope, _, name = self.last_place().partition("-")
         return scope, name
 
 
@@ -130,6 +114,7 @@ class KeysPage:
 
     keys: tuple[StatisticsKey, ...]
     next_page_token: str = ""
+    clock: ClockReading | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +173,7 @@ def answer(
         if not kept:
             continue
         if shown is not None and len(market_found) + len(platform_found) == query.size:
-            next_page_token = "-".join(str(part) for part in shown.place)
+            next_page_token = query.token_after("-".join(str(part) for part in shown.place))
             break
         shown = entry
         if isinstance(event, MarketStatisticsIssued):
@@ -235,7 +220,7 @@ def keys_of(query: KeysQuery, issued: Mapping[str, bytes]) -> KeysPage:
             )
             for scope, name in shown
         ),
-        next_page_token="-".join(shown[-1]) if len(found) > len(shown) else "",
+        next_page_token=(query.token_after("-".join(shown[-1])) if len(found) > len(shown) else ""),
     )
 
 

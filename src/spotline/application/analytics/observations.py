@@ -33,11 +33,14 @@ class Observation:
     watermark_s: int
     causation_id: str
     event: Event
+    # Among the events of the entry.
+    place: int = 0
 
     def dump(self) -> bytes:
         """Write it down, without its id."""
         kind = KINDS[type(self.event)]
-        head = f"{self.seq} {self.stored_ns} {self.watermark_s} {kind} {self.causation_id}\n"
+        at = f"{self.seq}.{self.place}" if self.place else str(self.seq)
+        head = f"{at} {self.stored_ns} {self.watermark_s} {kind} {self.causation_id}\n"
         return head.encode() + encode(self.event)
 
     @classmethod
@@ -45,15 +48,27 @@ class Observation:
         """Read what `dump` wrote."""
         head, _, payload = dumped.partition(b"\n")
         # The cause is whatever a header said.
-        seq, stored_ns, watermark_s, kind, causation_id = head.decode().split(" ", 4)
+        at, stored_ns, watermark_s, kind, causation_id = head.decode().split(" ", 4)
+        seq, place = _seq_and_place(at)
         return cls(
             event_id=event_id,
-            seq=int(seq),
+            seq=seq,
+            place=place,
             stored_ns=int(stored_ns),
             watermark_s=int(watermark_s),
             causation_id=causation_id,
             event=decode(kind, payload),
         )
+
+
+def place_of(dumped: bytes) -> tuple[int, int]:
+    """Where in the log a dumped observation is: its entry's `seq`, its place in that entry."""
+    return _seq_and_place(dumped.partition(b" ")[0].decode())
+
+
+def _seq_and_place(at: str) -> tuple[int, int]:
+    seq, _, place = at.partition(".")
+    return int(seq), int(place or 0)
 
 
 def counts(event: Event) -> bool:

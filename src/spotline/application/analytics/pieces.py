@@ -33,6 +33,9 @@ _HITS = {
     JobOutcome.MISSED_DEADLINE: False,
     JobOutcome.EXPIRED: False,
     JobOutcome.CANCELLED: None,
+    # What its own program ended says nothing of who decided; what its budget ended does.
+    JobOutcome.FAILED: None,
+    JobOutcome.STOPPED_BY_LIMIT: False,
 }
 
 

@@ -75,15 +75,19 @@ def load_policies(dumped: bytes) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateCounts:
-    """Late observations up to `seq`: merged into every window they belong to, or too late for one."""
+    """Late observations so far: merged into every window they belong to, or too late for one.
+
+    They are those up to the event at `place` of the entry `seq`.
+    """
 
     seq: int = 0
     merged: int = 0
     dropped: int = 0
+    place: int = 0
 
     def dump(self) -> bytes:
         """Write them down."""
-        return f"{self.seq} {self.merged} {self.dropped}".encode()
+        return f"{self.seq} {self.merged} {self.dropped} {self.place}".encode()
 
     @classmethod
     def of(cls, store: StatisticsStore) -> LateCounts:
@@ -91,8 +95,8 @@ class LateCounts:
         dumped = store.counters.get(_LATE)
         if dumped is None:
             return cls()
-        seq, merged, dropped = (int(count) for count in dumped.split())
-        return cls(seq=seq, merged=merged, dropped=dropped)
+        seq, merged, dropped, *place = (int(count) for count in dumped.split())
+        return cls(seq=seq, merged=merged, dropped=dropped, place=sum(place))
 
     def note(self, store: StatisticsStore) -> None:
         """Have them survive."""

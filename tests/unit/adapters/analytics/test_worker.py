@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from spotline.adapters.analytics.source import SourcedEvent
+from spotline.adapters.analytics.source import SourcedEntry, SourcedEvent
 from spotline.adapters.analytics.worker import Analytics, AnalyticsSettings
 from spotline.application.analytics.messages import StatisticsQuery, StatisticsScope
 from spotline.application.analytics.store import LateCounts, StatisticsStore
@@ -21,6 +21,9 @@ class Log:
 
     def __init__(self) -> None:
         self.issued: list[str] = []
+
+    async def first_seq_since(self, stored_ns):
+        return 1
 
     async def last_seq(self):
         return len(self.issued)
@@ -41,7 +44,7 @@ def started(monkeypatch):
     monkeypatch.setattr(Analytics, "_committed_seq", lambda self: 0)
 
     def start(log, store):
-        worker = Analytics(AnalyticsSettings(nats_url="nats://127.0.0.1:1"), log)
+        worker = Analytics(AnalyticsSettings(nats_url="nats://127.0.0.1:1"), Log(), log)
         worker._store = store
         return worker
 
@@ -50,7 +53,10 @@ def started(monkeypatch):
 
 def sourced():
     log = generated(3, slots=30, slot_s=1800)
-    return [SourcedEvent(event_of(one), 0, one) for one in stored(log, range(len(log)))]
+    return [
+        SourcedEntry((SourcedEvent(event_of(one), 0, one),), one.seq, one.stored_ns)
+        for one in stored(log, range(len(log)))
+    ]
 
 
 async def test_query_before_the_first_entry_lets_nothing_be_issued_twice(started):

@@ -28,9 +28,17 @@ from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.statistics.windows import WindowSpec
 from spotline.domain.units import NS_PER_S
+from tests.depth import examples
 from tests.fakes.batch_statistics import batch, latest
 from tests.fakes.recorded_run import small_run
-from tests.fakes.statistics_log import folded, generated, shuffled, stored, take
+from tests.fakes.statistics_log import (
+    folded,
+    generated,
+    in_batches,
+    shuffled,
+    stored,
+    take,
+)
 from tests.samples.events import JOB, PIPELINE, QUOTE, START_NS
 
 SPECS = ((300, 300), (900, 300), (3600, 1800))
@@ -47,7 +55,7 @@ runs = st.builds(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(run=runs, seed=st.integers(0, 10**6), reach=st.sampled_from([0, 3, 15, 1000]))
 def test_latest_revisions_equal_a_batch_whatever_the_order_and_however_often(run, seed, reach):
     log = generated(**run)
@@ -58,7 +66,7 @@ def test_latest_revisions_equal_a_batch_whatever_the_order_and_however_often(run
     assert latest(one.event for one in issues) == batch(entries, SPECS)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(run=runs, seed=st.integers(0, 10**6))
 def test_two_orders_of_the_same_events_end_in_the_same_results(run, seed):
     log = [one for one in generated(**run) if type(one[0]).__name__ != "ForecastIssued"]
@@ -100,19 +108,20 @@ class Persisted:
         return self.store
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     run=runs,
     seed=st.integers(0, 10**6),
     reach=st.sampled_from([0, 5, 40]),
     options=st.sampled_from([PATIENT, HASTY]),
+    most=st.sampled_from([1, 2, 7]),
 )
-def test_killed_again_and_again_it_issues_the_very_same(run, seed, reach, options):
+def test_killed_again_and_again_it_issues_the_very_same(run, seed, reach, options, most):
     if options is HASTY:
         # Nothing is repeated when it is forgotten already, but much comes after the grace.
         run = {**run, "slot_s": 300}
     log = generated(**run)
-    entries = stored(log, shuffled(len(log), seed, reach=reach))
+    entries = in_batches(stored(log, shuffled(len(log), seed, reach=reach)), most=most)
     undisturbed = StatisticsStore()
     expected = {one.event_id: one for one in folded(entries, options, store=undisturbed)}
     dice, persisted, place = Random(seed), Persisted(), 0
@@ -126,19 +135,21 @@ def test_killed_again_and_again_it_issues_the_very_same(run, seed, reach, option
             # Published, but killed before that was noted.
             fold.issued(fresh)
             place += 1
-            if dice.random() < 0.2:
+            done = place == len(entries) or entries[place].place == 0
+            if done and dice.random() < 0.2:
                 persisted.commit(entries[place - 1].seq)
                 fold.forget(persisted.seq)
             if dice.random() < 0.9:
                 continue
+        # Within an entry, too: it is taken again from its beginning.
         fold = StatisticsFold(options, persisted.crash(dice))
-        place = persisted.seq
+        place = sum(entry.seq <= persisted.seq for entry in entries)
 
     assert published == expected
     assert fold.late == StatisticsFold(options, undisturbed).late
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(run=runs, seed=st.integers(0, 10**6), reach=st.sampled_from([3, 15, 60, 300]))
 def test_what_is_issued_does_not_depend_on_when_it_forgets(run, seed, reach):
     log = generated(**run)
@@ -276,7 +287,7 @@ def can_be_decoded(event):
     return True
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     told=st.lists(
         st.tuples(

@@ -1,0 +1,108 @@
+"""Streams as Spotline wants them: created where absent, brought up to date where they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import nats.errors
+from nats.aio.client import Client
+
+from spotline.contracts.errors import ConfigError
+from spotline.contracts.subjects import StreamPart, stream_name, stream_subjects
+from spotline.domain.units import NS_PER_S
+
+DUPLICATE_WINDOW_S = 120.0
+
+_ANSWER_S = 5.0
+_NAME_IN_USE = 10058
+# What makes a stream another one than ours.
+_IDENTITY = ("storage", "retention", "deny_delete", "deny_purge")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamLimits:
+    """What a stream keeps: entries younger than `max_age_s`, `max_bytes` in all; 0: everything."""
+
+    max_age_s: float = 0.0
+    max_bytes: int = 0
+
+
+async def ensure_stream(
+    client: Client, part: StreamPart, *, partition: int = 0, limits: StreamLimits | None = None
+) -> None:
+    """Create a stream of a partition, or have the one that is there take what it is to take now.
+
+    What a store of before holds stays in it, and readable; a limit that somebody has set stays,
+    unless `limits` says otherwise.
+
+    Raises
+    ------
+    ConfigError
+        A stream of this name or on these subjects exists, and is another one.
+    nats.errors.Error
+        The server does not answer.
+    """
+    wanted = _wanted(part, partition, limits)
+    name = wanted["name"]
+    answer = await _ask(client, f"STREAM.CREATE.{name}", wanted)
+    if _code(answer) == _NAME_IN_USE:
+        answer = await _ask(client, f"STREAM.INFO.{name}", None)
+        _refuse(answer, name)
+        present = answer["config"]
+        for key in _IDENTITY:
+            if present.get(key, False) != wanted.get(key, False):
+                raise ConfigError(
+                    f"the stream {name} cannot be used: {key} must be {wanted.get(key, False)}, "
+                    f"was {present.get(key, False)}"
+                )
+        changed = {**present, "subjects": wanted["subjects"]}
+        if limits is not None:
+            changed |= {key: wanted[key] for key in ("max_age", "max_bytes")}
+        if changed == present:
+            return
+        answer = await _ask(client, f"STREAM.UPDATE.{name}", changed)
+    _refuse(answer, name)
+
+
+def _wanted(part: StreamPart, partition: int, limits: StreamLimits | None) -> dict[str, Any]:
+    kept = limits or StreamLimits()
+    is_log = part is not StreamPart.DECISIONS
+    config: dict[str, Any] = {
+        "name": stream_name(partition, part),
+        "subjects": sorted(stream_subjects(part)),
+        "storage": "file",
+        "retention": "limits",
+        "num_replicas": 1,
+        "max_age": int(kept.max_age_s * NS_PER_S),
+        "max_bytes": kept.max_bytes or -1,
+        "duplicate_window": int(DUPLICATE_WINDOW_S * NS_PER_S),
+        "deny_delete": is_log,
+        "deny_purge": is_log,
+        "allow_direct": True,
+    }
+    if not is_log:
+        # Made again from the log where a crash took its end: it need not be synced write by write.
+        config["persist_mode"] = "async"
+    return config
+
+
+async def _ask(client: Client, what: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+    payload = b"" if body is None else json.dumps(body).encode()
+    answer = await client.request(f"$JS.API.{what}", payload, timeout=_ANSWER_S)
+    told: dict[str, Any] = json.loads(answer.data)
+    if told.get("error", {}).get("code") == 503:
+        raise nats.errors.NoRespondersError
+    return told
+
+
+def _code(answer: Mapping[str, Any]) -> int:
+    return int(answer.get("error", {}).get("err_code", 0))
+
+
+def _refuse(answer: Mapping[str, Any], name: str) -> None:
+    error = answer.get("error")
+    if error:
+        raise ConfigError(f"the stream {name} cannot be used: {error.get('description')}")

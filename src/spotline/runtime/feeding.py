@@ -1,0 +1,157 @@
+"""Records what a market feed says: each quote that may be believed, once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from spotline.application.market_ingest.handler import SPEC
+from spotline.application.market_ingest.ports import MarketFeed, Quoted, QuotesStale
+from spotline.application.market_ingest.vetting import QuoteVetting, Verdict
+from spotline.application.spec import derive_id
+from spotline.contracts.build import envelope_for
+from spotline.contracts.envelope import Envelope
+from spotline.contracts.errors import ProviderUnavailable, Throttled
+from spotline.domain.events.market import QuoteObserved
+from spotline.domain.market.offering import Count, Offering, Quote
+from spotline.runtime.stream import EventStream
+
+_log = structlog.get_logger(__name__)
+
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 60.0
+
+
+@dataclass(slots=True)
+class FeedTally:
+    """What was said so far: quotes by verdict, times that offerings fell stale, failures."""
+
+    recorded: int = 0
+    known: int = 0
+    refused: int = 0
+    stale: int = 0
+    failures: int = 0
+
+
+async def record_feed(
+    feed: MarketFeed,
+    stream: EventStream,
+    *,
+    pause: Callable[[float], Awaitable[None]],
+    tally: FeedTally | None = None,
+) -> FeedTally:
+    """Publish `QuoteObserved` for each quote of `feed` that may be believed, until it ends.
+
+    A quote's id comes from what it says: one that is said twice, by this process or one before it,
+    is stored once within the broker's duplicate window. A feed that does not answer is asked again
+    after a pause, which doubles, or after the one that it asks for.
+
+    Parameters
+    ----------
+    pause
+        Waits for so many seconds.
+    tally
+        Counts as it goes on; a new one without.
+
+    Raises
+    ------
+    ProviderUnavailable
+        The broker, not the feed, does not answer.
+    """
+    tally = tally or FeedTally()
+    patience = _Patience(feed.name, pause, tally)
+    vetting = QuoteVetting.of(await _offerings(feed, patience))
+    async for quoted in _without_failures(feed, patience):
+        if isinstance(quoted, QuotesStale):
+            tally.stale += len(quoted.offering_ids)
+            _log.warning(
+                "quotes_stale",
+                feed=feed.name,
+                offerings=quoted.offering_ids,
+                since_ns=quoted.since_ns,
+            )
+            continue
+        vetted = vetting.judge(quoted)
+        match vetted.verdict:
+            case Verdict.KNOWN:
+                tally.known += 1
+            case Verdict.REFUSED:
+                tally.refused += 1
+                _log.warning(
+                    "quote_refused",
+                    feed=feed.name,
+                    offering_id=quoted.offering_id,
+                    detail=vetted.detail,
+                )
+            case Verdict.RECORDED:
+                await stream.publish([_envelope(feed.name, quoted)])
+                tally.recorded += 1
+    return tally
+
+
+class _Patience:
+    """Waits after a failure of a feed, longer each time until it answers."""
+
+    def __init__(
+        self, name: str, pause: Callable[[float], Awaitable[None]], tally: FeedTally
+    ) -> None:
+        self._name = name
+        self._pause = pause
+        self._tally = tally
+        self._next_s = FIRST_PAUSE_S
+
+    def answered(self) -> None:
+        """Begin with the shortest pause again."""
+        self._next_s = FIRST_PAUSE_S
+
+    async def wait(self, error: ProviderUnavailable) -> None:
+        wait_s = error.retry_after_s if isinstance(error, Throttled) else self._next_s
+        self._tally.failures += 1
+        _log.warning("feed_silent", feed=self._name, error=str(error), retry_in_s=wait_s)
+        await self._pause(wait_s)
+        self._next_s = min(2 * self._next_s, LONGEST_PAUSE_S)
+
+
+async def _offerings(feed: MarketFeed, patience: _Patience) -> Sequence[Offering]:
+    while True:
+        try:
+            return await feed.offerings()
+        except ProviderUnavailable as error:
+            await patience.wait(error)
+
+
+async def _without_failures(feed: MarketFeed, patience: _Patience) -> AsyncIterator[Quoted]:
+    """What a feed says, until it ends: asked again whenever it fails."""
+    while True:
+        try:
+            async for quoted in feed.quotes():
+                patience.answered()
+                yield quoted
+        except ProviderUnavailable as error:
+            await patience.wait(error)
+        else:
+            return
+
+
+def _envelope(feed: str, quote: Quote) -> Envelope:
+    """The message of a quote, under an id made of what it says."""
+    says = (
+        *(quote.ts_event_ns, quote.spot_price_micro_usd, quote.on_demand_price_micro_usd),
+        *_counted(quote.spot_available),
+        *_counted(quote.on_demand_available),
+    )
+    cause = f"{feed}\x1f{quote.offering_id}"
+    event_id = derive_id(cause, "quote:" + "\x1f".join(str(part) for part in says))
+    return envelope_for(
+        QuoteObserved(quote=quote),
+        event_id=event_id,
+        source=SPEC.service,
+        causation_id="",
+        correlation_id=event_id,
+    )
+
+
+def _counted(count: Count) -> tuple[int, str]:
+    return count.instances, count.provenance.value
