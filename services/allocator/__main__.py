@@ -20,6 +20,7 @@ async def serve(settings: AllocatorSettings, bus: BusAddress, hooks: PartHooks) 
         bus,
         address=settings.allocator_address,
         configurator_address=settings.configurator_address,
+        await_admission=settings.await_admission,
         hooks=hooks,
         listening=lambda address: _log.info("listening", address=address),
     )

@@ -9,7 +9,10 @@ class AllocatorSettings(ServiceSettings):
     """`SPOTLINE_*` of the allocator; `allocator_address` is where its gRPC server listens.
 
     Drafts are completed by the configurator at `configurator_address`; empty: they are refused.
+    With `await_admission` a submission is acknowledged once the ledger holds it too: off only where
+    no actuator runs, which is what says so.
     """
 
     allocator_address: str = "127.0.0.1:7070"
     configurator_address: str = ""
+    await_admission: bool = True

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from spotline.adapters.grpc.allocator.client import JobClient, open_channel
-from spotline.adapters.grpc.allocator.job_servicer import JobFeed
+from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.server import RpcServer
 from spotline.adapters.grpc.configurator.client import ConfiguratorClient
 from spotline.adapters.grpc.kit.errors import RpcFailed
@@ -58,7 +58,13 @@ def draft(request_id: str = "d1") -> JobDraft:
 async def allocator(host: FakeJobsHost, configurator: FakeConfigurator | None):
     feed = JobFeed()
     host.listeners.append(feed.on_applied)
-    server = RpcServer(host, feed, address="127.0.0.1:0", configurator=configurator)
+    server = RpcServer(
+        host,
+        feed,
+        address="127.0.0.1:0",
+        configurator=configurator,
+        await_admission=host.admits,
+    )
     address = await server.start()
     try:
         async with JobClient(address) as client:
@@ -260,7 +266,13 @@ async def test_a_platform_may_leave_the_drafts_job_id_empty_but_not_make_one_up(
     host, configurator = opened_host(), FakeConfigurator()
     feed = JobFeed()
     host.listeners.append(feed.on_applied)
-    server = RpcServer(host, feed, address="127.0.0.1:0", configurator=configurator)
+    server = RpcServer(
+        host,
+        feed,
+        address="127.0.0.1:0",
+        configurator=configurator,
+        await_admission=host.admits,
+    )
     address = await server.start()
     empty = to_message(Submission(draft=draft()))
     made_up = to_message(Submission(draft=replace(draft("d2"), job_id="mine")))

@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from spotline.adapters.grpc.allocator.client import AllocateCallPort, JobClient, open_channel
-from spotline.adapters.grpc.allocator.job_servicer import JobFeed
+from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.server import RpcServer
 from spotline.adapters.grpc.kit.errors import EARLIEST_DEADLINE_KEY, RpcFailed
 from spotline.application.allocation.allocate import allocate
@@ -62,7 +62,7 @@ pytestmark = pytest.mark.integration
 async def serving(host: FakeJobsHost, address: str = "127.0.0.1:0"):
     feed = JobFeed()
     host.listeners.append(feed.on_applied)
-    server = RpcServer(host, feed, address=address)
+    server = RpcServer(host, feed, address=address, await_admission=host.admits)
     bound = await server.start()
     try:
         yield bound
@@ -238,7 +238,7 @@ async def test_an_infeasible_deadline_is_answered_with_the_earliest_feasible_one
         ("work.unit", "parsecs", "unit must be one of gpu_hours"),
         ("value_micro_usd", -1, "value_micro_usd must be >= 0, was -1"),
         ("tenant", "", "job.tenant: must not be empty"),
-        ("topology", 0, "job.topology: is unspecified"),
+        ("topology", 99, "job.topology: has the unknown number 99"),
     ],
 )
 async def test_invalid_input_names_the_field(field, value, said) -> None:
@@ -321,7 +321,7 @@ async def test_cancelling_is_recorded_once_and_not_after_the_end() -> None:
         assert await client.cancel(one.job_id) is True
 
     events = [event for _, event in host.stored.values() if isinstance(event, JobCancelled)]
-    assert events == [JobCancelled(job_id=one.job_id, tenant=one.tenant)]
+    assert events == [JobCancelled(job_id=one.job_id, tenant=one.tenant, ts_event_ns=START_NS)]
 
 
 async def test_progress_is_recorded_and_checked() -> None:

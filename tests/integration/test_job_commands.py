@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from spotline.adapters.files.job_file import parse_job_file
-from spotline.adapters.grpc.allocator.job_servicer import JobFeed
+from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.server import RpcServer
 from spotline.cli import jobs as commands
 from spotline.domain.events.lifecycle import JobClosed, JobOutcome
@@ -66,7 +66,13 @@ async def spotline(
 ):
     feed = JobFeed()
     host.listeners.append(feed.on_applied)
-    server = RpcServer(host, feed, address="127.0.0.1:0", configurator=configurator)
+    server = RpcServer(
+        host,
+        feed,
+        address="127.0.0.1:0",
+        configurator=configurator,
+        await_admission=host.admits,
+    )
     address = await server.start()
 
     async def run(*arguments: str):

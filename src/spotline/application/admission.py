@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
 
 from spotline.application.market_view import MarketView
 from spotline.application.spec import derive_id
+from spotline.contracts.reasons import Reason
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import DeadlineKind, Job
 from spotline.domain.jobs.program import compile_program
+from spotline.domain.jobs.stay import stay_on
 from spotline.domain.units import NS_PER_S, utc_iso
 
 # Programs hold a value per slot and a rate per count: bounds that no sensible job reaches keep
@@ -38,29 +40,45 @@ class Refused:
 
     `earliest_feasible_deadline_ns` is the earliest deadline that on-demand instances could meet,
     0 where the deadline is not the matter. `permanent` says that no other input would help now.
+    `others` are wrong as well, whatever becomes of this one.
     """
 
     field: str
     message: str
     earliest_feasible_deadline_ns: int = 0
     permanent: bool = False
+    reason: Reason = Reason.FIELD_INVALID
+    others: tuple[Refused, ...] = ()
 
 
 def check_job(market: MarketView, job: Job) -> Refused | None:
-    """Say why `job` could not run on `market`, None where it can."""
+    """Say why `job` could not run on `market`, all that is wrong at once; None where it can."""
     ended = refuse_ended(market, "job.start_ns")
-    return (
-        ended or _absurd(market, job) or _unknown_offering(market, job) or _infeasible(market, job)
+    if ended is not None:
+        return ended
+    wrong = all_refused(
+        (
+            *_too_many_instances(job),
+            refuse_far_deadline(market, job, "job.deadline"),
+            *_unknown_offerings(market, job),
+        )
     )
+    # The rest needs a job that can run at all.
+    return wrong or _not_runnable(market, job) or _infeasible(market, job)
 
 
-def _absurd(market: MarketView, job: Job) -> Refused | None:
+def all_refused(found: Iterable[Refused | None]) -> Refused | None:
+    """One refusal that tells of all that was found, None where nothing was."""
+    wrong = [refused for refused in found if refused is not None]
+    return replace(wrong[0], others=tuple(wrong[1:])) if wrong else None
+
+
+def _too_many_instances(job: Job) -> Iterator[Refused]:
     if job.max_instances > MOST_INSTANCES:
-        return Refused(
+        yield Refused(
             field="job.allowed_counts",
             message=f"must be <= {MOST_INSTANCES}, was {job.max_instances}",
         )
-    return refuse_far_deadline(market, job, "job.deadline")
 
 
 # --- what jobs and drafts are refused for alike -----------------------------------------------
@@ -71,7 +89,7 @@ def refuse_ended(market: MarketView, field: str) -> Refused | None:
     if not market.ended:
         return None
     message = "the replayed market has ended: no slot opens any more"
-    return Refused(field=field, message=message, permanent=True)
+    return Refused(field=field, message=message, permanent=True, reason=Reason.MARKET_ENDED)
 
 
 def refuse_far_deadline(market: MarketView, job: Job | JobDraft, field: str) -> Refused | None:
@@ -107,39 +125,55 @@ def submitted_again(job: Job | JobDraft, differs: Sequence[str], field: str) -> 
         message=f"{job.client_request_id!r} was used by {job.tenant} for another job, which "
         f"differs in {', '.join(differs)}; use a new request id for a new job",
         permanent=True,
+        reason=Reason.REQUEST_ID_REUSED,
     )
 
 
 # --- what the market says ---------------------------------------------------------------------
 
 
-def _unknown_offering(market: MarketView, job: Job) -> Refused | None:
+def _known_offerings(market: MarketView) -> tuple[Set[str], str]:
+    """The names that a job may give to what it runs on, and the same for people."""
     ids = sorted(offering.offering_id for offering in market.offerings)
     types = sorted({offering.instance_type for offering in market.offerings})
     known = f"known are the offerings {', '.join(ids)} and the instance types {', '.join(types)}"
+    return {*ids, *types}, known
+
+
+def _unknown_offerings(market: MarketView, job: Job) -> Iterator[Refused]:
+    names, known = _known_offerings(market)
     for index, name in enumerate(job.offerings):
-        if name not in ids and name not in types:
-            return Refused(
+        if name not in names:
+            yield Refused(
                 field=f"job.offerings[{index}]",
                 message=f"must be a known offering or instance type, was {name!r}; {known}",
             )
-    if not market.runnable(job):
-        stated = ", ".join(throughput.offering for throughput in job.throughputs)
-        allowed = f" within {', '.join(job.offerings)}" if job.offerings else ""
-        return Refused(
-            field="job.throughputs",
-            message=f"must be stated for an offering of the market{allowed}, "
-            f"was for {stated}; {known}, and * is any",
-        )
-    return None
+
+
+def _not_runnable(market: MarketView, job: Job) -> Refused | None:
+    if market.runnable(job):
+        return None
+    _, known = _known_offerings(market)
+    stated = ", ".join(throughput.offering for throughput in job.throughputs)
+    allowed = f" within {', '.join(job.offerings)}" if job.offerings else ""
+    return Refused(
+        field="job.throughputs",
+        message=f"must be stated for an offering of the market{allowed}, "
+        f"was for {stated}; {known}, and * is any",
+    )
 
 
 def _infeasible(market: MarketView, job: Job) -> Refused | None:
     first_slot, first_ns = market.first_slot(job)
     earliest_ns = 0
-    for _, throughput in market.runnable(job):
+    too_short: list[str] = []
+    for offering, throughput in market.runnable(job):
         program = compile_program(
-            job, throughput, slot_s=market.slot_s, first_slot_start_ns=first_ns
+            job,
+            throughput,
+            slot_s=market.slot_s,
+            first_slot_start_ns=first_ns,
+            notice_lead_s=offering.notice_lead_s,
         )
         rate = program.rate_quanta_per_s[program.max_instances]
         if rate < 1 or rate * program.slot_s > _MOST_QUANTA:
@@ -150,8 +184,20 @@ def _infeasible(market: MarketView, job: Job) -> Refused | None:
                 f"for {job.work.amount}",
             )
         slots = program.slots_on_demand(program.work_quanta, program.launch_s)
+        if offering.reservation is not None:
+            stay = stay_on(offering.reservation, program, first_ns)
+            if stay is None:
+                too_short.append(offering.offering_id)
+                continue
+            slots = stay.slots
         finish_ns = first_ns + slots * market.slot_ns
         earliest_ns = min(earliest_ns or finish_ns, finish_ns)
+    if not earliest_ns:
+        return Refused(
+            field="job.offerings",
+            message="must hold more than reservations that are too small for the job or end before "
+            f"its work can be done, were {', '.join(too_short)}",
+        )
     hard = job.deadline.kind is DeadlineKind.HARD
     if earliest_ns <= job.deadline.at_ns or (not hard and earliest_ns < job.deadline.expires_ns):
         return None
@@ -164,4 +210,5 @@ def _infeasible(market: MarketView, job: Job) -> Refused | None:
         f"on-demand instances from slot {first_slot} ({utc_iso(first_ns)}) on are done at "
         f"{utc_iso(earliest_ns)} at the earliest",
         earliest_feasible_deadline_ns=earliest_ns,
+        reason=Reason.DEADLINE_INFEASIBLE,
     )

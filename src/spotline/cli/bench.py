@@ -15,6 +15,7 @@ from spotline.bench.placement.command import placement
 from spotline.bench.quality.command import quality
 from spotline.bench.stream.command import stream
 from spotline.cli.failures import explained
+from spotline.cli.slot_bench import slot
 
 bench_app = typer.Typer(name="bench", help="Measure decisions.", no_args_is_help=True)
 
@@ -26,6 +27,7 @@ _COMMANDS: Mapping[str, Callable[..., None]] = MappingProxyType(
         "forecast": forecast,
         "knowledge": knowledge,
         "placement": placement,
+        "slot": slot,
         "stream": stream,
     }
 )

@@ -71,17 +71,37 @@ def in_files(
     sent: Sequence[tuple[Path, Sent]], field: str, message: str, earliest_deadline: str
 ) -> BadFile | None:
     """A server's refusal as a mistake in one of the files that were sent, None where it is none."""
-    from spotline.adapters.files.refusal import Refusal, in_the_files_words
+    from spotline.adapters.files.refusal import RefusedField, in_the_files_words
 
-    refusal = Refusal(field=field, message=message, earliest_deadline=earliest_deadline)
+    refusal = RefusedField(field=field, message=message, earliest_deadline=earliest_deadline)
     return in_the_files_words(refusal, [(str(path), content) for path, content in sent])
 
 
+def _all_in_files(sent: Sequence[tuple[Path, Sent]], error: RpcFailed) -> tuple[str, list[Any]]:
+    """What is wrong in words of the files, and the problems one by one.
+
+    Fields that no file has are told as the server names them.
+    """
+    earliest = error.earliest_feasible_deadline
+    if len(error.violations) < 2:
+        bad = in_files(sent, error.field, str(error), earliest)
+        return (str(error), []) if bad is None else (str(bad), [*map(plain, bad.mistakes)])
+    lines: list[str] = []
+    problems: list[Any] = []
+    for violation in error.violations:
+        bad = in_files(sent, violation.field, violation.description, earliest)
+        if bad is None:
+            said = f"{violation.field}: {violation.description}".removeprefix(": ")
+            lines.append(said)
+            problems.append({"field": violation.field, "description": violation.description})
+        else:
+            lines.append(str(bad))
+            problems += map(plain, bad.mistakes)
+    return "\n".join(lines), problems
+
+
 def _fail_rpc(error: RpcFailed, sent: Sequence[tuple[Path, Sent]], *, as_json: bool) -> NoReturn:
-    message, problems = str(error), []
-    bad = in_files(sent, error.field, message, error.earliest_feasible_deadline)
-    if bad is not None:
-        message, problems = str(bad), [plain(mistake) for mistake in bad.mistakes]
+    message, problems = _all_in_files(sent, error)
     if error.unreachable:
         message += "\nstart one with `spotline up`, or name another with --address"
     wrong = error.unreachable or error.bad_input
@@ -90,6 +110,7 @@ def _fail_rpc(error: RpcFailed, sent: Sequence[tuple[Path, Sent]], *, as_json: b
         message,
         as_json=as_json,
         code=error.code,
+        reason=error.reason,
         field=error.field,
         problems=problems,
         earliest_feasible_deadline=error.earliest_feasible_deadline,

@@ -63,7 +63,7 @@ JobFileArgument = Annotated[
     Path, typer.Argument(metavar="JOB.YAML", help="The job file; docs/job-file.md shows one.")
 ]
 
-_DEFAULT_ADDRESS = "127.0.0.1:7070"
+DEFAULT_ADDRESS = "127.0.0.1:7070"
 
 
 def register(app: typer.Typer) -> None:
@@ -79,7 +79,7 @@ def register(app: typer.Typer) -> None:
 
 
 def submit(
-    file: JobFileArgument, address: Address = _DEFAULT_ADDRESS, as_json: AsJson = False
+    file: JobFileArgument, address: Address = DEFAULT_ADDRESS, as_json: AsJson = False
 ) -> None:
     """Hand a job over. Submitting the same request again changes nothing.
 
@@ -116,7 +116,7 @@ def status(
     state: Annotated[
         str | None, typer.Option(help="Only jobs in this state, such as running.")
     ] = None,
-    address: Address = _DEFAULT_ADDRESS,
+    address: Address = DEFAULT_ADDRESS,
     as_json: AsJson = False,
 ) -> None:
     """Show where one job stands, or all of them."""
@@ -134,7 +134,7 @@ def status(
     async def run() -> tuple[JobStatus, ...]:
         async with JobClient(address) as client:
             if job is not None:
-                return (await client.get(await _job_id(client, job)),)
+                return (await client.get(await whole_job_id(client, job)),)
             return await client.list_all(JobQuery(tenant=tenant, state=wanted, page_size=1000))
 
     found = answered(run(), as_json=as_json)
@@ -149,7 +149,7 @@ def status(
         typer.echo("no jobs; hand one over with: spotline submit job.yaml")
 
 
-def watch(job: JobArgument, address: Address = _DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+def watch(job: JobArgument, address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
     """Show where a job stands and every change, until it is over.
 
     Exits 0 if it completed, 1 if it ended in any other way.
@@ -160,7 +160,7 @@ def watch(job: JobArgument, address: Address = _DEFAULT_ADDRESS, as_json: AsJson
     async def run() -> JobState:
         state = JobState.PENDING
         async with JobClient(address) as client:
-            async for update in client.watch(await _job_id(client, job)):
+            async for update in client.watch(await whole_job_id(client, job)):
                 state = update.status.state
                 if as_json:
                     print_json(plain(update), indent=None)
@@ -173,13 +173,13 @@ def watch(job: JobArgument, address: Address = _DEFAULT_ADDRESS, as_json: AsJson
         raise typer.Exit(EXIT_REFUSED)
 
 
-def cancel(job: JobArgument, address: Address = _DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
-    """Withdraw a job; what it holds is released when the next slot opens."""
+def cancel(job: JobArgument, address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+    """Withdraw a job; what it holds is released at once."""
     from spotline.adapters.grpc.allocator.client import JobClient
 
     async def run() -> tuple[str, bool]:
         async with JobClient(address) as client:
-            job_id = await _job_id(client, job)
+            job_id = await whole_job_id(client, job)
             return job_id, await client.cancel(job_id)
 
     job_id, already = answered(run(), as_json=as_json)
@@ -212,7 +212,7 @@ def plan(
     egress: Annotated[
         float, typer.Option(help="Copying a checkpoint between regions, USD per GB.")
     ] = 0.0,
-    address: Address = _DEFAULT_ADDRESS,
+    address: Address = DEFAULT_ADDRESS,
     as_json: AsJson = False,
 ) -> None:
     """Show what could be done with a job, with cost and probability. Nothing is bought.
@@ -269,6 +269,7 @@ def plan(
         if answer.completion is not None:
             print_completion(answer.completion)
         print_plan(_in_files(answer, sent), steps=steps)
+        typer.echo("nothing was bought; hand it over with: spotline submit", err=True)
     if not answer.feasible:
         raise typer.Exit(EXIT_REFUSED)
 
@@ -303,7 +304,7 @@ def _quota(text: str, *, as_json: bool) -> QuotaLimit:
     return QuotaLimit(quota_pool=pool, instances=int(count))
 
 
-async def _job_id(client: Any, prefix: str) -> str:
+async def whole_job_id(client: Any, prefix: str) -> str:
     """The only job whose id begins with `prefix`; a whole id needs no look-up."""
     if len(prefix) >= WHOLE_ID:
         return prefix

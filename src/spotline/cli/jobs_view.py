@@ -140,7 +140,7 @@ def update_line(update: JobUpdate) -> str:
     what = update.change or "now"
     why = f"  {status.last_explanation}" if update.change == "decision" else ""
     return (
-        f"slot {status.last_slot:>4}  {what:<13} {status.state.value:<15} "
+        f"slot {status.last_slot:>4}  {what:<13} {status.state.value:<16} "
         f"{status.progress_ppm / 10_000:5.1f} %  {_usd(status.cost_micro_usd):>10} USD  {_lots(status)}{why}"
     )
 
@@ -190,7 +190,6 @@ def print_plan(answer: PlanAnswer, *, steps: bool) -> None:
                 str(step.lot.on_demand),
             )
         console().print(chosen)
-    typer.echo("nothing was bought; hand it over with: spotline submit", err=True)
 
 
 def print_joint_plan(jobs: tuple[Job, ...], joint: JointPlan) -> None:

@@ -15,6 +15,8 @@ COMMANDS = (
     "demo",
     "up",
     "jobs",
+    "updates",
+    "market_status",
     "place",
     "pipelines",
     "stats",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,6 +53,7 @@ def verify(
             here=environment(),
             most=1 if first else most,
             statistics=statistics_of(reader.manifest.settings),
+            issued=reader.statistics(),
         )
     if as_json:
         print(json.dumps(report.as_json(), indent=2))
@@ -75,6 +77,42 @@ def weights(
 
         reader = EventLogReader(log)
         write_weights(output, learned_in(reader), f"log {reader.manifest.run_id}")
+
+
+@replay_app.command()
+def reservations(
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="Directory of a recorded log.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show who used how much of what was paid for anyway, and what was idle."""
+    with explained():
+        from spotline.adapters.eventlog.reader import EventLogReader
+        from spotline.domain.ledger.sunk import reservations_used
+        from spotline.replay.recorded import readable_events
+
+        used = reservations_used(found.event for found in readable_events(EventLogReader(log)))
+    if as_json:
+        print(json.dumps([asdict(use) for use in used], indent=2))
+        return
+    if not used:
+        print("the market has no reservations")
+    for use in used:
+        share = 100 * use.used_instance_s / max(1, use.paid_instance_s)
+        print(
+            f"{use.offering_id}: {share:.1f} % of {_hours(use.paid_instance_s)} used, "
+            f"{_usd(use.idle_micro_usd)} of {_usd(use.paid_micro_usd)} sunk for nothing"
+        )
+        for part in use.shares:
+            hours, sunk = _hours(part.instance_s), _usd(part.sunk_micro_usd)
+            print(f"  {part.tenant} {part.job_id}: {hours}, {sunk}")
+
+
+def _hours(instance_s: int) -> str:
+    return f"{instance_s / 3600:,.1f} instance-hours"
+
+
+def _usd(micro_usd: int) -> str:
+    return f"{micro_usd / 1e6:,.2f} USD"
 
 
 def _print(log: Path, report: VerifyReport) -> None:

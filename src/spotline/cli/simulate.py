@@ -45,6 +45,12 @@ def simulate(
     market: Annotated[
         str, typer.Option(metavar="M", help="Market file, or a preset to generate one from.")
     ] = "",
+    reservations: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Capacity that is paid for already (docs/market-format.md)."
+        ),
+    ] = None,
     log: Annotated[
         Path | None, typer.Option(metavar="LOG", help="Recorded log whose market to use.")
     ] = None,
@@ -95,7 +101,9 @@ def simulate(
     from spotline.replay.tables import policy_table
 
     with explained():
-        traded, known, left_out = _inputs(market, log, jobs, seed=seed, slot_s=slot)
+        traded, known, left_out = _inputs(
+            market, log, jobs, seed=seed, slot_s=slot, reservations=reservations
+        )
         report = run(
             traded,
             known,
@@ -158,10 +166,17 @@ def _names(policy: str) -> list[str]:
 
 
 def _inputs(
-    market: str, log: Path | None, jobs: str, *, seed: int, slot_s: int
+    market: str,
+    log: Path | None,
+    jobs: str,
+    *,
+    seed: int,
+    slot_s: int,
+    reservations: Path | None,
 ) -> tuple[Market, Sequence[Job], list[str]]:
     """The market, the jobs, and a line about each recorded job that the market does not cover."""
     from spotline.adapters.files.job_file import read_jobs
+    from spotline.adapters.files.reservations_file import add_reservations
     from spotline.replay.jobs import generated_jobs
 
     if bool(market) == (log is not None):
@@ -173,13 +188,15 @@ def _inputs(
         traded = _market(market, seed)
     if slot_s and slot_s != traded.slot_s:
         traded = traded.resampled(slot_s)
+    whole = add_reservations(traded, reservations)
     if jobs.isdigit():
-        return traded, generated_jobs(traded, int(jobs), seed), []
+        # The same jobs with reservations and without: so that what these save can be seen.
+        return whole, generated_jobs(traded, int(jobs), seed), []
     if jobs:
-        return traded, read_jobs(Path(jobs)), []
+        return whole, read_jobs(Path(jobs)), []
     if log is None:
         raise ContractError("--jobs", "give a job file, or how many jobs to generate, such as 60")
-    return _covered(traded, recorded)
+    return _covered(whole, recorded)
 
 
 def _of_log(log: Path) -> tuple[Market, Sequence[Job]]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from spotline.domain.market.market import Market
 
 
 def register(app: typer.Typer) -> None:
@@ -15,6 +18,12 @@ def register(app: typer.Typer) -> None:
 
 def up(
     market: Annotated[Path, typer.Option(help="Market file to replay (docs/market-format.md).")],
+    reservations: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Capacity that is paid for already (docs/market-format.md)."
+        ),
+    ] = None,
     store: Annotated[
         Path, typer.Option(help="Folder of broker, ledger and log; continued if it exists.")
     ] = Path("spotline-store"),
@@ -62,6 +71,13 @@ def up(
             help="Where the analytics' gRPC listens.", envvar="SPOTLINE_ANALYTICS_ADDRESS"
         ),
     ] = "127.0.0.1:7073",
+    cloud: Annotated[
+        str,
+        typer.Option(
+            help="Cloud to act on; its settings are SPOTLINE_CLOUD_<NAME>_*.",
+            envvar="SPOTLINE_CLOUD",
+        ),
+    ] = "simulated",
     nats_url: Annotated[
         str, typer.Option(envvar="SPOTLINE_NATS_URL", help="An external NATS; embedded by default.")
     ] = "",
@@ -87,15 +103,16 @@ def up(
 ) -> None:
     """Run broker and all services until Ctrl-C; a store is continued where it stopped."""
     import json
-    import time
+    import os
     from collections.abc import Mapping
-    from dataclasses import replace
 
+    from spotline.adapters.files.reservations_file import add_reservations
     from spotline.adapters.files.weights_file import read_weights
-    from spotline.adapters.market.parquet import read_market
+    from spotline.application.cloud_actuator.ports import ActuatorMode
     from spotline.application.market_ingest.handler import IngestOptions
     from spotline.application.placer.options import PlacerOptions
     from spotline.application.selector.state import SelectorOptions
+    from spotline.bootstrap.clouds import cloud_of
     from spotline.bootstrap.planners import compile_planners, planners_compiled
     from spotline.bootstrap.process import run_to_exit_code
     from spotline.bootstrap.system import SystemOptions
@@ -105,21 +122,16 @@ def up(
 
     with explained():
         configure_logging(log_level)
-        traded = read_market(market)
-        if slot:
-            traded = traded.resampled(slot)
-        if wall_clock:
-            shift_ns = time.time_ns() - traded.start_ns
-            traded = replace(
-                traded, start_ns=traded.start_ns + shift_ns, quoted_ns=traded.quoted_ns + shift_ns
-            )
+        chosen = cloud_of(os.environ, cloud, ActuatorMode.LIVE)
+        traded = _traded(market, slot_s=slot, from_now=wall_clock)
         store.mkdir(parents=True, exist_ok=True)
         interval_s = float(traded.slot_s) if wall_clock else 0.0
         if slots_per_s and not wall_clock:
             interval_s = 1.0 / slots_per_s
         options = SystemOptions(
-            market=traded,
+            market=add_reservations(traded, reservations),
             store=store,
+            cloud=chosen,
             nats_url=nats_url,
             allocator_address=address,
             configurator_address=configurator_address,
@@ -146,3 +158,15 @@ def up(
         typer.echo("compiling the planners: once per release, about a minute", err=True)
         compile_planners()
     raise typer.Exit(run_to_exit_code(run_up(options, health_port=health_port, told=told)))
+
+
+def _traded(file: Path, *, slot_s: int, from_now: bool) -> Market:
+    """The market of a file, in slots of that length (0: its own), maybe moved to begin now."""
+    import time
+
+    from spotline.adapters.market.parquet import read_market
+
+    market = read_market(file)
+    if slot_s:
+        market = market.resampled(slot_s)
+    return market.beginning_at(time.time_ns()) if from_now else market

@@ -88,3 +88,18 @@ def test_a_store_that_cannot_be_made_is_said_in_a_line(tmp_path: Path) -> None:
 
     assert line == f"spotline: [Errno 20] Not a directory: '{file / 'store'}'\n"
     assert again.endswith(f"Not a directory: '{file / 'run' / 'store'}'\n")
+
+
+def test_a_cloud_that_is_not_there_and_a_setting_that_no_cloud_has_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("up", "--market", "m.parquet", "--store", str(tmp_path / "store"))
+
+    no_cloud = said(*words, "--cloud", "moon")
+    monkeypatch.setenv("SPOTLINE_CLOUD_SIMULATED_SEDE", "3")
+    no_setting = said(*words)
+
+    assert no_cloud == "spotline: cloud must be one of simulated, was 'moon'\n"
+    assert no_setting.startswith(
+        "spotline: SPOTLINE_CLOUD_SIMULATED_SEDE: is no setting of a cloud; "
+    )

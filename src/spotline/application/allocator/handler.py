@@ -20,7 +20,8 @@ from spotline.application.admission import (
 from spotline.application.allocation.allocate import at_rates, program_of
 from spotline.application.allocation.value_tables import terms_of
 from spotline.application.allocator.messages import JobState, JobStatus
-from spotline.application.market_view import MarketFold, MarketView
+from spotline.application.allocator.updates import changeable
+from spotline.application.market_view import MarketFold, MarketStatus, MarketView, WorkNeeded
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.event import Event
@@ -28,17 +29,22 @@ from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.knowledge import ThroughputReestimated
 from spotline.domain.events.law import ValueTableReady, ValueTableRequested
 from spotline.domain.events.lifecycle import (
+    AdmissionRecorded,
     JobAdmitted,
     JobAdvanced,
     JobCancelled,
     JobClosed,
+    JobExited,
     JobProgressReported,
+    JobRetryScheduled,
     JobSubmitted,
+    JobUpdated,
 )
 from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.placement import PipelineSubmitted, PlacementDecided, PlacementEnded
 from spotline.domain.jobs.job import Job
 from spotline.domain.solvers.value_table import table_of
-from spotline.domain.units import PPM
+from spotline.domain.units import NS_PER_S, PPM
 
 SPEC = Spec(
     service="allocator",
@@ -51,12 +57,21 @@ SPEC = Spec(
         JobAdmitted,
         AllocationDecided,
         JobAdvanced,
+        JobRetryScheduled,
         JobClosed,
         JobProgressReported,
+        JobUpdated,
+        AdmissionRecorded,
+        PipelineSubmitted,
+        PlacementDecided,
+        PlacementEnded,
         ThroughputReestimated,
         ValueTableRequested,
     ),
-    produces=(JobSubmitted, JobCancelled, JobProgressReported, ValueTableReady),
+    produces=(
+        *(JobSubmitted, JobUpdated, JobCancelled, JobProgressReported, JobExited),
+        ValueTableReady,
+    ),
     decides=(ValueTableReady,),
 )
 
@@ -67,14 +82,19 @@ SPEC = Spec(
 class JobsState:
     """All jobs by id, and the recent market. `applied` counts the events folded in.
 
-    A status shows the rates that are believed now; `stated` keeps jobs whose rates were replaced
-    as they were submitted.
+    A status shows the job as it was updated, at the rates that are believed now; `stated` keeps
+    jobs that were updated or whose rates were replaced as they were submitted. `recorded` are the
+    jobs that the ledger holds, `unrecorded` those it still is to hold: jobs of before 0.3.0 are in
+    neither. `work` says whether market time is needed.
     """
 
     recent: MarketFold = field(default_factory=MarketFold)
     statuses: dict[str, JobStatus] = field(default_factory=dict)
     stated: dict[str, Job] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
+    recorded: set[str] = field(default_factory=set)
+    unrecorded: set[str] = field(default_factory=set)
+    work: WorkNeeded = field(default_factory=WorkNeeded)
     applied: int = 0
 
     @property
@@ -87,9 +107,21 @@ class JobsState:
         status = self.statuses.get(job_id)
         return None if status is None else self.stated.get(job_id, status.job)
 
+    def owners(self, job_id: str) -> Job | None:
+        """A job as its owner wants it now, with the rates that were stated; None without one."""
+        submitted, status = self.submitted(job_id), self.statuses.get(job_id)
+        if submitted is None or status is None:
+            return None
+        return replace(submitted, **changeable(status.job))
+
     def market(self) -> MarketView | None:
         """The market as it stands, None before it opened."""
         return self.recent.view()
+
+    def market_status(self) -> MarketStatus:
+        """Whether market time goes on."""
+        opened = self.recent.opened
+        return self.recent.status(needed=self.work.needs(-1 if opened is None else opened.slot))
 
 
 class JobsHandler:
@@ -116,6 +148,7 @@ class JobsHandler:
                 spec.instance_type,
                 spec.slot_s,
                 spec.first_slot_start_ns,
+                state.recent.notice_lead_s(spec.offering_id),
             )
             terms = terms_of(spec, program, event.named.law)
         except ValueError:
@@ -139,10 +172,14 @@ class JobsHandler:
     def evolve(self, state: JobsState, event: Event) -> None:
         """Apply `event` to `state`."""
         state.applied += 1
+        opened = state.recent.opened
+        state.work.fold(event, -1 if opened is None else opened.slot)
         match event:
             case MarketOpened() | SlotOpened() | ForecastIssued():
                 state.recent.fold(event)
             case JobSubmitted():
+                if state.recorded and event.job.job_id not in state.statuses:
+                    state.unrecorded.add(event.job.job_id)
                 state.statuses.setdefault(
                     event.job.job_id,
                     JobStatus(
@@ -152,9 +189,11 @@ class JobsHandler:
             case (
                 JobCancelled()
                 | JobProgressReported()
+                | JobUpdated()
                 | JobAdmitted()
                 | AllocationDecided()
                 | JobAdvanced()
+                | JobRetryScheduled()
                 | JobClosed()
                 | ThroughputReestimated()
             ):
@@ -162,14 +201,17 @@ class JobsHandler:
                 if status is not None:
                     if isinstance(event, JobCancelled):
                         state.cancelled.add(event.job_id)
-                    elif isinstance(event, ThroughputReestimated):
+                    elif isinstance(event, (ThroughputReestimated, JobUpdated)):
                         state.stated.setdefault(event.job_id, status.job)
-                    state.statuses[event.job_id] = _after(status, event)
+                    state.statuses[event.job_id] = _after(status, event, state.recent)
+            case AdmissionRecorded():
+                state.recorded.add(event.job_id)
+                state.unrecorded.discard(event.job_id)
             case _:
                 pass
 
 
-def _after(status: JobStatus, event: Event) -> JobStatus:
+def _after(status: JobStatus, event: Event, market: MarketFold) -> JobStatus:
     """Where a job stands after an event of its own."""
     match event:
         case JobAdmitted():
@@ -191,13 +233,25 @@ def _after(status: JobStatus, event: Event) -> JobStatus:
                 last_explanation=event.explanation,
             )
         case JobAdvanced():
+            # Only the selector says that a job is over: done work alone is not the end of each.
+            awaits = status.job.awaits_exit and event.progress_ppm >= PPM
             return replace(
-                status, progress_ppm=event.progress_ppm, cost_micro_usd=event.cost_micro_usd
+                status,
+                state=JobState.FINISHING if awaits else JobState.RUNNING,
+                progress_ppm=event.progress_ppm,
+                cost_micro_usd=event.cost_micro_usd,
             )
+        case JobRetryScheduled():
+            return replace(status, lots=())
+        case JobUpdated() if not status.state.over:
+            return _changed(status, event.job, market)
         case JobProgressReported():
             # The greatest report counts, and never more than all of the work.
             whole = status.job.work.amount
             done_ppm = PPM if event.done >= whole else int(event.done * PPM / whole)
+            if event.generation:
+                # Where it stands is for the selector to say: work done may have fallen.
+                return status
             return replace(status, progress_ppm=max(status.progress_ppm, done_ppm))
         case ThroughputReestimated() if not status.state.over:
             return replace(status, job=at_rates(status.job, event.throughputs))
@@ -213,6 +267,17 @@ def _after(status: JobStatus, event: Event) -> JobStatus:
             )
         case _:
             return status
+
+
+def _changed(status: JobStatus, job: Job, market: MarketFold) -> JobStatus:
+    """A job as its owner has changed it; what is believed of it otherwise stays."""
+    changed = replace(status.job, **changeable(job))
+    deadline_slot = status.deadline_slot
+    if status.state is not JobState.PENDING and market.opened is not None:
+        opened = market.opened
+        ahead_ns = job.deadline.at_ns - opened.ts_event_ns
+        deadline_slot = opened.slot + ahead_ns // (market.slot_s * NS_PER_S) - 1
+    return replace(status, job=changed, deadline_slot=deadline_slot)
 
 
 # --- admission --------------------------------------------------------------------------------

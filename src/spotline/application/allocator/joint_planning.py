@@ -165,7 +165,7 @@ def _shared(
     lengths = [len(forecast.spot_price) for forecast in forecasts if forecast is not None]
     slots = min(lengths, default=WINDOW_SLOTS)
     markets = []
-    for quote, forecast in zip(quotes, forecasts, strict=True):
+    for offering, quote, forecast in zip(offerings, quotes, forecasts, strict=True):
         spot, stock = quote.spot_available, quote.on_demand_available
         price = [quote.spot_price_micro_usd] * slots
         count = [spot.instances if spot.known else UNCOUNTED] * slots
@@ -177,8 +177,8 @@ def _shared(
                 spot_price=np.array(price, dtype=np.int64),
                 on_demand_price=np.full(slots, quote.on_demand_price_micro_usd, dtype=np.int64),
                 spot_available=np.array(count, dtype=np.int64),
-                on_demand_available=np.full(
-                    slots, stock.instances if stock.known else UNCOUNTED, dtype=np.int64
+                on_demand_available=_until_it_ends(
+                    offering, stock.instances if stock.known else UNCOUNTED, market, slots
                 ),
             )
         )
@@ -194,6 +194,29 @@ def _shared(
     )
 
 
+def _until_it_ends(offering: Offering, stock: int, market: MarketView, slots: int) -> IntArray:
+    """What may be held on demand in every slot: of a reservation nothing from its end on."""
+    counts = np.full(slots, stock, dtype=np.int64)
+    if offering.reservation is not None:
+        covered = offering.reservation.whole_slots(market.next_slot_start_ns, market.slot_s)
+        counts[covered:] = 0
+    return counts
+
+
+def _lasting(
+    offerings: Sequence[Offering], programs: Sequence[JobProgram | None]
+) -> list[JobProgram | None]:
+    """A job's programs by offering, less those on reservations where it can run elsewhere.
+
+    What is not planned yet must not be left to what may have ended by then, or be taken by others.
+    """
+    traded = [
+        program if offering.reservation is None else None
+        for offering, program in zip(offerings, programs, strict=True)
+    ]
+    return traded if any(traded) else list(programs)
+
+
 def _coupled_job(
     request: PlanRequest,
     market: MarketView,
@@ -207,18 +230,26 @@ def _coupled_job(
     for offering in offerings:
         runs = job.throughput_on(offering.offering_id, offering.instance_type) is not None
         programs.append(
-            program_of(job, offering.offering_id, offering.instance_type, market.slot_s, first_ns)
+            program_of(
+                job,
+                offering.offering_id,
+                offering.instance_type,
+                market.slot_s,
+                first_ns,
+                offering.notice_lead_s,
+            ).planned
             if runs
             else None
         )
     waits = min(first_slot - market.next_slot, shared.slots)
-    required_quanta, required_by_slot = _requirement(job, programs, waits, shared.slots)
+    lasting = _lasting(offerings, programs)
+    required_quanta, required_by_slot = _requirement(job, lasting, waits, shared.slots)
     return CoupledJob(
         job_id=f"{job.job_id[:12]} ({job.name})" if job.name else job.job_id[:12],
         programs=tuple(programs),
         migrations=_migrations(job, offerings, request.egress_micro_usd_per_gb),
         first_slot=waits,
-        end_value=_end_value(programs, quotes, shared.slots - waits),
+        end_value=_end_value(programs, lasting, quotes, shared.slots - waits),
         required_quanta=required_quanta,
         required_by_slot=required_by_slot,
         budget_micro_usd=job.budget_micro_usd,
@@ -260,17 +291,25 @@ def _requirement(
 
 
 def _end_value(
-    programs: Sequence[JobProgram | None], quotes: Sequence[Quote], lives: int
+    programs: Sequence[JobProgram | None],
+    lasting: Sequence[JobProgram | None],
+    quotes: Sequence[Quote],
+    lives: int,
 ) -> EndValue:
     """What progress is worth after `lives` slots of the job's life."""
     priced = [
         (program, quote.on_demand_price_micro_usd)
-        for program, quote in zip(programs, quotes, strict=True)
+        for program, quote in zip(lasting, quotes, strict=True)
         if program is not None
     ]
-    first = priced[0][0]
-    if lives >= first.deadline_slots:
-        return [_worth_by_slots_left(program, price, lives) for program, price in priced]
+    runs = [(p, quote) for p, quote in zip(programs, quotes, strict=True) if p is not None]
+    if lives >= runs[0][0].deadline_slots:
+        # What costs nothing now may cost as much as anything that lasts.
+        least = min(price for _, price in priced)
+        return [
+            _worth_by_slots_left(program, max(least, quote.on_demand_price_micro_usd), lives)
+            for program, quote in runs
+        ]
     # The offering on which work on demand is cheapest; the first of equals.
     program, price = min(
         priced,

@@ -6,11 +6,13 @@ micro-USD, times nanoseconds since the epoch, probabilities parts per million.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
 from spotline.application.configurator.messages import Completion
+from spotline.application.market_view import ClockReading
 from spotline.application.paging import PagedQuery
 from spotline.domain.configuration.provenance import JobConfiguration
 from spotline.domain.events.forecast import ForecastIssued
@@ -21,6 +23,7 @@ from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.offering import Offering
 from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.policies.answer import DecisionReason
+from spotline.domain.problems import refuse_any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +135,7 @@ class PlanAnswer:
     options: tuple[PlanOption, ...]
     joint: JointPlan | None = None
     completion: Completion | None = None
+    clock: ClockReading | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +185,7 @@ class ComparisonAnswer:
 
     comparisons: tuple[PolicyComparison, ...]
     clairvoyant: PolicyComparison
+    clock: ClockReading | None = None
 
 
 class JobState(Enum):
@@ -193,11 +198,14 @@ class JobState(Enum):
     MISSED_DEADLINE = "missed_deadline"
     EXPIRED = "expired"
     CANCELLED = "cancelled"
+    FINISHING = "finishing"
+    FAILED = "failed"
+    STOPPED_BY_LIMIT = "stopped_by_limit"
 
     @property
     def over(self) -> bool:
         """Whether nothing more will happen."""
-        return self not in (JobState.PENDING, JobState.RUNNING)
+        return self not in (JobState.PENDING, JobState.RUNNING, JobState.FINISHING)
 
     @classmethod
     def from_outcome(cls, outcome: JobOutcome) -> JobState:
@@ -210,7 +218,7 @@ class JobStatus:
     """A job and where it stands; fields without an answer yet are empty, 0 or None.
 
     `lots` is what it is to hold now, `value_micro_usd` what it was worth once over, `seq` the
-    place in the log of the last change.
+    place in the log of the last change, `etag` what its owner states (made where it is answered).
     """
 
     job: Job
@@ -227,6 +235,7 @@ class JobStatus:
     last_reason: DecisionReason | None = None
     last_explanation: str = ""
     seq: int = 0
+    etag: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +246,7 @@ class Submission:
 
     job: Job | None = None
     draft: JobDraft | None = None
+    request_id: str = ""
 
     def __post_init__(self) -> None:
         if (self.job is None) == (self.draft is None):
@@ -255,6 +265,8 @@ class SubmissionReceipt:
     job_id: str
     already_submitted: bool
     configuration: JobConfiguration | None = None
+    request_id: str = ""
+    clock: ClockReading | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +287,7 @@ class JobPage:
 
     statuses: tuple[JobStatus, ...]
     next_page_token: str = ""
+    clock: ClockReading | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,16 +302,56 @@ class ProgressReport:
     ts_event_ns: int = 0
     rate_per_hour: float = 0.0
     instances: int = 0
+    generation: int = 0
+    checkpointed: float | None = None
+    request_id: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("done", "ts_event_ns", "rate_per_hour", "instances"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be >= 0, was {getattr(self, name)}")
+        refuse_any(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        for name in (
+            *("done", "ts_event_ns", "rate_per_hour", "instances"),
+            *("generation", "checkpointed"),
+        ):
+            if (getattr(self, name) or 0) < 0:
+                yield f"{name} must be >= 0, was {getattr(self, name)}"
+        if (self.checkpointed or 0) > self.done:
+            yield f"checkpointed must be <= done ({self.done:g}), was {self.checkpointed:g}"
         if (self.rate_per_hour > 0) != (self.instances > 0):
-            raise ValueError(
+            yield (
                 "rate_per_hour and instances must be given together, were "
                 f"{self.rate_per_hour:g} and {self.instances}"
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExitReport:
+    """A job's training program has ended; see `JobExited`."""
+
+    message_name: ClassVar[str] = "ReportExitRequest"
+
+    job_id: str
+    tenant: str
+    generation: int = 0
+    exit_code: int = 0
+    detail: str = ""
+    request_id: str = ""
+
+    def __post_init__(self) -> None:
+        if self.generation < 0:
+            raise ValueError(f"generation must be >= 0, was {self.generation}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeReceipt:
+    """A changed job as it stands, and what could be done with the work that is left."""
+
+    message_name: ClassVar[str] = "UpdateJobResponse"
+
+    status: JobStatus
+    plan: PlanAnswer | None = None
+    clock: ClockReading | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,3 +363,4 @@ class JobUpdate:
     status: JobStatus
     change: str
     seq: int
+    clock: ClockReading | None = None

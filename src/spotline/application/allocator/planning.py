@@ -29,7 +29,7 @@ from spotline.domain.jobs.lot import Lot
 from spotline.domain.jobs.program import SMALLEST_PROGRAM, JobProgram
 from spotline.domain.market.forecast import OfferingForecast
 from spotline.domain.market.law import MarketLaw, run_states
-from spotline.domain.market.offering import Offering
+from spotline.domain.market.offering import Offering, Reservation, check_price
 from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.policies.compiled import replay_pool
 from spotline.domain.policies.contention import ResidualCapacity
@@ -82,9 +82,23 @@ class _Estimate:
 
 
 def market_of_request(request: PlanRequest) -> MarketView | None:
-    """The market a request brings along, None where it means the allocator's own."""
+    """The market a request brings along, None where it means the allocator's own.
+
+    Raises
+    ------
+    ValueError
+        A price cannot be of its offering; the message begins with the field.
+    """
     if not request.quotes:
         return None
+    offerings = {offering.offering_id: offering for offering in request.offerings}
+    for index, quoted in enumerate(request.quotes):
+        offering = offerings.get(quoted.quote.offering_id)
+        if offering is not None:
+            try:
+                check_price(offering, quoted.quote)
+            except ValueError as error:
+                raise ValueError(f"quotes[{index}].quote.{error}") from error
     return MarketView(
         offerings=request.offerings,
         slot_s=request.slot_s,
@@ -178,7 +192,14 @@ def _estimates(
 ) -> list[_Estimate]:
     """Every policy on one offering, over the same futures."""
     first_slot, first_ns = market.first_slot(job)
-    program = program_of(job, offering.offering_id, offering.instance_type, market.slot_s, first_ns)
+    program = program_of(
+        job,
+        offering.offering_id,
+        offering.instance_type,
+        market.slot_s,
+        first_ns,
+        offering.notice_lead_s,
+    )
     waits = first_slot - market.next_slot
     slots = max(1, program.end_slots)
     paths = max(_FEWEST_SCENARIOS, min(SCENARIOS, _SLOTS_PER_OPTION // slots))
@@ -193,6 +214,8 @@ def _estimates(
             seed=f"{job.job_id}\x1f{offering.offering_id}\x1f{market.next_slot}",
         )
     )
+    if offering.reservation is not None:
+        sampled = _until_it_ends(sampled, offering.reservation, market)
     futures = [records[waits:] for records in sampled]
     law = _law_of(market.history, offering.offering_id)
     table = None
@@ -213,6 +236,22 @@ def _estimates(
         _estimate(program, policy, offering.offering_id, results, first_slot, first_ns)
         for policy, results in zip(policies, zip(*lives, strict=True), strict=True)
     ]
+
+
+def _until_it_ends(
+    sampled: Sequence[Sequence[SlotRecord]], reservation: Reservation, market: MarketView
+) -> tuple[tuple[SlotRecord, ...], ...]:
+    """Futures of a reservation, empty from its end on."""
+    covered = reservation.whole_slots(market.next_slot_start_ns, market.slot_s)
+    if covered is None:
+        covered = len(sampled[0])
+    return tuple(
+        (
+            *records[:covered],
+            *(replace(record, on_demand_available=0) for record in records[covered:]),
+        )
+        for records in sampled
+    )
 
 
 def _law_of(history: Sequence[SlotOpened], offering_id: str) -> MarketLaw | None:
@@ -350,6 +389,7 @@ def compare(request: ComparisonRequest) -> ComparisonAnswer:
             offering.instance_type,
             request.slot_s,
             first_ns,
+            offering.notice_lead_s,
         )
         records = [_record(slot, index, offering) for index, slot in enumerate(request.slots)]
         fallback = policy_named(FALLBACK_POLICY_ID)

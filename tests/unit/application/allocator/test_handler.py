@@ -80,7 +80,9 @@ def requested(one) -> ValueTableRequested:
     named = NamedLaw(law_id=law_id_of(law), law=law)
     market = market_opened()
     offering = next(o for o in market.offerings if o.offering_id == EAST)
-    program = program_of(one, EAST, offering.instance_type, market.slot_s, START_NS)
+    program = program_of(
+        one, EAST, offering.instance_type, market.slot_s, START_NS, offering.notice_lead_s
+    )
     spec = table_spec(
         program,
         named,
@@ -394,7 +396,7 @@ def _finishes(state: JobsState, one) -> bool:
     market = state.market()
     assert market is not None
     _, first_ns = market.first_slot(one)
-    program = program_of(one, EAST, "p4d.24xlarge", SLOT_S, first_ns)
+    program = program_of(one, EAST, "p4d.24xlarge", SLOT_S, first_ns, None)
     record = SlotRecord(
         spot_price=1_000,
         on_demand_price=9_000,

@@ -11,11 +11,11 @@ from typing import TypeVar
 import grpc
 
 from spotline.adapters.grpc.allocator.completing import completed
-from spotline.adapters.grpc.allocator.job_servicer import name_job
-from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext, answers, invalid
+from spotline.adapters.grpc.kit.answering import answers
+from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext, invalid
+from spotline.adapters.grpc.kit.filling_in import name_comparison, name_plan
 from spotline.api.v1 import allocator_service_pb2 as pb
 from spotline.api.v1 import allocator_service_pb2_grpc
-from spotline.application.admission import job_id_for
 from spotline.application.allocation.allocate import allocate
 from spotline.application.allocation.messages import AllocateAnswer, AllocateRequest
 from spotline.application.allocator.messages import (
@@ -27,7 +27,9 @@ from spotline.application.allocator.messages import (
 from spotline.application.allocator.planning import compare, market_of_request, plan
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
 from spotline.application.configurator.messages import Completion
+from spotline.application.market_view import ClockReading, MarketView
 from spotline.contracts.mapping import digest, from_message
+from spotline.contracts.reasons import Reason
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.units import utc_iso
 
@@ -49,6 +51,10 @@ class AllocatorServicer(allocator_service_pb2_grpc.AllocatorServiceServicer):
         self._deciding = ThreadPoolExecutor(1, thread_name_prefix="spotline-allocate")
         self._planning = ThreadPoolExecutor(_PLANNING_THREADS, thread_name_prefix="spotline-plan")
 
+    def clock(self) -> ClockReading | None:
+        """Market time, None before a market is known."""
+        return self._host.state.recent.clock()
+
     def close(self) -> None:
         """Let go of the threads; calls in progress end on their own."""
         self._deciding.shutdown(wait=False, cancel_futures=True)
@@ -63,20 +69,21 @@ class AllocatorServicer(allocator_service_pb2_grpc.AllocatorServiceServicer):
     @answers
     async def Plan(self, request: pb.PlanRequest, context: ServerContext) -> PlanAnswer:
         """Lay out what several policies would do with a job, or plan several at once."""
-        name_job(request)
-        for job in request.jobs:
-            if not job.job_id and job.client_request_id:
-                job.job_id = job_id_for(job.tenant, job.client_request_id)
+        name_plan(request)
         asked = from_message(PlanRequest, request)
         # Taken on the loop: a thread must not read what the host is changing.
         market = market_of_request(asked) or self._host.state.market()
         if market is None:
             raise RpcRefused(
-                grpc.StatusCode.UNAVAILABLE, "no market is open yet; try again when one is"
+                grpc.StatusCode.UNAVAILABLE,
+                "no market is open yet; try again when one is",
+                reason=Reason.MARKET_NOT_OPEN,
             )
         if not market.quotes:
             raise RpcRefused(
-                grpc.StatusCode.UNAVAILABLE, "no slot has opened yet; try again when one has"
+                grpc.StatusCode.UNAVAILABLE,
+                "no slot has opened yet; try again when one has",
+                reason=Reason.MARKET_NOT_OPEN,
             )
         completion = None
         if asked.draft is not None:
@@ -85,8 +92,11 @@ class AllocatorServicer(allocator_service_pb2_grpc.AllocatorServiceServicer):
                 return found
             completion = found
             asked = replace(asked, draft=None, job=completion.job)
-        answer = await self._run(self._planning, lambda: plan(asked, market))
-        return replace(answer, completion=completion)
+        return replace(await self.planned(asked, market), completion=completion)
+
+    async def planned(self, asked: PlanRequest, market: MarketView) -> PlanAnswer:
+        """Plan in a thread; `RpcRefused` names the field that makes it impossible."""
+        return await self._run(self._planning, lambda: plan(asked, market))
 
     async def _completed(self, asked: PlanRequest, draft: JobDraft) -> Completion | PlanAnswer:
         """The completion of a draft, or the answer that its deadline cannot be met."""
@@ -95,12 +105,14 @@ class AllocatorServicer(allocator_service_pb2_grpc.AllocatorServiceServicer):
                 grpc.StatusCode.INVALID_ARGUMENT,
                 "draft must be planned alone; submit it, or state its instances and throughput, "
                 "to plan it with others",
+                reason=Reason.FIELD_INVALID,
                 field="draft",
             )
         if asked.quotes:
             raise RpcRefused(
                 grpc.StatusCode.INVALID_ARGUMENT,
                 "quotes must not be given with a draft: it is completed on the live market",
+                reason=Reason.FIELD_INVALID,
                 field="quotes",
             )
         try:
@@ -122,6 +134,7 @@ class AllocatorServicer(allocator_service_pb2_grpc.AllocatorServiceServicer):
         self, request: pb.ComparePoliciesRequest, context: ServerContext
     ) -> ComparisonAnswer:
         """Replay policies for a job on given slots."""
+        name_comparison(request)
         asked = from_message(ComparisonRequest, request)
         return await self._run(self._planning, lambda: compare(asked))
 

@@ -5,23 +5,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import grpc
+from google.protobuf.field_mask_pb2 import FieldMask
 
 from spotline.adapters.grpc.kit.calling import ANY_CLIENT, RpcClient, open_channel
 from spotline.adapters.grpc.kit.errors import RpcFailed, failure_of
 from spotline.api.v1 import (
     allocator_service_pb2,
     allocator_service_pb2_grpc,
+    job_pb2,
     job_service_pb2,
     job_service_pb2_grpc,
 )
 from spotline.application.admission import job_id_for
 from spotline.application.allocation.messages import AllocateAnswer, AllocateRequest
 from spotline.application.allocator.messages import (
+    ChangeReceipt,
     ComparisonAnswer,
     ComparisonRequest,
+    ExitReport,
     JobPage,
     JobQuery,
     JobStatus,
@@ -32,6 +36,8 @@ from spotline.application.allocator.messages import (
     Submission,
     SubmissionReceipt,
 )
+from spotline.application.allocator.updates import JobChange
+from spotline.application.market_view import MarketStatus
 from spotline.application.spec import Call
 from spotline.contracts.errors import ContractError, InvariantViolation
 from spotline.contracts.mapping import from_message, to_message
@@ -148,6 +154,7 @@ class JobClient(RpcClient):
             submission, timeout_s = Submission(draft=with_own_id(job)), _COMPLETE_TIMEOUT_S
         else:
             submission, timeout_s = Submission(job=with_own_id(job)), _CALL_TIMEOUT_S
+        submission = replace(submission, request_id=job.client_request_id)
         return await self._ask(
             self._jobs.Submit, submission, SubmissionReceipt, timeout_s=timeout_s
         )
@@ -173,9 +180,9 @@ class JobClient(RpcClient):
             statuses.extend(page.statuses)
         return tuple(statuses)
 
-    async def cancel(self, job_id: str) -> bool:
+    async def cancel(self, job_id: str, *, request_id: str = "") -> bool:
         """Withdraw a job; returns whether it was over already."""
-        request = job_service_pb2.CancelRequest(job_id=job_id)
+        request = job_service_pb2.CancelRequest(job_id=job_id, request_id=request_id)
         response = await self._call(self._jobs.Cancel, request, timeout_s=_CALL_TIMEOUT_S)
         return bool(response.already_closed)
 
@@ -183,6 +190,36 @@ class JobClient(RpcClient):
         """Say how much of its work a job has done; the greatest report counts."""
         message = to_message(report)
         await self._call(self._jobs.ReportProgress, message, timeout_s=_CALL_TIMEOUT_S)
+
+    async def report_exit(self, report: ExitReport) -> None:
+        """Say that a job's training program has ended."""
+        message = to_message(report)
+        await self._call(self._jobs.ReportExit, message, timeout_s=_CALL_TIMEOUT_S)
+
+    async def update(self, change: JobChange) -> ChangeReceipt:
+        """Change a job; answered with how it stands and what could be done with it now."""
+        values: dict[str, Any] = {
+            name: getattr(change, name) for name in ("value_micro_usd", "budget_micro_usd")
+        }
+        if change.deadline is not None:
+            values["deadline"] = to_message(change.deadline)
+        if change.on_limit is not None:
+            values["on_limit"] = job_pb2.OnLimit.Value(f"ON_LIMIT_{change.on_limit.name}")
+        request = job_service_pb2.UpdateJobRequest(
+            job_id=change.job_id,
+            update_mask=FieldMask(paths=change.mask),
+            etag=change.etag,
+            request_id=change.request_id,
+            **values,
+        )
+        response = await self._call(self._jobs.UpdateJob, request, timeout_s=_PLAN_TIMEOUT_S)
+        return from_message(ChangeReceipt, response)
+
+    async def market(self) -> MarketStatus:
+        """What time it is in the market, and whether that goes on."""
+        request = job_service_pb2.GetMarketRequest()
+        response = await self._call(self._jobs.GetMarket, request, timeout_s=_CALL_TIMEOUT_S)
+        return from_message(MarketStatus, response)
 
     async def watch(self, job_id: str) -> AsyncIterator[JobUpdate]:
         """Where a job stands now, and after every change until it is over.

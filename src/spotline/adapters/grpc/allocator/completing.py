@@ -10,6 +10,7 @@ from spotline.adapters.grpc.kit.errors import RpcFailed, RpcRefused
 from spotline.application.allocator.ports import ConfiguratorPort
 from spotline.application.configurator.messages import Completion, CompletionRequest
 from spotline.contracts.errors import ContractError
+from spotline.contracts.reasons import Reason
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.units import ns_from_datetime
 
@@ -30,6 +31,7 @@ async def completed(configurator: ConfiguratorPort | None, draft: JobDraft) -> C
             grpc.StatusCode.FAILED_PRECONDITION,
             "draft cannot be completed: this allocator has no configurator; start one and name its "
             "address, or state the job's instances and throughput",
+            reason=Reason.NO_CONFIGURATOR,
             field="draft",
         )
     try:
@@ -41,7 +43,9 @@ async def completed(configurator: ConfiguratorPort | None, draft: JobDraft) -> C
     except ContractError as error:
         # Not the caller's mistake: the two are of different versions, most likely.
         raise RpcRefused(
-            grpc.StatusCode.INTERNAL, f"the configurator's answer cannot be read: {error}"
+            grpc.StatusCode.INTERNAL,
+            f"the configurator's answer cannot be read: {error}",
+            reason=Reason.CONFIGURATOR_UNREADABLE,
         ) from error
 
 
@@ -51,14 +55,23 @@ def _refusal(error: RpcFailed) -> RpcRefused:
             grpc.StatusCode.UNAVAILABLE,
             f"{error}; nothing was recorded, try again, or state the job's instances and "
             "throughput",
+            reason=Reason.CONFIGURATOR_UNAVAILABLE,
             field="draft",
         )
     earliest = error.earliest_feasible_deadline
     return RpcRefused(
         grpc.StatusCode[error.code],
         str(error),
+        reason=_reason(error.reason),
         field=error.field,
+        violations=error.violations,
         earliest_feasible_deadline_ns=(
             ns_from_datetime(datetime.fromisoformat(earliest)) if earliest else 0
         ),
     )
+
+
+def _reason(name: str) -> Reason:
+    """The configurator's reason as ours; it may be of another release, or have failed."""
+    known = {reason.name: reason for reason in Reason}
+    return known.get(name, Reason.CONFIGURATOR_UNREADABLE)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import grpc
 
 from spotline.adapters.grpc.allocator.allocator_servicer import AllocatorServicer
-from spotline.adapters.grpc.allocator.job_servicer import JobFeed, JobServicer
+from spotline.adapters.grpc.allocator.job_feed import JobFeed
+from spotline.adapters.grpc.allocator.job_servicer import JobServicer
 from spotline.adapters.grpc.kit.serving import GrpcServer
 from spotline.api.v1 import (
     allocator_service_pb2,
@@ -30,6 +31,8 @@ class RpcServer(GrpcServer):
         `host:port`; port 0 takes a free one, which `start` returns.
     configurator
         Completes drafts; None refuses them. The giver closes it.
+    await_admission
+        Whether a submission is acknowledged only once the ledger holds it too.
     """
 
     name = "allocator"
@@ -45,10 +48,13 @@ class RpcServer(GrpcServer):
         *,
         address: str,
         configurator: ConfiguratorPort | None = None,
+        await_admission: bool = True,
     ) -> None:
         super().__init__(address)
         self._allocator = AllocatorServicer(host, configurator)
-        self._jobs = JobServicer(host, feed, configurator)
+        self._jobs = JobServicer(
+            host, feed, self._allocator, configurator, await_admission=await_admission
+        )
 
     def register(self, server: grpc.aio.Server) -> None:
         """Add both services."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import grpc
-from google.protobuf.message import Message
 
-from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext, answers, invalid
+from spotline.adapters.grpc.kit.answering import answers
+from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext
 from spotline.adapters.grpc.kit.serving import GrpcServer
 from spotline.api.v1 import analytics_service_pb2 as pb
 from spotline.api.v1 import analytics_service_pb2_grpc
@@ -17,10 +17,10 @@ from spotline.application.analytics.messages import (
     StatisticsPage,
     StatisticsQuery,
 )
-from spotline.contracts.errors import ContractError, ProviderUnavailable
+from spotline.application.market_view import ClockReading
+from spotline.contracts.errors import ProviderUnavailable
 from spotline.contracts.mapping import from_message
-
-QueryT = TypeVar("QueryT", StatisticsQuery, KeysQuery)
+from spotline.contracts.reasons import Reason
 
 
 class StatisticsSource(Protocol):
@@ -40,6 +40,10 @@ class StatisticsSource(Protocol):
         """Of whom there are statistics; `ProviderUnavailable` as in `query`."""
         ...
 
+    def clock(self) -> ClockReading | None:
+        """Market time, None before it is known."""
+        ...
+
 
 class AnalyticsServicer(analytics_service_pb2_grpc.AnalyticsServiceServicer):
     """Serves `AnalyticsService`."""
@@ -47,10 +51,14 @@ class AnalyticsServicer(analytics_service_pb2_grpc.AnalyticsServiceServicer):
     def __init__(self, source: StatisticsSource) -> None:
         self._source = source
 
+    def clock(self) -> ClockReading | None:
+        """Market time, None before a market is known."""
+        return self._source.clock()
+
     @answers
     async def Query(self, request: pb.QueryRequest, context: ServerContext) -> StatisticsPage:
         """Windows of one key, a page at a time."""
-        query = _asked(StatisticsQuery, request)
+        query = from_message(StatisticsQuery, request)
         try:
             return self._source.query(query)
         except ProviderUnavailable as error:
@@ -59,25 +67,19 @@ class AnalyticsServicer(analytics_service_pb2_grpc.AnalyticsServiceServicer):
     @answers
     async def ListKeys(self, request: pb.ListKeysRequest, context: ServerContext) -> KeysPage:
         """Of whom there are statistics, a page at a time."""
-        query = _asked(KeysQuery, request)
+        query = from_message(KeysQuery, request)
         try:
             return self._source.keys(query)
         except ProviderUnavailable as error:
             raise _not_now(error) from error
 
 
-def _asked(query_type: type[QueryT], request: Message) -> QueryT:
-    """Read a request; what its constructor refuses begins with the field's name."""
-    try:
-        return from_message(query_type, request)
-    except ContractError as error:
-        if " " in error.where:
-            raise
-        raise invalid(ValueError(error.problem)) from error
-
-
 def _not_now(error: ProviderUnavailable) -> RpcRefused:
-    return RpcRefused(grpc.StatusCode.UNAVAILABLE, f"{error}; ask again, or another worker")
+    return RpcRefused(
+        grpc.StatusCode.UNAVAILABLE,
+        f"{error}; ask again, or another worker",
+        reason=Reason.STATISTICS_UNAVAILABLE,
+    )
 
 
 class AnalyticsServer(GrpcServer):

@@ -49,11 +49,10 @@ class ConfiguratorClient(RpcClient):
         )
         return said.answers
 
-    async def learn(self, runs: Sequence[MeasuredRun]) -> LessonReceipt:
+    async def learn(self, runs: Sequence[MeasuredRun], *, request_id: str = "") -> LessonReceipt:
         """Add measured runs; those known already are not added twice."""
-        return await self._ask(
-            self._stub.Learn, Lesson(runs=tuple(runs)), LessonReceipt, timeout_s=_LEARN_TIMEOUT_S
-        )
+        lesson = Lesson(runs=tuple(runs), request_id=request_id)
+        return await self._ask(self._stub.Learn, lesson, LessonReceipt, timeout_s=_LEARN_TIMEOUT_S)
 
     async def sources(self) -> KnownSources:
         """All sources, what they have learned from, and how well."""

@@ -12,13 +12,9 @@ import grpc
 import structlog
 from google.protobuf.message import Message
 
-from spotline.adapters.grpc.kit.errors import (
-    RpcRefused,
-    ServerContext,
-    answers,
-    invalid,
-    refusal_of,
-)
+from spotline.adapters.grpc.kit.answering import RequestLog, answers
+from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext, invalid, refusal_of
+from spotline.adapters.grpc.kit.filling_in import name_draft
 from spotline.api.v1 import configuration_service_pb2 as pb
 from spotline.api.v1 import configuration_service_pb2_grpc
 from spotline.application.admission import Refused
@@ -39,9 +35,11 @@ from spotline.application.configurator.messages import (
     PredictionRequest,
     RefusedRun,
 )
+from spotline.application.market_view import ClockReading
 from spotline.application.spec import derive_id
 from spotline.contracts.errors import ContractError
 from spotline.contracts.mapping import digest, from_message
+from spotline.contracts.reasons import Reason
 from spotline.domain.configuration.configuration import MeasuredRun
 from spotline.domain.configuration.registry import source_names
 from spotline.domain.events.event import Event
@@ -155,10 +153,16 @@ class ConfigurationServicer(configuration_service_pb2_grpc.ConfigurationServiceS
     def __init__(self, host: ConfiguratorHost, knowledge: SharedKnowledge) -> None:
         self._host = host
         self._knowledge = knowledge
+        self._requests = RequestLog()
+
+    def clock(self) -> ClockReading | None:
+        """Market time, None before a market is known."""
+        return self._host.state.recent.clock()
 
     @answers
     async def Complete(self, request: pb.CompleteRequest, context: ServerContext) -> Completion:
         """Fill in what a draft leaves out."""
+        name_draft(request.draft)
         asked = from_message(CompletionRequest, request)
         if asked.most_options > _MOST_OPTIONS:
             raise _too_many("most_options", asked.most_options, _MOST_OPTIONS)
@@ -166,7 +170,9 @@ class ConfigurationServicer(configuration_service_pb2_grpc.ConfigurationServiceS
         market = self._host.state.market()
         if market is None:
             raise RpcRefused(
-                grpc.StatusCode.UNAVAILABLE, "no market is open yet; try again when one is"
+                grpc.StatusCode.UNAVAILABLE,
+                "no market is open yet; try again when one is",
+                reason=Reason.MARKET_NOT_OPEN,
             )
         await self._ready(asked.source_id)
         answer = await self._knowledge.ask(lambda base: complete(asked, market, base))
@@ -190,6 +196,9 @@ class ConfigurationServicer(configuration_service_pb2_grpc.ConfigurationServiceS
         """Record measured runs, and answer when they are known."""
         if len(request.runs) > _MOST_PER_CALL:
             raise _too_many("runs", len(request.runs), _MOST_PER_CALL)
+        return await self._requests.once(request, "", lambda: self._learn(request))
+
+    async def _learn(self, request: pb.LearnRequest) -> LessonReceipt:
         taken: dict[MeasuredRun, None] = {}
         refused: list[RefusedRun] = []
         recorded = 0
@@ -222,6 +231,7 @@ class ConfigurationServicer(configuration_service_pb2_grpc.ConfigurationServiceS
                 grpc.StatusCode.UNAVAILABLE,
                 f"recorded, but not learned within {_APPLY_TIMEOUT_S:g} s; send it again to learn "
                 "more (nothing is recorded twice)",
+                reason=Reason.NOT_APPLIED_YET,
             ) from None
 
     async def _publish(self, run: MeasuredRun) -> None:
@@ -259,5 +269,8 @@ def _readable(message: Message) -> tuple[MeasuredRun | None, str]:
 
 def _too_many(field: str, number: int, most: int) -> RpcRefused:
     return RpcRefused(
-        grpc.StatusCode.INVALID_ARGUMENT, f"{field} must be <= {most}, was {number}", field=field
+        grpc.StatusCode.INVALID_ARGUMENT,
+        f"{field} must be <= {most}, was {number}",
+        reason=Reason.TOO_MANY_ITEMS,
+        field=field,
     )

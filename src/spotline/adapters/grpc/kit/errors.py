@@ -1,56 +1,158 @@
-"""What goes wrong over gRPC: refusals as a server states them, failures as a client sees them."""
+"""What goes wrong over gRPC: refusals as a server states them, failures as a client sees them.
+
+A refusal carries a `google.rpc.Status` with exactly one `ErrorInfo`, and where they fit
+`BadRequest` (every field that is wrong), `PreconditionFailure`, `QuotaFailure` and `RetryInfo`.
+"""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import grpc
-from google.protobuf.message import Message
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import DecodeError, Message
+from google.rpc import error_details_pb2 as details  # type: ignore[import-untyped]
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
 from spotline.application.admission import Refused
-from spotline.contracts.errors import ContractError, ProviderUnavailable, SpotlineError
-from spotline.contracts.mapping import to_message
+from spotline.contracts.errors import ContractError, FieldViolation, SpotlineError
+from spotline.contracts.reasons import ERROR_DOMAIN, Reason
+from spotline.domain.problems import problems_of
 from spotline.domain.units import utc_iso
 
 # Trailing metadata. Every refusal of ours names a field (perhaps ""): without it, the status is
-# gRPC's own, such as a connection that failed.
+# gRPC's own, such as a connection that failed. The first two stay until 0.4.0.
 FIELD_KEY = "spotline-field"
 EARLIEST_DEADLINE_KEY = "earliest-feasible-deadline"
+STATUS_KEY = "grpc-status-details-bin"
+
+_EARLIEST_DETAIL = "earliestFeasibleDeadline"
 
 # A request carries every running job and a slot's whole market: gRPC's default of 4 MB would be
 # reached at a few thousand jobs.
 MESSAGE_BYTES = 64 << 20
 
+# A caller takes 8 KB of metadata unless it says otherwise. The message (three for a byte, where it
+# is percent-encoded) and the details (four for three, in base64) share them.
+_MESSAGE_BYTES = 1200
+_DETAIL_BYTES = 300
+_VIOLATIONS_BYTES = 2000
+
+_RETRY_S = 1.0
+
 ServerContext = grpc.aio.ServicerContext[Any, Any]
-Params = ParamSpec("Params")
-ServicerT = TypeVar("ServicerT")
-RequestT = TypeVar("RequestT")
 
 
 class RpcRefused(SpotlineError):
-    """The server will not do what was asked; raised inside, sent as a status."""
+    """The server will not do what was asked; raised inside, sent as a status.
+
+    Parameters
+    ----------
+    field
+        The field at fault, empty for none; the first of `violations` where these are given.
+    violations
+        Every field that is wrong; by default `field` and the message.
+    retry_s
+        When it is worth trying again, for what passes by itself.
+    """
 
     def __init__(
         self,
         code: grpc.StatusCode,
         message: str,
         *,
+        reason: Reason,
         field: str = "",
+        violations: Sequence[FieldViolation] = (),
         earliest_feasible_deadline_ns: int = 0,
+        retry_s: float = _RETRY_S,
     ) -> None:
-        super().__init__(message)
+        super().__init__(_shortened(message, _MESSAGE_BYTES))
         self.code = code
-        self.field = field
+        self.reason = reason
+        self.field = field or (violations[0].field if violations else "")
+        self.violations = tuple(violations)
         self.earliest_feasible_deadline_ns = earliest_feasible_deadline_ns
+        self.retry_s = retry_s
 
-    def trailing_metadata(self) -> tuple[tuple[str, str], ...]:
-        """The field at fault, and the earliest feasible deadline where that is the matter."""
-        metadata = [(FIELD_KEY, self.field.encode("ascii", "replace").decode())]
+    def trailing_metadata(self) -> tuple[tuple[str, str | bytes], ...]:
+        """The status with its details; field and earliest deadline as before 0.3.0, too."""
+        metadata: list[tuple[str, str | bytes]] = [
+            (FIELD_KEY, self.field.encode("ascii", "replace").decode()),
+            (STATUS_KEY, self._status().SerializeToString()),
+        ]
         if self.earliest_feasible_deadline_ns:
             metadata.append((EARLIEST_DEADLINE_KEY, utc_iso(self.earliest_feasible_deadline_ns)))
         return tuple(metadata)
+
+    def _status(self) -> Status:
+        told = _shortened(str(self), _DETAIL_BYTES)
+        status = Status(code=self.code.value[0], message=told)
+        for detail in (self._error_info(), *self._further_details()):
+            packed = AnyMessage()
+            packed.Pack(detail)
+            status.details.append(packed)
+        return status
+
+    def _error_info(self) -> details.ErrorInfo:
+        metadata = {}
+        if self.field:
+            metadata["field"] = _shortened(self.field, _DETAIL_BYTES)
+        if self.earliest_feasible_deadline_ns:
+            metadata[_EARLIEST_DETAIL] = utc_iso(self.earliest_feasible_deadline_ns)
+        return details.ErrorInfo(reason=self.reason.name, domain=ERROR_DOMAIN, metadata=metadata)
+
+    def _further_details(self) -> Sequence[Message]:
+        said: list[Message] = []
+        fields = self._fields_at_fault()
+        if fields:
+            said.append(details.BadRequest(field_violations=fields))
+        if self.code is grpc.StatusCode.FAILED_PRECONDITION:
+            violation = details.PreconditionFailure.Violation(
+                type=self.reason.name,
+                subject=self.field,
+                description=_shortened(str(self), _DETAIL_BYTES),
+            )
+            said.append(details.PreconditionFailure(violations=[violation]))
+        if self.code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+            quota = details.QuotaFailure.Violation(
+                subject=self.reason.name, description=_shortened(str(self), _DETAIL_BYTES)
+            )
+            said.append(details.QuotaFailure(violations=[quota]))
+        if self.code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED):
+            delay = Duration()
+            delay.FromNanoseconds(round(self.retry_s * 1e9))
+            said.append(details.RetryInfo(retry_delay=delay))
+        return said
+
+    def _fields_at_fault(self) -> list[details.BadRequest.FieldViolation]:
+        """Every field that is wrong, as far as a caller's metadata have room."""
+        given = self.violations
+        if not given and self.field:
+            given = (FieldViolation(field=self.field, description=str(self)),)
+        found: list[details.BadRequest.FieldViolation] = []
+        room = _VIOLATIONS_BYTES
+        for number, violation in enumerate(given):
+            said = details.BadRequest.FieldViolation(
+                field=_shortened(violation.field, _DETAIL_BYTES),
+                description=_shortened(violation.description, _DETAIL_BYTES),
+            )
+            room -= said.ByteSize()
+            if found and room < 0:
+                more = f"{len(given) - number} more are wrong"
+                found.append(details.BadRequest.FieldViolation(description=more))
+                break
+            found.append(said)
+        return found
+
+
+def _shortened(text: str, most_bytes: int) -> str:
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) <= most_bytes:
+        return encoded.decode()
+    return encoded[: most_bytes - 3].decode("utf-8", "ignore") + "..."
 
 
 def refusal_of(refused: Refused) -> RpcRefused:
@@ -62,62 +164,63 @@ def refusal_of(refused: Refused) -> RpcRefused:
         message = f"{message}; ask for {utc_iso(earliest_ns)} or later"
     return RpcRefused(
         grpc.StatusCode.FAILED_PRECONDITION if lasting else grpc.StatusCode.INVALID_ARGUMENT,
-        message,
+        _and_more(message, len(refused.others)),
+        reason=refused.reason,
         field=refused.field,
+        violations=[
+            FieldViolation(field=wrong.field, description=wrong.message)
+            for wrong in (refused, *refused.others)
+        ],
         earliest_feasible_deadline_ns=earliest_ns,
     )
 
 
 def invalid(error: ValueError) -> RpcRefused:
-    """Turn a value error, whose message begins with the field, into INVALID_ARGUMENT."""
-    field = str(error).partition(" ")[0].rstrip(":")
-    return RpcRefused(grpc.StatusCode.INVALID_ARGUMENT, str(error), field=field)
+    """Turn a value error, whose problems begin with their fields, into INVALID_ARGUMENT."""
+    problems = problems_of(error)
+    violations = []
+    for problem in problems:
+        field, _, said = problem.partition(" ")
+        violations.append(FieldViolation(field=field.rstrip(":"), description=said))
+    return RpcRefused(
+        grpc.StatusCode.INVALID_ARGUMENT,
+        _and_more(problems[0], len(problems) - 1),
+        reason=Reason.FIELD_INVALID,
+        violations=violations,
+    )
 
 
-async def refuse(
-    context: ServerContext, error: RpcRefused | ContractError | ProviderUnavailable
-) -> NoReturn:
-    """End the call with the status of `error`."""
-    if isinstance(error, ContractError):
-        # "SubmitRequest job.work": the message's name says nothing to who filled in the field.
-        field = error.where.partition(" ")[2] or error.where
-        error = RpcRefused(
-            grpc.StatusCode.INVALID_ARGUMENT, f"{field}: {error.problem}", field=field
-        )
-    elif isinstance(error, ProviderUnavailable):
-        error = RpcRefused(
-            grpc.StatusCode.UNAVAILABLE,
-            f"the event bus does not take it now ({error}); nothing was recorded, try again",
-        )
-    await context.abort(error.code, str(error), error.trailing_metadata())
+def unreadable(error: ContractError) -> RpcRefused:
+    """Turn a request that breaks the contract into INVALID_ARGUMENT, with every such field."""
+    # "SubmitRequest job.work": the message's name says nothing to who filled in the field.
+    field = error.where.partition(" ")[2]
+    message = f"{field}: {error.problem}" if field else error.problem
+    if not field and not error.violations:
+        field = error.where
+    return RpcRefused(
+        grpc.StatusCode.INVALID_ARGUMENT,
+        _and_more(message, len(error.violations) - 1),
+        reason=Reason.FIELD_INVALID,
+        field=field,
+        violations=error.violations,
+    )
 
 
-def answers(
-    method: Callable[[ServicerT, RequestT, ServerContext], Awaitable[object]],
-) -> Callable[[ServicerT, RequestT, ServerContext], Awaitable[Any]]:
-    """Send what a unary method answers as a message, what it refuses as a status.
-
-    A bug stays UNKNOWN.
-    """
-
-    @functools.wraps(method)
-    async def answered(servicer: ServicerT, request: RequestT, context: ServerContext) -> Message:
-        try:
-            answer = await method(servicer, request, context)
-            return answer if isinstance(answer, Message) else to_message(answer)
-        except (RpcRefused, ContractError, ProviderUnavailable) as error:
-            await refuse(context, error)
-
-    return answered
+def _and_more(message: str, others: int) -> str:
+    if others < 1:
+        return message
+    return f"{message} (and {others} more field{'s are' if others > 1 else ' is'} wrong)"
 
 
 # --- as a client sees it ----------------------------------------------------------------------
 
 
 class RpcFailed(SpotlineError):
-    """A call failed. `code` is the status's name, `field` what the server found at fault.
+    """A call failed. `code` is the status's name, `field` the first that the server found at fault.
 
-    `unreachable` says that there was no answer, as opposed to an answer that refuses.
+    `violations` are all such fields, `reason` why in one word (a `Reason`'s name where the server
+    is of this release), `unreachable` says that there was no answer, as opposed to one that
+    refuses.
     """
 
     def __init__(
@@ -126,12 +229,16 @@ class RpcFailed(SpotlineError):
         message: str,
         *,
         field: str = "",
+        reason: str = "",
+        violations: Sequence[FieldViolation] = (),
         earliest_feasible_deadline: str = "",
         unreachable: bool = False,
     ) -> None:
         super().__init__(message)
         self.code = code
         self.field = field
+        self.reason = reason
+        self.violations = tuple(violations)
         self.earliest_feasible_deadline = earliest_feasible_deadline
         self.unreachable = unreachable
 
@@ -146,9 +253,9 @@ def failure_of(
 ) -> RpcFailed:
     """Read what a failed call to a service says."""
     metadata: Any = error.trailing_metadata() or ()
-    trailing = {str(key): str(value) for key, value in metadata}
+    trailing = {str(key): value for key, value in metadata}
     code = error.code()
-    details = error.details() or code.name
+    message = error.details() or code.name
     answered = FIELD_KEY in trailing
     unreachable = not answered and code in (
         grpc.StatusCode.UNAVAILABLE,
@@ -157,11 +264,33 @@ def failure_of(
     if unreachable:
         late = code is grpc.StatusCode.DEADLINE_EXCEEDED
         what = "did not answer in time" if late else "cannot be reached"
-        details = f"the {service} at {address} {what} ({details})"
+        message = f"the {service} at {address} {what} ({message})"
+    reason, violations = _read_details(trailing)
     return RpcFailed(
         code.name,
-        details,
-        field=trailing.get(FIELD_KEY, ""),
-        earliest_feasible_deadline=trailing.get(EARLIEST_DEADLINE_KEY, ""),
+        message,
+        field=str(trailing.get(FIELD_KEY, "")),
+        reason=reason,
+        violations=violations,
+        earliest_feasible_deadline=str(trailing.get(EARLIEST_DEADLINE_KEY, "")),
         unreachable=unreachable,
     )
+
+
+def _read_details(trailing: Mapping[str, Any]) -> tuple[str, Sequence[FieldViolation]]:
+    """The reason and the fields at fault; nothing where a server is older or another's."""
+    try:
+        status = Status.FromString(trailing.get(STATUS_KEY, b""))
+    except DecodeError:
+        return "", ()
+    reason, violations = "", []
+    for packed in status.details:
+        info, bad = details.ErrorInfo(), details.BadRequest()
+        if packed.Unpack(info) and info.domain == ERROR_DOMAIN:
+            reason = info.reason
+        elif packed.Unpack(bad):
+            violations = [
+                FieldViolation(field=said.field, description=said.description)
+                for said in bad.field_violations
+            ]
+    return reason, violations

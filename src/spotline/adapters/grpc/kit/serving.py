@@ -14,6 +14,8 @@ from spotline.adapters.grpc.kit.tracing import server_interceptors
 from spotline.contracts.errors import ConfigError
 from spotline.runtime.telemetry import telemetry_for
 
+_MOST_PENDING = 50_000
+
 
 class GrpcServer:
     """A server of some services; subclasses say which.
@@ -67,6 +69,10 @@ class GrpcServer:
                 ("grpc.max_send_message_length", MESSAGE_BYTES),
                 # Two servers on one port would each answer half of the calls.
                 ("grpc.so_reuseport", 0),
+                # Beyond its own limit gRPC cancels calls at random, and their callers learn
+                # neither why nor when to come again; what is too much is ours to refuse.
+                ("grpc.server.max_pending_requests", _MOST_PENDING),
+                ("grpc.server.max_pending_requests_hard_limit", _MOST_PENDING),
             ),
             interceptors=server_interceptors(telemetry_for(self.name), self.services),
         )

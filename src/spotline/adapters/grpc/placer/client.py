@@ -35,13 +35,12 @@ class PlacerClient(RpcClient):
 
     async def place(self, pipeline: Pipeline) -> PlaceReceipt:
         """Hand a pipeline over; the same one again changes nothing."""
-        return await self._ask(
-            self._stub.Place, PlaceRequest(pipeline=pipeline), PlaceReceipt, timeout_s=_TIMEOUT_S
-        )
+        request = PlaceRequest(pipeline=pipeline, request_id=pipeline.client_request_id)
+        return await self._ask(self._stub.Place, request, PlaceReceipt, timeout_s=_TIMEOUT_S)
 
-    async def release(self, job_id: str, tenant: str) -> PlacementStatus:
+    async def release(self, job_id: str, tenant: str, *, request_id: str = "") -> PlacementStatus:
         """Let a pipeline go."""
-        request = ReleaseRequest(job_id=job_id, tenant=tenant)
+        request = ReleaseRequest(job_id=job_id, tenant=tenant, request_id=request_id)
         receipt = await self._ask(self._stub.Release, request, ReleaseReceipt, timeout_s=_TIMEOUT_S)
         return receipt.status
 

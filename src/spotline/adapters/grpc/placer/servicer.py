@@ -8,9 +8,12 @@ from typing import Protocol
 
 import grpc
 
-from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext, answers, invalid
+from spotline.adapters.grpc.kit.answering import RequestLog, answers
+from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext, invalid
+from spotline.adapters.grpc.kit.filling_in import one_request_id
 from spotline.api.v1 import placement_pb2, placement_service_pb2_grpc
 from spotline.api.v1 import placement_service_pb2 as pb
+from spotline.application.market_view import ClockReading
 from spotline.application.paging import page_of_ids
 from spotline.application.placer.messages import (
     Explanation,
@@ -30,6 +33,7 @@ from spotline.application.placer.pipeline_run import PipelineRun
 from spotline.application.placer.state import PlacerState
 from spotline.application.spec import derive_id
 from spotline.contracts.mapping import from_message
+from spotline.contracts.reasons import Reason
 from spotline.domain.events.event import Event
 from spotline.domain.events.placement import (
     PipelineReleased,
@@ -83,6 +87,7 @@ def name_pipeline(pipeline: placement_pb2.PipelineJob) -> None:
             grpc.StatusCode.INVALID_ARGUMENT,
             f"pipeline.job_id must be empty or {expected}, as tenant and client_request_id have "
             f"it, was {pipeline.job_id}",
+            reason=Reason.FIELD_INVALID,
             field="pipeline.job_id",
         )
     pipeline.job_id = expected
@@ -95,13 +100,21 @@ class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
         self._host = host
         self._feed = feed
         self._options = options
+        self._requests = RequestLog()
         # The solver and the state's arrays are for one thread at a time.
         self._explaining = asyncio.Lock()
+
+    def clock(self) -> ClockReading | None:
+        """Market time, None before the first slot."""
+        return self._host.state.clock
 
     @answers
     async def Place(self, request: pb.PlaceRequest, context: ServerContext) -> PlaceReceipt:
         """Record, and answer when it is decided."""
-        name_pipeline(request.pipeline)
+        pipeline = request.pipeline
+        request.request_id = one_request_id(request.request_id, pipeline.client_request_id)
+        pipeline.client_request_id = request.request_id
+        name_pipeline(pipeline)
         asked = from_message(PlaceRequest, request).pipeline
         self._need_regions()
         state = self._host.state
@@ -120,6 +133,7 @@ class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
                 grpc.StatusCode.INVALID_ARGUMENT,
                 f"client_request_id {asked.client_request_id!r} of tenant {asked.tenant} was used "
                 "for another pipeline; name a new one",
+                reason=Reason.REQUEST_ID_REUSED,
                 field="pipeline.client_request_id",
             )
         if run.phase is PlacementPhase.REFUSED:
@@ -130,12 +144,16 @@ class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
     async def Release(self, request: pb.ReleaseRequest, context: ServerContext) -> ReleaseReceipt:
         """Record, and answer when it has ended; what is over stays as it ended."""
         asked = from_message(ReleaseRequest, request)
+        return await self._requests.once(request, asked.job_id, lambda: self._release(asked))
+
+    async def _release(self, asked: ReleaseRequest) -> ReleaseReceipt:
         state = self._host.state
         run = state.runs.get(asked.job_id)
         if run is None or run.pipeline.tenant != asked.tenant:
             raise RpcRefused(
                 grpc.StatusCode.NOT_FOUND,
                 f"there is no pipeline {asked.job_id} of tenant {asked.tenant}",
+                reason=Reason.UNKNOWN_PIPELINE,
                 field="job_id",
             )
         if not run.phase.over:
@@ -153,7 +171,7 @@ class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
     async def ListPlacements(
         self, request: pb.ListPlacementsRequest, context: ServerContext
     ) -> PlacementPage:
-        """Where pipelines stand; the page token is the last job id of the page before."""
+        """Where pipelines stand, a page at a time."""
         query = from_message(PlacementQuery, request)
         state = self._host.state
         shown, next_page_token = page_of_ids(
@@ -192,6 +210,7 @@ class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
             raise RpcRefused(
                 grpc.StatusCode.UNAVAILABLE,
                 "no region has been observed yet; is market_ingest given a geography?",
+                reason=Reason.NO_REGION_KNOWN,
             )
 
     async def _decided(self, job_id: str, condition: Callable[[PipelineRun], bool]) -> None:
@@ -209,6 +228,7 @@ class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
                 grpc.StatusCode.UNAVAILABLE,
                 f"recorded, but not decided within {_APPLY_TIMEOUT_S:g} s; ask again to learn more "
                 "(nothing is recorded twice)",
+                reason=Reason.NOT_APPLIED_YET,
             ) from None
 
 
@@ -220,6 +240,7 @@ def _too_late(run: PipelineRun) -> RpcRefused:
     return RpcRefused(
         grpc.StatusCode.FAILED_PRECONDITION,
         message,
+        reason=Reason.DEADLINE_INFEASIBLE,
         field="pipeline.deadline_s",
         earliest_feasible_deadline_ns=earliest_ns,
     )

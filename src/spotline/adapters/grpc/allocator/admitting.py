@@ -1,0 +1,107 @@
+"""Recording submissions, and waiting until log and ledger both hold them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import grpc
+
+from spotline.adapters.grpc.allocator.job_feed import JobFeed
+from spotline.adapters.grpc.kit.errors import RpcRefused
+from spotline.application.allocator.ports import JobsHost
+from spotline.application.spec import derive_id
+from spotline.contracts.reasons import Reason
+from spotline.domain.events.lifecycle import JobSubmitted
+from spotline.domain.jobs.job import Job
+
+_TIMEOUT_S = 10.0
+_RETRY_S = 2.0
+# Each waits in memory only; beyond this many nobody would wait for the last one's answer.
+_MOST_WAITING = 4_000
+
+
+class Acknowledging:
+    """Records jobs and waits until they are applied, and the ledger holds them.
+
+    A job that was taken before 0.3.0 is in no ledger's admissions and is not waited for.
+    """
+
+    def __init__(self, host: JobsHost, feed: JobFeed, *, await_admission: bool) -> None:
+        self._host = host
+        self._feed = feed
+        self._await_admission = await_admission
+        self._waiting = 0
+        self._own: set[str] = set()
+
+    @contextmanager
+    def room(self) -> Iterator[None]:
+        """Take one of the places for those who wait.
+
+        Raises
+        ------
+        RpcRefused
+            There is none.
+        """
+        if self._waiting >= _MOST_WAITING:
+            raise RpcRefused(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"{_MOST_WAITING} submissions wait to be acknowledged; nothing was recorded, try "
+                "again later",
+                reason=Reason.TOO_MANY_REQUESTS,
+                retry_s=_RETRY_S,
+            )
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+
+    async def record(self, job: Job) -> None:
+        """Record a job, and wait until the read model shows it and the ledger holds it.
+
+        Raises
+        ------
+        RpcRefused
+            That takes too long; the same submission again says more.
+        """
+        job_id = job.job_id
+        event = JobSubmitted(job=job, ts_event_ns=self._host.state.now_ns)
+        if self._await_admission:
+            self._own.add(job_id)
+        seq = await self._host.publish_observation(
+            event, event_id=derive_id(job_id, "submitted"), correlation_id=job_id
+        )
+        if not await self._until(job_id, lambda: job_id in self._host.state.statuses):
+            raise RpcRefused(
+                grpc.StatusCode.UNAVAILABLE,
+                f"recorded as entry {seq}, but not applied within {_TIMEOUT_S:g} s; "
+                "submit it again to learn more",
+                reason=Reason.NOT_APPLIED_YET,
+                retry_s=_RETRY_S,
+            )
+        await self.admitted(job_id)
+
+    async def admitted(self, job_id: str) -> None:
+        """Wait until the ledger holds a job that the log does; `RpcRefused` as `record`."""
+        state = self._host.state
+        if not self._await_admission or not (job_id in self._own or job_id in state.unrecorded):
+            return
+        if not await self._until(job_id, lambda: job_id in state.recorded):
+            raise RpcRefused(
+                grpc.StatusCode.UNAVAILABLE,
+                f"the log holds it, but the ledger does not after {_TIMEOUT_S:g} s (is the actuator "
+                "running?); submit it again to learn more",
+                reason=Reason.NOT_ADMITTED_YET,
+                retry_s=_RETRY_S,
+            )
+        self._own.discard(job_id)
+
+    async def _until(self, job_id: str, condition: Callable[[], bool]) -> bool:
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                await self._feed.arrivals.until(job_id, condition)
+        except TimeoutError:
+            return False
+        return True

@@ -1,0 +1,54 @@
+"""`spotline market status`: what time it is in the market that a running allocator sees."""
+
+# Imports of what the command uses are inside it: gRPC costs more than `--help` should.
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from spotline.cli.calls import AsJson, answered
+from spotline.cli.jobs import DEFAULT_ADDRESS, Address
+from spotline.cli.jobs_view import plain, print_json
+from spotline.cli.market import market_app
+from spotline.domain.units import utc_iso
+
+if TYPE_CHECKING:
+    from spotline.application.market_view import MarketStatus
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to those of `spotline market`."""
+    market_app.command("status")(market_status)
+
+
+def market_status(address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+    """Show what time it is in the market, and whether that goes on. Deadlines are in this time."""
+    from spotline.adapters.grpc.allocator.client import JobClient
+
+    async def run() -> MarketStatus:
+        async with JobClient(address) as client:
+            return await client.market()
+
+    status = answered(run(), as_json=as_json)
+    if as_json:
+        print_json(plain(status))
+        return
+    for name, said in _said(status):
+        typer.echo(f"{name:<12}{said}")
+
+
+def _said(status: MarketStatus) -> list[tuple[str, str]]:
+    said = [("state", status.state.value.replace("_", " "))]
+    clock = status.clock
+    if clock is not None:
+        said.append(("now", utc_iso(clock.market_ns)))
+        said.append(("slot", f"{clock.slot} (of {clock.slot_s} s)"))
+    if status.next_slot_start_ns:
+        said.append(("next slot", utc_iso(status.next_slot_start_ns)))
+    if status.ends_ns:
+        said.append(("ends", utc_iso(status.ends_ns)))
+    if status.source:
+        said.append(("source", status.source))
+    return said
