@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import replace
 
 from services.market_ingest.settings import MarketIngestSettings
+from spotline.adapters.files.reservations_file import add_reservations
 from spotline.adapters.market.parquet import read_market
 from spotline.bootstrap.followers import geography_of, serve_market_ingest
 from spotline.bootstrap.parts import BusAddress, PartHooks
 from spotline.bootstrap.process import main
-from spotline.domain.market.market import Market
+from spotline.domain.market.notice import sold_by
 
 
 async def serve(settings: MarketIngestSettings, bus: BusAddress, hooks: PartHooks) -> None:
     """Replay the market that the settings name."""
-    market = read_market(settings.market)
+    market = sold_by(read_market(settings.market), settings.notice_lead_s)
     if settings.wall_clock:
-        market = beginning_at(market, time.time_ns())
+        market = market.beginning_at(time.time_ns())
+    market = add_reservations(market, settings.reservations_file)
     await serve_market_ingest(
         bus,
         market,
@@ -26,12 +27,6 @@ async def serve(settings: MarketIngestSettings, bus: BusAddress, hooks: PartHook
         hooks,
         geography=geography_of(settings.geography_file),
     )
-
-
-def beginning_at(market: Market, start_ns: int) -> Market:
-    """The same market, shifted in time to begin at `start_ns`."""
-    shift_ns = start_ns - market.start_ns
-    return replace(market, start_ns=start_ns, quoted_ns=market.quoted_ns + shift_ns)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import Field, ValidationInfo, field_validator
 
 from spotline.application.market_ingest.handler import NO_WAITING_BY_TIME, IngestOptions
+from spotline.domain.market.offering import ASSUMED_NOTICE_LEAD_S
 from spotline.runtime.settings import ServiceSettings
 
 
@@ -17,14 +18,19 @@ class MarketIngestSettings(ServiceSettings):
     decided; `wall_clock` opens a slot every slot length, and shifts the market to begin now.
     With `wait_for_work` market time stands still while no job and no pipeline is under way, so
     nobody finds a market that is over; not together with `wall_clock`.
-    `geography` is a file of regions and links (docs/geography-format.md; empty: none).
+    `reservations` is a file of capacity that is paid for already (docs/market-format.md; empty:
+    none). `geography` is a file of regions and links (docs/geography-format.md; empty: none).
+    `notice_lead_s` is the notice, in seconds, that the actuator's cloud gives of taking spot back;
+    no offering of the market is said to give more.
     """
 
     market: Path
     slots_per_s: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
     wall_clock: bool = False
     wait_for_work: bool = False
+    reservations: str = ""
     geography: str = ""
+    notice_lead_s: int = Field(default=ASSUMED_NOTICE_LEAD_S, ge=0)
 
     @field_validator("wait_for_work")
     @classmethod
@@ -32,6 +38,11 @@ class MarketIngestSettings(ServiceSettings):
         if value and info.data.get("wall_clock"):
             raise ValueError(NO_WAITING_BY_TIME)
         return value
+
+    @property
+    def reservations_file(self) -> Path | None:
+        """The file of reservations, None for none."""
+        return Path(self.reservations) if self.reservations else None
 
     @property
     def geography_file(self) -> Path | None:

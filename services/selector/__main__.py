@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from services.selector.settings import SelectorSettings
+from spotline.adapters.nats.configured import StreamLimits
 from spotline.bootstrap.followers import serve_selector
 from spotline.bootstrap.parts import BusAddress, PartHooks
 from spotline.bootstrap.process import main
@@ -18,6 +19,9 @@ async def serve(settings: SelectorSettings, bus: BusAddress, hooks: PartHooks) -
         allocator_address=settings.allocator_address,
         allocate_timeout_s=settings.allocate_timeout_s,
         hooks=hooks,
+        decisions=StreamLimits(
+            max_age_s=settings.decisions_max_age_s, max_bytes=settings.decisions_max_bytes
+        ),
     )
 
 

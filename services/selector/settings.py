@@ -7,18 +7,22 @@ from typing import Annotated
 from pydantic import Field
 
 from spotline.application.selector.state import SelectorOptions
+from spotline.bootstrap.followers import DECISIONS_KEPT
 from spotline.runtime.settings import OptionVariables, ServiceSettings
 
 
 class SelectorSettings(ServiceSettings):
     """`SPOTLINE_*` of the selector.
 
-    After `allocate_timeout_s` without an answer the selector decides by itself. `selector` are the
+    Decisions published beside the log are kept for `decisions_max_age_s`, and `decisions_max_bytes`
+    of them at most; 0: all. After `allocate_timeout_s` without an answer the selector decides by itself. `selector` are the
     options of `SelectorOptions`, each by its own name: `SPOTLINE_DECAY`, `SPOTLINE_WARM_START`.
     """
 
     allocator_address: str = "127.0.0.1:7070"
     allocate_timeout_s: float = Field(default=10.0, gt=0, allow_inf_nan=False)
+    decisions_max_age_s: float = Field(default=DECISIONS_KEPT.max_age_s, ge=0, allow_inf_nan=False)
+    decisions_max_bytes: int = Field(default=DECISIONS_KEPT.max_bytes, ge=0)
     selector: Annotated[
         SelectorOptions,
         OptionVariables(

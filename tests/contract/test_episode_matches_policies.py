@@ -80,6 +80,8 @@ def program_of(rng: np.random.Generator) -> JobProgram:
         hard=deadline == end,
         value_micro_usd=tuple(values),
         budget_micro_usd=int(rng.choice([0, 0, 0, 300_000, 5_000_000])),
+        # Not only where work can be lost: what nobody loses decides otherwise.
+        lost_s=int(rng.choice([0, *parts])),
     )
 
 

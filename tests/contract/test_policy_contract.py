@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress
 from spotline.domain.policies.answer import DecisionReason
+from spotline.domain.policies.compiled import replay_pool
 from spotline.domain.policies.decision import after_slot, decide_slot, fit
 from spotline.domain.policies.interface import START, Policy, PolicyView, WindowForecast
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, PAPER_POOL, POOL, policy_named
@@ -200,3 +202,21 @@ def test_a_wish_beyond_stock_is_cut_to_an_allowed_count() -> None:
 
 def _fields(program: JobProgram) -> dict[str, object]:
     return {name: getattr(program, name) for name in program.__slots__}
+
+
+@pytest.mark.parametrize("policy", REPRESENTATIVES, ids=lambda policy: policy.policy_id)
+@settings(deadline=None, max_examples=15)
+@given(lives(), st.integers(0, 5))
+def test_a_reservation_is_used_whole_and_costs_nothing(policy, life, instances):
+    program, records = life
+    free = [
+        replace(record, on_demand_price=0, spot_price=1, spot_available=0) for record in records
+    ]
+    free = [replace(record, on_demand_available=instances) for record in free]
+
+    result = replay_policy(program, free, policy, policy_named(FALLBACK_POLICY_ID))
+
+    fits = [count for count in program.allowed_counts if count <= instances]
+    assert result.cost_micro_usd == 0
+    assert {holding.on_demand for holding in result.holdings} == {max(fits, default=0)}
+    assert result == replay_pool(program, free, [policy], policy_named(FALLBACK_POLICY_ID))[0]

@@ -48,11 +48,13 @@ def view_of(
     """One slot as a service may meet it, also one that has begun."""
     left_s = program.slot_s if rng.random() < 0.6 else int(rng.integers(1, program.slot_s + 1))
     known = table is not None and record.run_state >= 0
+    interrupted = state.holding.spot > record.spot_available or bool(rng.random() < 0.1)
+    state = state.fallen() if interrupted else state
     return PolicyView(
         program=program,
         elapsed_slots=0,
         state=state,
-        interrupted=state.holding.spot > record.spot_available or bool(rng.random() < 0.1),
+        interrupted=interrupted,
         spot_price=record.spot_price,
         on_demand_price=record.on_demand_price,
         spot_available=record.spot_available,
@@ -158,6 +160,7 @@ def test_progress_and_overheads_are_those_of_the_reference(seed: int) -> None:
         holding=held,
         pending_overhead_s=int(rng.choice([0, 0, 30, 400])),
     )
+    state = replace(state, unsaved_quanta=int(rng.integers(0, state.progress_quanta + 1)))
     held_s = int(rng.integers(0, 2 * program.slot_s))
 
     assert overhead_s(program, held, wanted, interrupted=interrupted) == (

@@ -13,6 +13,7 @@ from spotline.contracts.envelope import Envelope
 from spotline.contracts.errors import ProviderUnavailable
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.lifecycle import AdmissionRecorded, JobSubmitted
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.jobs.job import (
     Checkpoint,
@@ -156,7 +157,10 @@ def job(
 
 
 class FakeJobsHost:
-    """Stores and applies at once, or on `apply` with `apply_later`; `down` refuses to store."""
+    """Stores and applies at once, or on `apply` with `apply_later`; `down` refuses to store.
+
+    With `admits` the ledger's word follows every submission, as an actuator gives it.
+    """
 
     def __init__(self, *events: Event) -> None:
         self._handler = JobsHandler()
@@ -164,6 +168,7 @@ class FakeJobsHost:
         self.stored: dict[str, tuple[int, Event]] = {}
         self.listeners: list[Callable[[Event, Envelope, int], None]] = []
         self.down = False
+        self.admits = False
         self._asked = 0
         self._was_asked = asyncio.Condition()
         self.apply_later = False
@@ -194,6 +199,9 @@ class FakeJobsHost:
             self._handler.evolve(self.state, event)
             for listener in self.listeners:
                 listener(event, envelope, seq)
+            if self.admits and isinstance(event, JobSubmitted):
+                whose = {"job_id": event.job.job_id, "tenant": event.job.tenant}
+                self.record(AdmissionRecorded(**whose), event_id=f"recorded-{event.job.job_id}")
 
     async def asked(self, times: int) -> None:
         """Wait until that many observations were published, stored or not."""

@@ -416,7 +416,8 @@ def _spend(groups, bills, by):
 
 def _deadlines(groups, closed, by):
     hit = pl.col("outcome") == "completed"
-    away = pl.col("outcome") == "cancelled"
+    # Neither the tenant's leave nor a program's own failure says how the platform did.
+    away = pl.col("outcome").is_in(["cancelled", "failed"])
     hard = pl.col("hard")
     sums = closed.group_by(by).agg(
         (hit & hard).sum().alias("0"),

@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.adapters.grpc.allocator.client import JobClient, RpcFailed
-from spotline.adapters.ledger.sqlite import ledger_url
+from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.selector.state import SelectorOptions
 from spotline.application.spec import Handler, Timer
+from spotline.bootstrap.clouds import ChosenCloud, chosen_cloud
 from spotline.bootstrap.followers import (
     ActuatorParts,
     serve_cloud_actuator,
@@ -25,10 +25,11 @@ from spotline.bootstrap.followers import (
 )
 from spotline.bootstrap.parts import BusAddress, HealthProbes, PartHooks, open_stream
 from spotline.bootstrap.servers import serve_allocator
+from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ContractError
-from spotline.contracts.subjects import filter_of
+from spotline.contracts.subjects import subjects_with
 from spotline.domain.events.event import Event
 from spotline.domain.jobs.job import Job
 from spotline.domain.ledger.caps import Caps
@@ -99,30 +100,30 @@ class Composed:
     async def events(self, event_type: type[Event]) -> list[Event]:
         """All recorded events of a type."""
         last = await self.stream.last_seq()
-        entries = self.stream.read([filter_of(event_type)], last_seq=last)
-        found = [readable(entry) async for entry in entries]
-        return [event for event in found if event is not None]
+        entries = self.stream.read(subjects_with([event_type]), last_seq=last)
+        found = [event async for entry in entries for event in readable(entry)]
+        return [event for event in found if isinstance(event, event_type)]
 
     async def wait_for(self, event_type: type[Event], until: Callable[[Event], bool]) -> Event:
         """Wait for an event."""
-        subscription = await self.stream.subscribe("test_wait", [filter_of(event_type)])
+        subscription = await self.stream.subscribe("test_wait", subjects_with([event_type]))
         try:
             while True:
                 for entry in await subscription.fetch(limit=50, timeout_s=1.0):
                     await subscription.ack(entry)
-                    event = readable(entry)
-                    if event is not None and until(event):
-                        return event
+                    for event in readable(entry):
+                        if isinstance(event, event_type) and until(event):
+                            return event
         finally:
             await subscription.close()
 
 
-def readable(entry: StoredEntry) -> Event | None:
-    """The event of an entry; None for garbage that a test has planted."""
+def readable(entry: StoredEntry) -> list[Event]:
+    """The events of an entry; none for garbage that a test has planted."""
     try:
-        return event_of(entry)
+        return [event_of(one) for one in unpacked(entry)]
     except ContractError:
-        return None
+        return []
 
 
 @asynccontextmanager
@@ -132,7 +133,7 @@ async def composed(
     market: Market,
     *,
     selector: SelectorOptions,
-    simulated: SimulatedCloudSettings | None = None,
+    cloud: ChosenCloud | None = None,
     forecaster: str = "persistence",
 ) -> AsyncIterator[Composed]:
     """Start all services; the market waits for `go`."""
@@ -141,13 +142,12 @@ async def composed(
     watched = PartHooks(started=probes.note)
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     parts = ActuatorParts(
-        cloud="simulated",
+        cloud=cloud or chosen_cloud(),
         mode=ActuatorMode.LIVE,
         store=folder,
         ledger_url=ledger_url(folder / "ledger.sqlite"),
         owner="default",
         caps=Caps(),
-        simulated=simulated or SimulatedCloudSettings(),
     )
     async with open_stream(bus, name="test") as (_, stream), asyncio.TaskGroup() as group:
         tasks = {

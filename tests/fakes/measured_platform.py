@@ -295,7 +295,12 @@ def _report(
         return None
     offering = selector.offerings[home]
     program = program_of(
-        job, offering.offering_id, offering.instance_type, opened.slot_s, opened.ts_event_ns
+        job,
+        offering.offering_id,
+        offering.instance_type,
+        opened.slot_s,
+        opened.ts_event_ns,
+        offering.notice_lead_s,
     )
     moved = bool(run.offering_id) and bool(lots) and run.offering_id != offering.offering_id
     before = run.progress

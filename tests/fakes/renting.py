@@ -14,7 +14,7 @@ from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.offering import Offering, Quote
 from spotline.domain.market.slot_quote import SlotQuote
-from tests.fakes.actuator import Rig, quote, reported
+from tests.fakes.actuator import Rig, quote, reported, running_in
 from tests.fakes.placer import START_NS, Played, at
 
 SLOT_S = 600
@@ -112,7 +112,7 @@ class Rented:
     async def held(self) -> dict[str, dict[str, int]]:
         """Instances in the cloud: by job, by offering."""
         counts: dict[str, dict[str, int]] = {}
-        for one in await self.rig.cloud.list_instances("test"):
+        for one in await running_in(self.rig.cloud):
             lots = counts.setdefault(one.job_id, {})
             lots[one.offering_id] = lots.get(one.offering_id, 0) + 1
         return counts

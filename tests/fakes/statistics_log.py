@@ -11,6 +11,7 @@ from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.analytics.store import Issue, StatisticsStore
 from spotline.contracts.build import envelope_for, event_of
 from spotline.contracts.envelope import Envelope, StoredEntry
+from spotline.contracts.subjects import filter_of
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import CostAccrued, SlotDecided
 from spotline.domain.events.event import Event
@@ -271,7 +272,22 @@ def take(fold: StatisticsFold, entry: StoredEntry) -> Sequence[Issue]:
         seq=entry.seq,
         stored_ns=entry.stored_ns,
         causation_id=envelope.causation_id,
+        place=entry.place,
     )
+
+
+def in_batches(entries: Sequence[StoredEntry], *, most: int) -> list[StoredEntry]:
+    """The same events, up to `most` neighbours in one entry; an opening has one of its own."""
+    batched: list[StoredEntry] = []
+    seq, place, opening = 0, 0, True
+    for entry in entries:
+        opens = entry.subject == filter_of(SlotOpened)
+        place += 1
+        if opens or opening or place >= most:
+            seq, place = seq + 1, 0
+        opening = opens
+        batched.append(replace(entry, seq=seq, place=place))
+    return batched
 
 
 def folded(

@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.grpc.analytics.client import AnalyticsClient
 from spotline.adapters.grpc.configurator.client import ConfiguratorClient
@@ -24,6 +23,7 @@ from spotline.application.analytics.messages import StatisticsQuery
 from spotline.application.configurator.messages import CompletionRequest, PredictionRequest
 from spotline.application.placer.messages import ExplanationRequest
 from spotline.application.spec import Timer
+from spotline.bootstrap.clouds import chosen_cloud
 from spotline.bootstrap.system import RunningSystem, SystemOptions, running_system
 from spotline.contracts.envelope import Envelope
 from spotline.domain.events.capacity import CapacityReported
@@ -81,9 +81,7 @@ async def traced_run(folder: Path, *, in_the_end: Callable[[], None] = lambda: N
         market=MARKET,
         store=folder / "store",
         geography=folder / "geography.yaml",
-        simulated=SimulatedCloudSettings(
-            seed=3, refusal_probability=0.3, interruption_per_instance_hour=0.2
-        ),
+        cloud=chosen_cloud(seed=3, refusal_probability=0.3, interruption_per_instance_hour=0.2),
     )
     draft = generated_draft(MARKET, SEED)
     assert draft is not None

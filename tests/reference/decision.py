@@ -14,7 +14,7 @@ from spotline.domain.jobs.progress import JobProgress
 from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.interface import Memory, Policy, PolicyView
 from spotline.domain.units import cost_micro_usd
-from tests.reference.progress import advance, overhead_s
+from tests.reference.progress import advance, fallen, overhead_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,16 +115,41 @@ def _is_safe_after(view: PolicyView, holding: Holding, after: JobProgress) -> bo
     program = view.program
     slots_left = program.deadline_slots - view.elapsed_slots - 1
     if holding.spot and not view.spot_firm:
+        state = view.state
+        if holding == state.holding and not view.interrupted:
+            state = fallen(state)
         after = JobProgress(
-            progress_quanta=view.state.progress_quanta,
+            progress_quanta=state.progress_quanta,
             holding=holding,
             pending_overhead_s=program.interrupted_s,
         )
     if after.progress_quanta >= program.work_quanta:
-        return True
-    left = program.work_quanta - after.progress_quanta
+        return not (program.lost_s and holding.spot) or _outlives_last_loss(view, after)
+    left = _left_at_worst(view, after)
     needed = _rescue_slots(view, left, after)
     return needed + (view.reserve_slots if _waits(view, after.holding) else 0) <= slots_left
+
+
+def _left_at_worst(view: PolicyView, after: JobProgress) -> int:
+    """Work left when the slot is over and the spot that is held has gone without notice."""
+    if after.holding.spot:
+        after = fallen(after)
+    return view.program.work_quanta - after.progress_quanta
+
+
+def _outlives_last_loss(view: PolicyView, after: JobProgress) -> bool:
+    """Whether a job that is done in this slot is done in time if spot goes just before that."""
+    program, held = view.program, after.holding
+    change_s = overhead_s(program, view.state.holding, held, interrupted=view.interrupted)
+    left = program.work_quanta - view.state.progress_quanta
+    busy_s = -(-left // program.rate_quanta_per_s[held.instances]) if left else 0
+    done_s = max(change_s, view.state.pending_overhead_s) + busy_s
+    slots_left = program.deadline_slots - view.elapsed_slots - 1
+    if _waits(view, held):
+        slots_left -= view.reserve_slots
+    left_s = view.slot_left_s - done_s + slots_left * program.slot_s
+    again_s = -(-after.unsaved_quanta // program.rate_quanta_per_s[_rescue_instances(view)])
+    return again_s + _rescue_overhead_s(view, after) <= left_s
 
 
 def _rescue_instances(view: PolicyView) -> int:
@@ -180,12 +205,15 @@ def _cheapest_finish(view: PolicyView, chosen: Holding) -> Holding | None:
     work = view.program.work_quanta
     if after_slot(view, chosen).progress_quanta < work:
         return None
-    if chosen.spot and not view.spot_firm and not is_safe(view, chosen):
+    risky = not view.spot_firm or view.program.lost_s > 0
+    if chosen.spot and risky and not is_safe(view, chosen):
         return None
     best, best_cost = chosen, slot_cost_micro_usd(view, chosen)
     for holding in _feasible(view):
         cost = slot_cost_micro_usd(view, holding)
         if cost < best_cost and after_slot(view, holding).progress_quanta >= work:
+            if view.program.lost_s and not is_safe(view, holding):
+                continue
             best, best_cost = holding, cost
     return best
 
@@ -204,7 +232,7 @@ def _safest(view: PolicyView) -> Holding:
         if certain and after.progress_quanta > most:
             fastest, most = holding, after.progress_quanta
         if _is_safe_after(view, holding, after):
-            left = program.work_quanta - after.progress_quanta
+            left = _left_at_worst(view, after)
             later = _rescue_slots(view, left, after) * full_slot
             cost = slot_cost_micro_usd(view, holding) + later
             if best is None or cost < best_cost:

@@ -29,6 +29,15 @@ def overhead_s(
     return program.grow_s
 
 
+def fallen(state: JobProgress) -> JobProgress:
+    """What a loss without notice leaves of a job's work."""
+    return JobProgress(
+        progress_quanta=state.progress_quanta - state.unsaved_quanta,
+        holding=state.holding,
+        pending_overhead_s=state.pending_overhead_s,
+    )
+
+
 def advance(
     program: JobProgram,
     state: JobProgress,
@@ -40,14 +49,23 @@ def advance(
     """Hold `after` for `held_s` seconds and return where the job stands then.
 
     A change sets the pending overhead to the full value of that change, unless more is still
-    pending; overheads never add up.
+    pending; overheads never add up. An interruption throws away what was not saved; a change of
+    ours saves first, and the training program saves every `lost_s` seconds.
     """
+    if interrupted:
+        state = fallen(state)
     change_s = overhead_s(program, state.holding, after, interrupted=interrupted)
     pending_s = max(change_s, state.pending_overhead_s) if after.instances else 0
     productive_s = max(0, held_s - pending_s)
-    gained = program.rate_quanta_per_s[after.instances] * productive_s
+    rate = program.rate_quanta_per_s[after.instances]
+    gained = rate * productive_s
+    progress = min(program.work_quanta, state.progress_quanta + gained)
+    unsaved = progress - state.progress_quanta
+    if after == state.holding and not interrupted:
+        unsaved += state.unsaved_quanta
     return JobProgress(
-        progress_quanta=min(program.work_quanta, state.progress_quanta + gained),
+        progress_quanta=progress,
         holding=after,
         pending_overhead_s=max(0, pending_s - held_s) if after.instances else 0,
+        unsaved_quanta=min(unsaved, rate * program.lost_s),
     )

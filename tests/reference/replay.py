@@ -16,6 +16,7 @@ from tests.reference.decision import (
     on_demand_to_hold,
     slot_cost_micro_usd,
 )
+from tests.reference.progress import fallen
 
 
 def replay_policy(
@@ -40,11 +41,13 @@ def replay_policy(
     holdings: list[Holding] = []
     reasons: list[DecisionReason] = []
     for slot, record in enumerate(records[: program.end_slots]):
+        interrupted = state.holding.spot > record.spot_available
+        state = fallen(state) if interrupted else state
         view = PolicyView(
             program=program,
             elapsed_slots=slot,
             state=state,
-            interrupted=state.holding.spot > record.spot_available,
+            interrupted=interrupted,
             spot_price=record.spot_price,
             on_demand_price=record.on_demand_price,
             spot_available=record.spot_available,

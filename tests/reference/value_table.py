@@ -79,7 +79,7 @@ def build_table(terms: TableTerms) -> ValueTable:
         law.run_matrix(),
         law.price_matrix(),
         np.array(program.rate_quanta_per_s, dtype=np.int64),
-        overheads_s(program),
+        planned_s(program),
         pending,
         np.array(program.value_micro_usd, dtype=np.int64),
         late,
@@ -195,7 +195,7 @@ def look_through(
         on_demand_price,
         on_demand_available,
         _rates(program),
-        _overheads_of(program),
+        planned_s(program),
         table.pending_s,
         _values(program),
         program.slot_s,
@@ -330,10 +330,16 @@ def overheads_s(program: JobProgram) -> IntArray:
     )
 
 
+def planned_s(program: JobProgram) -> IntArray:
+    """As `overheads_s`, of changes to come: lost work is work of as many seconds."""
+    return overheads_s(program) + np.array([0, 0, 0, 0, program.lost_s])
+
+
 def _pending_levels(program: JobProgram) -> IntArray:
     """Every overhead that can still be pending when a slot opens, ascending from 0."""
     levels = {0}
-    for left_s in (program.shrink_s, program.grow_s, program.launch_s, program.interrupted_s):
+    broken_s = program.interrupted_s + program.lost_s
+    for left_s in (program.shrink_s, program.grow_s, program.launch_s, broken_s):
         while left_s > program.slot_s:
             left_s -= program.slot_s
             levels.add(left_s)

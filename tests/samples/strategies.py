@@ -4,7 +4,7 @@ Types whose constructors refuse something have a line in `_constrained`; the res
 """
 
 import types
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
 from typing import Union, get_args, get_origin, get_type_hints
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from spotline.application.allocation.messages import AllocateRequest, Alternative
 from spotline.application.allocator.messages import (
     ComparisonRequest,
+    ExitReport,
     JobQuery,
     PlanRequest,
     ProgressReport,
@@ -36,6 +37,7 @@ from spotline.domain.jobs.job import (
     Deadline,
     DeadlineKind,
     Job,
+    OnLimit,
     Overheads,
     Throughput,
     Work,
@@ -43,7 +45,7 @@ from spotline.domain.jobs.job import (
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.forecast import CountProbability, ForecastStep
 from spotline.domain.market.law import PPB, MarketLaw, StateSpace
-from spotline.domain.market.offering import Count, Offering, Quote
+from spotline.domain.market.offering import Count, Offering, Quote, Reservation
 from spotline.domain.placement.graph import Link, Region
 from spotline.domain.placement.pipeline import RegionShare
 from spotline.domain.placement.submission import Pipeline
@@ -143,17 +145,28 @@ def _constrained():
         Quote: st.deferred(
             lambda: build(Quote, spot_price_micro_usd=POSITIVE, on_demand_price_micro_usd=POSITIVE)
         ),
-        Offering: build(
-            Offering,
-            gpus_per_instance=POSITIVE,
-            **dict.fromkeys(("provider", "region", "zone", "instance_type"), NAME),
+        Offering: st.deferred(
+            lambda: build(
+                Offering,
+                gpus_per_instance=POSITIVE,
+                notice_lead_s=st.none() | NATURAL,
+                **dict.fromkeys(("provider", "region", "zone", "instance_type"), NAME),
+            )
+        ),
+        Reservation: st.builds(
+            Reservation, instances=POSITIVE, ends_ns=NATURAL, sunk_price_micro_usd=NATURAL
         ),
         Job: st.deferred(_jobs),
         AllocateRequest: st.deferred(
             lambda: build(AllocateRequest, slot_s=st.just(600), offset_s=st.integers(0, 599))
         ),
         ComparisonRequest: st.deferred(lambda: build(ComparisonRequest, slot_s=POSITIVE)),
-        JobQuery: build(JobQuery, page_size=NATURAL),
+        JobQuery: st.builds(
+            lambda query, place: replace(query, page_token=query.token_after(place)),
+            build(JobQuery, page_size=NATURAL, page_token=st.just("")),
+            TEXT,
+        ),
+        ExitReport: build(ExitReport, generation=NATURAL),
         PlanRequest: st.deferred(
             lambda: build(
                 PlanRequest,
@@ -162,7 +175,14 @@ def _constrained():
             )
         ),
         MarketLaw: st.sampled_from(_LAWS),
-        ProgressReport: build(ProgressReport, done=NOT_NEGATIVE, ts_event_ns=NATURAL, **_RATED),
+        ProgressReport: build(
+            ProgressReport,
+            done=NOT_NEGATIVE,
+            ts_event_ns=NATURAL,
+            generation=NATURAL,
+            checkpointed=st.none() | st.just(0.0),
+            **_RATED,
+        ),
         Submission: st.deferred(
             lambda: (
                 build(Submission, draft=st.none(), job=values(Job))
@@ -259,6 +279,7 @@ def _constrained():
                         "batch_size",
                         "expert_parallel",
                         "budget_micro_usd",
+                        "retries",
                     ),
                     NATURAL,
                 ),
@@ -300,6 +321,9 @@ def _jobs(draw):
     )
     return Job(
         **{name: draw(NAME) for name in ("job_id", "tenant", "client_request_id")},
+        retries=draw(NATURAL),
+        on_limit=draw(st.none() | st.sampled_from(OnLimit)),
+        awaits_exit=draw(st.booleans()),
         name=draw(TEXT),
         work=Work(
             amount=draw(st.floats(min_value=0, exclude_min=True, allow_infinity=False)),

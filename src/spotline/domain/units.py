@@ -7,8 +7,9 @@ Money is integer micro-USD, time integer nanoseconds or seconds, work integer *q
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import TYPE_CHECKING, TypeVar
 
@@ -23,6 +24,11 @@ MICRO_USD_PER_USD = 1_000_000
 NS_PER_S = 1_000_000_000
 S_PER_HOUR = 3600
 PPM = 1_000_000
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_RFC3339 = re.compile(
+    r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
 
 # Work amounts are scaled to about this many decimal steps: fine enough that decimals people write
 # are exact, small enough that progress (times 3600) stays far below 2**63.
@@ -64,6 +70,28 @@ def utc_iso(ts_ns: int) -> str:
     return datetime.fromtimestamp(ts_ns // NS_PER_S, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def rfc3339_of_ns(ts_ns: int) -> str:
+    """Write nanoseconds since the epoch as RFC 3339 in UTC, with all nine decimals."""
+    whole_s, ns = divmod(ts_ns, NS_PER_S)
+    return f"{_EPOCH + timedelta(seconds=whole_s):%Y-%m-%dT%H:%M:%S}.{ns:09d}Z"
+
+
+def ns_from_rfc3339(text: str) -> int:
+    """Read RFC 3339 as nanoseconds since the epoch; decimals after the ninth must not be stated.
+
+    Raises
+    ------
+    ValueError
+        It is not RFC 3339 with a UTC offset.
+    """
+    parts = _RFC3339.fullmatch(text)
+    if parts is None:
+        raise ValueError(f"a time must be RFC 3339, such as 2026-01-01T00:00:00Z, was {text!r}")
+    whole, decimals, offset = parts.groups()
+    whole_ns = ns_from_datetime(datetime.fromisoformat(f"{whole}{offset.upper()}"))
+    return whole_ns + int((decimals or "").ljust(9, "0"))
+
+
 def ns_from_datetime(moment: datetime) -> int:
     """Convert an aware datetime to nanoseconds since the epoch, exact to the microsecond.
 
@@ -76,7 +104,7 @@ def ns_from_datetime(moment: datetime) -> int:
         raise ValueError(
             f"a time must carry a UTC offset, such as 2026-01-01T00:00:00Z, was {moment}"
         )
-    since_epoch = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    since_epoch = moment - _EPOCH
     whole_s = since_epoch.days * 86_400 + since_epoch.seconds
     return whole_s * NS_PER_S + since_epoch.microseconds * 1_000
 

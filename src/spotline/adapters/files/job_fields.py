@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from spotline.adapters.files.fields import (
+    Count,
     FieldRow,
     Name,
     NotNegative,
@@ -32,12 +33,14 @@ from spotline.adapters.files.fields import (
 from spotline.adapters.files.tuning_fields import FineTuningPart, ModelPart, model_name_alone
 from spotline.application.admission import MOST_INSTANCES
 from spotline.domain.jobs.job import (
-    DEFAULT_CHECKPOINT_INTERVAL_S,
+    DEFAULT_CHECKPOINT,
     DEFAULT_OVERHEADS,
+    DEFAULT_TOPOLOGY,
     WORK_UNITS,
     Checkpoint,
     Deadline,
     DeadlineKind,
+    OnLimit,
     Overheads,
     Throughput,
     Topology,
@@ -46,6 +49,7 @@ from spotline.domain.jobs.job import (
 from spotline.domain.units import micro_usd_from_usd
 
 Instances = Annotated[Whole, Field(le=MOST_INSTANCES)]
+Retries = Annotated[Count, Field(le=100)]
 
 
 class WorkPart(Part):
@@ -215,16 +219,17 @@ class CheckpointPart(Part):
         Seconds,
         FieldRow(
             "checkpoint.interval_s",
-            f"seconds | {DEFAULT_CHECKPOINT_INTERVAL_S} | between two checkpoints",
+            f"seconds | {DEFAULT_CHECKPOINT.interval_s} | between two checkpoints",
         ),
-    ] = DEFAULT_CHECKPOINT_INTERVAL_S
+    ] = DEFAULT_CHECKPOINT.interval_s
     save_s: Annotated[
         Seconds,
         FieldRow(
             "checkpoint.save_s",
-            "seconds | 120 | to write one; a notice at least this long loses no work",
+            f"seconds | {DEFAULT_CHECKPOINT.save_s} | to write one; a guaranteed notice at least this "
+            "long loses no work",
         ),
-    ] = 120
+    ] = DEFAULT_CHECKPOINT.save_s
     size_gb: Annotated[
         NotNegative, FieldRow("checkpoint.size_gb", "10^9 bytes | 0 | size of one")
     ] = 0.0
@@ -315,6 +320,31 @@ class JobFile(Part):
             empty=0,
         ),
     ] = None
+    on_limit: Annotated[
+        Literal["wait", "stop"] | None,
+        FieldRow(
+            "on_limit",
+            "| `wait` | what follows when the budget is used up: `wait` for more of it, or `stop` "
+            "the job, whose last checkpoint stays",
+            to=OnLimit,
+        ),
+    ] = None
+    retries: Annotated[
+        Retries,
+        FieldRow(
+            "retries",
+            "| 0 | how often the training program is started again after it failed, 0 to 100; the "
+            "first time a minute later, then after twice as long each time, up to an hour",
+        ),
+    ] = 0
+    awaits_exit: Annotated[
+        bool,
+        FieldRow(
+            "awaits_exit",
+            "| false | the program reports when it has ended: done work alone does not finish the "
+            "job, which keeps what it holds until then, an hour at most",
+        ),
+    ] = False
     instances: Annotated[
         InstancesPart | None, FieldRow("allowed_counts", to=InstancesPart.to_domain, empty=())
     ] = None
@@ -368,7 +398,7 @@ ONLY = {False: ("work",), True: ("model", "tokens", "fine_tuning")}
 
 DEFAULTS: Mapping[bool, Mapping[str, Any]] = {
     False: {
-        "topology": "one_zone",
+        "topology": DEFAULT_TOPOLOGY.value,
         "checkpoint": CheckpointPart(),
         "overhead_s": OverheadPart(
             launch=DEFAULT_OVERHEADS.launch_s,

@@ -22,6 +22,7 @@ from spotline.adapters.files.yaml_file import Limits, parse_yaml, read_yaml
 from spotline.application.admission import job_id_for
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Job
+from spotline.domain.problems import problems_of
 
 _MANY_JOBS = Limits(most_bytes=16 << 20, most_values=1_000_000)
 
@@ -99,7 +100,7 @@ def _job(content: Any, where: str) -> Job | JobDraft:
     try:
         return _from_file(file, as_draft)
     except ValueError as error:
-        raise BadFile(where, [mistake_of(str(error))]) from error
+        raise BadFile(where, [mistake_of(problem) for problem in problems_of(error)]) from error
 
 
 def _is_draft(content: Mapping[Any, Any]) -> bool:

@@ -19,7 +19,7 @@ from spotline.domain.placement.submission import Pipeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class RefusedField:
     """What a server says of a request.
 
     Attributes
@@ -43,7 +43,7 @@ _FIELD = re.compile(r"(?:job|draft|pipeline|jobs\[(?P<index>\d+)\])\.(?P<path>.+
 _INDEX = re.compile(r"\[(\d+)\]")
 
 
-def in_the_files_words(refusal: Refusal, sent: Sequence[tuple[str, Sent]]) -> BadFile | None:
+def in_the_files_words(refusal: RefusedField, sent: Sequence[tuple[str, Sent]]) -> BadFile | None:
     """Say a refusal as a mistake in one of the files that were sent.
 
     Parameters

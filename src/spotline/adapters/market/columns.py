@@ -65,10 +65,7 @@ def market_from_columns(
     rows = len(columns.slot_start_ns)
     if rows == 0:
         raise ContractError(locate(0), "expected at least one row, found none")
-    for name, price in zip(
-        price_names, (columns.spot_price_micro_usd, columns.on_demand_price_micro_usd), strict=True
-    ):
-        _refuse(price <= 0, locate, name, "expected a price > 0", price)
+    _check_prices(columns, offerings, locate, price_names)
     for name in ("spot_available", "on_demand_available"):
         counts = getattr(columns, name)
         _refuse(counts < 0, locate, name, "expected a count >= 0", counts)
@@ -118,6 +115,25 @@ def market_from_columns(
         quoted_ns=quoted,
         source=source,
     )
+
+
+def _check_prices(
+    columns: LongColumns,
+    offerings: Sequence[Offering],
+    locate: Callable[[int], str],
+    names: tuple[str, str],
+) -> None:
+    """Refuse prices that are not > 0, or on demand not 0 for a reservation."""
+    spot_price, on_demand_price = columns.spot_price_micro_usd, columns.on_demand_price_micro_usd
+    spot_name, on_demand_name = names
+    _refuse(spot_price <= 0, locate, spot_name, "expected a price > 0", spot_price)
+    reserved = np.isin(
+        columns.offering_id, [o.offering_id for o in offerings if o.reservation is not None]
+    )
+    bad = ~reserved & (on_demand_price <= 0)
+    _refuse(bad, locate, on_demand_name, "expected a price > 0", on_demand_price)
+    bad = reserved & (on_demand_price != 0)
+    _refuse(bad, locate, on_demand_name, "expected 0, for a reservation", on_demand_price)
 
 
 def _refuse(

@@ -8,6 +8,7 @@ from decimal import Decimal
 from types import MappingProxyType
 
 from spotline.contracts.errors import ContractError
+from spotline.domain.market.notice import guaranteed_notice_s
 from spotline.domain.market.offering import Offering
 from spotline.domain.units import micro_usd_from_usd
 
@@ -71,6 +72,7 @@ def aws_offering(zone: str, instance_type: str, gpu_model: str, gpus: int) -> Of
         gpu_model=gpu_model,
         gpus_per_instance=gpus,
         quota_pool=f"aws:{region}:{instance_type.partition('.')[0]}",
+        notice_lead_s=guaranteed_notice_s("aws"),
     )
 
 

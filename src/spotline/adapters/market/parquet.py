@@ -18,7 +18,8 @@ from spotline.adapters.market.parse import field, json_value
 from spotline.adapters.whole_file import replacing
 from spotline.contracts.errors import ContractError
 from spotline.domain.market.market import Market
-from spotline.domain.market.offering import Offering
+from spotline.domain.market.notice import guaranteed_notice_s
+from spotline.domain.market.offering import Offering, Reservation
 
 FORMAT_VERSION = 1
 METADATA_KEY = "spotline.market"
@@ -44,6 +45,9 @@ _EXPECTED = {
     "integer": "integers",
 }
 _ROWS_PER_GROUP = 1 << 16
+# Fields of an offering that older files do not have.
+_MAY_BE_LEFT_OUT = ("notice_lead_s", "reservation")
+_INTEGERS = ("gpus_per_instance", "notice_lead_s")
 
 
 def write_market(market: Market, path: Path) -> None:
@@ -79,13 +83,22 @@ def write_market(market: Market, path: Path) -> None:
         "format_version": FORMAT_VERSION,
         "slot_s": market.slot_s,
         "source": market.source,
-        "offerings": [asdict(offering) for offering in market.offerings],
+        "offerings": [_stated(offering) for offering in market.offerings],
     }
     table = pa.table(arrays).replace_schema_metadata(
         {METADATA_KEY: json.dumps(header, sort_keys=True, separators=(",", ":"))}
     )
     with replacing(path) as unfinished:
         pq.write_table(table, unfinished, compression="zstd", row_group_size=_ROWS_PER_GROUP)
+
+
+def _stated(offering: Offering) -> dict[str, Any]:
+    """An offering's fields, less what may be left out and is not stated."""
+    return {
+        name: value
+        for name, value in asdict(offering).items()
+        if name not in _MAY_BE_LEFT_OUT or value is not None
+    }
 
 
 def read_market(path: Path) -> Market:
@@ -167,18 +180,24 @@ def _offerings(header: Any, path: Path) -> list[Offering]:
     offerings: list[Offering] = []
     for number, entry in enumerate(listed, start=1):
         place = f"{where}, offering {number}"
-        values = {f.name: field(entry, f.name, place) for f in fields(Offering)}
+        values = {
+            f.name: field(entry, f.name, place)
+            for f in fields(Offering)
+            if f.name not in _MAY_BE_LEFT_OUT or f.name in entry
+        }
+        if "reservation" in values:
+            values["reservation"] = _reservation(values["reservation"], f"{place}, reservation")
         for name, value in values.items():
-            kind = int if name == "gpus_per_instance" else str
-            if not isinstance(value, kind) or isinstance(value, bool):
-                raise ContractError(
-                    f"{place}, field {name}", f"expected {kind.__name__}, found {value!r}"
-                )
+            if name == "reservation":
+                continue
+            _check_kind(value, int if name in _INTEGERS else str, f"{place}, field {name}")
         unknown = sorted(set(entry) - set(values))
         if unknown:
             raise ContractError(
                 place, f"expected only {', '.join(values)}, found {', '.join(unknown)}"
             )
+        # Files from before 0.3.0 do not say it.
+        values.setdefault("notice_lead_s", guaranteed_notice_s(values["provider"]))
         try:
             offerings.append(Offering(**values))
         except ValueError as error:
@@ -187,6 +206,21 @@ def _offerings(header: Any, path: Path) -> list[Offering]:
     if len(set(ids)) != len(ids):
         raise ContractError(f"{where}, field offerings", f"expected unique ids, found {ids}")
     return offerings
+
+
+def _reservation(entry: Any, where: str) -> Reservation:
+    values = {f.name: field(entry, f.name, where) for f in fields(Reservation)}
+    for name, value in values.items():
+        _check_kind(value, int, f"{where}, field {name}")
+    try:
+        return Reservation(**values)
+    except ValueError as error:
+        raise ContractError(where, str(error)) from error
+
+
+def _check_kind(value: Any, kind: type, where: str) -> None:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ContractError(where, f"expected {kind.__name__}, found {value!r}")
 
 
 def _check_columns(table: Any, path: Path) -> None:

@@ -9,22 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from spotline.application.market_ingest.observing import observations
+from spotline.application.market_view import WORK_EVENTS, WorkNeeded
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
-from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobSubmitted
 from spotline.domain.events.market import MarketOpened, QuoteObserved, SlotOpened
-from spotline.domain.events.placement import (
-    LinkObserved,
-    PipelineSubmitted,
-    PlacementDecided,
-    PlacementEnded,
-    PlacementOutcome,
-    RegionObserved,
-)
+from spotline.domain.events.placement import LinkObserved, RegionObserved
 from spotline.domain.market.market import Market
 from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.placement.geography import Geography
+from spotline.domain.units import NS_PER_S
 
 SPEC = Spec(
     service="market_ingest",
@@ -32,12 +26,7 @@ SPEC = Spec(
         MarketOpened,
         SlotOpened,
         CapacityReported,
-        JobSubmitted,
-        JobAdmitted,
-        JobClosed,
-        PipelineSubmitted,
-        PlacementDecided,
-        PlacementEnded,
+        *WORK_EVENTS,
     ),
     produces=(MarketOpened, QuoteObserved, RegionObserved, LinkObserved, SlotOpened),
 )
@@ -71,23 +60,17 @@ class IngestOptions:
 
 @dataclass(slots=True, kw_only=True)
 class IngestState:
-    """What was opened so far, and who needs more.
-
-    `unfinished` are the ids of the jobs and pipelines that are not over. Up to `through_slot` slots
-    are needed in any case: the first one, and those in which something still follows from a job or
-    a pipeline that is over.
-    """
+    """What was opened so far, and who needs more."""
 
     opened: bool = False
     slot: int = -1
     settled: bool = True
-    unfinished: set[str] = field(default_factory=set)
-    through_slot: int = 0
+    work: WorkNeeded = field(default_factory=WorkNeeded)
 
     @property
     def needed(self) -> bool:
         """Whether anybody needs the next slot."""
-        return bool(self.unfinished) or self.slot < self.through_slot
+        return self.work.needs(self.slot)
 
 
 class IngestHandler:
@@ -117,25 +100,11 @@ class IngestHandler:
             case SlotOpened():
                 state.slot = max(state.slot, event.slot)
                 state.settled = False
-            case CapacityReported() if event.slot == state.slot and event.settled:
-                state.settled = True
-            case JobSubmitted():
-                state.unfinished.add(event.job.job_id)
-            case JobAdmitted():
-                # The selector learns from a job when its deadline has passed.
-                state.through_slot = max(state.through_slot, event.deadline_slot + 1)
-            case PipelineSubmitted():
-                state.unfinished.add(event.pipeline.job_id)
-            case JobClosed():
-                state.unfinished.discard(event.job_id)
-            case PlacementEnded():
-                state.unfinished.discard(event.job_id)
-                # The instances that it rented go back with the next slot.
-                state.through_slot = max(state.through_slot, state.slot + 1)
-            case PlacementDecided() if event.outcome is PlacementOutcome.REFUSED:
-                state.unfinished.discard(event.job_id)
+            case CapacityReported() if event.slot == state.slot:
+                # What the cloud tells of a settled slot opens it again.
+                state.settled = event.settled
             case _:
-                pass
+                state.work.fold(event, state.slot)
 
     def decide(self, state: IngestState, event: Event, ctx: Context) -> Outcome:
         """Nothing follows but time: see `due`."""
@@ -150,6 +119,8 @@ class IngestHandler:
                 slot_s=market.slot_s,
                 first_slot_start_ns=market.start_ns,
                 source=market.source,
+                ends_ns=int(market.slot_starts_ns()[-1]) + market.slot_s * NS_PER_S,
+                waits_for_work=self._options.wait_for_work,
             )
             return (Timer(timer_id="market_opened", after_s=0.0, events=(opened,)),)
         following = state.slot + 1

@@ -8,6 +8,7 @@ from dataclasses import replace
 from spotline.application.allocation.allocate import allocate, capped_quotes
 from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
 from spotline.application.selector.job_run import JobRun
+from spotline.application.selector.leaving import NextHome, can_stay, way_out, way_to
 from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.named_law import NamedLaw
@@ -49,7 +50,7 @@ def allocate_request(
 def _task(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTask:
     now = run.state_at(state.offset_s) if state.offset_s else run.state
     reserve_slots, rescue_instances = state.on_demand_stock(run.job, run.offering_id)
-    return JobTask(
+    task = JobTask(
         job=run.job,
         policy_id=run.policy_id,
         offering_id=run.offering_id,
@@ -69,6 +70,30 @@ def _task(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTas
         spot_firm=options.spot_firm,
         table_use=_table_use(state, run, run.offering_id),
         alternatives=_alternatives(state, run, options),
+        on_demand_reserve_slots=reserve_slots,
+        rescue_instances=rescue_instances,
+        unsaved_quanta=now.unsaved_quanta,
+        notice_lead_s=state.offerings[run.offering_id].notice_lead_s,
+    )
+    way = way_out(state, run, options)
+    return task if way is None else _departed(state, run, task, way)
+
+
+def _departed(state: SelectorState, run: JobRun, task: JobTask, way: NextHome) -> JobTask:
+    """The task of a job that must leave: idle at its new home, its checkpoint on the way."""
+    reserve_slots, rescue_instances = state.on_demand_stock(run.job, way.offering_id)
+    return replace(
+        task,
+        offering_id=way.offering_id,
+        instance_type=state.offerings[way.offering_id].instance_type,
+        holding=Lot(offering_id=way.offering_id),
+        interrupted=False,
+        pending_overhead_s=max(task.pending_overhead_s, way.overhead_s),
+        spent_micro_usd=task.spent_micro_usd + way.cost_micro_usd,
+        # The plans of a policy are for where it made them.
+        memory=START,
+        table_use=_table_use(state, run, way.offering_id),
+        alternatives=(),
         on_demand_reserve_slots=reserve_slots,
         rescue_instances=rescue_instances,
     )
@@ -91,22 +116,20 @@ def _alternatives(
         use = _table_use(state, run, offering_id)
         if use is None or offering_id == run.offering_id or offering_id not in counted:
             continue
-        program = state.program_of(run.job, offering_id)
+        if not can_stay(state, run, offering_id, options):
+            continue
+        way = way_to(state, run, offering_id, options)
         reserve_slots, rescue_instances = state.on_demand_stock(run.job, offering_id)
-        migrate_s, egress = program.launch_s, 0
-        # What a job needs before it first runs is taken to be everywhere.
-        if run.launched:
-            migrate_s = max(migrate_s, run.job.overheads.migrate_s)
-            egress = state.egress_micro_usd(run.job, run.offering_id, offering_id, options)
         found.append(
             Alternative(
                 offering_id=offering_id,
                 instance_type=use.table.instance_type,
                 table_use=use,
-                migrate_s=migrate_s,
-                move_cost_micro_usd=egress,
+                migrate_s=way.overhead_s,
+                move_cost_micro_usd=way.cost_micro_usd,
                 on_demand_reserve_slots=reserve_slots,
                 rescue_instances=rescue_instances,
+                notice_lead_s=state.offerings[offering_id].notice_lead_s,
             )
         )
     return tuple(found)
@@ -114,7 +137,7 @@ def _alternatives(
 
 def fallback_answers(state: SelectorState, options: SelectorOptions) -> Sequence[JobAnswer]:
     """Decide here, with the policy that needs neither forecast nor table: no answer came."""
-    order = state.affected if state.revision else state.in_order()
+    order = state.served_again() if state.revision else state.in_order()
     request = allocate_request(state, order, options)
     tasks = tuple(
         replace(task, policy_id=FALLBACK_POLICY_ID, memory=START, table_use=None, alternatives=())

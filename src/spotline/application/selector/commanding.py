@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spotline.application.selector.endings import ended, endings, undecided
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.state import SelectorState
 from spotline.application.spec import Context
@@ -22,6 +23,9 @@ def decisions(state: SelectorState, answers: Sequence[JobAnswer]) -> list[Alloca
     decided = []
     for answer in answers:
         run = state.runs[answer.job_id]
+        # It may have ended or failed while the answer was on its way.
+        if run.ending is not None or run.waits_at(state.current.ts_event_ns):
+            continue
         decided.append(
             AllocationDecided(
                 job_id=answer.job_id,
@@ -42,17 +46,23 @@ def decisions(state: SelectorState, answers: Sequence[JobAnswer]) -> list[Alloca
 
 
 def finish_slot(
-    state: SelectorState, decided: Sequence[AllocationDecided], ctx: Context
+    state: SelectorState, answered: Sequence[AllocationDecided], ctx: Context
 ) -> tuple[Event, ...]:
-    """Decisions, then the commands they need (releases first), then the end of the slot."""
+    """Decisions and endings, then the commands they need (releases first), then the slot's end."""
+    decided = (*answered, *undecided(state))
+    ending = endings(state, decided)
+    closed: list[Event] = []
+    for job_id, outcome in sorted(ending.items()):
+        closed += ended(state, state.runs[job_id], outcome, state.offset_s)
+    held = {decision.job_id for decision in decided}
     changes: list[_Change] = []
     for decision in decided:
         changes += _changes(state.runs[decision.job_id], decision.lots, decision.move)
-    if state.revision == 0:
-        for job_id in sorted(state.runs):
-            run = state.runs[job_id]
-            if run.phase is RunPhase.CLOSED:
-                changes += _changes(run, ())
+    for job_id in sorted(state.runs):
+        run = state.runs[job_id]
+        over = state.revision == 0 and run.phase is RunPhase.CLOSED
+        if over or (job_id in ending and job_id not in held):
+            changes += _changes(run, ())
     # Releases go first: what they free may be what the others launch.
     changes.sort(
         key=lambda change: (change.grows, change.run.job.job_id, change.target.offering_id)
@@ -71,13 +81,13 @@ def finish_slot(
         )
         for change in changes
     ]
-    ended = SlotDecided(
+    slot_decided = SlotDecided(
         slot=state.slot,
         revision=state.revision,
         offset_s=state.offset_s,
         commands=len(commands),
     )
-    return (*decided, *commands, ended)
+    return (*decided, *closed, *commands, slot_decided)
 
 
 def _looks_at_forecasts(policy: Policy) -> bool:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from spotline.application.allocation.allocate import at_rates, forecast_of
+from spotline.application.selector.endings import (
+    moment_s,
+    note_cancelled,
+    note_exited,
+    note_retry,
+    reopen,
+    unheeded,
+)
 from spotline.application.selector.job_run import HeldStretch, JobRun, JobTable, RunPhase
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
@@ -22,8 +31,11 @@ from spotline.domain.events.lifecycle import (
     JobAdmitted,
     JobCancelled,
     JobClosed,
+    JobExited,
     JobProgressReported,
+    JobRetryScheduled,
     JobSubmitted,
+    JobUpdated,
 )
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.selection import PolicyWeightsUpdated
@@ -53,6 +65,9 @@ def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
             JobSubmitted()
             | JobCancelled()
             | JobProgressReported()
+            | JobExited()
+            | JobRetryScheduled()
+            | JobUpdated()
             | JobAdmitted()
             | JobClosed()
             | ValueTableRequested()
@@ -94,27 +109,63 @@ def _fold_job(state: SelectorState, event: Event) -> None:
         tables[event.table.offering_id] = JobTable(
             spec=event.table, named=event.named, slot=event.slot
         )
-    elif isinstance(event, (JobCancelled, JobProgressReported, JobClosed, ThroughputReestimated)):
+    elif isinstance(
+        event,
+        (
+            *(JobCancelled, JobProgressReported, JobClosed, ThroughputReestimated),
+            *(JobExited, JobRetryScheduled, JobUpdated),
+        ),
+    ):
         # A platform may speak of a job that was never submitted here.
         run = state.runs.get(event.job_id)
-        if run is None:
-            return
-        match event:
-            case JobCancelled():
-                # One that is over has its feedback to come: nothing else would let go of it.
-                run.cancelled = run.cancelled or run.phase is not RunPhase.CLOSED
-            case JobProgressReported():
-                run.note_progress(event.done)
-            case ThroughputReestimated():
-                _take_rates(state, run, event)
-            case JobClosed():
-                run.phase = RunPhase.CLOSED
-                run.outcome = event.outcome
-                if not run.teaches:
-                    state.draws.pop(event.job_id, None)
-                    run.forget_offers()
-                run.target = IDLE
-                run.memory = START
+        if run is not None:
+            _fold_run(state, run, event)
+
+
+def _fold_run(state: SelectorState, run: JobRun, event: Event) -> None:
+    match event:
+        case JobCancelled():
+            note_cancelled(state, run, event)
+        case JobExited():
+            note_exited(state, run, event)
+        case JobRetryScheduled():
+            note_retry(state, run, event)
+        case JobUpdated():
+            _take_change(state, run, event)
+        case JobProgressReported():
+            run.note_progress(event)
+        case ThroughputReestimated():
+            _take_rates(state, run, event)
+        case JobClosed():
+            run.phase = RunPhase.CLOSED
+            run.outcome = event.outcome
+            run.spent_micro_usd = event.cost_micro_usd
+            run.segments = []
+            if not run.teaches:
+                state.draws.pop(event.job_id, None)
+                run.forget_offers()
+            run.target = IDLE
+            run.memory = START
+        case _:
+            pass
+
+
+def _take_change(state: SelectorState, run: JobRun, event: JobUpdated) -> None:
+    """Go on with what its owner has changed; work, rates and offerings are what they are."""
+    if run.phase is RunPhase.CLOSED:
+        return
+    told = event.job
+    changed = replace(
+        run.job,
+        deadline=told.deadline,
+        value_micro_usd=told.value_micro_usd,
+        budget_micro_usd=told.budget_micro_usd,
+        on_limit=told.on_limit,
+    )
+    program = None
+    if run.phase is RunPhase.RUNNING:
+        program = state.program_of(changed, run.offering_id)
+    run.change(changed, program)
 
 
 def _take_rates(state: SelectorState, run: JobRun, event: ThroughputReestimated) -> None:
@@ -143,6 +194,9 @@ def _fold_slot(state: SelectorState, event: Event) -> None:
             run = state.runs[event.job_id]
             if event.move is not None and event.lots:
                 home = event.lots[0].offering_id
+                if run.state.holding.spot > state.offered(event.job_id)[0]:
+                    # It goes with what an interruption left of its work.
+                    run.state = run.state.fallen()
                 run.move(home, state.program_of(run.job, home), event.move)
             run.target = holding_of(event.lots)
         case SlotDecided() if event.slot == state.slot:
@@ -174,6 +228,10 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
             # A slot that was not opened (a live market's clock went on) is held through unchanged.
             for _ in range(event.slot - state.slot):
                 run.settle(quote.spot_price_micro_usd, quote.on_demand_price_micro_usd)
+            if not run.is_finishing:
+                run.finishing_since = -1
+            elif run.finishing_since < 0:
+                run.finishing_since = event.slot
         trusted = None
         if state.forecast_reason is DecisionReason.POLICY:
             trusted = state.forecast
@@ -228,10 +286,13 @@ def _note_answer(state: SelectorState, event: AllocationAnswered) -> None:
 def _note_capacity(state: SelectorState, event: CapacityReported) -> None:
     if event.slot != state.slot or event.revision != state.revision:
         return
-    if state.phase is not SlotPhase.AWAITING_CAPACITY:
+    # What the cloud tells of a settled slot is news: the rest of it is decided again.
+    news = state.phase is SlotPhase.SETTLED and not event.settled
+    if state.phase is not SlotPhase.AWAITING_CAPACITY and not news:
         return
     reported = {holding.job_id: holding.lots for holding in event.holdings}
     first_s = state.offset_s
+    offered = state.offers()
     for job_id in sorted(state.runs):
         run = state.runs[job_id]
         run.held_lots = reported.get(job_id, ())
@@ -243,12 +304,17 @@ def _note_capacity(state: SelectorState, event: CapacityReported) -> None:
             if granted.instances == run.target.instances:
                 # All was granted, so the target says of which kind the lost ones were.
                 granted = run.target
-            broken = _interrupted(state, run, granted)
+            broken = _interrupted(state, run, granted, offered)
             run.place(HeldStretch(offset_s=first_s, holding=granted, interrupted=broken))
             if run.lost:
                 run.place(HeldStretch(offset_s=event.offset_s, holding=held, interrupted=True))
-    if event.settled:
+            if run.lost or (broken and not first_s):
+                run.note_loss()
+    # What is told at the very end of a slot is for the next one to decide.
+    if event.settled or event.offset_s >= state.current.slot_s:
         state.phase = SlotPhase.SETTLED
+        if unheeded(state):
+            reopen(state, event, moment_s(state, 0))
         return
     _note_caps(state)
     state.affected = tuple(
@@ -263,11 +329,13 @@ def _note_capacity(state: SelectorState, event: CapacityReported) -> None:
     state.trigger = event
 
 
-def _interrupted(state: SelectorState, run: JobRun, granted: Holding) -> bool:
+def _interrupted(
+    state: SelectorState, run: JobRun, granted: Holding, offered: Callable[[str], tuple[int, int]]
+) -> bool:
     """Whether the segment that starts now follows a loss of what was held before it."""
     if state.offset_s:
         return any(s.interrupted and s.offset_s == state.offset_s for s in run.segments)
-    return run.state.holding.spot > state.offered(run.job.job_id)[0]
+    return run.state.holding.spot > offered(run.job.job_id)[0]
 
 
 def _note_caps(state: SelectorState) -> None:
@@ -286,12 +354,13 @@ def _record_slot(state: SelectorState) -> None:
         return
     trusted = state.forecast if state.forecast_reason is DecisionReason.POLICY else None
     quotes = {sq.quote.offering_id: sq.quote for sq in state.opened.quotes}
+    offered = state.offers()
     for job_id in sorted(state.runs):
         run = state.runs[job_id]
         if not run.teaches:
             continue
         quote = quotes[run.offering_id]
-        spot, on_demand = state.offered(job_id)
+        spot, on_demand = offered(job_id)
         reserve_slots, rescue_instances = state.on_demand_stock(run.job, run.offering_id)
         run.records.append(
             SlotRecord(
@@ -347,4 +416,7 @@ def _learn(state: SelectorState, event: PolicyWeightsUpdated) -> None:
 def _start_allocating(state: SelectorState, event: Event) -> None:
     state.phase = SlotPhase.ALLOCATING
     state.trigger = event
-    state.order = tuple(state.in_order())
+    served = state.in_order()
+    # Those whose program has only to end keep what they hold before anybody is served.
+    ending = [run.job.job_id for run in state.running() if run.is_finishing]
+    state.order = (*ending, *served)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from spotline.application.allocation.messages import AllocateRequest
 from spotline.application.selector.asking import allocate_request, fallback_answers
 from spotline.application.selector.commanding import decisions, finish_slot
+from spotline.application.selector.endings import ended, moment_s, retry_of
 from spotline.application.selector.fold import fold
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.learning import (
@@ -24,6 +25,7 @@ from spotline.application.selector.learning import (
     rehearse,
     table_of_run,
 )
+from spotline.application.selector.leaving import departures
 from spotline.application.selector.lifecycle import advanced, closed, never_started
 from spotline.application.selector.offering_choice import best_offering
 from spotline.application.selector.recomputing import recomputed_answer
@@ -47,8 +49,11 @@ from spotline.domain.events.lifecycle import (
     JobAdvanced,
     JobCancelled,
     JobClosed,
+    JobExited,
     JobProgressReported,
+    JobRetryScheduled,
     JobSubmitted,
+    JobUpdated,
 )
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.selection import PolicyWeightsUpdated
@@ -66,6 +71,7 @@ _DECIDES = (
     JobAdmitted,
     JobAdvanced,
     JobClosed,
+    JobRetryScheduled,
     AllocationDecided,
     ProvisioningCommanded,
     SlotDecided,
@@ -82,6 +88,8 @@ SPEC = Spec(
         ForecastOverdue,
         JobSubmitted,
         JobCancelled,
+        JobUpdated,
+        JobExited,
         JobProgressReported,
         AllocationAnswered,
         LaunchRefused,
@@ -133,18 +141,18 @@ class SelectHandler:
         match event:
             case SlotOpened() if event is state.opened:
                 return Outcome(events=self._turn_of_slot(state, ctx))
-            case JobCancelled():
-                return Outcome(events=_cancel_pending(state, event))
+            case JobCancelled() | JobExited():
+                return Outcome(events=self._heed(state, event, ctx))
             case ForecastIssued() | ForecastOverdue() if event is state.trigger:
                 return self._ask(state, state.in_order(), ctx)
             case CapacityReported() if event is state.trigger:
                 if state.job_revisions > self._options.most_revisions:
                     # The cloud goes on refusing: keep what is held, and let the slot end.
                     return Outcome(events=finish_slot(state, [], ctx))
-                return self._ask(state, list(state.affected), ctx)
+                return self._ask(state, state.served_again(), ctx)
             case AllocationAnswered() if event is state.trigger:
                 return Outcome(events=self._command(state, event, ctx))
-            case ThroughputReestimated():
+            case ThroughputReestimated() | JobUpdated():
                 return Outcome(events=tables_again(state, event))
             case _:
                 return NOTHING
@@ -158,6 +166,25 @@ class SelectHandler:
         return (
             Timer(timer_id=f"forecast_overdue:{state.slot}", after_s=wait_s, events=(overdue,)),
         )
+
+    @staticmethod
+    def _heed(
+        state: SelectorState, event: JobCancelled | JobExited, ctx: Context
+    ) -> tuple[Event, ...]:
+        """What a job's cancellation or the end of its program changes now."""
+        run = state.runs.get(event.job_id)
+        if run is None:
+            return ()
+        if run.phase is RunPhase.PENDING:
+            return (never_started(run, state.slot),) if run.cancelled else ()
+        retry = retry_of(run, state.slot)
+        events: tuple[Event, ...] = () if retry is None else (retry,)
+        if event is state.trigger:
+            events += finish_slot(state, [], ctx)
+        elif state.phase is SlotPhase.SETTLED and run.phase is RunPhase.RUNNING and run.ending:
+            # It holds nothing that would have to be released.
+            events += ended(state, run, run.ending, moment_s(state, event.ts_event_ns))
+        return events
 
     def _turn_of_slot(self, state: SelectorState, ctx: Context) -> tuple[Event, ...]:
         """Report the slot that ended, close jobs, learn, admit: in that order."""
@@ -184,7 +211,7 @@ class SelectHandler:
             run = state.runs[job_id]
             over = run.phase is RunPhase.CLOSED or job_id in closing
             # A job that moved to other rates (`mixed`) has offers that no one replay is of.
-            if not over or not run.teaches or run.mixed or run.cancelled or not run.records:
+            if not over or not run.teaches or run.mixed or run.was_cut_short or not run.records:
                 continue
             if run.elapsed_slots(state.slot) < run.compiled.deadline_slots:
                 continue
@@ -211,7 +238,7 @@ class SelectHandler:
                 state.offerings,
                 state.current,
                 [slot for slot, _ in state.history],
-                taken_by(running, self._options),
+                taken_by(state, running, self._options),
             )
             if run.cancelled or offering_id is None:
                 continue
@@ -250,6 +277,7 @@ class SelectHandler:
         answers: Sequence[JobAnswer] = event.answers
         if event.outcome is not CallOutcome.ANSWERED:
             answers = fallback_answers(state, self._options)
+        answers = departures(state, answers, self._options)
         return finish_slot(state, decisions(state, answers), ctx)
 
 
@@ -261,10 +289,3 @@ def _arrivals(state: SelectorState) -> list[JobRun]:
         if run.phase is RunPhase.PENDING and run.job.start_ns <= opened.ts_event_ns
     ]
     return sorted(pending, key=lambda run: (run.job.start_ns, run.job.job_id))
-
-
-def _cancel_pending(state: SelectorState, event: JobCancelled) -> tuple[Event, ...]:
-    run = state.runs.get(event.job_id)
-    if run is None or run.phase is not RunPhase.PENDING:
-        return ()
-    return (never_started(run, state.slot),)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from spotline.domain.events.lifecycle import JobOutcome
+from spotline.domain.events.lifecycle import JobExited, JobOutcome, JobProgressReported
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import Lot, holding_of
 from spotline.domain.jobs.program import IDLE, Holding, JobProgram
@@ -58,7 +58,13 @@ class JobRun:
     admitted. `state` stands at the opening of the current slot, `held_lots` is what the cloud last
     reported, `target` what was last decided for the home. `tables` are by offering. `records` are
     what the job was offered at its home of each slot; once it has moved to where it runs at other
-    rates (`mixed`) they are those of no one job. `moves` counts those that copied a checkpoint.
+    rates, or its owner has changed it (`mixed`), they are those of no one job. `moves` counts those
+    that copied a checkpoint.
+
+    `generation` is the latest start of the program that was heard of, `saved_quanta` what its
+    newest checkpoint holds, `ended_generation` the latest that exited. With an `ending` the job is
+    closed by the next revision. After `failure`, which waits for its retry to be scheduled, it
+    holds nothing before `not_before_ns`. It has been finishing since slot `finishing_since` (-1).
     """
 
     job: Job
@@ -85,6 +91,14 @@ class JobRun:
     records: list[SlotRecord] = field(default_factory=list)
     tables: dict[str, JobTable] = field(default_factory=dict)
     reported_quanta: int | None = None
+    generation: int = 0
+    saved_quanta: int | None = None
+    ended_generation: int = 0
+    ending: JobOutcome | None = None
+    failure: JobExited | None = None
+    retry: int = 0
+    not_before_ns: int = 0
+    finishing_since: int = -1
     cancelled: bool = False
     outcome: JobOutcome | None = None
     fed_back: bool = False
@@ -100,11 +114,17 @@ class JobRun:
     def teaches(self) -> bool:
         """Whether what it is offered is still to be kept, for feedback that will come.
 
-        A job that never started, was cancelled or ran at several rates gives none when it is over.
+        A job that never started, was cancelled, failed or was several jobs (`mixed`) gives none
+        when it is over: no policy chose how it ended.
         """
         if self.program is None or self.fed_back:
             return False
-        return self.phase is not RunPhase.CLOSED or not (self.cancelled or self.mixed)
+        return self.phase is not RunPhase.CLOSED or not (self.was_cut_short or self.mixed)
+
+    @property
+    def was_cut_short(self) -> bool:
+        """Whether its owner or its program ended it: no policy had a part in that."""
+        return self.cancelled or JobOutcome.FAILED in (self.ending, self.outcome)
 
     @property
     def held(self) -> Holding:
@@ -130,6 +150,20 @@ class JobRun:
         if table is None or table.stale:
             return None
         return table if slot > max(self.first_slot, table.slot) else None
+
+    def change(self, job: Job, program: JobProgram | None) -> None:
+        """Go on as the job that its owner has made of it; all its tables are of the old one.
+
+        It gives no feedback: what it was offered until now was offered to another job.
+        """
+        self.job = job
+        if program is None or program == self.program:
+            return
+        self.program = program
+        self.mixed = True
+        self.memory = START
+        for table in self.tables.values():
+            table.stale = True
 
     def take_rates(self, job: Job, program: JobProgram | None, rerated: Iterable[str]) -> None:
         """Go on with the job at other rates; tables of `rerated` offerings are of the old ones.
@@ -161,6 +195,25 @@ class JobRun:
         self.moves += self.launched
         self.transfer_cost_micro_usd += move.cost_micro_usd
 
+    @property
+    def is_finishing(self) -> bool:
+        """Whether all work is done, and the program is awaited to end."""
+        done = self.program is not None and self.state.progress_quanta >= self.program.work_quanta
+        return done and self.job.awaits_exit
+
+    def waits_at(self, ts_ns: int) -> bool:
+        """Whether the job waits for its retry at a moment; one that failed just now does."""
+        return self.failure is not None or self.not_before_ns > ts_ns
+
+    def fail_at(self, offset_s: int) -> None:
+        """Nothing runs from this moment of the slot on, and what was not saved is lost."""
+        if offset_s:
+            self.place(HeldStretch(offset_s=offset_s, holding=IDLE, interrupted=True))
+        else:
+            self.state = self.state.fallen()
+        if self.saved_quanta is not None:
+            self.reported_quanta = self.saved_quanta
+
     def elapsed_slots(self, slot: int) -> int:
         """Slots of the job's life before `slot`."""
         return slot - self.first_slot
@@ -172,11 +225,31 @@ class JobRun:
         needed = program.slots_on_demand(left, program.launch_s)
         return program.deadline_slots - self.elapsed_slots(slot) - needed
 
-    def note_progress(self, done: float) -> None:
-        """Take the platform's word for the work done; the greatest report counts."""
+    def note_progress(self, report: JobProgressReported) -> None:
+        """Take the platform's word for the work done.
+
+        Of the present generation the latest report counts, so that work done may fall; what is
+        said of no generation is the greatest there is.
+        """
         scale = WorkScale.for_amount(self.job.work.amount)
-        quanta = scale.quanta_from_work(done)
-        self.reported_quanta = max(quanta, self.reported_quanta or 0)
+        quanta = scale.quanta_from_work(report.done)
+        if report.generation < self.generation:
+            return
+        if report.generation == 0:
+            self.reported_quanta = max(quanta, self.reported_quanta or 0)
+            return
+        if report.generation > self.generation:
+            self.generation = report.generation
+            # A program starts from what was saved: that much it cannot lose.
+            self.saved_quanta = None
+        self.reported_quanta = quanta
+        if report.checkpointed is not None:
+            self.saved_quanta = min(quanta, scale.quanta_from_work(report.checkpointed))
+
+    def note_loss(self) -> None:
+        """What is not in the newest checkpoint is gone; the next generation says what is left."""
+        if self.saved_quanta is not None and self.compiled.lost_s:
+            self.reported_quanta = self.saved_quanta
 
     def place(self, segment: HeldStretch) -> None:
         """Say what is held from an offset on; a later word on the same offset replaces it."""
@@ -197,23 +270,40 @@ class JobRun:
             spot_micro_usd=spot_price,
             on_demand_micro_usd=on_demand_price,
         )
-        steps = [(offset_s, self.lots(holding)) for offset_s, holding in held]
-        cost = lots_cost_micro_usd(steps, {self.offering_id: price}, program.slot_s)
-        cost += self.transfer_cost_micro_usd
+        cost = self._cost(held, price, program.slot_s)
         self.transfer_cost_micro_usd = 0
-        if self.reported_quanta is not None:
-            # A live job's own word replaces the formula.
-            self.state = JobProgress(
-                progress_quanta=min(program.work_quanta, self.reported_quanta),
-                holding=self.state.holding,
-                pending_overhead_s=self.state.pending_overhead_s,
-            )
+        self.state = self._as_reported(self.state)
         self.last_slot_cost_micro_usd = cost
         self.spent_micro_usd += cost
         last = self.state.holding
         self.last_slot_lots = self.lots(last)
         # The next slot opens with what is held now.
         self.segments = []
+
+    def ended_at(self, price: OfferingPrice, offset_s: int) -> tuple[JobProgress, int]:
+        """Where the job stands if it ends inside the slot, and what the slot cost it until then."""
+        now, held = self._through(offset_s)
+        return self._as_reported(now), self._cost(held, price, offset_s)
+
+    def _cost(self, held: list[tuple[int, Holding]], price: OfferingPrice, until_s: int) -> int:
+        steps = [(offset_s, self.lots(holding)) for offset_s, holding in held]
+        cost = lots_cost_micro_usd(steps, {self.offering_id: price}, until_s)
+        return cost + self.transfer_cost_micro_usd
+
+    def _as_reported(self, now: JobProgress) -> JobProgress:
+        """A live job's own word replaces the formula."""
+        if self.reported_quanta is None:
+            return now
+        done = min(self.compiled.work_quanta, self.reported_quanta)
+        unsaved = now.unsaved_quanta
+        if self.saved_quanta is not None and self.compiled.lost_s:
+            unsaved = max(0, done - self.saved_quanta)
+        return JobProgress(
+            progress_quanta=done,
+            holding=now.holding,
+            pending_overhead_s=now.pending_overhead_s,
+            unsaved_quanta=min(done, unsaved),
+        )
 
     def _through(self, until_s: int) -> tuple[JobProgress, list[tuple[int, Holding]]]:
         state = self.state

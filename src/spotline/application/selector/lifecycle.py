@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from spotline.application.selector.endings import completed
 from spotline.application.selector.job_run import JobRun
 from spotline.domain.events.lifecycle import JobAdvanced, JobClosed, JobOutcome
 from spotline.domain.jobs.job import DeadlineKind
+from spotline.domain.units import PPM
+
+# A program that has not ended so long after its work was done is not waited for any longer.
+LONGEST_FINISH_S = 3600
 
 
 def advanced(run: JobRun, slot: int) -> JobAdvanced:
@@ -25,11 +30,12 @@ def closed(run: JobRun, slot: int) -> JobClosed | None:
     program = run.compiled
     elapsed = run.elapsed_slots(slot)
     value = 0
-    if run.state.progress_quanta >= program.work_quanta:
-        on_time = elapsed <= program.deadline_slots
-        outcome = JobOutcome.COMPLETED if on_time else JobOutcome.COMPLETED_LATE
-        if elapsed <= program.end_slots:
-            value = program.value_micro_usd[elapsed]
+    exited = run.ending is JobOutcome.COMPLETED
+    done = run.state.progress_quanta >= program.work_quanta
+    if exited or (done and not _awaits_exit(run, slot)):
+        outcome, value = completed(run, elapsed)
+    elif run.ending is not None:
+        outcome = run.ending
     elif run.cancelled:
         outcome = JobOutcome.CANCELLED
     elif elapsed >= program.end_slots:
@@ -44,8 +50,20 @@ def closed(run: JobRun, slot: int) -> JobClosed | None:
         policy_id=run.policy_id,
         cost_micro_usd=run.spent_micro_usd,
         value_micro_usd=value,
-        progress_ppm=run.progress_ppm,
+        progress_ppm=PPM if exited else run.progress_ppm,
     )
+
+
+def _awaits_exit(run: JobRun, slot: int) -> bool:
+    """Whether a job that has done its work goes on until its program ends."""
+    program = run.compiled
+    if run.cancelled or run.ending is not None or not run.is_finishing:
+        return False
+    waited_s = (slot - run.finishing_since) * program.slot_s
+    spent = program.budget_micro_usd and run.spent_micro_usd >= program.budget_micro_usd
+    # After its deadline, too, done work is done.
+    over = run.elapsed_slots(slot) >= program.end_slots
+    return waited_s < LONGEST_FINISH_S and not spent and not over
 
 
 def never_started(run: JobRun, slot: int) -> JobClosed:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import compile_program
-from spotline.domain.market.offering import Offering
+from spotline.domain.jobs.stay import claim_on, stay_on
+from spotline.domain.market.offering import Offering, Reservation
 
 # Slots of the past that say how much spot an offering carries.
 RECENT_SLOTS = 48
@@ -24,6 +25,9 @@ def best_offering(
 ) -> str | None:
     """Return the offering whose recent past promises the cheapest work, None where none can run.
 
+    A reservation costs nothing, and is taken only where its instances are not claimed by running
+    jobs and do all the work before it ends.
+
     Work that spot would not have carried is priced on demand; what running jobs may take is not
     counted as available. An offering on which on-demand alone cannot meet the deadline is taken
     only where all are like that. Ties go to the smaller id.
@@ -36,8 +40,34 @@ def best_offering(
     running
         Offering id and largest count of every job that runs already.
     """
-    ranks = _ranks(job, offerings, opened, past, running)
-    return ranks[0][2] if ranks else None
+    taken = _taken(running)
+    for _, _, offering_id in _ranks(job, offerings, opened, past, taken):
+        reservation = offerings[offering_id].reservation
+        if reservation is None or has_room(reservation, job, taken.get(offering_id, 0)):
+            return offering_id
+    return None
+
+
+def has_room(reservation: Reservation, job: Job, taken: int) -> bool:
+    """Whether the claims of other jobs, `taken` instances, leave room for that of this one."""
+    return taken + claim_on(reservation, job.allowed_counts) <= reservation.instances
+
+
+def leaves_for(
+    job: Job,
+    offerings: Mapping[str, Offering],
+    opened: SlotOpened,
+    past: Sequence[SlotOpened],
+    done_quanta: int,
+) -> str | None:
+    """Return where a job goes whose reservation is over, None where nothing else is.
+
+    Parameters as above; the job has done `done_quanta` of its work. Not to another reservation:
+    what other jobs claim of that is theirs.
+    """
+    ranks = _ranks(job, offerings, opened, past, {}, done_quanta)
+    free = (offering_id for *_, offering_id in ranks if offerings[offering_id].reservation is None)
+    return next(free, None)
 
 
 def other_offerings(
@@ -56,7 +86,7 @@ def other_offerings(
     far apart instances may be that are held at a time: a job holds one offering at a time, so that
     it is kept wherever the job goes; `job.offerings` is what bounds where that is.
     """
-    ranks = _ranks(job, offerings, opened, past, running)
+    ranks = _ranks(job, offerings, opened, past, _taken(running))
     fit = [offering_id for late, _, offering_id in ranks if not late and offering_id != home]
     return tuple(fit[:most])
 
@@ -66,13 +96,14 @@ def _ranks(
     offerings: Mapping[str, Offering],
     opened: SlotOpened,
     past: Sequence[SlotOpened],
-    running: Iterable[tuple[str, int]],
+    taken: Mapping[str, int],
+    done_quanta: int = 0,
 ) -> list[tuple[bool, float, str]]:
-    """(Too slow for the deadline, cost per unit of work, id) of every offering, best first."""
+    """(Too slow for the deadline, cost per unit of work, id) of every offering, best first.
+
+    Reservations that are too small or end too early are left out.
+    """
     recent = [*past[-RECENT_SLOTS:], opened]
-    taken: dict[str, int] = {}
-    for offering_id, instances in running:
-        taken[offering_id] = taken.get(offering_id, 0) + instances
     ranks: list[tuple[bool, float, str]] = []
     for slot_quote in opened.quotes:
         quote = slot_quote.quote
@@ -89,11 +120,28 @@ def _ranks(
         )
         per_work = price * wanted / throughput.rate_per_hour(wanted)
         program = compile_program(
-            job, throughput, slot_s=opened.slot_s, first_slot_start_ns=opened.ts_event_ns
+            job,
+            throughput,
+            slot_s=opened.slot_s,
+            first_slot_start_ns=opened.ts_event_ns,
+            notice_lead_s=offering.notice_lead_s,
         )
-        needed = program.slots_on_demand(program.work_quanta, program.launch_s)
+        left = program.work_quanta - done_quanta
+        needed = program.slots_on_demand(left, program.launch_s)
+        if offering.reservation is not None:
+            stay = stay_on(offering.reservation, program, opened.ts_event_ns, work_quanta=left)
+            if stay is None:
+                continue
+            needed = stay.slots
         ranks.append((needed > program.deadline_slots, per_work, quote.offering_id))
     return sorted(ranks)
+
+
+def _taken(running: Iterable[tuple[str, int]]) -> dict[str, int]:
+    taken: dict[str, int] = {}
+    for offering_id, instances in running:
+        taken[offering_id] = taken.get(offering_id, 0) + instances
+    return taken
 
 
 def spot_share(recent: Sequence[SlotOpened], offering_id: str, taken: int, wanted: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -24,7 +25,7 @@ from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.selection.learner import Draw, Learner
 from spotline.domain.selection.rules import DEFAULT_RULE, RULES
 from spotline.domain.solvers.table_spec import TableSpec
-from spotline.domain.units import micro_usd_from_usd
+from spotline.domain.units import NS_PER_S, micro_usd_from_usd
 
 
 class SlotPhase(Enum):
@@ -160,13 +161,24 @@ class SelectorState:
         return self.forecast_reason is DecisionReason.POLICY
 
     def in_order(self) -> list[str]:
-        """Running jobs in the order they are served: least slack first, then job id."""
-        return [
-            run.job.job_id
-            for run in sorted(
-                self.running(), key=lambda run: (run.slack_slots(self.slot), run.job.job_id)
-            )
+        """Running jobs in the order they are served: least slack first, then job id.
+
+        Those that end, wait for a retry or are finishing are not served.
+        """
+        served = [
+            run
+            for run in self.running()
+            if run.ending is None
+            and not run.waits_at(self.current.ts_event_ns)
+            and not run.is_finishing
         ]
+        served.sort(key=lambda run: (run.slack_slots(self.slot), run.job.job_id))
+        return [run.job.job_id for run in served]
+
+    def served_again(self) -> list[str]:
+        """Jobs that do not hold what they should, and are served, in their order."""
+        served = set(self.in_order())
+        return [job_id for job_id in self.affected if job_id in served]
 
     def residual(self) -> ResidualCapacity:
         """What the slot's quotes offer, less what refusals have shown not to be there."""
@@ -180,15 +192,22 @@ class SelectorState:
 
     def offered(self, job_id: str) -> tuple[int, int]:
         """Spot and on-demand left for a job after those before it, when the slot opened."""
+        return self.offers()(job_id)
+
+    def offers(self) -> Callable[[str], tuple[int, int]]:
+        """What `offered` says of each job, found for all of them in one pass; valid for now."""
         residual = self.residual()
-        for other in self.order if self.competing else ():
-            if other == job_id:
-                break
-            run = self.runs[other]
+        before: dict[str, tuple[int, int]] = {}
+
+        def left(run: JobRun) -> tuple[int, int]:
+            return residual.spot(run.offering_id), residual.on_demand(run.offering_id)
+
+        for job_id in self.order if self.competing else ():
+            run = self.runs[job_id]
+            before.setdefault(job_id, left(run))
             if run.phase is RunPhase.RUNNING:
                 residual.take_what_is_left(run.lots(run.target))
-        offering_id = self.runs[job_id].offering_id
-        return residual.spot(offering_id), residual.on_demand(offering_id)
+        return lambda job_id: before.get(job_id) or left(self.runs[job_id])
 
     def run_state(self, offering_id: str, space: StateSpace) -> int:
         """Where an offering's spot is in the open slot, on the states of a law."""
@@ -201,10 +220,20 @@ class SelectorState:
         return self._stock_of(job.allowed_counts, offering_id)
 
     def _stock_of(self, allowed_counts: tuple[int, ...], offering_id: str) -> tuple[int, int]:
+        if self.is_over(offering_id):
+            return 0, 0
         stock = self.stock.get(offering_id, [])
         rescue = launchable_count(stock, allowed_counts)
         reserve = reserve_slots(stock, rescue or allowed_counts[-1])
         return reserve, rescue if rescue < allowed_counts[-1] else 0
+
+    def is_over(self, offering_id: str) -> bool:
+        """Whether an offering is a reservation that does not cover the open slot whole."""
+        reservation = self.offerings[offering_id].reservation
+        if reservation is None:
+            return False
+        until_ns = self.current.ts_event_ns + self.current.slot_s * NS_PER_S
+        return reservation.instances_until(until_ns) == 0
 
     def table_spec(self, named: NamedLaw, offering_id: str, program: JobProgram) -> TableSpec:
         """The value table of a job that arrives now, for what running jobs leave of an offering."""
@@ -241,10 +270,12 @@ class SelectorState:
         start_ns = self.current.ts_event_ns
         if run is not None and run.phase is not RunPhase.PENDING:
             start_ns = run.first_slot_start_ns
+        offering = self.offerings[offering_id]
         return program_of(
             job,
             offering_id,
-            self.offerings[offering_id].instance_type,
+            offering.instance_type,
             self.current.slot_s,
             start_ns,
+            offering.notice_lead_s,
         )

@@ -11,6 +11,8 @@ from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.domain.events.event import Event
 from spotline.domain.events.knowledge import ThroughputReestimated
 from spotline.domain.events.law import ValueTableRequested
+from spotline.domain.events.lifecycle import JobUpdated
+from spotline.domain.jobs.stay import claim_on
 
 
 def tables_wanted(
@@ -29,7 +31,7 @@ def tables_wanted(
             state.offerings,
             state.current,
             [slot for slot, _ in state.history],
-            taken_by(running, options),
+            taken_by(state, running, options),
         )
     events = []
     for offering_id in wanted:
@@ -49,15 +51,26 @@ def tables_wanted(
     return events
 
 
-def taken_by(running: Sequence[JobRun], options: SelectorOptions) -> list[tuple[str, int]]:
-    """What jobs that run may take of each offering."""
+def taken_by(
+    state: SelectorState, running: Sequence[JobRun], options: SelectorOptions
+) -> list[tuple[str, int]]:
+    """What jobs that run may take of each offering; of a reservation that is their claim."""
     if not options.competing:
         return []
-    return [(run.offering_id, run.job.max_instances) for run in running]
+    taken = []
+    for run in running:
+        reservation = state.offerings[run.offering_id].reservation
+        most = run.job.max_instances
+        if reservation is not None:
+            most = claim_on(reservation, run.job.allowed_counts)
+        taken.append((run.offering_id, most))
+    return taken
 
 
-def tables_again(state: SelectorState, event: ThroughputReestimated) -> tuple[Event, ...]:
-    """Ask again for the tables that a job's new rates made stale; as many as it had.
+def tables_again(
+    state: SelectorState, event: ThroughputReestimated | JobUpdated
+) -> tuple[Event, ...]:
+    """Ask again for the tables that new rates or a change of the job made stale; as many as it had.
 
     Only the job's program differs: on the same law, what the job was offered so far is told in
     the states that feedback will look up.
@@ -70,6 +83,8 @@ def tables_again(state: SelectorState, event: ThroughputReestimated) -> tuple[Ev
         if not table.stale:
             continue
         program = state.program_of(run.job, offering_id)
+        if program.deadline_slots < 1:
+            continue
         asked.append(
             ValueTableRequested(
                 job_id=run.job.job_id,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.market.law import MarketLaw, learn_laws
+from spotline.domain.market.reservations import is_reserved
 from spotline.domain.units import PPM
 
 # Counts beyond what jobs use are alike; a job that wants more sees the level of this one.
@@ -22,12 +23,14 @@ EVERY_SLOTS = 24
 class LawBook:
     """Spot counts and prices of every offering, slot by slot.
 
-    Feed it every slot in order. Slots of unknown count leave no trace.
+    Feed it every slot in order. Slots of unknown count leave no trace. What offerings show is lent
+    to each other, except by `reserved` ones: that these have no spot says nothing of a market.
     """
 
     slots: int = 0
     counts: dict[str, list[int]] = field(default_factory=dict)
     price_ppm: dict[str, list[int]] = field(default_factory=dict)
+    reserved: set[str] = field(default_factory=set)
 
     def observe(self, opened: SlotOpened) -> None:
         """Take in one slot."""
@@ -39,7 +42,11 @@ class LawBook:
             counts = self.counts.setdefault(quote.offering_id, [])
             prices = self.price_ppm.setdefault(quote.offering_id, [])
             counts.append(quote.spot_available.instances)
-            prices.append(quote.spot_price_micro_usd * PPM // quote.on_demand_price_micro_usd)
+            if is_reserved(quote):
+                self.reserved.add(quote.offering_id)
+                prices.append(PPM)
+            else:
+                prices.append(quote.spot_price_micro_usd * PPM // quote.on_demand_price_micro_usd)
             del counts[:-MOST_SLOTS], prices[:-MOST_SLOTS]
 
     @property
@@ -50,14 +57,19 @@ class LawBook:
 
     def learn(self) -> dict[str, MarketLaw]:
         """The law of every offering with a known past, by offering id."""
-        return learn_laws(
-            {name: (counts, self.price_ppm[name]) for name, counts in self.counts.items()},
-            most_instances=MOST_INSTANCES,
-        )
+        past = {name: (counts, self.price_ppm[name]) for name, counts in self.counts.items()}
+        traded = {name: of for name, of in past.items() if name not in self.reserved}
+        laws = learn_laws(traded, most_instances=MOST_INSTANCES)
+        for name in sorted(self.reserved):
+            laws.update(learn_laws({name: past[name]}, most_instances=MOST_INSTANCES))
+        return laws
 
     def dump(self) -> str:
         """One line of JSON; `load` restores it."""
-        return json.dumps({"slots": self.slots, "counts": self.counts, "price_ppm": self.price_ppm})
+        dumped = {"slots": self.slots, "counts": self.counts, "price_ppm": self.price_ppm}
+        if self.reserved:
+            dumped["reserved"] = sorted(self.reserved)
+        return json.dumps(dumped)
 
     @classmethod
     def load(cls, dumped: str) -> LawBook:
@@ -70,6 +82,11 @@ class LawBook:
         """
         try:
             read = json.loads(dumped)
-            return cls(slots=read["slots"], counts=read["counts"], price_ppm=read["price_ppm"])
+            return cls(
+                slots=read["slots"],
+                counts=read["counts"],
+                price_ppm=read["price_ppm"],
+                reserved=set(read.get("reserved", ())),
+            )
         except (KeyError, TypeError, json.JSONDecodeError) as error:
             raise ValueError("a law book must be its JSON line, this is none") from error

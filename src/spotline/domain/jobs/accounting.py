@@ -48,6 +48,7 @@ class Terms(NamedTuple):
     grow_s: int
     shrink_s: int
     interrupted_s: int
+    lost_s: int
 
 
 class Held(NamedTuple):
@@ -61,7 +62,8 @@ class Standing(NamedTuple):
     """Where a job stands after `elapsed` whole slots of its life.
 
     `pending_s` is what is left of the last overhead, `spent` micro-USD so far; `interrupted` says
-    that spot of `held` is gone.
+    that spot of `held` is gone: then `progress` is what that left. `unsaved` is the part of
+    `progress` that a loss without notice would throw away.
     """
 
     elapsed: int
@@ -70,6 +72,7 @@ class Standing(NamedTuple):
     pending_s: int
     spent: int
     interrupted: int
+    unsaved: int
 
 
 @rule
@@ -106,6 +109,12 @@ def kind_s(terms: Terms, kind: int) -> int:
 
 
 @rule
+def planned_s(terms: Terms, kind: int) -> int:
+    """Seconds that a change of this class costs later: lost work is work of as many seconds."""
+    return kind_s(terms, kind) + (terms.lost_s if kind == BROKEN else 0)
+
+
+@rule
 def change_s(terms: Terms, before: Held, after: Held, interrupted: int) -> int:
     """Seconds without progress that follow from changing `before` into `after`."""
     if after.spot + after.on_demand == 0:
@@ -120,6 +129,13 @@ def progress_after(terms: Terms, rate: int, productive_s: int, progress: int) ->
 
 
 @rule
+def unsaved_of(standing: Standing, held: Held) -> int:
+    """Work that a loss right after taking `held` throws away: a change of ours saves first."""
+    same = held.spot == standing.held.spot and held.on_demand == standing.held.on_demand
+    return standing.unsaved if same and not standing.interrupted else 0
+
+
+@rule
 def advance(
     terms: Terms, rate: int, cap_s: int, standing: Standing, held: Held, held_s: int
 ) -> Standing:
@@ -130,11 +146,16 @@ def advance(
     have passed and what was spent stay as they are.
     """
     if held.spot + held.on_demand == 0:
-        return Standing(standing.elapsed, standing.progress, held, 0, standing.spent, 0)
+        return Standing(standing.elapsed, standing.progress, held, 0, standing.spent, 0, 0)
     pending_s = max(standing.pending_s, change_s(terms, standing.held, held, standing.interrupted))
     productive_s = min(max(0, held_s - pending_s), cap_s)
     progress = progress_after(terms, rate, productive_s, standing.progress)
-    return Standing(standing.elapsed, progress, held, max(0, pending_s - held_s), standing.spent, 0)
+    unsaved = 0
+    if terms.lost_s:
+        made = progress - standing.progress + unsaved_of(standing, held)
+        unsaved = min(made, rate * min(terms.lost_s, cap_s))
+    pending_s = max(0, pending_s - held_s)
+    return Standing(standing.elapsed, progress, held, pending_s, standing.spent, 0, unsaved)
 
 
 @rule
@@ -183,6 +204,7 @@ def terms_of(program: JobProgram) -> Terms:
         grow_s=program.grow_s,
         shrink_s=program.shrink_s,
         interrupted_s=program.interrupted_s,
+        lost_s=program.lost_s,
     )
 
 
@@ -190,7 +212,8 @@ def terms_of(program: JobProgram) -> Terms:
 def terms_at(row: IntArray) -> Terms:
     """Read `ProgramLayout.row`: an array passes from Python to a kernel faster than a bundle."""
     return Terms(
-        row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7], row[8], row[9]
+        row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7], row[8], row[9],
+        row[10],
     )  # fmt: skip
 
 

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 from spotline.domain.configuration.configuration import PRECISIONS, Method, MethodOption
-from spotline.domain.jobs.job import Checkpoint, Deadline, Job, Overheads, Throughput, Topology
+from spotline.domain.jobs.job import (
+    Checkpoint,
+    Deadline,
+    Job,
+    OnLimit,
+    Overheads,
+    Throughput,
+    Topology,
+)
+from spotline.domain.problems import refuse_any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +52,19 @@ class JobDraft:
     overheads: Overheads | None = None
     offerings: tuple[str, ...] = ()
     budget_micro_usd: int = 0
+    retries: int = 0
+    on_limit: OnLimit | None = None
+    awaits_exit: bool = False
 
     def __post_init__(self) -> None:
+        refuse_any(self._problems())
+
+    def _problems(self) -> Iterator[str]:
         for name in ("tenant", "client_request_id", "model_name"):
             if not getattr(self, name):
-                raise ValueError(f"{name} of a draft must not be empty")
+                yield f"{name} of a draft must not be empty"
         if not (math.isfinite(self.tokens) and self.tokens > 0):
-            raise ValueError(f"tokens must be finite and > 0, was {self.tokens}")
+            yield f"tokens must be finite and > 0, was {self.tokens}"
         for name in (
             "model_parameters",
             "value_micro_usd",
@@ -57,19 +73,18 @@ class JobDraft:
             "batch_size",
             "expert_parallel",
             "budget_micro_usd",
+            "retries",
         ):
             if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be >= 0, was {getattr(self, name)}")
+                yield f"{name} must be >= 0, was {getattr(self, name)}"
         if self.precision and self.precision not in PRECISIONS:
-            raise ValueError(
-                f"precision must be one of {', '.join(PRECISIONS)}, was {self.precision!r}"
-            )
+            yield f"precision must be one of {', '.join(PRECISIONS)}, was {self.precision!r}"
         names = [option.name for option in self.options]
         if names != sorted(set(names)):
-            raise ValueError(f"options must ascend by name without repeats, were {names}")
+            yield f"options must ascend by name without repeats, were {names}"
         counts = self.allowed_counts
         if counts and (counts[0] < 1 or list(counts) != sorted(set(counts))):
-            raise ValueError(f"allowed_counts must ascend from >= 1 without repeats, were {counts}")
+            yield f"allowed_counts must ascend from >= 1 without repeats, were {counts}"
 
 
 _FILLED_IN = ("job_id", "allowed_counts", "throughputs", "topology", "checkpoint", "overheads")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
 from spotline.domain.configuration.provenance import JobConfiguration
+from spotline.domain.problems import refuse_any
 from spotline.domain.units import NS_PER_S
 
 
@@ -23,6 +25,13 @@ class Topology(Enum):
     ONE_ZONE = "one_zone"
     ONE_REGION = "one_region"
     ANY = "any"
+
+
+class OnLimit(Enum):
+    """What happens to a job whose budget is used up: it waits for more of it, or it is stopped."""
+
+    WAIT = "wait"
+    STOP = "stop"
 
 
 WORK_UNITS = ("gpu_hours", "instance_hours", "tokens", "samples", "steps")
@@ -158,6 +167,11 @@ class Checkpoint:
         return 0 if notice_lead_s >= self.save_s else self.interval_s
 
 
+# What a job has that does not say, in files and on the wire alike.
+DEFAULT_CHECKPOINT = Checkpoint(interval_s=DEFAULT_CHECKPOINT_INTERVAL_S, save_s=120)
+DEFAULT_TOPOLOGY = Topology.ONE_ZONE
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """Work with a deadline and a value; may start from `start_ns`.
@@ -165,7 +179,9 @@ class Job:
     `allowed_counts` are the instance counts it can run on, ascending (gangs, batch divisibility).
     `offerings` restricts it to these offering ids or instance types; empty means any that has a
     throughput. `value_micro_usd` is what finishing on time is worth; `budget_micro_usd` (0: none)
-    bounds what may be spent. `configuration` says how it is run where Spotline filled that in.
+    bounds what may be spent, and `on_limit` says what follows (None: it waits). `configuration` says
+    how it is run where Spotline filled that in. Its program is started again after a failure
+    `retries` times; with `awaits_exit` done work finishes it only once its program has ended.
     """
 
     job_id: str
@@ -184,27 +200,30 @@ class Job:
     offerings: tuple[str, ...] = ()
     budget_micro_usd: int = 0
     configuration: JobConfiguration | None = None
+    retries: int = 0
+    on_limit: OnLimit | None = None
+    awaits_exit: bool = False
 
     def __post_init__(self) -> None:
+        refuse_any(self._problems())
+
+    def _problems(self) -> Iterator[str]:
         for name in ("job_id", "tenant", "client_request_id"):
             if not getattr(self, name):
-                raise ValueError(f"{name} of a job must not be empty")
+                yield f"{name} of a job must not be empty"
         counts = self.allowed_counts
-        if not counts or counts[0] < 1 or list(counts) != sorted(set(counts)):
-            raise ValueError(f"allowed_counts must ascend from >= 1 without repeats, were {counts}")
-        if self.value_micro_usd < 0:
-            raise ValueError(f"value_micro_usd must be >= 0, was {self.value_micro_usd}")
-        if self.budget_micro_usd < 0:
-            raise ValueError(f"budget_micro_usd must be >= 0, was {self.budget_micro_usd}")
+        ascend = bool(counts) and counts[0] >= 1 and list(counts) == sorted(set(counts))
+        if not ascend:
+            yield f"allowed_counts must ascend from >= 1 without repeats, were {counts}"
+        for name in ("value_micro_usd", "retries", "budget_micro_usd"):
+            if getattr(self, name) < 0:
+                yield f"{name} must be >= 0, was {getattr(self, name)}"
         if self.deadline.at_ns - self.start_ns < NS_PER_S:
-            raise ValueError("deadline must lie after the job's start")
+            yield "deadline must lie after the job's start"
         if not self.throughputs:
-            raise ValueError("throughputs must name at least one offering, instance type or *")
-        for throughput in self.throughputs:
-            if any(throughput.rate_per_hour(count) <= 0 for count in counts):
-                raise ValueError(
-                    f"throughput on {throughput.offering} must be > 0 for every allowed count"
-                )
+            yield "throughputs must name at least one offering, instance type or *"
+        for throughput in self.throughputs if ascend else ():
+            yield from _rate_problems(throughput, counts)
 
     @property
     def max_instances(self) -> int:
@@ -220,3 +239,11 @@ class Job:
                 if throughput.offering == key:
                     return throughput
         return None
+
+
+def _rate_problems(throughput: Throughput, counts: tuple[int, ...]) -> Iterator[str]:
+    try:
+        if any(throughput.rate_per_hour(count) <= 0 for count in counts):
+            yield f"throughput on {throughput.offering} must be > 0 for every allowed count"
+    except ValueError as error:
+        yield str(error)

@@ -20,8 +20,10 @@ from spotline.domain.jobs.accounting import (
     change_s,
     cost,
     slots_at,
+    unsaved_of,
 )
 from spotline.domain.kernels import IntArray, inlined, kernel, part, rule
+from spotline.domain.units import PPM
 
 
 class Offer(NamedTuple):
@@ -46,7 +48,7 @@ class Offer(NamedTuple):
 
 
 # Length of a row of standing and offer.
-ROW = 18
+ROW = 19
 
 
 def row_of(standing: Standing, offer: Offer) -> IntArray:
@@ -58,15 +60,21 @@ def row_of(standing: Standing, offer: Offer) -> IntArray:
 @part
 def standing_at(row: IntArray) -> Standing:
     """Read the standing of a row."""
-    return Standing(row[0], row[1], Held(row[2], row[3]), row[4], row[5], row[6])
+    return Standing(row[0], row[1], Held(row[2], row[3]), row[4], row[5], row[6], row[7])
 
 
 @part
 def offer_at(row: IntArray) -> Offer:
     """Read the offer of a row."""
     return Offer(
-        row[7], row[8], row[9], row[10], row[11], row[12], row[13], row[14], row[15], row[16], row[17]
+        row[8], row[9], row[10], row[11], row[12], row[13], row[14], row[15], row[16], row[17], row[18]
     )  # fmt: skip
+
+
+@part
+def price_ppm(offer: Offer, spot_price: int) -> int:
+    """A spot price as a share of on-demand's; where that is free there is no spot to be had."""
+    return spot_price * PPM // max(1, offer.on_demand_price)
 
 
 @inlined
@@ -139,11 +147,27 @@ def rescue_s(terms: Terms, offer: Offer, after: Standing) -> int:
 
 
 @part
+def left_at_worst(terms: Terms, after: Standing) -> int:
+    """Work left next slot if the spot that is held is taken without notice."""
+    return terms.work_quanta - after.progress + (after.unsaved if after.held.spot else 0)
+
+
+@part
 def rescue_slots(terms: Terms, offer: Offer, after: Standing, by_count: IntArray) -> int:
     """Slots of on-demand that the work left takes, moving there included."""
-    left = terms.work_quanta - after.progress
+    left = left_at_worst(terms, after)
     first_s = rescue_s(terms, offer, after)
     return slots_at(terms.slot_s, by_count[RATE, offer.rescue], left, first_s)
+
+
+@part
+def finish_s(terms: Terms, standing: Standing, held: Held, by_count: IntArray) -> int:
+    """Seconds until `held` has done all work."""
+    change = change_s(terms, standing.held, held, standing.interrupted)
+    rate = by_count[RATE, held.spot + held.on_demand]
+    left = terms.work_quanta - standing.progress
+    busy_s = -(-left // rate) if left > 0 else 0
+    return max(standing.pending_s, change) + busy_s
 
 
 @inlined
@@ -152,19 +176,26 @@ def is_safe(
 ) -> bool:
     """Whether on-demand alone can still meet the deadline after this slot.
 
-    Spot that is not firm counts as lost at once: no progress, and the overhead of an interruption.
-    Until the rescue is held, its launch may have to wait for `reserve_slots`.
+    Where work may be lost without notice, spot goes in the worst moment, and with it what is not
+    saved: when the slot is over, as a later loss leaves less time, or when the job is about to be
+    done. Spot that is not firm counts as lost at once: no progress, and the overhead of an interruption. Until the
+    rescue is held, its launch may have to wait for `reserve_slots`.
     """
     if after.held.spot and not offer.firm:
+        progress = standing.progress - unsaved_of(standing, after.held)
         after = Standing(
-            after.elapsed, standing.progress, after.held, terms.interrupted_s, after.spent, 0
+            after.elapsed, progress, after.held, terms.interrupted_s, after.spent, 0, 0
         )
-    left = terms.work_quanta - after.progress
-    if left <= 0:
-        return True
     slots_left = terms.deadline_slots - standing.elapsed - 1
     if waits(offer, after.held):
         slots_left -= offer.reserve_slots
     spare_s = slots_left * terms.slot_s - rescue_s(terms, offer, after)
+    left = left_at_worst(terms, after)
+    if after.progress >= terms.work_quanta:
+        if not terms.lost_s or not after.held.spot:
+            return True
+        # At worst it is lost just before the work is done.
+        spare_s += offer.left_s - finish_s(terms, standing, after.held, by_count)
+        left = after.unsaved
     spare_s = min(spare_s, by_count[CAP_S, offer.rescue])
     return bool(spare_s > 0 and left <= by_count[RATE, offer.rescue] * spare_s)

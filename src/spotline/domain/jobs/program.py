@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spotline.domain.canonical import canonical_as
 from spotline.domain.jobs.job import DeadlineKind, Job, Throughput
+from spotline.domain.market.offering import ASSUMED_NOTICE_LEAD_S
 from spotline.domain.units import NS_PER_S, WorkScale
-
-# A reclaim with less notice than this is assumed; AWS documents two minutes, most give less.
-NOTICE_LEAD_S = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +34,7 @@ IDLE = Holding()
     "JobProgram",
     "slot_s work_quanta rate_quanta_per_s allowed_counts launch_s grow_s shrink_s "
     "interrupted_s deadline_slots end_slots hard value_micro_usd budget_micro_usd",
+    later="lost_s",
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProgram:
@@ -45,6 +44,10 @@ class JobProgram:
     and 0 for counts that are not allowed. Slots are counted from 1: the job is on time when it
     finishes in slot `deadline_slots` or before, and is worth nothing after slot `end_slots`.
     `value_micro_usd[T]` is what finishing in slot T is worth, shape (end_slots + 1,).
+
+    An interruption throws away the work of up to `lost_s` seconds, at the rate at which it was made,
+    and then costs `interrupted_s` seconds. Where the cloud's notice was only assumed, `lost_s` is 0
+    and `interrupted_s` holds what is lost, in seconds of whatever runs next.
     """
 
     slot_s: int
@@ -60,6 +63,7 @@ class JobProgram:
     hard: bool
     value_micro_usd: tuple[int, ...]
     budget_micro_usd: int = 0
+    lost_s: int = 0
 
     def __hash__(self) -> int:
         # Caches are asked several times per decision: a few fields tell programs apart as well.
@@ -69,6 +73,11 @@ class JobProgram:
     def max_instances(self) -> int:
         """The largest allowed count."""
         return self.allowed_counts[-1]
+
+    @property
+    def planned(self) -> JobProgram:
+        """The same for planners that lose time but no work: lost work is work of as many seconds."""
+        return replace(self, interrupted_s=self.interrupted_s + self.lost_s, lost_s=0)
 
     def slots_on_demand(
         self, work_quanta: int, first_overhead_s: int, *, instances: int = 0
@@ -99,11 +108,17 @@ SMALLEST_PROGRAM = JobProgram(
 
 
 def compile_program(
-    job: Job, throughput: Throughput, *, slot_s: int, first_slot_start_ns: int
+    job: Job,
+    throughput: Throughput,
+    *,
+    slot_s: int,
+    first_slot_start_ns: int,
+    notice_lead_s: int | None = None,
 ) -> JobProgram:
     """Lay `job` onto the slot grid from the slot that opens at `first_slot_start_ns`.
 
     Deadlines round down to whole slots: a job is never called on time because of the grid.
+    `notice_lead_s` is that of the offering.
     """
     scale = WorkScale.for_amount(job.work.amount)
     rates = [0] * (job.max_instances + 1)
@@ -113,7 +128,7 @@ def compile_program(
     hard = job.deadline.kind is DeadlineKind.HARD
     deadline_slots = max(0, (job.deadline.at_ns - first_slot_start_ns) // slot_ns)
     end_slots = max(0, (job.deadline.expires_ns - first_slot_start_ns) // slot_ns)
-    lost_s = job.checkpoint.lost_s(NOTICE_LEAD_S)
+    interrupted_s, lost_s = interruption_s(job, notice_lead_s)
     return JobProgram(
         slot_s=slot_s,
         work_quanta=scale.quanta_from_work(job.work.amount),
@@ -122,8 +137,8 @@ def compile_program(
         launch_s=job.overheads.launch_s,
         grow_s=job.overheads.grow_s,
         shrink_s=job.overheads.shrink_s,
-        # An interruption is never cheaper than growing: the survivors must be regrouped too.
-        interrupted_s=max(job.overheads.interrupted_s + lost_s, job.overheads.grow_s),
+        interrupted_s=interrupted_s,
+        lost_s=lost_s,
         deadline_slots=deadline_slots,
         end_slots=end_slots,
         hard=hard,
@@ -133,6 +148,21 @@ def compile_program(
         ),
         budget_micro_usd=job.budget_micro_usd,
     )
+
+
+def interruption_s(job: Job, notice_lead_s: int | None) -> tuple[int, int]:
+    """Seconds that an interruption costs, and seconds of work that it throws away before.
+
+    Where the lead is only assumed (None), what is lost is in the first and the second is 0.
+    """
+    overheads = job.overheads
+    assumed_s = lost_s = 0
+    if notice_lead_s is None:
+        assumed_s = job.checkpoint.lost_s(ASSUMED_NOTICE_LEAD_S)
+    else:
+        lost_s = job.checkpoint.lost_s(notice_lead_s)
+    # An interruption is never cheaper than growing: the survivors must be regrouped too.
+    return max(overheads.interrupted_s + assumed_s, overheads.grow_s), lost_s
 
 
 def _value_micro_usd(job: Job, finished_ns: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spotline.domain.jobs import accounting
 from spotline.domain.jobs.accounting import Held, Standing, terms_of
@@ -14,12 +14,22 @@ class JobProgress:
     """Where a job stands at a moment inside its run.
 
     `pending_overhead_s` is what is left of the last reconfiguration; it delays progress until it
-    is used up, across slots where it is longer than one.
+    is used up, across slots where it is longer than one. `unsaved_quanta` of the progress would be
+    thrown away by a loss without notice.
     """
 
     progress_quanta: int = 0
     holding: Holding = IDLE
     pending_overhead_s: int = 0
+    unsaved_quanta: int = 0
+
+    def fallen(self) -> JobProgress:
+        """Where the job stands once a loss without notice has thrown away what was not saved."""
+        if not self.unsaved_quanta:
+            return self
+        return replace(
+            self, progress_quanta=self.progress_quanta - self.unsaved_quanta, unsaved_quanta=0
+        )
 
 
 def overhead_s(
@@ -41,7 +51,11 @@ def advance(
     held_s: int,
     interrupted: bool = False,
 ) -> JobProgress:
-    """Hold `after` for `held_s` seconds and return where the job stands then."""
+    """Hold `after` for `held_s` seconds and return where the job stands then.
+
+    `interrupted` says that spot of what was held is gone, and with it what was not saved.
+    """
+    state = state.fallen() if interrupted else state
     before = Standing(
         elapsed=0,
         progress=state.progress_quanta,
@@ -49,12 +63,17 @@ def advance(
         pending_s=state.pending_overhead_s,
         spent=0,
         interrupted=interrupted,
+        unsaved=state.unsaved_quanta,
     )
     rate = program.rate_quanta_per_s[after.instances]
     # Plain Python overflows nowhere: no cap.
-    now = accounting.advance(terms_of(program), rate, held_s, before, held_of(after), held_s)
+    cap_s = max(held_s, program.lost_s)
+    now = accounting.advance(terms_of(program), rate, cap_s, before, held_of(after), held_s)
     return JobProgress(
-        progress_quanta=now.progress, holding=after, pending_overhead_s=now.pending_s
+        progress_quanta=now.progress,
+        holding=after,
+        pending_overhead_s=now.pending_s,
+        unsaved_quanta=now.unsaved,
     )
 
 

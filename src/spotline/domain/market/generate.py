@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spotline.domain.market.market import OBSERVED, UNKNOWN, IntArray, Market
-from spotline.domain.market.offering import Offering
+from spotline.domain.market.offering import ASSUMED_NOTICE_LEAD_S, Offering
 from spotline.domain.units import NS_PER_S, S_PER_HOUR, micro_usd_from_usd
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
@@ -207,6 +207,7 @@ def _offering(provider: str, place: CloudZone | Neocloud) -> Offering:
         gpu_model=place.gpu_model,
         gpus_per_instance=1,
         quota_pool=f"{provider}:{place.region}",
+        notice_lead_s=ASSUMED_NOTICE_LEAD_S,
     )
 
 

@@ -20,6 +20,8 @@ OBSERVED, INFERRED, UNKNOWN = range(3)
 class Market:
     """Quotes of several offerings at the opening of consecutive slots.
 
+    On demand, a reservation costs 0 and any other offering more.
+
     Arrays have shape (slots, offerings) and dtype int64. Prices are micro-USD per instance-hour,
     counts instances. `*_provenance` holds 0 observed, 1 inferred, 2 unknown. `quoted_ns` is when
     each quote was taken (never after its slot opens); gaps in a source are held at the last value.
@@ -65,6 +67,15 @@ class Market:
             if most is not None and int(array.max()) > most:
                 raise ValueError(f"{name} must be <= {most} everywhere, was {int(array.max())}")
             array.setflags(write=False)
+        paid = np.array([offering.reservation is None for offering in self.offerings])
+        costs = self.on_demand_price_micro_usd > 0
+        wrong = np.where(paid, ~costs.all(axis=0), costs.any(axis=0))
+        if wrong.any():
+            column = int(np.argmax(wrong))
+            expected = "> 0" if paid[column] else "0, it is a reservation,"
+            raise ValueError(
+                f"on_demand_price_micro_usd of {ids[column]} must be {expected} everywhere"
+            )
         if (self.quoted_ns > self.slot_starts_ns()[:, None]).any():
             raise ValueError("quoted_ns must not lie after the opening of its slot")
 
@@ -108,8 +119,15 @@ class Market:
         start_ns = self.start_ns + first * self.slot_s * NS_PER_S
         return replace(self, start_ns=start_ns, **cut)
 
+    def beginning_at(self, start_ns: int) -> Market:
+        """The same market, shifted in time; reservations end when they did, so add them after."""
+        shift_ns = start_ns - self.start_ns
+        return replace(self, start_ns=start_ns, quoted_ns=self.quoted_ns + shift_ns)
+
     def resampled(self, slot_s: int) -> Market:
         """The same market on a coarser grid: a slot takes the quote at its opening.
+
+        Of a reservation, it has what is there all through the slot.
 
         Raises
         ------
@@ -120,6 +138,12 @@ class Market:
             raise ValueError(f"slot_s must be a multiple of {self.slot_s}, was {slot_s}")
         step = slot_s // self.slot_s
         cut = {name: getattr(self, name)[::step].copy() for name in _ARRAYS}
+        opening = np.arange(0, self.slots, step)
+        for column, offering in enumerate(self.offerings):
+            if offering.reservation is not None:
+                # Whoever relies on a reservation needs it for the whole slot.
+                counts = self.on_demand_available[:, column]
+                cut["on_demand_available"][:, column] = np.minimum.reduceat(counts, opening)
         return replace(self, slot_s=slot_s, **cut)
 
 
@@ -135,7 +159,7 @@ _ARRAYS = (
 
 _RANGES: dict[str, tuple[int, int | None]] = {
     "spot_price_micro_usd": (1, None),
-    "on_demand_price_micro_usd": (1, None),
+    "on_demand_price_micro_usd": (0, None),
     "spot_available": (0, None),
     "on_demand_available": (0, None),
     "spot_provenance": (OBSERVED, UNKNOWN),

@@ -8,6 +8,9 @@ from enum import Enum
 from spotline.domain.canonical import canonical_as
 from spotline.domain.units import NS_PER_S
 
+# What no `notice_lead_s` of an offering stands for: before 0.3.0 this was assumed everywhere.
+ASSUMED_NOTICE_LEAD_S = 120
+
 
 class CapacityType(Enum):
     """How an instance is bought."""
@@ -26,11 +29,43 @@ class Provenance(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """Capacity that is paid for whether it is used or not: an offering of its own.
+
+    `instances` are certain to be had until `ends_ns` (0: it does not end). Each costs
+    `sunk_price_micro_usd` per instance-hour, used or not: to use one costs nothing more.
+    """
+
+    instances: int
+    ends_ns: int = 0
+    sunk_price_micro_usd: int = 0
+
+    def __post_init__(self) -> None:
+        if self.instances < 1:
+            raise ValueError(f"reservation.instances must be >= 1, was {self.instances}")
+        for name in ("ends_ns", "sunk_price_micro_usd"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"reservation.{name} must be >= 0, was {getattr(self, name)}")
+
+    def instances_until(self, until_ns: int) -> int:
+        """Instances that are certain to be there until then: all or none."""
+        return self.instances if self.ends_ns == 0 or until_ns <= self.ends_ns else 0
+
+    def whole_slots(self, from_ns: int, slot_s: int) -> int | None:
+        """How many slots from one that opens at `from_ns` it covers whole, None where it does not end."""
+        if self.ends_ns == 0:
+            return None
+        return max(0, (self.ends_ns - from_ns) // (slot_s * NS_PER_S))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Offering:
     """One instance type in one zone of one account.
 
     `offering_id` is unique in a market; `native_price_unit` and `currency` say in what the
-    provider quotes (prices here are always converted to USD per instance-hour).
+    provider quotes (prices here are always converted to USD per instance-hour). `notice_lead_s` are
+    the seconds of notice that the provider guarantees before it takes spot back; None, in logs from
+    before 0.3.0, stands for the two minutes that were assumed everywhere.
     """
 
     offering_id: str
@@ -44,8 +79,12 @@ class Offering:
     quota_pool: str
     native_price_unit: str = "usd_per_instance_hour"
     currency: str = "USD"
+    notice_lead_s: int | None = None
+    reservation: Reservation | None = None
 
     def __post_init__(self) -> None:
+        if (self.notice_lead_s or 0) < 0:
+            raise ValueError(f"notice_lead_s must be >= 0, was {self.notice_lead_s}")
         for name in ("offering_id", "provider", "region", "zone", "instance_type"):
             if not getattr(self, name):
                 raise ValueError(f"{name} of an offering must not be empty")
@@ -81,7 +120,11 @@ UNKNOWN_COUNT = Count(instances=0, provenance=Provenance.UNKNOWN)
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
-    """An offering's prices (micro-USD per instance-hour) and availability at a time."""
+    """An offering's prices (micro-USD per instance-hour) and availability at a time.
+
+    What is paid for already, a reservation, costs nothing more: an on-demand price of 0. Who knows
+    the offering refuses it of any other, see `check_price`.
+    """
 
     offering_id: str
     ts_event_ns: int
@@ -91,10 +134,28 @@ class Quote:
     on_demand_available: Count
 
     def __post_init__(self) -> None:
-        for name in ("spot_price_micro_usd", "on_demand_price_micro_usd"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be > 0, was {getattr(self, name)}")
+        if self.spot_price_micro_usd <= 0:
+            raise ValueError(f"spot_price_micro_usd must be > 0, was {self.spot_price_micro_usd}")
+        if self.on_demand_price_micro_usd < 0:
+            raise ValueError(
+                f"on_demand_price_micro_usd must be >= 0, was {self.on_demand_price_micro_usd}"
+            )
 
     def age_s(self, now_ns: int) -> int:
         """Seconds between this quote and `now_ns`, at least 0."""
         return max(0, (now_ns - self.ts_event_ns) // NS_PER_S)
+
+
+def check_price(offering: Offering, quote: Quote) -> None:
+    """Refuse an on-demand price that cannot be of `offering`.
+
+    Raises
+    ------
+    ValueError
+        It is 0, and the offering is no reservation; or it is one, and costs something more.
+    """
+    price = quote.on_demand_price_micro_usd
+    if offering.reservation is None and price == 0:
+        raise ValueError("on_demand_price_micro_usd must be > 0, was 0")
+    if offering.reservation is not None and price:
+        raise ValueError(f"on_demand_price_micro_usd of a reservation must be 0, was {price}")

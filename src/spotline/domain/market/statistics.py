@@ -166,7 +166,7 @@ def _measure_price(price: IntArray, on_demand: IntArray, slot_s: int) -> PriceSt
         mean_usd=float(price.mean()) / MICRO_USD_PER_USD,
         min_usd=int(price.min()) / MICRO_USD_PER_USD,
         max_usd=int(price.max()) / MICRO_USD_PER_USD,
-        mean_fraction_of_on_demand=float((price / on_demand).mean()),
+        mean_fraction_of_on_demand=float((price / np.maximum(1, on_demand)).mean()),
         changes_per_day=changed * _DAY_H * S_PER_HOUR / slot_s,
         changed_slot_fraction=changed,
         median_step_percent=float(np.median(relative)) * 100 if len(relative) else None,

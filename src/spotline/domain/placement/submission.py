@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from spotline.domain.placement.pipeline import PipelineJob
+from spotline.domain.problems import refuse_any
 
 # Beyond these nothing is a training job any more, but much would exhaust a service.
 _MOST: dict[str, float] = {
@@ -61,20 +63,23 @@ class Pipeline:
     restart_s: float = 0.0
 
     def __post_init__(self) -> None:
+        refuse_any(self._problems())
+        self.job(0.0)
+
+    def _problems(self) -> Iterator[str]:
         if not self.client_request_id:
-            raise ValueError("client_request_id must not be empty")
+            yield "client_request_id must not be empty"
         if not self.deadline_s >= 0:
-            raise ValueError(f"deadline_s must be >= 0, was {self.deadline_s}")
+            yield f"deadline_s must be >= 0, was {self.deadline_s}"
         for name, most in _MOST.items():
             value = getattr(self, name)
             if value > most:
-                raise ValueError(f"{name} must be <= {most:g}, was {value:g}")
+                yield f"{name} must be <= {most:g}, was {value:g}"
         for name, none_allowed in _NONE_ALLOWED.items():
             value = getattr(self, name)
             if value < _LEAST and not (none_allowed and value == 0):
                 zero = "0 or " if none_allowed else ""
-                raise ValueError(f"{name} must be {zero}>= {_LEAST:g}, was {value:g}")
-        self.job(0.0)
+                yield f"{name} must be {zero}>= {_LEAST:g}, was {value:g}"
 
     def job(self, arrival_s: float) -> PipelineJob:
         """The job as methods see it, on the clock of the run.

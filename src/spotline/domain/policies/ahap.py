@@ -104,6 +104,7 @@ def _track(standing: Standing, offer: Offer, memory: IntArray, at: int) -> Stand
         memory[at + _PENDING_S],
         standing.spent,
         int(held.spot > offer.spot),
+        0,
     )
 
 

@@ -53,3 +53,5 @@ class DecisionReason(Enum):
     CLOSED = "closed"
     AFTER_DEADLINE = "after_deadline"
     NO_CAPACITY = "no_capacity"
+    RETRYING = "retrying"
+    FINISHING = "finishing"

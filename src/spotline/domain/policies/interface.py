@@ -45,7 +45,8 @@ class PolicyView:
     """All a policy may know when it decides one slot of one job.
 
     `elapsed_slots` counts slots of the job's life before this one. `state` is where the job
-    stands now, with what it held until now; `interrupted` says that some of its spot is gone.
+    stands now, with what it held until now; `interrupted` says that some of its spot is gone, and
+    then `state` is what that left of its work (`JobProgress.fallen`).
     Prices are micro-USD per instance-hour, counts what this job may still take. `slot_left_s` is
     shorter than the slot when a decision is made inside it. `spot_firm` says that spot taken now
     stays for the slot; otherwise the safety net credits it with nothing. `outlook` is None until

@@ -168,10 +168,13 @@ def live(
     params, fallback, terms = params_at(pair[0]), params_at(pair[1]), terms_at(job[0])
     by_count, values, line = job[1], job[2], job[3]
     held = Held(0, 0)
-    progress, pending_s, spent, finished, slots = 0, 0, 0, 0, 0
+    progress, unsaved, pending_s, spent, finished, slots = 0, 0, 0, 0, 0, 0
     for elapsed in range(min(terms.end_slots, market.shape[0] - first)):
         offer = offer_in(market, first + elapsed, terms.slot_s, held)
-        standing = Standing(elapsed, progress, held, pending_s, spent, int(held.spot > offer.spot))
+        broken = int(held.spot > offer.spot)
+        if broken:
+            progress, unsaved = progress - unsaved, 0
+        standing = Standing(elapsed, progress, held, pending_s, spent, broken, unsaved)
         if elapsed >= terms.deadline_slots:
             settled = settle_late(terms, standing, offer, by_count, values)
         else:
@@ -200,7 +203,8 @@ def live(
             netted = bool(terms.hard or player.nets_soft_deadlines or offer.run_state < 0)
             settled = settle(terms, standing, offer, wish, netted, by_count)
         held = settled.after.held
-        progress, pending_s = settled.after.progress, settled.after.pending_s
+        progress, unsaved = settled.after.progress, settled.after.unsaved
+        pending_s = settled.after.pending_s
         spent += slot_cost(offer, held)
         if kept.shape[0]:
             kept[elapsed, 0] = held.spot

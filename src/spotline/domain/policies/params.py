@@ -41,6 +41,7 @@ def standing_of(view: PolicyView) -> Standing:
         pending_s=view.state.pending_overhead_s,
         spent=view.spent_micro_usd,
         interrupted=int(view.interrupted),
+        unsaved=view.state.unsaved_quanta,
     )
 
 
@@ -80,6 +81,7 @@ def view_row(view: PolicyView, *more: int) -> IntArray:
         state.pending_overhead_s,
         view.spent_micro_usd,
         view.interrupted,
+        state.unsaved_quanta,
         view.spot_price,
         view.on_demand_price,
         view.spot_available,

@@ -80,11 +80,13 @@ def replay_policy(
     holdings: list[Holding] = []
     reasons: list[DecisionReason] = []
     for slot, record in enumerate(records[: program.end_slots]):
+        interrupted = state.holding.spot > record.spot_available
+        state = state.fallen() if interrupted else state
         view = PolicyView(
             program=program,
             elapsed_slots=slot,
             state=state,
-            interrupted=state.holding.spot > record.spot_available,
+            interrupted=interrupted,
             spot_price=record.spot_price,
             on_demand_price=record.on_demand_price,
             spot_available=record.spot_available,
@@ -193,12 +195,14 @@ def _solve_life(
         on_demand_available=on_demand_available,
     )
     most_spot = int(market.spot_available.max(initial=0))
-    configs = all_configurations(program, most_spot=most_spot)
-    plan = solve_window(program, configs, market, JobProgress(), elapsed_slots=0, end_value=None)
+    # Who throws no work away earns no less: what bounds that life bounds this one too.
+    lossless = replace(program, lost_s=0)
+    configs = all_configurations(lossless, most_spot=most_spot)
+    plan = solve_window(lossless, configs, market, JobProgress(), elapsed_slots=0, end_value=None)
     upper = plan.utility_micro_usd
     if not plan.exact:
         upper = solve_window(
-            program,
+            lossless,
             configs,
             market,
             JobProgress(),
@@ -207,7 +211,15 @@ def _solve_life(
             rounding=Rounding.UP,
         ).utility_micro_usd
     result = _execute(program, records, plan.holdings)
-    return Clairvoyant(result=result, upper_utility_micro_usd=upper, exact=plan.exact)
+    if not program.lost_s or result.utility_micro_usd == plan.utility_micro_usd:
+        return Clairvoyant(result=result, upper_utility_micro_usd=upper, exact=plan.exact)
+    # Whoever takes lost work for lost time loses less, and may do worse where nothing is lost.
+    careful = solve_window(
+        program.planned, configs, market, JobProgress(), elapsed_slots=0, end_value=None
+    )
+    other = _execute(program, records, careful.holdings)
+    best = max(result, other, key=lambda life: life.utility_micro_usd)
+    return Clairvoyant(result=best, upper_utility_micro_usd=upper, exact=False)
 
 
 def _execute(

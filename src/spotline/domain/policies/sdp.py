@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from spotline.domain.jobs.accounting import Held, Standing, Terms, lay_out, terms_at
-from spotline.domain.jobs.offer import ROW, Offer, offer_at, standing_at
+from spotline.domain.jobs.offer import ROW, Offer, offer_at, price_ppm, standing_at
 from spotline.domain.jobs.program import Holding
 from spotline.domain.kernels import IntArray, kernel
 from spotline.domain.policies import msu
@@ -22,7 +22,6 @@ from spotline.domain.solvers.table_look import (
     price_place,
     through,
 )
-from spotline.domain.units import PPM
 
 KIND = 5
 
@@ -49,7 +48,7 @@ def choose(
     if window:
         to_come = through(table, standing, offer, predicted, window)
     else:
-        low, share = price_place(table.centres_ppm, offer.spot_price * PPM // offer.on_demand_price)
+        low, share = price_place(table.centres_ppm, price_ppm(offer, offer.spot_price))
         to_come = table.after[standing.elapsed, offer.run_state]
     left = terms.work_quanta - standing.progress
     position = Position(low, share, left, table.values[standing.elapsed + 1], table.cell)

@@ -45,10 +45,13 @@ def settle(
 ) -> Settled:
     """Cut a wish to a holding.
 
-    It is cut to what is available and allowed; a slot that can finish the job takes the cheapest
+    Where on-demand costs nothing, a reservation, all of it is wished for: no policy has a reason to
+    leave idle what is paid for. A wish is cut to what is available and allowed; a slot that can finish the job takes the cheapest
     holding that does; where the net guards the deadline (`netted`), it replaces a holding after
     which on-demand alone could no longer meet it; the budget is never exceeded.
     """
+    if offer.on_demand_price == 0:
+        wish = Held(0, offer.on_demand)
     held = fit(by_count, offer, wish)
     after = hold(terms, standing, held, offer.left_s, by_count)
     settled = Settled(after, REASON_POLICY)
@@ -74,7 +77,8 @@ def resettle(
     reason = REASON_POLICY
     finishes = after.progress >= terms.work_quanta
     safe = True
-    if (netted and not finishes) or (finishes and after.held.spot and not offer.firm):
+    sure = offer.firm and not terms.lost_s
+    if (netted and not finishes) or (finishes and after.held.spot and not sure):
         safe = is_safe(terms, standing, offer, after, by_count)
     if finishes and safe:
         held = cheapest_finish(terms, standing, offer, after.held, by_count)
@@ -182,8 +186,11 @@ def furthest(terms: Terms, standing: Standing, offer: Offer, count: int, by_coun
 def cheapest_finish(
     terms: Terms, standing: Standing, offer: Offer, chosen: Held, by_count: IntArray
 ) -> Held:
-    """The cheapest holding that ends the job in this slot, as the chosen one does."""
-    cheaper = spot_is_cheaper(terms, offer)
+    """The cheapest holding that ends the job in this slot, as the chosen one does.
+
+    Where work may be lost without notice it must be safe too, as the chosen one is.
+    """
+    cheaper = not terms.lost_s and spot_is_cheaper(terms, offer)
     best = chosen
     least = slot_cost(offer, chosen)
     for count in range(1, by_count.shape[1]):
@@ -200,7 +207,8 @@ def cheapest_finish(
             paid = slot_cost(offer, held)
             if paid < least:
                 after = hold(terms, standing, held, offer.left_s, by_count)
-                if after.progress >= terms.work_quanta:
+                sure = not terms.lost_s or is_safe(terms, standing, offer, after, by_count)
+                if sure and after.progress >= terms.work_quanta:
                     least = paid
                     best = held
             spot = next_split(cheaper, spot, count, standing.held)
@@ -214,7 +222,8 @@ def safest(terms: Terms, standing: Standing, offer: Offer, by_count: IntArray) -
     full_slot = cost(offer.on_demand_price, offer.rescue, terms.slot_s)
     # Fewer spot can be safer where a launch of on-demand may have to wait.
     plain = offer.reserve_slots == 0 and offer.rescue == by_count.shape[1] - 1
-    cheaper = plain and spot_is_cheaper(terms, offer)
+    # And where work can be lost, what a kept set has not saved counts against it.
+    cheaper = plain and not terms.lost_s and spot_is_cheaper(terms, offer)
     slots_left = terms.deadline_slots - standing.elapsed - 1
     reachable = rate * min(max(0, slots_left * terms.slot_s), by_count[CAP_S, offer.rescue])
     best = Held(0, 0)

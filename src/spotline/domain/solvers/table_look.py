@@ -27,7 +27,7 @@ from spotline.domain.jobs.accounting import (
     kind_s,
     terms_at,
 )
-from spotline.domain.jobs.offer import Offer, is_allowed, slot_cost
+from spotline.domain.jobs.offer import Offer, is_allowed, price_ppm, slot_cost
 from spotline.domain.kernels import IntArray, inlined, kernel, part
 from spotline.domain.solvers.table_stage import (
     Goal,
@@ -38,7 +38,6 @@ from spotline.domain.solvers.table_stage import (
     stage,
 )
 from spotline.domain.solvers.window_grid import Sets
-from spotline.domain.units import PPM
 
 
 class OpenTable(NamedTuple):
@@ -252,6 +251,7 @@ def value_of(
         standing.pending_s,
         standing.spent,
         int(_is_broken(standing, offer)),
+        0,
     )
     after = hold(terms, begun, held, offer.left_s, by_count)
     left = position.left - after.progress
@@ -270,7 +270,7 @@ def look_up(
     table: OpenTable, standing: Standing, offer: Offer, left: int
 ) -> tuple[Position, TableArray]:
     """Where this slot is in the table: position, and what is to come after it."""
-    ppm = offer.spot_price * PPM // offer.on_demand_price
+    ppm = price_ppm(offer, offer.spot_price)
     low, share = price_place(table.centres_ppm, ppm)
     finish = table.values[standing.elapsed + 1]
     position = Position(low, share, left, finish, table.cell)
@@ -327,7 +327,7 @@ def through(
     """
     terms = table.terms
     run = run_after(table, offer, predicted, window)
-    last_ppm = predicted[0, offer.slot, window - 1] * PPM // offer.on_demand_price
+    last_ppm = price_ppm(offer, predicted[0, offer.slot, window - 1])
     low, share = price_place(table.centres_ppm, last_ppm)
     end = table.after[standing.elapsed + window, run]
     gains = lay_gains(

@@ -28,7 +28,7 @@ from spotline.domain.jobs.accounting import (
     Held,
     Terms,
     change_kind,
-    kind_s,
+    planned_s,
 )
 from spotline.domain.jobs.offer import Offer, slot_cost
 from spotline.domain.kernels import FloatArray, IntArray, kernel, part, rule
@@ -119,11 +119,11 @@ def lay_gains(
     same_kind = np.zeros((CHANGES, levels), dtype=np.int64)
     for level in range(levels):
         for kind in range(CHANGES):
-            lost_s = max(kind_s(terms, kind), pending_s[level])
+            lost_s = max(planned_s(terms, kind), pending_s[level])
             next_level[kind, level] = level_of(pending_s, max(0, lost_s - terms.slot_s))
             same_kind[kind, level] = kind
             for other in range(kind):
-                if max(kind_s(terms, other), pending_s[level]) == lost_s:
+                if max(planned_s(terms, other), pending_s[level]) == lost_s:
                     same_kind[kind, level] = other
                     break
             for c in range(count):
@@ -156,10 +156,11 @@ def _rescues(
     count, levels = sets.spot.shape[0], pending_s.shape[0]
     rescue_s = np.zeros((count, levels), dtype=np.int64)
     waits = np.zeros(count, dtype=np.int64)
-    longest_s = max(max(terms.shrink_s, terms.grow_s), max(terms.launch_s, terms.interrupted_s))
+    broken_s = planned_s(terms, BROKEN)
+    longest_s = max(max(terms.shrink_s, terms.grow_s), max(terms.launch_s, broken_s))
     for c in range(count):
         held = Held(sets.spot[c], sets.on_demand[c])
-        lost_s = kind_s(terms, change_kind(held, Held(0, rescue), int(held.spot > 0)))
+        lost_s = planned_s(terms, change_kind(held, Held(0, rescue), int(held.spot > 0)))
         if reserve_slots > 0 and held.on_demand < rescue:
             waits[c] = reserve_slots
             # While a launch waits, whatever is held comes and goes.

@@ -232,7 +232,7 @@ def _arrays_of(
 
 # What kernels are given where there is no table; they never look into it.
 NO_TABLE: tuple[npt.NDArray[Any], ...] = (
-    np.zeros(10, dtype=np.int64),
+    np.zeros(11, dtype=np.int64),
     np.zeros(3, dtype=np.int64),
     np.zeros((1, 1, 1, 1, 1, 1), dtype=np.float32),
     np.zeros((3, 1), dtype=np.int64),
@@ -245,7 +245,8 @@ NO_TABLE: tuple[npt.NDArray[Any], ...] = (
 def _pending_levels(program: JobProgram) -> IntArray:
     """Every overhead that can still be pending when a slot opens, ascending from 0."""
     levels = {0}
-    for left_s in (program.shrink_s, program.grow_s, program.launch_s, program.interrupted_s):
+    broken_s = program.interrupted_s + program.lost_s
+    for left_s in (program.shrink_s, program.grow_s, program.launch_s, broken_s):
         while left_s > program.slot_s:
             left_s -= program.slot_s
             levels.add(left_s)

@@ -214,7 +214,7 @@ def _solve(
     end_value: IntArray,
     around: bool,
 ) -> tuple[int, bool, IntArray]:
-    standing = Standing(row[0], row[1], Held(row[2], row[3]), row[4], 0, 0)
+    standing = Standing(row[0], row[1], Held(row[2], row[3]), row[4], 0, 0, 0)
     return plan_window(
         terms_at(program),
         standing,

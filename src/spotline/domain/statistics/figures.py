@@ -74,7 +74,10 @@ class SpendFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineFigures:
-    """How the jobs fared whose last slot opened in a window; who was cancelled did neither."""
+    """How the jobs fared whose last slot opened in a window.
+
+    `cancelled` are those that did neither: withdrawn, or failed by their own program.
+    """
 
     hard_hits: int
     hard_misses: int

@@ -81,7 +81,8 @@ class PriceTally:
             high_micro_usd=self.high,
             spread_micro_usd=self.high - self.low,
             changes=self.changes,
-            change_ppm=(self.last - self.first) * PPM // self.first,
+            # What is free, a reservation, was so before.
+            change_ppm=(self.last - self.first) * PPM // max(1, self.first),
         )
 
 

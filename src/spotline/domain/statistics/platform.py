@@ -30,7 +30,7 @@ class BillPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnding:
-    """How a job ended; None: it was cancelled."""
+    """How a job ended; None: it was withdrawn, or its own program failed."""
 
     hard: bool
     hit: bool | None

@@ -9,7 +9,7 @@ import pytest
 
 from spotline.adapters.files.job_file import read_job_file
 from spotline.adapters.files.pipeline_file import read_pipeline
-from spotline.adapters.files.refusal import Refusal, field_in_file, in_the_files_words
+from spotline.adapters.files.refusal import RefusedField, field_in_file, in_the_files_words
 from spotline.domain.configuration.configuration import MethodOption
 from spotline.domain.jobs.job import Deadline, DeadlineKind
 
@@ -108,13 +108,13 @@ def test_a_soft_deadline_is_named_as_one() -> None:
     ],
 )
 def test_a_refusal_is_a_mistake_in_the_file(field: str, message: str, said: str) -> None:
-    error = in_the_files_words(Refusal(field=field, message=message), [("job.yaml", JOB)])
+    error = in_the_files_words(RefusedField(field=field, message=message), [("job.yaml", JOB)])
 
     assert str(error) == f"job.yaml: {said}"
 
 
 def test_a_deadline_that_cannot_be_met_names_the_earliest_that_can() -> None:
-    refusal = Refusal(
+    refusal = RefusedField(
         field="draft.deadline",
         message="draft.deadline cannot be met: too few",
         earliest_deadline="2026-03-01T02:20:00Z",
@@ -127,7 +127,9 @@ def test_a_deadline_that_cannot_be_met_names_the_earliest_that_can() -> None:
 
 
 def test_of_several_files_the_one_at_fault_is_named() -> None:
-    refusal = Refusal(field="jobs[1].offerings[0]", message="jobs[1].offerings[0] must be y, was x")
+    refusal = RefusedField(
+        field="jobs[1].offerings[0]", message="jobs[1].offerings[0] must be y, was x"
+    )
 
     error = in_the_files_words(refusal, [("a.yaml", JOB), ("b.yaml", JOB)])
 
@@ -135,7 +137,7 @@ def test_of_several_files_the_one_at_fault_is_named() -> None:
 
 
 def test_a_pipeline_is_named_in_its_words() -> None:
-    refusal = Refusal(
+    refusal = RefusedField(
         field="pipeline.client_request_id", message="pipeline.client_request_id must be y, was x"
     )
 
@@ -146,4 +148,4 @@ def test_a_pipeline_is_named_in_its_words() -> None:
 
 @pytest.mark.parametrize("field", ["", "draft", "policy_ids[0]", "job.job_id", "jobs[7].deadline"])
 def test_what_no_file_says_is_not_translated(field: str) -> None:
-    assert in_the_files_words(Refusal(field=field, message="no"), [("job.yaml", JOB)]) is None
+    assert in_the_files_words(RefusedField(field=field, message="no"), [("job.yaml", JOB)]) is None

@@ -31,7 +31,7 @@ from spotline.domain.events.placement import (
 from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.offering import CapacityType
-from tests.fakes.actuator import CTX, command, opened, quote
+from tests.fakes.actuator import CTX, command, opened, quote, running_in
 from tests.fakes.actuator import lot as lot_of
 from tests.fakes.placer import (
     TENANT,
@@ -476,7 +476,7 @@ async def test_what_is_taken_back_breaks_only_its_own_pipeline(rented) -> None:
         submitted("one", **short), submitted("two", **short), slot(0, *quotes(a=8, b=8))
     )
     before = rented.placer.path("two")
-    running = await rented.rig.cloud.list_instances("test")
+    running = await running_in(rented.rig.cloud)
     victim = next(one.instance_id for one in running if one.job_id == ONE)
     await rented.rig.cloud.terminate(rented.rig.ledger.owner, [victim])
 
@@ -570,7 +570,7 @@ async def _play_steps(directory: Path, steps, gpus_per_instance, both_kinds, see
                     command("k", lot_of(on_demand=other, offering_id="b"), number + 1),
                 ]
             elif what == "take":
-                running = await rented.rig.cloud.list_instances("test")
+                running = await running_in(rented.rig.cloud)
                 gone = [running[one].instance_id] if one < len(running) else []
                 await rented.rig.cloud.terminate(rented.rig.ledger.owner, gone)
             elif what == "own":

@@ -76,7 +76,9 @@ LAW = NamedLaw(
 
 def table_use(one, offering_id: str, run_state: int) -> TableUse:
     place = offering(offering_id)
-    program = program_of(one, offering_id, place.instance_type, SLOT_S, START_NS)
+    program = program_of(
+        one, offering_id, place.instance_type, SLOT_S, START_NS, place.notice_lead_s
+    )
     spec = table_spec(
         program,
         LAW,
@@ -414,8 +416,8 @@ async def test_the_ledger_holds_what_a_move_cost(tmp_path) -> None:
     rig.call(replace(command("j", lot(spot=2), 0), transfer_cost_micro_usd=140_000))
     call = rig.call(SlotDecided(slot=0, revision=0, offset_s=0, commands=1))
 
-    answers = await rig.actuation.perform(call)
-    again = await rig.actuation.perform(call)
+    answers = await rig.perform(call)
+    again = await rig.perform(call)
     bills = await rig.feed(opened(1))
 
     (moved,) = [one for one in answers if isinstance(one, CostAccrued)]
@@ -431,9 +433,7 @@ async def test_a_move_that_is_only_observed_costs_nothing(tmp_path) -> None:
     await rig.feed(opened(0))
     rig.call(replace(command("j", lot(spot=2), 0), transfer_cost_micro_usd=140_000))
 
-    answers = await rig.actuation.perform(
-        rig.call(SlotDecided(slot=0, revision=0, offset_s=0, commands=1))
-    )
+    answers = await rig.perform(rig.call(SlotDecided(slot=0, revision=0, offset_s=0, commands=1)))
 
     assert not any(isinstance(one, CostAccrued) for one in answers)
     assert rig.ledger.spend_by_job() == {}

@@ -164,13 +164,13 @@ def compiled_choice(
     """The same case in bundles."""
     # Keeping a set costs nothing: the first class of change has no seconds.
     shrink_s, grow_s, launch_s, interrupted_s = overheads[1:].tolist()
-    terms = Terms(1800, left, 9, 9, 0, 0, launch_s, grow_s, shrink_s, interrupted_s)
+    terms = Terms(1800, left, 9, 9, 0, 0, launch_s, grow_s, shrink_s, interrupted_s, 0)
     by_count = np.zeros((3, rates.size), dtype=np.int64)
     by_count[RATE] = rates
     for count in allowed.tolist():
         by_count[LARGEST, count:] = count
     held = Held(held_spot, held_on_demand)
-    standing = Standing(0, 0, held, pending_now_s, 0, int(interrupted))
+    standing = Standing(0, 0, held, pending_now_s, 0, int(interrupted), 0)
     market = (spot_price, on_demand_price, spot_available, on_demand_available)
     offer = Offer(*market, slot_left_s, 0, 0, 1, 0, -1, 0)
     position = Position(low, share, left, finish, cell)

@@ -15,6 +15,7 @@ from spotline.adapters.market.parse import count, price_micro_usd, read_csv, tim
 from spotline.adapters.market.series import resampled
 from spotline.contracts.errors import ContractError
 from spotline.domain.market.market import Market
+from spotline.domain.market.notice import guaranteed_notice_s
 from spotline.domain.market.offering import Offering, Provenance
 from spotline.domain.units import micro_usd_from_usd
 
@@ -31,6 +32,7 @@ _OFFERING_FIELDS = (
     "gpu_model",
     "gpus_per_instance",
     "quota_pool",
+    "notice_lead_s",
 )
 _OPTIONAL = (
     ON_DEMAND_PRICE,
@@ -166,6 +168,11 @@ def _offering(row: dict[str, str], where: str) -> Offering:
             gpu_model=values["gpu_model"] or (known.gpu_model if known else "unknown"),
             gpus_per_instance=count(gpus, f"{where}, field gpus_per_instance"),
             quota_pool=values["quota_pool"] or f"{values['provider']}:{region}",
+            notice_lead_s=(
+                count(values["notice_lead_s"], f"{where}, field notice_lead_s")
+                if values["notice_lead_s"]
+                else guaranteed_notice_s(values["provider"])
+            ),
         )
     except ValueError as error:
         raise ContractError(where, str(error)) from error

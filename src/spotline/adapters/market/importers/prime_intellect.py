@@ -24,6 +24,7 @@ from spotline.adapters.market.parse import (
 from spotline.adapters.market.series import EventSeries, OfferingSeries, assemble, first_slot_ns
 from spotline.contracts.errors import ContractError
 from spotline.domain.market.market import Market
+from spotline.domain.market.notice import guaranteed_notice_s
 from spotline.domain.market.offering import Offering, Provenance
 from spotline.domain.units import micro_usd_from_usd, utc_iso
 
@@ -157,6 +158,7 @@ def _read(path: Path, config: str, gpus: int, on_demand_usd: Decimal | None) -> 
             gpus_per_instance=gpus,
             quota_pool=f"prime-intellect:{model}",
             native_price_unit="usd_per_gpu_hour",
+            notice_lead_s=guaranteed_notice_s("prime-intellect"),
         ),
         on_demand_price_micro_usd=(
             int(np.median(read.dearest))

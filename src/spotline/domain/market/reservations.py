@@ -1,0 +1,70 @@
+"""Reservations on a market: each is an offering of its own, beside the one it was bought of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from spotline.domain.market.market import OBSERVED, IntArray, Market
+from spotline.domain.market.offering import Offering, Quote, Reservation
+from spotline.domain.units import NS_PER_S
+
+# There is no spot on a reservation: its price says nothing, but prices are > 0. With 1 no product
+# or ratio of it is ever large.
+NO_SPOT_PRICE_MICRO_USD = 1
+
+
+def reserved_offering(base: Offering, name: str, reservation: Reservation) -> Offering:
+    """The offering of a reservation: that of `base` under an id of its own."""
+    return replace(base, offering_id=f"{base.offering_id}/reserved/{name}", reservation=reservation)
+
+
+def is_reserved(quote: Quote) -> bool:
+    """Whether a quote is of a reservation: what it offers costs nothing more."""
+    return quote.on_demand_price_micro_usd == 0
+
+
+def with_reservations(market: Market, reserved: Sequence[Offering]) -> Market:
+    """Add offerings of reservations to a market; the same market where there are none.
+
+    In a slot that its reservation covers whole, an offering has all its instances on demand, and
+    none in any other: nothing is lost in the middle of a slot. It has no spot.
+
+    Raises
+    ------
+    ValueError
+        An offering is no reservation, or its id is in the market already.
+    """
+    if not reserved:
+        return market
+    starts_ns = market.slot_starts_ns()
+    counts = []
+    for offering in reserved:
+        if offering.reservation is None:
+            raise ValueError(f"{offering.offering_id} must be a reservation, was none")
+        counts.append(_counts(offering.reservation, starts_ns + market.slot_s * NS_PER_S))
+    shape = (market.slots, len(reserved))
+
+    def beside(before: IntArray, added: int | IntArray) -> IntArray:
+        column: IntArray = np.broadcast_to(np.asarray(added, dtype=np.int64), shape)
+        return np.concatenate([before, column], axis=1)
+
+    return replace(
+        market,
+        offerings=(*market.offerings, *reserved),
+        spot_price_micro_usd=beside(market.spot_price_micro_usd, NO_SPOT_PRICE_MICRO_USD),
+        on_demand_price_micro_usd=beside(market.on_demand_price_micro_usd, 0),
+        spot_available=beside(market.spot_available, 0),
+        spot_provenance=beside(market.spot_provenance, OBSERVED),
+        on_demand_available=beside(market.on_demand_available, np.stack(counts, axis=1)),
+        on_demand_provenance=beside(market.on_demand_provenance, OBSERVED),
+        quoted_ns=beside(market.quoted_ns, starts_ns[:, None]),
+    )
+
+
+def _counts(reservation: Reservation, ends_ns: IntArray) -> IntArray:
+    return np.array(
+        [reservation.instances_until(end_ns) for end_ns in ends_ns.tolist()], dtype=np.int64
+    )
