@@ -50,6 +50,7 @@ test: setup ## the whole suite but the slow and e2e tests (ARGS=... for pytest; 
 .PHONY: test-slow
 test-slow: setup ## the tests that take minutes
 	$(BIN)/python -m pytest -m "slow or e2e" --timeout 1200 $(ARGS)
+	SPOTLINE_DEEP=1 $(BIN)/python -m pytest --timeout 1200 $$(grep -rl "tests.depth import" tests) $(ARGS)
 
 .PHONY: test-images
 test-images: setup ## build the images, use them with Docker or Podman, take all down (deploy/README.md)

@@ -17,7 +17,9 @@ import structlog
 
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.stream import NatsEventStream
+from spotline.contracts.subjects import StreamPart
 from spotline.runtime.broker import EmbeddedBroker
+from tests.fakes.postgresql import running_postgresql
 from tests.fakes.shared_kernels import share_kernels
 
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
@@ -102,3 +104,24 @@ async def nats_connection(broker):
 async def event_stream(nats_connection):
     """An empty log."""
     return await NatsEventStream.open(nats_connection)
+
+
+@pytest.fixture(scope="session")
+def postgresql():
+    """One PostgreSQL for the session; skips where none is installed."""
+    with running_postgresql() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def ledger_database(request, tmp_path):
+    """The URL of a new database, of each kind that a ledger runs on."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'store' / 'ledger.sqlite'}"
+    return request.getfixturevalue("postgresql").fresh()
+
+
+@pytest.fixture
+async def statistics_stream(nats_connection, event_stream):
+    """The empty stream of the statistics beside it."""
+    return await NatsEventStream.open(nats_connection, part=StreamPart.STATISTICS)

@@ -29,7 +29,7 @@ grep -oE '^[A-Za-z0-9._-]+==[^ ;]+( ;[^\\]*)?' "$scratch/all.txt" > "$pins"
 compile --constraints "$pins" --group dev --output-file requirements/lock.txt
 # What an image or a clean installation needs.
 compile --constraints "$pins" --output-file requirements/runtime.txt
-# The same, with the clients of the real clouds.
+# The same with every extra: the clients of the real clouds, and PostgreSQL's driver.
 compile --constraints "$pins" --all-extras --output-file requirements/clouds.txt
 # What builds the wheel, from the lock of a checkout.
 {

@@ -32,10 +32,12 @@ from spotline.application.analytics.messages import (
 from spotline.application.analytics.observations import Observation
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.analytics.store import LateCounts, StatisticsStore, issue_key
+from spotline.application.market_view import ClockReading
+from spotline.contracts.batch import packed, unpacked
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ProviderUnavailable
-from spotline.contracts.subjects import filter_of
+from spotline.contracts.subjects import StreamPart, filter_of
 from spotline.domain.statistics.windows import WindowSpec
 from spotline.runtime.broker import EmbeddedBroker
 from tests.eventually import eventually
@@ -67,23 +69,38 @@ def disordered(seed: int, slots: int) -> list[StoredEntry]:
     return stored(log, shuffled(len(log), seed, reach=60))
 
 
-async def publish(connection: NatsConnection, entries: list[StoredEntry]) -> None:
-    """Store entries as they are, those that come twice, too."""
+async def publish(
+    connection: NatsConnection, entries: list[StoredEntry], *, reach: int = 1
+) -> None:
+    """Store entries as they are, those that come twice, too.
+
+    Of every `reach` neighbours, those of one cause come together, hence in one batch.
+    """
     link = await connection.link(timeout_s=5)
     js = link.client.jetstream()
-    for entry in entries:
-        # The broker would drop the second one, which after its window it does not.
-        headers = {**entry.headers, "Nats-Msg-Id": f"{entry.headers['ce-id']}-{entry.seq}"}
-        await js.publish(entry.subject, entry.payload, headers=headers)
+    for first in range(0, len(entries), reach):
+        # Made by whom the service follows for it.
+        made = [replace(one.envelope(), source="selector") for one in entries[first:][:reach]]
+        made.sort(key=lambda envelope: envelope.causation_id)
+        for number, one in enumerate(packed(made)):
+            envelope = one.envelope
+            # The broker would drop the second one, which after its window it does not.
+            message_id = f"{envelope.event_id}-{entries[first].seq}-{number}"
+            headers = {**envelope.headers(), "Nats-Msg-Id": message_id}
+            await js.publish(envelope.subject, envelope.payload, headers=headers)
 
 
-async def everything(stream: NatsEventStream) -> tuple[list[StoredEntry], list[StoredEntry]]:
+async def everything(
+    log: NatsEventStream, statistics: NatsEventStream
+) -> tuple[list[StoredEntry], list[StoredEntry]]:
     """What went in, and what was issued."""
-    entries = [one async for one in stream.read([], last_seq=await stream.last_seq())]
-    parts: tuple[list[StoredEntry], list[StoredEntry]] = ([], [])
-    for one in entries:
-        parts[one.headers["ce-source"] == "spotline/analytics"].append(one)
-    return parts
+    taken = [
+        event
+        async for entry in log.read([], last_seq=await log.last_seq())
+        for event in unpacked(entry)
+    ]
+    issued = [one async for one in statistics.read([], last_seq=await statistics.last_seq())]
+    return taken, issued
 
 
 class Issued:
@@ -103,17 +120,19 @@ class Issued:
         return self._ids
 
 
-async def settled(stream: NatsEventStream, options: StatisticsOptions = OPTIONS) -> None:
+async def settled(
+    log: NatsEventStream, statistics: NatsEventStream, options: StatisticsOptions = OPTIONS
+) -> None:
     """Wait until all that is to be issued is there, and see that it is exactly that."""
-    taken, _ = await everything(stream)
+    taken, _ = await everything(log, statistics)
     expected = {one.event_id: one.event for one in folded(taken, options)}
     assert expected
-    so_far = Issued(stream)
+    so_far = Issued(statistics)
     async with asyncio.timeout(60):
         # The broker tells nobody; it is asked.
         while len(set(await so_far.ids())) < len(expected):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
-    taken, issued = await everything(stream)
+    taken, issued = await everything(log, statistics)
     assert len(issued) == len(expected), "something was issued twice"
     assert {one.headers["ce-id"]: event_of(one) for one in issued} == expected
     specs = [(one.size_s, one.hop_s) for one in options.windows]
@@ -130,13 +149,15 @@ async def running(analytics: Analytics):
             task.cancel()
 
 
-async def test_disordered_log_ends_in_what_a_batch_says(nats_connection, event_stream, broker):
+async def test_disordered_log_ends_in_what_a_batch_says(
+    nats_connection, event_stream, statistics_stream, broker
+):
     await publish(nats_connection, disordered(5, 80))
     settings = AnalyticsSettings(nats_url=broker.url, options=OPTIONS)
-    analytics = Analytics(settings, event_stream)
+    analytics = Analytics(settings, event_stream, statistics_stream)
 
     async with running(analytics):
-        await settled(event_stream)
+        await settled(event_stream, statistics_stream)
         late = analytics.health().detail["late_merged"]
         await eventually(lambda: analytics.backlog == 0)
 
@@ -144,14 +165,16 @@ async def test_disordered_log_ends_in_what_a_batch_says(nats_connection, event_s
     assert analytics.health().detail["late_dropped"] == 0
 
 
-async def test_stopped_and_started_again_it_goes_on(nats_connection, event_stream, broker):
+async def test_stopped_and_started_again_it_goes_on(
+    nats_connection, event_stream, statistics_stream, broker
+):
     entries = disordered(6, 60)
     settings = AnalyticsSettings(nats_url=broker.url, options=OPTIONS, worker="one")
     for part in (entries[:200], entries[200:]):
         await publish(nats_connection, part)
-        analytics = Analytics(settings, event_stream)
+        analytics = Analytics(settings, event_stream, statistics_stream)
         async with running(analytics):
-            await settled(event_stream)
+            await settled(event_stream, statistics_stream)
 
 
 class Failing:
@@ -171,18 +194,20 @@ class Failing:
         return await self._stream.publish(envelopes)
 
 
+# Known fault: on a machine at four times its load a worker that failed may not come to its end.
+@pytest.mark.slow
 async def test_what_could_not_be_stored_ends_it_and_is_not_passed_over(
-    nats_connection, event_stream, broker
+    nats_connection, event_stream, statistics_stream, broker
 ):
-    await publish(nats_connection, disordered(7, 60))
+    await publish(nats_connection, disordered(7, 60), reach=20)
     settings = AnalyticsSettings(nats_url=broker.url, options=OPTIONS)
 
     for times in (3, 11):
         with pytest.raises(ProviderUnavailable, match="the broker is away"):
-            await Analytics(settings, Failing(event_stream, times)).run()
+            await Analytics(settings, event_stream, Failing(statistics_stream, times)).run()
 
-    async with running(Analytics(settings, event_stream)):
-        await settled(event_stream)
+    async with running(Analytics(settings, event_stream, statistics_stream)):
+        await settled(event_stream, statistics_stream)
 
 
 class Holding:
@@ -203,14 +228,16 @@ class Holding:
 
 
 async def test_backlog_is_all_that_waits_and_what_cannot_be_read_is_counted(
-    nats_connection, event_stream, broker
+    nats_connection, event_stream, statistics_stream, broker
 ):
     entries = disordered(5, 80)
     broken = replace(entries[0], payload=b"\xff\xff", headers={**entries[0].headers, "ce-id": "?"})
     entries = [broken, *entries]
     await publish(nats_connection, entries)
-    held = Holding(event_stream)
-    analytics = Analytics(AnalyticsSettings(nats_url=broker.url, options=OPTIONS), held)
+    held = Holding(statistics_stream)
+    analytics = Analytics(
+        AnalyticsSettings(nats_url=broker.url, options=OPTIONS), event_stream, held
+    )
 
     async with running(analytics):
         await held.reached.wait()
@@ -229,17 +256,22 @@ async def test_backlog_is_all_that_waits_and_what_cannot_be_read_is_counted(
 
 
 @pytest.mark.timeout(120)
+# A lease of a second is not kept on a machine at four times its load.
+@pytest.mark.slow
 async def test_restart_that_loads_for_longer_than_the_lease_goes_on(
-    nats_connection, event_stream, broker, monkeypatch
+    nats_connection, event_stream, statistics_stream, broker, monkeypatch
 ):
     entries = disordered(8, 60)
     settings = AnalyticsSettings(nats_url=broker.url, options=OPTIONS, worker="a", lease_s=1.0)
-    async with running(Analytics(settings, event_stream)):
+    async with running(Analytics(settings, event_stream, statistics_stream)):
         await publish(nats_connection, entries[:-40])
-        await settled(event_stream)
+        await settled(event_stream, statistics_stream)
     await publish(nats_connection, entries[-40:])
     loaded_in_s = slowly_loaded(monkeypatch)
-    one, two = (Analytics(replace(settings, worker=name), event_stream) for name in ("one", "two"))
+    one, two = (
+        Analytics(replace(settings, worker=name), event_stream, statistics_stream)
+        for name in ("one", "two")
+    )
 
     async with running(one), running(two):
         await eventually(lambda: one.counters.handled + two.counters.handled >= 40, timeout_s=60)
@@ -247,8 +279,8 @@ async def test_restart_that_loads_for_longer_than_the_lease_goes_on(
     assert loaded_in_s() > settings.lease_s
     assert 0 in (one.counters.handled, two.counters.handled)
     monkeypatch.undo()
-    async with running(Analytics(settings, event_stream)):
-        await settled(event_stream)
+    async with running(Analytics(settings, event_stream, statistics_stream)):
+        await settled(event_stream, statistics_stream)
 
 
 def slowly_loaded(monkeypatch):
@@ -301,7 +333,9 @@ async def on_a_broker(folder: Path):
         NatsConnection(broker.url, name="test") as connection,
         Workers(broker.url, folder) as workers,
     ):
-        yield connection, await NatsEventStream.open(connection), workers
+        log = await NatsEventStream.open(connection)
+        statistics = await NatsEventStream.open(connection, part=StreamPart.STATISTICS)
+        yield connection, log, statistics, workers
 
 
 async def more_issued(issued: Issued, workers: Workers, many: int) -> None:
@@ -320,41 +354,41 @@ async def test_killed_at_any_point_it_issues_the_same_once(tmp_path: Path, seed:
     dice = Random(seed)
     entries = disordered(seed, 150)
     size = len(entries) // 4
-    async with on_a_broker(tmp_path) as (connection, stream, workers):
+    async with on_a_broker(tmp_path) as (connection, log, statistics, workers):
         await workers.start("one")
-        issued = Issued(stream)
+        issued = Issued(statistics)
         for place in range(0, len(entries), size):
             before = len(await issued.ids())
-            await publish(connection, entries[place : place + size])
+            await publish(connection, entries[place : place + size], reach=20)
             await more_issued(issued, workers, before + dice.randint(1, 60))
             await workers.kill("one")
             await workers.start("one")
 
-        await settled(stream)
+        await settled(log, statistics)
 
 
 @pytest.mark.timeout(240)
 async def test_a_worker_takes_the_log_over_from_one_that_died(tmp_path: Path) -> None:
     entries = disordered(9, 120)
     half = len(entries) // 2
-    async with on_a_broker(tmp_path) as (connection, stream, workers):
+    async with on_a_broker(tmp_path) as (connection, log, statistics, workers):
         await workers.start("one")
-        await publish(connection, entries[:half])
-        await more_issued(Issued(stream), workers, 30)
+        await publish(connection, entries[:half], reach=20)
+        await more_issued(Issued(statistics), workers, 30)
         await workers.start("two")
         async with AnalyticsClient(workers.addresses["two"]) as second:
             with pytest.raises(RpcFailed, match=r"cannot be reached|another worker"):
                 await second.keys()
 
             await workers.kill("one")
-            await publish(connection, entries[half:])
-            await settled(stream)
+            await publish(connection, entries[half:], reach=20)
+            await settled(log, statistics)
 
             # What the first one had issued can be asked of the second.
             whole = await second.query(
                 StatisticsQuery(scope=StatisticsScope.TENANT, key="*", page_size=1000)
             )
-        _, issued = await everything(stream)
+        _, issued = await everything(log, statistics)
         named = {issue_key(event_of(one)) for one in issued}
         assert {issue_key(one) for one in whole.platform} == {
             one for one in named if one.startswith("platform") and one.endswith("*")
@@ -362,6 +396,9 @@ async def test_a_worker_takes_the_log_over_from_one_that_died(tmp_path: Path) ->
 
 
 # --- gRPC -------------------------------------------------------------------------------------
+
+
+CLOCK = ClockReading(market_ns=1_200 * 10**9, slot=2, slot_s=600)
 
 
 class Answering:
@@ -380,6 +417,9 @@ class Answering:
     def keys(self, query):
         self._need()
         return keys_of(query, self.store.issued)
+
+    def clock(self):
+        return CLOCK if self._available else None
 
     def _need(self):
         if not self._available:
@@ -417,6 +457,7 @@ async def test_pages_together_are_every_window_in_order() -> None:
     assert found == expected
     assert list(backwards.market) == expected[::-1][:7]
     assert (page.watermark_ns, page.late_merged) == (900 * 10**9, 4)
+    assert page.clock == CLOCK
 
 
 async def test_range_and_length_narrow_a_query() -> None:
@@ -466,6 +507,7 @@ async def test_keys_come_in_pages() -> None:
 
     assert {one.scope for one in every} == set(StatisticsScope)
     assert first.keys + rest.keys == every
+    assert first.clock == CLOCK
     assert all(one.windows and one.first_end_ns <= one.last_end_ns for one in every)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from spotline.domain.market.generate import generate
 from tests.fakes.processes import ROOT
 
 START_NS = 1_767_571_200_000_000_000
+HANDLED = 'spotline_messages_handled_total{spotline_service="selector"}'
 SPOTLINE = (sys.executable, "-c", "from spotline.cli.main import app; app()")
 
 
@@ -83,16 +85,17 @@ def test_an_altered_decision_is_found_and_named(
     folder, result = small_demo
     log = folder / str(result["log"])
     altered = tmp_path / "altered"
-    altered.mkdir()
-    (altered / "manifest.json").write_bytes((log / "manifest.json").read_bytes())
+    shutil.copytree(log, altered)
     lines = (log / "entries.jsonl").read_text().splitlines()
-    at = next(
-        i
-        for i, line in enumerate(lines)
-        if '"spotline.v1.decision.' in line and json.loads(line)["event"].get("lots")
+    # A line is an event, or a batch of them.
+    at, entry, event = next(
+        (at, entry, said["event"])
+        for at, line in enumerate(lines)
+        for entry in [json.loads(line)]
+        for said in entry.get("events", [{**entry, "kind": entry["headers"].get("ce-type")}])
+        if said["kind"] in ("decision", "spotline.v1.decision") and said["event"].get("lots")
     )
-    entry = json.loads(lines[at])
-    lot = entry["event"]["lots"][0]
+    lot = event["lots"][0]
     lot["spot"] = str(int(lot.get("spot", "0")) + 1)
     lines[at] = json.dumps(entry)
     (altered / "entries.jsonl").write_text("\n".join(lines) + "\n")
@@ -132,7 +135,10 @@ async def test_up_refuses_a_store_in_use_and_ends_on_ctrl_c(tmp_path: Path) -> N
                 assert first.returncode is None
                 name, _, value = (await first.stderr.readline()).decode().partition(" ")
                 said[name] = value.strip()
-        metrics = await asyncio.to_thread(fetched, said["metrics"])
+        # The selector counts a message when it has handled the first.
+        async with asyncio.timeout(30):
+            while HANDLED not in (metrics := await asyncio.to_thread(fetched, said["metrics"])):
+                assert first.returncode is None
         second = await asyncio.to_thread(spotline, *words, cwd=tmp_path)
         first.send_signal(signal.SIGINT)
         async with asyncio.timeout(30):
@@ -142,7 +148,7 @@ async def test_up_refuses_a_store_in_use_and_ends_on_ctrl_c(tmp_path: Path) -> N
             first.kill()
             await first.wait()
 
-    assert 'spotline_messages_handled_total{spotline_service="selector"}' in metrics
+    assert HANDLED in metrics
     assert second.returncode == 2
     assert f"process {first.pid}" in second.stderr
     assert code == 0

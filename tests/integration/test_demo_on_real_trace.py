@@ -11,6 +11,7 @@ import pytest
 
 from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.application.analytics.options import StatisticsOptions
+from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of, is_dead_letter
 from tests.fakes.batch_statistics import batch, latest
 from tests.fakes.processes import ROOT
@@ -22,10 +23,14 @@ TRACES = DATA / "spot-traces-skypilot" / "availability" / "16-node" / "aws-08-27
 PRICES = DATA / "spot-price-aws-gpu-2020" / "aws_spot_price_2019-12-20_2020-03-23.csv.gz"
 
 
-pytestmark = pytest.mark.skipif(
-    not (TRACES.is_dir() and PRICES.is_file()),
-    reason="real traces are not here: set SPOTLINE_DATA to the folder that holds them",
-)
+# Two minutes of a suite that may take ten; the demos on generated markets run every time.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (TRACES.is_dir() and PRICES.is_file()),
+        reason="real traces are not here: set SPOTLINE_DATA to the folder that holds them",
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +70,9 @@ def test_statistics_equal_a_batch_over_the_recorded_log(
 ) -> None:
     folder, result = real_demo
     options = StatisticsOptions()
-    entries = [one for one in EventLogReader(folder / "run" / "log") if not is_dead_letter(one)]
-    ours = [one for one in entries if one.headers["ce-source"] == "spotline/analytics"]
-    taken = [one for one in entries if one.headers["ce-source"] != "spotline/analytics"]
+    log = EventLogReader(folder / "run" / "log")
+    taken = [one for entry in log if not is_dead_letter(entry) for one in unpacked(entry)]
+    ours = list(log.statistics())
     issued = {one.headers["ce-id"]: event_of(one) for one in ours}
 
     expected = {one.event_id: one.event for one in folded(taken, options)}

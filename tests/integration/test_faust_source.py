@@ -21,8 +21,8 @@ def reading(url, types=(ForecastOverdue,), *, partitions=1):
 
     @app.agent(events)
     async def watch(stream):
-        async for sourced in stream:
-            got.append(sourced)  # noqa: PERF401 - an endless stream
+        async for entry in stream:
+            got.extend(entry.events)
 
     return app, events, got
 

@@ -36,7 +36,8 @@ async def test_an_agents_spans_follow_the_event_through_it(
 
     @app.agent(event_topic(app, [ForecastOverdue], name="overdue"))
     async def follow(stream):
-        async for sourced in stream:
+        async for entry in stream:
+            (sourced,) = entry.events
             with agent.handling(sourced.envelope(), sourced.headers, sourced.seq):
                 onward = agent.traced(envelope(cancelled(sourced.event.slot)))
             await event_stream.publish([onward])
@@ -44,7 +45,8 @@ async def test_an_agents_spans_follow_the_event_through_it(
 
     @app.agent(event_topic(app, [JobCancelled], name="cancelled"))
     async def end(stream):
-        async for sourced in stream:
+        async for entry in stream:
+            (sourced,) = entry.events
             with sink.handling(sourced.envelope(), sourced.headers, sourced.seq):
                 sunk.append(sourced.event.job_id)
 

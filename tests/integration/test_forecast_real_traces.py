@@ -77,7 +77,7 @@ class Recorded:
         return self._said[self._slot].forecasts
 
 
-@pytest.mark.parametrize("slot_s", [300, 1800])
+@pytest.mark.parametrize("slot_s", [pytest.param(300, marks=pytest.mark.slow), 1800])
 def test_gangs_are_forecast_no_worse_than_by_persistence_at_every_step(slot_s):
     said = issued("availability/16-node/aws-08-27-2023", slot_s)
     opened = [opened for opened, _ in said]
@@ -90,7 +90,13 @@ def test_gangs_are_forecast_no_worse_than_by_persistence_at_every_step(slot_s):
         assert each.price_error <= each.persistence_price_error, each
 
 
-@pytest.mark.parametrize("name", ["16-node", "4-node", "nine-zones", "neocloud"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("16-node", "4-node"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("nine-zones", "neocloud")),
+    ],
+)
 def test_default_is_no_worse_than_persistence_at_every_step_of_every_family(name):
     (family,) = load_families(DATA, only=(name,))
     # Nine zones over 45 days take half a minute; two weeks of them show as much.

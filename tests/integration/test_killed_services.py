@@ -13,13 +13,15 @@ import pytest
 
 from spotline.adapters.eventlog.manifest import Manifest, environment
 from spotline.adapters.grpc.allocator.client import JobClient, RpcFailed
-from spotline.adapters.ledger.sqlite import SqlLedger, ledger_url
+from spotline.adapters.ledger.opening import ledger_url
+from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.selector.state import SelectorOptions
+from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry
-from spotline.contracts.subjects import filter_of
+from spotline.contracts.subjects import KINDS, filter_of, subjects_with
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.lifecycle import JobClosed
 from spotline.domain.events.market import SlotOpened
@@ -72,12 +74,12 @@ async def submit_all(address: str, jobs: Sequence[Job]) -> None:
 
 
 async def closed_jobs(stream: NatsEventStream, wanted: int) -> None:
-    subscription = await stream.subscribe("test_closed", [filter_of(JobClosed)])
+    subscription = await stream.subscribe("test_closed", subjects_with([JobClosed]))
     seen = 0
     while seen < wanted:
         entries = await subscription.fetch(limit=10, timeout_s=1.0)
-        seen += len(entries)
         for entry in entries:
+            seen += len(unpacked(entry, {KINDS[JobClosed]}))
             await subscription.ack(entry)
     await subscription.close()
 
@@ -125,9 +127,9 @@ async def run(
         entries = [entry async for entry in stream.read([], last_seq=last)]
         report = await asyncio.to_thread(verified, entries)
         assert report.exit_code == 0, [one.describe() for one in report.divergences]
-        async for entry in stream.read([filter_of(AllocationDecided)], last_seq=last):
-            event = event_of(entry)
-            assert isinstance(event, AllocationDecided)
+        for event in (event_of(one) for entry in entries for one in unpacked(entry)):
+            if not isinstance(event, AllocationDecided):
+                continue
             key = (event.job_id, event.slot, event.revision)
             assert key not in decisions, f"decided twice: {key}"
             decisions[key] = event

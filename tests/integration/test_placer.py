@@ -163,7 +163,6 @@ async def test_a_deadline_too_soon_is_refused_with_the_earliest() -> None:
         ("iterations", 0, f"iterations of {id_of()} must be >= 1, was 0"),
         ("compute_s", float("nan"), "pipeline.compute_s: must be finite"),
         ("tenant", "", "pipeline.tenant: must not be empty"),
-        ("client_request_id", "", "client_request_id must not be empty"),
         ("max_gpus", 1, f"max_gpus of {id_of()} must be >= min_gpus (4), was 1"),
         ("deadline_s", -1.0, "deadline_s must be >= 0, was -1"),
         ("activation_bytes", 1e300, "activation_bytes must be <= 1e+15"),
@@ -182,6 +181,21 @@ async def test_bad_input_is_refused_with_field_and_expectation(field, value, sai
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert said in caught.value.details()
     assert host.stored == {}
+
+
+async def test_a_request_without_an_id_gets_one_and_one_by_its_new_name_is_the_same() -> None:
+    message = to_message(pipeline())
+    message.client_request_id = message.job_id = ""
+
+    async with serving(FakePlacerHost(*TWO)) as address, open_channel(address) as channel:
+        stub = placement_service_pb2_grpc.PlacementServiceStub(channel)
+        own = await stub.Place(pb.PlaceRequest(pipeline=message), timeout=10)
+        named = await stub.Place(pb.PlaceRequest(pipeline=message, request_id="one"), timeout=10)
+        again = await stub.Place(pb.PlaceRequest(pipeline=message, request_id="one"), timeout=10)
+
+    assert own.status.pipeline.job_id != named.status.pipeline.job_id
+    assert named.status.pipeline.job_id == id_of("one")
+    assert again.already_submitted
 
 
 @pytest.mark.parametrize("rpc", ["Place", "Explain"])

@@ -10,13 +10,15 @@ import pytest
 from spotline.adapters.files.geography.geography_file import parse_geography, read_geography
 from spotline.adapters.grpc.kit.errors import RpcFailed
 from spotline.adapters.grpc.placer.client import PlacerClient
-from spotline.adapters.ledger.sqlite import SqlLedger, ledger_url
+from spotline.adapters.ledger.opening import ledger_url
+from spotline.adapters.ledger.sql import SqlLedger
 from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.placer.messages import PlaceReceipt
 from spotline.application.spec import Timer
 from spotline.bootstrap.followers import serve_market_ingest
 from spotline.bootstrap.parts import BusAddress, PartHooks, open_stream
 from spotline.bootstrap.system import LEDGER_OWNER, SystemOptions, running_system
+from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ConfigError
@@ -88,7 +90,12 @@ async def test_pipelines_are_rented_lose_an_instance_go_elsewhere_and_are_billed
             await over.wait()
         async with open_stream(system.bus, name="test") as (_, stream), asyncio.timeout(60):
             while True:
-                log = [one async for one in stream.read([], last_seq=await stream.last_seq())]
+                last_seq = await stream.last_seq()
+                log = [
+                    event
+                    async for entry in stream.read([], last_seq=last_seq)
+                    for event in unpacked(entry)
+                ]
                 found = {one.pipeline.client_request_id: one for one in await client.list_all()}
                 if all(one.ledger_micro_usd == billed(log, n) > 0 for n, one in found.items()):
                     break

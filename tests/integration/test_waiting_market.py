@@ -12,6 +12,7 @@ from spotline.application.market_ingest.handler import IngestHandler, IngestOpti
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.parts import AnyHost, open_stream
 from spotline.bootstrap.system import SystemOptions, running_system
+from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
 from spotline.domain.events.lifecycle import JobAdmitted, JobClosed
 from spotline.domain.events.market import SlotOpened
@@ -56,13 +57,13 @@ async def test_the_market_stands_until_a_job_comes_and_again_when_it_is_over(
         stood = []
         for job in (FIRST, SECOND):
             await client.submit(job)
-            await eventually(lambda: host.state.unfinished, timeout_s=60)
+            await eventually(lambda: host.state.work.unfinished, timeout_s=60)
             await eventually(stands, timeout_s=60)
             stood.append(host.state.slot)
         async with open_stream(system.bus, name="test") as (_, stream), asyncio.timeout(60):
             log = [entry async for entry in stream.read([], last_seq=await stream.last_seq())]
 
-    events = [event_of(entry) for entry in log]
+    events = [event_of(one) for entry in log for one in unpacked(entry)]
     assert {event.job_id for event in of_type(events, JobClosed)} == {FIRST.job_id, SECOND.job_id}
     admitted = of_type(events, JobAdmitted)
     # Each run of the market ends with the slot in which the selector learns from the job.

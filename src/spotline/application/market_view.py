@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import ClassVar
 
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobSubmitted
 from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.placement import (
+    PipelineSubmitted,
+    PlacementDecided,
+    PlacementEnded,
+    PlacementOutcome,
+)
 from spotline.domain.jobs.job import Job, Throughput
 from spotline.domain.market.offering import Offering
 from spotline.domain.market.slot_quote import SlotQuote
@@ -18,6 +27,39 @@ HISTORY_SLOTS = 192
 
 # A forecast this many slots old still says something; an older one is no forecast.
 _STALE_SLOTS = 2
+
+
+class MarketState(Enum):
+    """Whether market time goes on."""
+
+    NOT_OPEN = "not_open"
+    OPEN = "open"
+    WAITING_FOR_WORK = "waiting_for_work"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockReading:
+    """Market time: when the open `slot` opened; before the first (-1), when it will."""
+
+    message_name: ClassVar[str] = "MarketClock"
+
+    market_ns: int
+    slot: int
+    slot_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarketStatus:
+    """What time it is in the market, and whether that goes on; fields as in `market.proto`."""
+
+    message_name: ClassVar[str] = "GetMarketResponse"
+
+    state: MarketState
+    next_slot_start_ns: int = 0
+    ends_ns: int = 0
+    source: str = ""
+    clock: ClockReading | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +106,9 @@ class MarketFold:
     offerings: tuple[Offering, ...] = ()
     slot_s: int = 0
     first_slot_start_ns: int = 0
+    source: str = ""
+    ends_ns: int = 0
+    waits_for_work: bool = False
     opened: SlotOpened | None = None
     forecast: ForecastIssued | None = None
     history: deque[SlotOpened] = field(default_factory=lambda: deque(maxlen=HISTORY_SLOTS))
@@ -73,6 +118,43 @@ class MarketFold:
         """Market time: when the latest slot opened, before that when the first one will."""
         return self.first_slot_start_ns if self.opened is None else self.opened.ts_event_ns
 
+    def clock(self) -> ClockReading | None:
+        """Market time, None before a market is known."""
+        if not self.slot_s:
+            return None
+        slot = -1 if self.opened is None else self.opened.slot
+        return ClockReading(market_ns=self.now_ns, slot=slot, slot_s=self.slot_s)
+
+    def status(self, *, needed: bool) -> MarketStatus:
+        """Whether market time goes on; `needed` says whether a job or pipeline needs a slot."""
+        clock, opened = self.clock(), self.opened
+        if clock is None or opened is None:
+            state = MarketState.NOT_OPEN
+        elif opened.last:
+            state = MarketState.ENDED
+        elif self.waits_for_work and not needed:
+            state = MarketState.WAITING_FOR_WORK
+        else:
+            state = MarketState.OPEN
+        slot_ns = self.slot_s * NS_PER_S
+        ends_ns, next_ns = self.ends_ns, 0 if clock is None else clock.market_ns
+        if opened is not None:
+            next_ns += slot_ns
+        if state is MarketState.ENDED:
+            ends_ns, next_ns = ends_ns or next_ns, 0
+        return MarketStatus(
+            state=state,
+            next_slot_start_ns=next_ns,
+            ends_ns=ends_ns,
+            source=self.source,
+            clock=clock,
+        )
+
+    def notice_lead_s(self, offering_id: str) -> int | None:
+        """The `Offering.notice_lead_s` of an offering, None where it is not known."""
+        leads = (o.notice_lead_s for o in self.offerings if o.offering_id == offering_id)
+        return next(leads, None)
+
     def fold(self, event: Event) -> None:
         """Apply an event; those that do not concern the market change nothing."""
         match event:
@@ -80,6 +162,9 @@ class MarketFold:
                 self.offerings = event.offerings
                 self.slot_s = event.slot_s
                 self.first_slot_start_ns = event.first_slot_start_ns
+                self.source = event.source
+                self.ends_ns = event.ends_ns
+                self.waits_for_work = event.waits_for_work
             case SlotOpened():
                 if self.opened is None or event.slot > self.opened.slot:
                     self.opened = event
@@ -122,3 +207,53 @@ def _seen_from(forecast: ForecastIssued, slot: int) -> ForecastIssued | None:
         slot=slot,
         forecasts=tuple(replace(f, steps=f.steps[lag:]) for f in forecast.forecasts),
     )
+
+
+# --- who needs it -----------------------------------------------------------------------------
+
+# Who needs market time to go on: jobs and pipelines that are not over, and what follows them.
+WORK_EVENTS = (
+    JobSubmitted,
+    JobAdmitted,
+    JobClosed,
+    PipelineSubmitted,
+    PlacementDecided,
+    PlacementEnded,
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkNeeded:
+    """The ids of the jobs and pipelines that are not over.
+
+    Up to `through_slot` slots are needed in any case: the first one, and those in which something
+    still follows from a job or a pipeline that is over.
+    """
+
+    unfinished: set[str] = field(default_factory=set)
+    through_slot: int = 0
+
+    def needs(self, slot: int) -> bool:
+        """Whether anybody needs the slot after `slot`."""
+        return bool(self.unfinished) or slot < self.through_slot
+
+    def fold(self, event: Event, slot: int) -> None:
+        """Apply an event while `slot` is the latest."""
+        match event:
+            case JobSubmitted():
+                self.unfinished.add(event.job.job_id)
+            case JobAdmitted():
+                # The selector learns from a job when its deadline has passed.
+                self.through_slot = max(self.through_slot, event.deadline_slot + 1)
+            case PipelineSubmitted():
+                self.unfinished.add(event.pipeline.job_id)
+            case JobClosed():
+                self.unfinished.discard(event.job_id)
+            case PlacementEnded():
+                self.unfinished.discard(event.job_id)
+                # The instances that it rented go back with the next slot.
+                self.through_slot = max(self.through_slot, slot + 1)
+            case PlacementDecided() if event.outcome is PlacementOutcome.REFUSED:
+                self.unfinished.discard(event.job_id)
+            case _:
+                pass

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from spotline.contracts.envelope import derive_id as derive_id
 from spotline.domain.events.event import Event
 
 StateT = TypeVar("StateT")
@@ -84,11 +85,6 @@ class Context:
         """A number in [0, 1), drawn from the event's id and `purpose`; 53 bits."""
         digest = hashlib.sha256(f"{self.event_id}\x1funiform\x1f{purpose}".encode()).digest()
         return (int.from_bytes(digest[:8], "big") >> 11) / (1 << 53)
-
-
-def derive_id(cause_id: str, kind: str, index: int = 0) -> str:
-    """Hash (cause, kind, index) to 32 hexadecimal digits."""
-    return hashlib.sha256(f"{cause_id}\x1f{kind}\x1f{index}".encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
+from spotline.adapters.nats.configured import StreamLimits
 from spotline.adapters.nats.snapshots import NatsSnapshotStore
 from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.state import SelectorOptions
-from spotline.bootstrap.parts import BusAddress, PartHooks, open_stream
+from spotline.bootstrap.clouds import ChosenCloud
+from spotline.bootstrap.parts import BusAddress, PartHooks, open_part, open_stream
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.mapping import digest
+from spotline.contracts.subjects import StreamPart
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market
 from spotline.domain.placement.geography import Geography
+from spotline.runtime.fan_out import FanOut
 from spotline.runtime.service import ServiceHost
 from spotline.runtime.snapshots import Snapshots
 from spotline.runtime.telemetry import telemetry_for
+
+if TYPE_CHECKING:
+    from spotline.application.cloud_actuator.handler import ActuateState
+    from spotline.bootstrap.cloud_signals import CloudSignals
+# A week of them, a gigabyte at most: what is older is in the log.
+DECISIONS_KEPT = StreamLimits(max_age_s=7 * 86_400.0, max_bytes=1 << 30)
 
 
 def geography_of(file: Path | None) -> Geography | None:
@@ -102,8 +113,12 @@ async def serve_selector(
     allocator_address: str,
     allocate_timeout_s: float,
     hooks: PartHooks,
+    decisions: StreamLimits = DECISIONS_KEPT,
 ) -> None:
-    """Decide every slot through the allocator at `allocator_address`."""
+    """Decide every slot through the allocator at `allocator_address`.
+
+    Decisions are published beside the log, too, and kept there within the limits `decisions`.
+    """
     from spotline.adapters.grpc.allocator.client import AllocateCallPort
 
     async with AsyncExitStack() as stack:
@@ -117,45 +132,77 @@ async def serve_selector(
             on_applied=hooks.on_applied,
         )
         hooks.note("selector", host, connection)
-        await host.run()
+        # On a connection of its own: what it sends does not stand in the way of what is decided.
+        beside, log = await stack.enter_async_context(open_stream(bus, name="fan_out"))
+        fan_out = FanOut(log, await open_part(beside, bus, StreamPart.DECISIONS, limits=decisions))
+        async with asyncio.TaskGroup() as tasks:
+            publishing = tasks.create_task(fan_out.run(), name="fan_out")
+            try:
+                await host.run()
+            finally:
+                publishing.cancel()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActuatorParts:
     """What the actuator acts on; see `services/cloud_actuator/settings.py`."""
 
-    cloud: str
+    cloud: ChosenCloud
     mode: ActuatorMode
     store: Path
-    ledger_url: str
+    ledger_url: str = field(repr=False)
     owner: str
     caps: Caps
-    simulated: SimulatedCloudSettings
 
 
 async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: PartHooks) -> None:
     """Carry out commands, ledger first."""
     from spotline.adapters.ledger.figures import show_ledger
-    from spotline.adapters.ledger.sqlite import SqlLedger
-    from spotline.adapters.ledger.threaded import ThreadedLedger
-    from spotline.application.cloud_actuator.actuation import CloudActuation
+    from spotline.adapters.ledger.threaded import ThreadedLedger, opened_ledger
+    from spotline.application.cloud_actuator.actuation import ActuationOptions, CloudActuation
     from spotline.application.cloud_actuator.handler import ActuateHandler
-    from spotline.bootstrap.clouds import open_cloud
+    from spotline.bootstrap.cloud_signals import CloudSignals, Looks
 
     parts.store.mkdir(parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
         connection, stream = await stack.enter_async_context(
             open_stream(bus, name="cloud_actuator")
         )
-        ledger = SqlLedger(parts.ledger_url, parts.owner)
-        stack.callback(ledger.close)
-        cloud = open_cloud(parts.cloud, parts.mode, parts.store, parts.simulated)
+        ledger = await stack.enter_async_context(opened_ledger(parts.ledger_url, parts.owner))
+        cloud = parts.cloud.open(parts.store)
         stack.callback(cloud.close)
         stack.callback(show_ledger(telemetry_for("cloud_actuator"), ledger, parts.caps))
-        actuation = CloudActuation(cloud, ThreadedLedger(ledger), caps=parts.caps, mode=parts.mode)
+        looks = Looks()
+        stack.callback(looks.show(telemetry_for("cloud_actuator")))
+        actuation = CloudActuation(
+            cloud.provider,
+            ThreadedLedger(ledger),
+            ActuationOptions(
+                caps=parts.caps, mode=parts.mode, clock=cloud.clock, on_look=looks.note
+            ),
+        )
         await actuation.start()
+        signals = CloudSignals(
+            cloud.provider,
+            cloud.drive(actuation.perform),
+            clock=cloud.clock,
+            next_look_ns=lambda: actuation.next_look_ns,
+        )
         host = ServiceHost(
-            ActuateHandler(), stream, calls=actuation.perform, on_applied=hooks.on_applied
+            ActuateHandler(), stream, calls=signals.perform, on_applied=hooks.on_applied
         )
         hooks.note("cloud_actuator", host, connection)
-        await host.run()
+        await _run_with_signals(host, signals)
+
+
+async def _run_with_signals(host: ServiceHost[ActuateState], signals: CloudSignals) -> None:
+    """Run the host, and signal until it ends; an error of either ends both, as itself."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            signalling = tasks.create_task(signals.run(host), name="cloud_signals")
+            await host.run()
+            signalling.cancel()
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) == 1:
+            raise group.exceptions[0] from None
+        raise

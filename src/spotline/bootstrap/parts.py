@@ -7,8 +7,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from spotline.adapters.nats.configured import StreamLimits
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.stream import NatsEventStream
+from spotline.contracts.batch import MOST_EVENTS
+from spotline.contracts.subjects import StreamPart
 from spotline.runtime.exporting import scraped_metrics
 from spotline.runtime.health import Health, serve_health
 from spotline.runtime.service import Listener, ServiceHost
@@ -31,6 +34,8 @@ class BusAddress:
 
     nats_url: str
     partition: int = 0
+    # How many events go into one entry of the log.
+    most_events: int = MOST_EVENTS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,7 +94,20 @@ async def open_stream(
         The server is too old, or its stream is another one.
     """
     async with NatsConnection(bus.nats_url, name=f"spotline-{name}") as connection:
-        yield connection, await NatsEventStream.open(connection, partition=bus.partition)
+        stream = await NatsEventStream.open(connection, partition=bus.partition)
+        stream.most_events = bus.most_events
+        yield connection, stream
+
+
+async def open_part(
+    connection: NatsConnection,
+    bus: BusAddress,
+    part: StreamPart,
+    *,
+    limits: StreamLimits | None = None,
+) -> NatsEventStream:
+    """A stream of the partition beside its log, which is open already; errors as `open_stream`."""
+    return await NatsEventStream.open(connection, partition=bus.partition, part=part, limits=limits)
 
 
 async def with_health(

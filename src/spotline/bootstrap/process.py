@@ -13,7 +13,7 @@ import structlog
 from pydantic import ValidationError
 
 from spotline.bootstrap.parts import BusAddress, PartHooks, with_health
-from spotline.contracts.errors import ConfigError, ContractError, ProviderUnavailable
+from spotline.contracts.errors import ConfigError, ContractError, LedgerDamaged, ProviderUnavailable
 from spotline.runtime.log import configure_logging
 from spotline.runtime.settings import ServiceSettings, problems_of
 
@@ -85,13 +85,13 @@ def run_to_exit_code(work: Awaitable[None]) -> int:
         return EXIT_OK
     except BaseExceptionGroup as group:
         return _told(_first(group))
-    except (ConfigError, ContractError, ProviderUnavailable) as error:
+    except (ConfigError, ContractError, LedgerDamaged, ProviderUnavailable) as error:
         return _told(error)
     return EXIT_OK
 
 
 def _told(error: BaseException) -> int:
-    if isinstance(error, (ConfigError, ContractError)):
+    if isinstance(error, (ConfigError, ContractError, LedgerDamaged)):
         _say(str(error))
         return EXIT_CONFIG
     if isinstance(error, ProviderUnavailable):

@@ -14,7 +14,8 @@ from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.placer.handler import PlaceHandler
 from spotline.application.placer.options import PlacerOptions
 from spotline.bootstrap.own_loop import in_own_loop
-from spotline.bootstrap.parts import AnyHost, BusAddress, Hosted, PartHooks, open_stream
+from spotline.bootstrap.parts import AnyHost, BusAddress, Hosted, PartHooks, open_part, open_stream
+from spotline.contracts.subjects import StreamPart
 from spotline.domain.configuration.configuration import MeasuredRun
 from spotline.runtime.applied import AppliedFeed
 from spotline.runtime.service import Listener, ServiceHost
@@ -35,13 +36,15 @@ async def serve_allocator(
     address: str,
     hooks: PartHooks,
     configurator_address: str = "",
+    await_admission: bool = True,
     listening: Callable[[str], None] | None = None,
 ) -> None:
     """Answer gRPC at `address` and keep the job board; `listening` is told the bound address.
 
-    Drafts are completed by the configurator at `configurator_address`; empty refuses them.
+    Drafts are completed by the configurator at `configurator_address`; empty refuses them. With
+    `await_admission` a submission is acknowledged once the actuator's ledger holds it too.
     """
-    from spotline.adapters.grpc.allocator.job_servicer import JobFeed
+    from spotline.adapters.grpc.allocator.job_feed import JobFeed
     from spotline.adapters.grpc.allocator.server import RpcServer
     from spotline.adapters.grpc.configurator.client import ConfiguratorClient
     from spotline.application.allocator.handler import JobsHandler
@@ -58,7 +61,13 @@ async def serve_allocator(
             JobsHandler(), stream, on_applied=_both(feed.on_applied, hooks.on_applied)
         )
         hooks.note("allocator", host, connection)
-        server = RpcServer(host, feed, address=address, configurator=configurator)
+        server = RpcServer(
+            host,
+            feed,
+            address=address,
+            configurator=configurator,
+            await_admission=await_admission,
+        )
         async with asyncio.TaskGroup() as tasks:
             await _answer_while_following(tasks, host, server, listening)
 
@@ -170,7 +179,8 @@ async def serve_analytics(
     from spotline.adapters.analytics.worker import Analytics, AnalyticsSettings
     from spotline.adapters.grpc.analytics.servicer import AnalyticsServer
 
-    async with open_stream(bus, name="analytics") as (connection, stream):
+    async with open_stream(bus, name="analytics") as (connection, log):
+        stream = await open_part(connection, bus, StreamPart.STATISTICS)
         analytics = Analytics(
             AnalyticsSettings(
                 nats_url=bus.nats_url,
@@ -179,6 +189,7 @@ async def serve_analytics(
                 lease_s=parts.lease_s,
                 options=parts.options,
             ),
+            log,
             stream,
         )
         hooks.note("analytics", analytics, connection)

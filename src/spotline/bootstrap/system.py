@@ -11,13 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
-from spotline.adapters.ledger.sqlite import ledger_url
+from spotline.adapters.ledger.opening import ledger_url
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
+from spotline.bootstrap.clouds import ChosenCloud, chosen_cloud
 from spotline.bootstrap.followers import (
     ActuatorParts,
     geography_of,
@@ -34,9 +34,11 @@ from spotline.bootstrap.servers import (
     serve_configurator,
     serve_placer,
 )
+from spotline.contracts.batch import MOST_EVENTS
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market
+from spotline.domain.market.notice import sold_by
 from spotline.domain.placement.geography import Geography
 from spotline.runtime.broker import EmbeddedBroker
 from spotline.runtime.service import Listener
@@ -53,13 +55,14 @@ class SystemOptions:
 
     `knowledge` is a file of measured runs, `knowledge_stack` the software stack to assume of jobs
     that do not state how fast they are. `geography` is a file of regions and links to place
-    pipelines on.
+    pipelines on. `most_events` bounds how many events go into one entry of the log.
     """
 
     market: Market
     store: Path
     nats_url: str = ""
     partition: int = 0
+    most_events: int = MOST_EVENTS
     allocator_address: str = FREE_ADDRESS
     allocate_timeout_s: float = 10.0
     configurator_address: str = FREE_ADDRESS
@@ -74,7 +77,7 @@ class SystemOptions:
     horizon_slots: int = 6
     ingest: IngestOptions = field(default_factory=IngestOptions)
     selector: SelectorOptions = field(default_factory=SelectorOptions)
-    simulated: SimulatedCloudSettings = field(default_factory=SimulatedCloudSettings)
+    cloud: ChosenCloud = field(default_factory=chosen_cloud)
     caps: Caps = field(default_factory=Caps)
 
     def settings(self) -> dict[str, Any]:
@@ -94,7 +97,7 @@ class SystemOptions:
             },
             "placer": asdict(self.placer),
             "analytics": self.statistics.settings(),
-            "cloud_actuator": {"cloud": "simulated", **asdict(self.simulated)},
+            "cloud_actuator": self.cloud.described(),
         }
 
 
@@ -140,7 +143,7 @@ async def running_system(
         if not url:
             broker = await stack.enter_async_context(EmbeddedBroker(options.store / "broker"))
             url = broker.url
-        bus = BusAddress(nats_url=url, partition=options.partition)
+        bus = BusAddress(nats_url=url, partition=options.partition, most_events=options.most_events)
         system = RunningSystem(bus=bus, ledger_url=ledger_url(options.store / "ledger.sqlite"))
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         services = _Services(system, tasks, listeners or {}, gate)
@@ -233,13 +236,12 @@ def _start_followers(
 ) -> None:
     system = services.system
     parts = ActuatorParts(
-        cloud="simulated",
+        cloud=options.cloud,
         mode=ActuatorMode.LIVE,
         store=options.store,
         ledger_url=system.ledger_url,
         owner=LEDGER_OWNER,
         caps=options.caps,
-        simulated=options.simulated,
     )
     services.start("cloud_actuator", partial(serve_cloud_actuator, parts=parts))
     services.start(
@@ -261,7 +263,7 @@ def _start_followers(
         "market_ingest",
         partial(
             serve_market_ingest,
-            market=options.market,
+            market=sold_by(options.market, options.cloud.notice_lead_s),
             options=options.ingest,
             geography=geography,
         ),

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Mapping
 
 from spotline.adapters.eventlog.manifest import Manifest, environment
-from spotline.adapters.eventlog.writer import record
-from spotline.bootstrap.parts import open_stream
+from spotline.adapters.eventlog.writer import Recording
+from spotline.bootstrap.parts import open_part, open_stream
 from spotline.bootstrap.process import stop_on_signals
 from spotline.bootstrap.system import SystemOptions, running_system
-from spotline.contracts.subjects import stream_name
+from spotline.contracts.subjects import StreamPart, stream_name
 from spotline.runtime.exporting import scraped_metrics
 from spotline.runtime.health import serve_health
 
@@ -35,7 +35,7 @@ async def run_up(
         serve_health(
             {"services": system.probes.overall}, port=health_port, metrics=scraped
         ) as port,
-        open_stream(system.bus, name="event_log") as (_, stream),
+        open_stream(system.bus, name="event_log") as (connection, stream),
     ):
         told(
             {
@@ -56,15 +56,13 @@ async def run_up(
             settings=options.settings(),
             started_ns=time.time_ns(),
         )
-        stop_at: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        recording = asyncio.create_task(
-            record(stream, options.store / "log", manifest, stop_at=stop_at), name="record"
-        )
+        statistics = await open_part(connection, system.bus, StreamPart.STATISTICS)
+        recording = Recording(stream, statistics, options.store / "log", manifest)
+        recorded = asyncio.create_task(recording.run(), name="record")
         try:
-            await asyncio.shield(recording)
+            await asyncio.shield(recorded)
         except asyncio.CancelledError:
             # Asked to stop: the log ends with what is stored by now.
-            if not stop_at.done():
-                stop_at.set_result(await stream.last_seq())
-            await recording
+            await recording.stop()
+            await recorded
             raise

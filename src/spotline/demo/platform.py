@@ -194,9 +194,14 @@ class TrainingPlatform:
         job = replace(
             self._jobs[run.job.job_id], throughputs=self.rates[run.job.job_id].throughputs
         )
-        instance_type = self._state().offerings[run.offering_id].instance_type
+        offering = self._state().offerings[run.offering_id]
         truth = program_of(
-            job, run.offering_id, instance_type, believed.slot_s, run.first_slot_start_ns
+            job,
+            run.offering_id,
+            offering.instance_type,
+            believed.slot_s,
+            run.first_slot_start_ns,
+            offering.notice_lead_s,
         )
         # The slot's holdings and overheads as they were, at the true rates.
         now = replace(run, program=truth).state_at(believed.slot_s)

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import cast
 
 from spotline.adapters.eventlog.manifest import Manifest, environment
-from spotline.adapters.eventlog.writer import record
+from spotline.adapters.eventlog.writer import Recording
 from spotline.adapters.grpc.allocator.client import JobClient
-from spotline.adapters.ledger.sqlite import SqlLedger
+from spotline.adapters.ledger.sql import SqlLedger
 from spotline.application.selector.state import SelectorState
 from spotline.application.spec import Timer
-from spotline.bootstrap.parts import AnyHost, open_stream
+from spotline.bootstrap.parts import AnyHost, open_part, open_stream
 from spotline.bootstrap.system import LEDGER_OWNER, RunningSystem, SystemOptions, running_system
 from spotline.contracts.envelope import Envelope
-from spotline.contracts.subjects import stream_name
+from spotline.contracts.subjects import StreamPart, stream_name
 from spotline.demo.platform import Ear, TrainingPlatform, TrueRates
 from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
@@ -159,15 +159,14 @@ async def run_demo(
             seeds=seeds,
             started_ns=started_ns,
         )
-        stop_at: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         async with (
             JobClient(system.allocator_address) as client,
-            open_stream(system.bus, name="event_log") as (_, stream),
+            open_stream(system.bus, name="event_log") as (connection, stream),
             asyncio.TaskGroup() as tasks,
         ):
-            recording = tasks.create_task(
-                record(stream, log, manifest, stop_at=stop_at), name="record"
-            )
+            statistics = await open_part(connection, system.bus, StreamPart.STATISTICS)
+            recording = Recording(stream, statistics, log, manifest)
+            recorded = tasks.create_task(recording.run(), name="record")
             platform = TrainingPlatform(
                 client,
                 lambda: cast(
@@ -181,8 +180,8 @@ async def run_demo(
             arrivals.open(client, platform)
             await progress.finished.wait()
             arrivals.close()
-            stop_at.set_result(await stream.last_seq())
-            events = await recording
+            await recording.stop()
+            events = await recorded
     # Opening the ledger fences its last owner, so only when the actuator has stopped.
     ledger_micro_usd = await asyncio.to_thread(_ledger_total, system)
     return DemoRun(

@@ -158,7 +158,11 @@ def _moved(task: JobTask, alternative: Alternative, home: PolicyView) -> JobTask
         instance_type=alternative.instance_type,
         holding=Lot(offering_id=alternative.offering_id),
         interrupted=False,
+        # The checkpoint that is copied is a new one, or what an interruption left.
+        progress_quanta=home.state.progress_quanta,
+        unsaved_quanta=0,
         pending_overhead_s=overhead_s,
+        notice_lead_s=alternative.notice_lead_s,
         spent_micro_usd=task.spent_micro_usd + alternative.move_cost_micro_usd,
         # The plans of a policy are for where it made them.
         memory=START,
@@ -220,19 +224,27 @@ def task_view(
     """What a task's policy may know: the request's market, less what earlier jobs took."""
     spot_available = residual.spot(task.offering_id)
     program = program_of(
-        task.job, task.offering_id, task.instance_type, request.slot_s, task.first_slot_start_ns
+        task.job,
+        task.offering_id,
+        task.instance_type,
+        request.slot_s,
+        task.first_slot_start_ns,
+        task.notice_lead_s,
     )
     held = holding_of((task.holding,))
     reserve_slots = task.on_demand_reserve_slots
+    interrupted = task.interrupted or task.holding.spot > spot_available
+    now = JobProgress(
+        progress_quanta=task.progress_quanta,
+        holding=held,
+        pending_overhead_s=task.pending_overhead_s,
+        unsaved_quanta=task.unsaved_quanta,
+    )
     return PolicyView(
         program=program,
         elapsed_slots=task.elapsed_slots,
-        state=JobProgress(
-            progress_quanta=task.progress_quanta,
-            holding=held,
-            pending_overhead_s=task.pending_overhead_s,
-        ),
-        interrupted=task.interrupted or task.holding.spot > spot_available,
+        state=now.fallen() if interrupted else now,
+        interrupted=interrupted,
         spot_price=quote.spot_price_micro_usd,
         on_demand_price=quote.on_demand_price_micro_usd,
         spot_available=spot_available,
@@ -291,9 +303,14 @@ def at_rates(job: Job, throughputs: tuple[Throughput, ...]) -> Job:
 
 @lru_cache(maxsize=1024)
 def program_of(
-    job: Job, offering_id: str, instance_type: str, slot_s: int, first_slot_start_ns: int
+    job: Job,
+    offering_id: str,
+    instance_type: str,
+    slot_s: int,
+    first_slot_start_ns: int,
+    notice_lead_s: int | None,
 ) -> JobProgram:
-    """The job compiled for one offering and slot grid.
+    """The job compiled for one offering, whose `notice_lead_s` this is, and slot grid.
 
     Raises
     ------
@@ -303,7 +320,13 @@ def program_of(
     throughput = job.throughput_on(offering_id, instance_type)
     if throughput is None:
         raise ValueError(f"job {job.job_id} states no throughput for {offering_id}")
-    return compile_program(job, throughput, slot_s=slot_s, first_slot_start_ns=first_slot_start_ns)
+    return compile_program(
+        job,
+        throughput,
+        slot_s=slot_s,
+        first_slot_start_ns=first_slot_start_ns,
+        notice_lead_s=notice_lead_s,
+    )
 
 
 def capped_quotes(quotes: Sequence[SlotQuote], residual: ResidualCapacity) -> tuple[SlotQuote, ...]:

@@ -33,6 +33,7 @@ class Alternative:
     move_cost_micro_usd: int
     on_demand_reserve_slots: int = 0
     rescue_instances: int = 0
+    notice_lead_s: int | None = None
 
     def __post_init__(self) -> None:
         if self.migrate_s < 0 or self.move_cost_micro_usd < 0:
@@ -50,7 +51,8 @@ class JobTask:
     this one. `holding` is what it holds now, after interruptions; `spot_firm` says that spot taken
     now stays for the rest of the slot. `table_use` is None in its first slot, and
     `alternatives` are offerings it may move to. For `on_demand_reserve_slots` (0: on-demand is
-    always there) and `rescue_instances` see `PolicyView`.
+    always there) and `rescue_instances` see `PolicyView`. A loss without notice throws away
+    `unsaved_quanta` of the progress; `notice_lead_s` is that of the offering.
     """
 
     job: Job
@@ -70,6 +72,8 @@ class JobTask:
     alternatives: tuple[Alternative, ...] = ()
     on_demand_reserve_slots: int = 0
     rescue_instances: int = 0
+    unsaved_quanta: int = 0
+    notice_lead_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,13 @@ give equal answers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from spotline.application.admission import (
     MOST_INSTANCES,
     Refused,
+    all_refused,
     check_job,
     refuse_ended,
     refuse_far_deadline,
@@ -44,6 +45,7 @@ from spotline.application.configurator.whole_job import (
     job_with,
 )
 from spotline.application.market_view import MarketView
+from spotline.contracts.reasons import Reason
 from spotline.domain.configuration.configuration import MethodOption
 from spotline.domain.configuration.models import UnknownModel, model_facts
 from spotline.domain.jobs.draft import JobDraft
@@ -128,46 +130,59 @@ def complete(
 
 
 def _unusable(draft: JobDraft, market: MarketView) -> Refused | None:
-    """What no configuration could heal."""
+    """What no configuration could heal, all of it."""
+    ended = refuse_ended(market, "draft.start_ns")
+    if ended is not None:
+        return ended
+    return all_refused(
+        (
+            _unknown_model(draft),
+            _early_deadline(draft),
+            refuse_far_deadline(market, draft, "draft.deadline"),
+            *_absurd(draft, market),
+            *_repeated_throughputs(draft),
+        )
+    )
+
+
+def _unknown_model(draft: JobDraft) -> Refused | None:
     try:
         model_facts(draft.model_name, draft.model_parameters)
     except UnknownModel as error:
         return Refused(field="draft.model_name", message=str(error))
-    ended = refuse_ended(market, "draft.start_ns")
-    if ended is not None:
-        return ended
+    return None
+
+
+def _early_deadline(draft: JobDraft) -> Refused | None:
     if draft.deadline.at_ns - draft.start_ns < NS_PER_S:
         return Refused(field="draft.deadline", message="must lie after start_ns")
-    far = refuse_far_deadline(market, draft, "draft.deadline")
-    return far or _absurd(draft, market) or _repeated_throughput(draft)
+    return None
 
 
-def _absurd(draft: JobDraft, market: MarketView) -> Refused | None:
+def _absurd(draft: JobDraft, market: MarketView) -> Iterator[Refused]:
     """As `admission`, but before anything is laid out in that many slots or instances."""
     if draft.allowed_counts and draft.allowed_counts[-1] > MOST_INSTANCES:
-        return Refused(
+        yield Refused(
             field="draft.allowed_counts",
             message=f"must be <= {MOST_INSTANCES}, was {draft.allowed_counts[-1]}",
         )
     largest = max((offering.gpus_per_instance for offering in market.offerings), default=1)
     if draft.gpus > MOST_INSTANCES * largest:
-        return Refused(
+        yield Refused(
             field="draft.gpus",
             message=f"must be <= {MOST_INSTANCES * largest} ({MOST_INSTANCES} instances of the "
             f"largest type), was {draft.gpus}",
         )
-    return None
 
 
-def _repeated_throughput(draft: JobDraft) -> Refused | None:
+def _repeated_throughputs(draft: JobDraft) -> Iterator[Refused]:
     names = [throughput.offering for throughput in draft.throughputs]
     for index, throughput in enumerate(draft.throughputs):
         if names.index(throughput.offering) != index:
-            return Refused(
+            yield Refused(
                 field=f"draft.throughputs[{index}].offering",
                 message=f"must be stated once, {throughput.offering!r} is stated again",
             )
-    return None
 
 
 def _outline(draft: JobDraft, curves: Sequence[Curve]) -> Job:
@@ -209,6 +224,7 @@ def _too_late(
         message=f"cannot be met: {utc_iso(asked_ns)} was asked for, but the fastest configuration "
         f"that keeps what is stated is done at {utc_iso(earliest_ns)} at the earliest, on demand",
         earliest_feasible_deadline_ns=earliest_ns,
+        reason=Reason.DEADLINE_INFEASIBLE,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from spotline.application.market_view import ClockReading
 from spotline.domain.configuration.configuration import Configuration, MeasuredRun, Prediction
 from spotline.domain.configuration.interface import SourceDescription
 from spotline.domain.jobs.draft import JobDraft
@@ -60,6 +61,7 @@ class Completion:
     job: Job
     options: tuple[ConfigurationOption, ...]
     considered: int
+    clock: ClockReading | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,7 @@ class PredictionAnswers:
     message_name: ClassVar[str] = "PredictResponse"
 
     answers: tuple[PredictionAnswer, ...]
+    clock: ClockReading | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +100,7 @@ class Lesson:
     message_name: ClassVar[str] = "LearnRequest"
 
     runs: tuple[MeasuredRun, ...]
+    request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +119,7 @@ class LessonReceipt:
 
     recorded: int
     refused: tuple[RefusedRun, ...] = ()
+    clock: ClockReading | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,3 +131,4 @@ class KnownSources:
     default_source_id: str
     stack: str
     sources: tuple[SourceDescription, ...]
+    clock: ClockReading | None = None

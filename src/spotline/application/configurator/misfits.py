@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from spotline.application.admission import Refused
 from spotline.application.configurator.places import Place
 from spotline.application.configurator.trials import Trial, configuration_on, counts_at
+from spotline.contracts.reasons import Reason
 from spotline.domain.configuration.configuration import NoPrediction, Prediction
 from spotline.domain.configuration.interface import KnowledgeSource
 from spotline.domain.jobs.draft import JobDraft
@@ -73,6 +74,7 @@ def all_fail(
         return Refused(
             field="draft.model_name",
             message=f"nothing is known of how {draft.model_name!r} runs: {reason}",
+            reason=Reason.DRAFT_UNFIT,
         )
     likelihood, negative, prediction = max(said, key=lambda one: one[:2])
     row = rows[-negative]
@@ -94,6 +96,7 @@ def all_fail(
         field=f"draft.{field}",
         message=f"no configuration of {draft.model_name} that keeps what is stated is likely to "
         f"run: {nearest}{_smaller(draft, rows, source, stack)}",
+        reason=Reason.DRAFT_UNFIT,
     )
 
 

@@ -29,7 +29,7 @@ from spotline.domain.events.lifecycle import JobClosed, JobProgressReported, Job
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.jobs.job import DeadlineKind, Job, Throughput
 from spotline.domain.jobs.lot import Lot
-from spotline.domain.jobs.program import NOTICE_LEAD_S
+from spotline.domain.jobs.program import interruption_s
 from spotline.domain.market.offering import Offering
 from spotline.domain.units import NS_PER_S, PPM, S_PER_HOUR
 
@@ -138,7 +138,7 @@ def fold(state: MonitoringState, event: Event) -> None:
             at_ns = state.slot_start_ns + event.offset_s * NS_PER_S
             reported = {holding.job_id: holding.lots for holding in event.holdings}
             for job_id in sorted(state.jobs):
-                _note_holding(state.jobs[job_id], reported.get(job_id, ()), at_ns)
+                _note_holding(state, state.jobs[job_id], reported.get(job_id, ()), at_ns)
         case CapacityLost() | JobProgressReported() | JobClosed() | ThroughputReestimated():
             watched_or_none = state.jobs.get(event.job_id)
             if watched_or_none is not None:
@@ -174,7 +174,7 @@ def _fold_job(
     match event:
         case CapacityLost() if event.slot == state.slot:
             at_ns = state.slot_start_ns + event.offset_s * NS_PER_S
-            _unsettle(watched, at_ns, _interrupted_s(watched.job))
+            _unsettle(watched, at_ns, _interrupted_s(state, watched))
         case JobProgressReported() if not watched.closed:
             key = _note_report(state, watched, event)
             watched.fresh = key
@@ -191,7 +191,9 @@ def _fold_job(
             pass
 
 
-def _note_holding(watched: MonitoredJob, lots: tuple[Lot, ...], at_ns: int) -> None:
+def _note_holding(
+    state: MonitoringState, watched: MonitoredJob, lots: tuple[Lot, ...], at_ns: int
+) -> None:
     before = watched.lots
     if lots == before:
         return
@@ -213,7 +215,7 @@ def _note_holding(watched: MonitoredJob, lots: tuple[Lot, ...], at_ns: int) -> N
         overhead_s = overheads.launch_s
     elif sum(lot.spot for lot in lots) < sum(lot.spot for lot in before):
         # Given back or taken away: at a slot's opening the report does not say which.
-        overhead_s = _interrupted_s(watched.job)
+        overhead_s = _interrupted_s(state, watched)
     else:
         overhead_s = max(overheads.grow_s, overheads.shrink_s)
     _unsettle(watched, at_ns, overhead_s)
@@ -224,9 +226,11 @@ def _unsettle(watched: MonitoredJob, at_ns: int, overhead_s: int) -> None:
     watched.epoch += 1
 
 
-def _interrupted_s(job: Job) -> int:
-    lost_s = job.checkpoint.lost_s(NOTICE_LEAD_S)
-    return max(job.overheads.interrupted_s + lost_s, job.overheads.grow_s)
+def _interrupted_s(state: MonitoringState, watched: MonitoredJob) -> int:
+    offering = state.offerings.get(watched.offering_id)
+    lead_s = None if offering is None else offering.notice_lead_s
+    # While lost work is done again, nothing is gained.
+    return sum(interruption_s(watched.job, lead_s))
 
 
 def _note_report(

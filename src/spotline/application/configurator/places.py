@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from spotline.application.admission import Refused
+from spotline.application.admission import Refused, all_refused
 from spotline.application.configurator.futures import most_seen
 from spotline.application.market_view import MarketView
 from spotline.domain.configuration.gpus import GpuFacts, UnknownGpu, gpu_facts
@@ -54,7 +54,9 @@ def places_of(draft: JobDraft, market: MarketView) -> tuple[Place, ...] | Refuse
     grouped: dict[str, list[tuple[Offering, Throughput | None]]] = {}
     for offering in sorted(market.offerings, key=lambda one: one.offering_id):
         named = {offering.offering_id, offering.instance_type}
-        if offering.offering_id not in quoted or (
+        # Of what a job is to run is decided on what can be had at any time.
+        reserved = offering.reservation is not None
+        if (reserved or offering.offering_id not in quoted) or (
             draft.offerings and not named & {*draft.offerings}
         ):
             continue
@@ -117,14 +119,15 @@ def _stated_for(draft: JobDraft, offering: Offering) -> Throughput | None:
 def _unknown_names(draft: JobDraft, market: MarketView) -> Refused | None:
     known = {offering.offering_id for offering in market.offerings}
     known |= {offering.instance_type for offering in market.offerings}
-    for index, name in enumerate(draft.offerings):
-        if name not in known:
-            return Refused(
-                field=f"draft.offerings[{index}]",
-                message=f"must be a known offering or instance type, was {name!r}; known are "
-                f"{', '.join(sorted(known))}",
-            )
-    return None
+    return all_refused(
+        Refused(
+            field=f"draft.offerings[{index}]",
+            message=f"must be a known offering or instance type, was {name!r}; known are "
+            f"{', '.join(sorted(known))}",
+        )
+        for index, name in enumerate(draft.offerings)
+        if name not in known
+    )
 
 
 def _nowhere(draft: JobDraft, market: MarketView, wanted: str) -> Refused:

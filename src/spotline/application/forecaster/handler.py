@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.domain.events.event import Event
@@ -12,8 +12,11 @@ from spotline.domain.events.law import MarketLawLearned
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.forecasting.interface import Forecaster, check_horizon
 from spotline.domain.forecasting.law_book import LawBook
+from spotline.domain.market.forecast import CountProbability, ForecastStep, OfferingForecast
 from spotline.domain.market.law import law_id_of
 from spotline.domain.market.named_law import NamedLaw
+from spotline.domain.market.reservations import is_reserved
+from spotline.domain.units import PPM
 
 SPEC = Spec(
     service="forecaster",
@@ -62,7 +65,7 @@ class ForecastHandler:
         """Learn from a slot; slots that are not later than the last one teach nothing."""
         match event:
             case SlotOpened() if event.slot > state.slot:
-                state.forecaster.learn(event)
+                state.forecaster.learn(_traded(event))
                 state.book.observe(event)
                 state.slot = event.slot
             case _:
@@ -75,7 +78,10 @@ class ForecastHandler:
                 issued = ForecastIssued(
                     slot=event.slot,
                     model_id=state.forecaster.model_id,
-                    forecasts=state.forecaster.forecast(self._horizon_slots),
+                    forecasts=(
+                        *state.forecaster.forecast(self._horizon_slots),
+                        *_without_spot(event, self._horizon_slots),
+                    ),
                     scores=state.forecaster.scores(),
                 )
                 # Laws first: a service that has waited for the forecast of a slot knows them too.
@@ -86,6 +92,26 @@ class ForecastHandler:
     def due(self, state: ForecastState) -> Sequence[Timer]:
         """No timers: slots open by event."""
         return ()
+
+
+def _traded(event: SlotOpened) -> SlotOpened:
+    """The slot without reservations: there is nothing to learn of these."""
+    return replace(
+        event, quotes=tuple(quoted for quoted in event.quotes if not is_reserved(quoted.quote))
+    )
+
+
+def _without_spot(event: SlotOpened, horizon_slots: int) -> Iterator[OfferingForecast]:
+    """The forecasts of reservations: never any spot."""
+    for quoted in event.quotes:
+        if is_reserved(quoted.quote):
+            step = ForecastStep(
+                spot_price_micro_usd=quoted.quote.spot_price_micro_usd,
+                counts=(CountProbability(instances=0, probability_ppm=PPM),),
+            )
+            yield OfferingForecast(
+                offering_id=quoted.quote.offering_id, steps=(step,) * horizon_slots
+            )
 
 
 def _laws(state: ForecastState) -> tuple[MarketLawLearned, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
+from spotline.application.market_view import ClockReading
 from spotline.application.paging import PagedQuery
 from spotline.application.spec import derive_id
 from spotline.domain.placement.considered import Considered, ConsideredPath, consider
@@ -63,6 +64,7 @@ class PlaceRequest:
     """Hand a pipeline over."""
 
     pipeline: Pipeline
+    request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,7 @@ class PlaceReceipt:
 
     status: PlacementStatus
     already_submitted: bool = False
+    clock: ClockReading | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,7 @@ class ReleaseRequest:
 
     job_id: str
     tenant: str
+    request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +94,7 @@ class ReleaseReceipt:
     message_name: ClassVar[str] = "ReleaseResponse"
 
     status: PlacementStatus
+    clock: ClockReading | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +115,7 @@ class PlacementPage:
 
     statuses: tuple[PlacementStatus, ...]
     next_page_token: str = ""
+    clock: ClockReading | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +157,7 @@ class Explanation:
     paths: tuple[ExplainedPath, ...]
     reason: str
     earliest_finish_s: float = 0.0
+    clock: ClockReading | None = None
 
 
 def explain(

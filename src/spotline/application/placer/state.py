@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from spotline.application.market_view import ClockReading
 from spotline.application.placer.messages import PlacementPhase, PlacementStatus
 from spotline.application.placer.pipeline_run import PipelineRun
 from spotline.application.placer.renting import (
@@ -37,7 +38,7 @@ from spotline.domain.events.placement import (
     PlacementOutcome,
     RegionObserved,
 )
-from spotline.domain.ledger.caps import is_of_a_cap
+from spotline.domain.ledger.caps import is_our_limit
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.placement.cost import egress_usd_per_iteration, usd_per_gpu_hour
 from spotline.domain.placement.graph import FloatArray, Link, Region, RegionGraph
@@ -62,7 +63,7 @@ class PricedGraph:
 class PlacerState:
     """Everything observed and decided so far; `now_ns` 0 before the first message with a time.
 
-    `slot_changed` says that the open slot brought another rent, another count, or what was
+    `clock` is that of the open slot, None before the first. `slot_changed` says that the open slot brought another rent, another count, or what was
     observed ahead of it. `energy_since_ns` says by region since when its present price of energy
     and those ahead of it are known. `renting` are the runs that hold instances or were told to;
     `short` is what the cloud refused or took since its last report.
@@ -71,6 +72,7 @@ class PlacerState:
     basis: CostBasis
     now_ns: int = 0
     origin_ns: int = 0
+    clock: ClockReading | None = None
     slot_changed: bool = False
     observed_ahead: bool = False
     rented: RentedCapacity = field(default_factory=RentedCapacity)
@@ -258,6 +260,7 @@ class PlacerState:
             self.energy_since_ns[event.region.region_id] = event.ts_event_ns
 
     def _open_slot(self, event: SlotOpened) -> None:
+        self.clock = ClockReading(market_ns=event.ts_event_ns, slot=event.slot, slot_s=event.slot_s)
         self._bill_all()
         before = self._terms()
         self.rented.open_slot(event)
@@ -292,7 +295,7 @@ class PlacerState:
         kind = event.offering_id, event.capacity_type is CapacityType.SPOT
         run.backoff[kind] = backed_off(run.backoff.get(kind), event.slot)
         # A cap is the platform's: it says nothing of the region.
-        if not is_of_a_cap(event.detail):
+        if not is_our_limit(event):
             self.short.add(kind)
         detail = f": {event.detail}" if event.detail else ""
         self._break(
