@@ -25,6 +25,7 @@ from spotline.domain.events.capacity import (
     CostAccrued,
     InterruptionKind,
     InterruptionNoticed,
+    InterruptionWithdrawn,
     LaunchRefused,
     ProvisioningCommanded,
     SlotDecided,
@@ -59,6 +60,19 @@ from spotline.domain.events.placement import (
 )
 from spotline.domain.events.selection import PolicyWeight, PolicyWeightsUpdated
 from spotline.domain.events.statistics import MarketStatisticsIssued, PlatformStatisticsIssued
+from spotline.domain.events.training import (
+    AgentJoined,
+    CheckpointCommitted,
+    CheckpointFailed,
+    CheckpointFault,
+    CheckpointKind,
+    GenerationFormed,
+    JobHeard,
+    JobSilent,
+    NoticeAcknowledged,
+    NoticeAction,
+    TrainingRestarted,
+)
 from spotline.domain.jobs.job import (
     Checkpoint,
     Deadline,
@@ -295,6 +309,69 @@ SAMPLES = (
         lead_s=120,
         kind=InterruptionKind.CAPACITY_RECLAIMED,
     ),
+    InterruptionWithdrawn(
+        **WHOSE,
+        offering_id=OFFERING.offering_id,
+        instance_ids=("i-01", "i-02"),
+        slot=17,
+        offset_s=660,
+    ),
+    AgentJoined(
+        **WHOSE,
+        instance_id="i-01",
+        token_sha256="0" * 64,
+        nonce_sha256="1" * 64,
+        host="10.0.0.5",
+        ts_event_ns=START_NS + 10**9,
+    ),
+    GenerationFormed(
+        **WHOSE,
+        generation=2,
+        instance_ids=("i-01", "i-02"),
+        detail="2 instances in the place of 1",
+        ts_event_ns=START_NS + 2 * 10**9,
+    ),
+    TrainingRestarted(
+        **WHOSE,
+        generation=2,
+        restart_s=95,
+        load_s=12,
+        resumed_done=1_250_000.0,
+        resumed_sha256="2" * 64,
+        ts_event_ns=START_NS + 97 * 10**9,
+    ),
+    CheckpointCommitted(
+        **WHOSE,
+        generation=2,
+        step=400,
+        done=1_600_000.0,
+        uri="s3://models/job-0001/checkpoints/00000002-00000400",
+        sha256="3" * 64,
+        size_bytes=504_000_000,
+        kind=CheckpointKind.PREEMPTION,
+        save_s=31,
+        ts_event_ns=START_NS + 900 * 10**9,
+    ),
+    CheckpointFailed(
+        **WHOSE,
+        generation=2,
+        step=440,
+        fault=CheckpointFault.SKIPPED,
+        detail="31 s to write it, 12 s left",
+        ts_event_ns=START_NS + 990 * 10**9,
+    ),
+    NoticeAcknowledged(
+        **WHOSE,
+        instance_id="i-02",
+        notice_id="notice-1",
+        action=NoticeAction.SAVED,
+        after_s=44,
+        ts_event_ns=START_NS + 944 * 10**9,
+    ),
+    JobSilent(
+        **WHOSE, instance_id="i-02", since_ns=START_NS + 10**12, ts_event_ns=START_NS + 2 * 10**12
+    ),
+    JobHeard(**WHOSE, instance_id="i-02", ts_event_ns=START_NS + 3 * 10**12),
     CapacityLost(
         **WHOSE,
         offering_id=OFFERING.offering_id,

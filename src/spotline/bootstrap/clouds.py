@@ -12,7 +12,12 @@ import structlog
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
 from spotline.adapters.clouds.simulated.driver import SimulatedCloudDriver
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
-from spotline.application.cloud_actuator.ports import ActuatorMode, CloudClock, CloudProvider
+from spotline.application.cloud_actuator.ports import (
+    ActuatorMode,
+    CloudClock,
+    CloudProvider,
+    Enrolment,
+)
 from spotline.bootstrap.cloud_settings import check_known, read_cloud_settings
 from spotline.contracts.errors import ConfigError
 from spotline.runtime.service import CallPort
@@ -40,6 +45,25 @@ class OpenCloud:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CloudContext:
+    """What a cloud is opened on.
+
+    Parameters
+    ----------
+    store
+        Folder for what it must keep.
+    enrolment
+        Makes what its instances need to join; None where nothing is run on them.
+    market_s_per_s
+        Market seconds in a second of wall time, for a cloud that lives in wall time.
+    """
+
+    store: Path
+    enrolment: Enrolment | None = None
+    market_s_per_s: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CloudPlugin(Generic[SettingsT]):
     """How a cloud is opened: with its settings, on a folder for what it must keep.
 
@@ -56,13 +80,13 @@ class CloudPlugin(Generic[SettingsT]):
     """
 
     settings: type[SettingsT]
-    open: Callable[[SettingsT, Path], OpenCloud]
+    open: Callable[[SettingsT, CloudContext], OpenCloud]
     notice_lead_s: Callable[[SettingsT], int] = lambda _: 0
     former_prefix: str = ""
 
 
-def _open_simulated(settings: SimulatedCloudSettings, store: Path) -> OpenCloud:
-    cloud = SimulatedCloud(store / "simulated_cloud.sqlite", settings)
+def _open_simulated(settings: SimulatedCloudSettings, context: CloudContext) -> OpenCloud:
+    cloud = SimulatedCloud(context.store / "simulated_cloud.sqlite", settings)
     return OpenCloud(
         provider=cloud,
         drive=lambda perform: SimulatedCloudDriver(cloud, perform),
@@ -96,11 +120,11 @@ class ChosenCloud:
         """Seconds of notice that it guarantees before it takes spot back, 0 for none."""
         return CLOUDS[self.name].notice_lead_s(self.settings)
 
-    def open(self, store: Path) -> OpenCloud:
+    def open(self, context: CloudContext) -> OpenCloud:
         """Open it; raises what its client raises."""
         for former, now in self.renamed.items():
             _log.warning("setting_renamed", former=former, now=now)
-        return CLOUDS[self.name].open(self.settings, store)
+        return CLOUDS[self.name].open(self.settings, context)
 
     def described(self) -> dict[str, Any]:
         """Say which cloud it is and how it is set, without what is secret."""

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from spotline.adapters.nats.configured import StreamLimits
 from spotline.adapters.nats.snapshots import NatsSnapshotStore
-from spotline.application.cloud_actuator.ports import ActuatorMode
+from spotline.application.cloud_actuator.ports import ActuatorMode, Enrolment
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.state import SelectorOptions
-from spotline.bootstrap.clouds import ChosenCloud
+from spotline.bootstrap.clouds import ChosenCloud, CloudContext
 from spotline.bootstrap.parts import BusAddress, PartHooks, open_part, open_stream
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.mapping import digest
@@ -153,6 +153,14 @@ class ActuatorParts:
     ledger_url: str = field(repr=False)
     owner: str
     caps: Caps
+    enrolment: Enrolment | None = None
+    market_s_per_s: float = 1.0
+
+    def context(self) -> CloudContext:
+        """What the cloud is opened on."""
+        return CloudContext(
+            store=self.store, enrolment=self.enrolment, market_s_per_s=self.market_s_per_s
+        )
 
 
 async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: PartHooks) -> None:
@@ -169,7 +177,7 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
             open_stream(bus, name="cloud_actuator")
         )
         ledger = await stack.enter_async_context(opened_ledger(parts.ledger_url, parts.owner))
-        cloud = parts.cloud.open(parts.store)
+        cloud = parts.cloud.open(parts.context())
         stack.callback(cloud.close)
         stack.callback(show_ledger(telemetry_for("cloud_actuator"), ledger, parts.caps))
         looks = Looks()

@@ -26,6 +26,7 @@ from spotline.domain.events import (
     placement,
     selection,
     statistics,
+    training,
 )
 from spotline.domain.events.event import Event
 
@@ -71,6 +72,15 @@ ROUTES: Mapping[type[Event], Route] = MappingProxyType(
         capacity.InterruptionNoticed: Route(kind="capacity.noticed", fields=_BY_JOB),
         capacity.CapacityLost: Route(kind="capacity.lost", fields=_BY_JOB),
         capacity.CostAccrued: Route(kind="cost", fields=_BY_JOB),
+        capacity.InterruptionWithdrawn: Route(kind="capacity.withdrawn", fields=_BY_JOB),
+        training.AgentJoined: Route(kind="job.agent", fields=_BY_JOB),
+        training.GenerationFormed: Route(kind="job.generation", fields=_BY_JOB),
+        training.TrainingRestarted: Route(kind="job.restarted", fields=_BY_JOB),
+        training.CheckpointCommitted: Route(kind="job.checkpoint.committed", fields=_BY_JOB),
+        training.CheckpointFailed: Route(kind="job.checkpoint.failed", fields=_BY_JOB),
+        training.NoticeAcknowledged: Route(kind="job.notice", fields=_BY_JOB),
+        training.JobSilent: Route(kind="job.silent", fields=_BY_JOB),
+        training.JobHeard: Route(kind="job.heard", fields=_BY_JOB),
         selection.PolicyWeightsUpdated: Route(kind="selection.weights"),
         law.MarketLawLearned: Route(kind="law.learned", fields=("offering_id",)),
         law.ValueTableRequested: Route(kind="table.requested", fields=_BY_JOB),
@@ -114,6 +124,7 @@ _FANNED_OUT: tuple[type[Event], ...] = (
     capacity.CapacitySignalled,
     capacity.InterruptionNoticed,
     capacity.CapacityLost,
+    capacity.InterruptionWithdrawn,
     selection.PolicyWeightsUpdated,
 )
 _STATISTICS: tuple[type[Event], ...] = (
@@ -141,10 +152,19 @@ PRODUCERS: Mapping[str, tuple[type[Event], ...]] = MappingProxyType(
             lifecycle.JobExited,
             lifecycle.JobProgressReported,
             law.ValueTableReady,
+            training.AgentJoined,
+            training.GenerationFormed,
+            training.TrainingRestarted,
+            training.CheckpointCommitted,
+            training.CheckpointFailed,
+            training.NoticeAcknowledged,
+            training.JobSilent,
+            training.JobHeard,
         ),
         "cloud_actuator": (
             capacity.LaunchRefused,
             capacity.InterruptionNoticed,
+            capacity.InterruptionWithdrawn,
             capacity.CapacityLost,
             capacity.CapacityReported,
             capacity.CapacitySignalled,

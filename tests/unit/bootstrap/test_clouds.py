@@ -5,7 +5,13 @@ from structlog.testing import CapturingLogger
 
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.application.cloud_actuator.ports import ActuatorMode
-from spotline.bootstrap.clouds import CLOUDS, CloudPlugin, chosen_cloud, cloud_of
+from spotline.bootstrap.clouds import (
+    CLOUDS,
+    CloudContext,
+    CloudPlugin,
+    chosen_cloud,
+    cloud_of,
+)
 from spotline.contracts.errors import ConfigError
 
 LIVE, SHADOW = ActuatorMode.LIVE, ActuatorMode.SHADOW
@@ -35,7 +41,7 @@ def test_a_cloud_is_chosen_by_name_with_its_own_variables(moon, tmp_path):
     chosen = cloud_of(environ, "moon", LIVE)
 
     assert chosen.settings == MoonSettings(region="far")
-    assert chosen.open(tmp_path) == "the moon"
+    assert chosen.open(CloudContext(store=tmp_path)) == "the moon"
     assert moon == [(MoonSettings(region="far"), tmp_path)]
 
 
@@ -71,7 +77,7 @@ def test_a_variable_by_its_former_name_is_warned_of_when_the_cloud_is_opened(tmp
     said = CapturingLogger()
     monkeypatch.setattr("spotline.bootstrap.clouds._log", said)
 
-    chosen.open(tmp_path).close()
+    chosen.open(CloudContext(store=tmp_path)).close()
 
     assert chosen.settings == SimulatedCloudSettings(seed=3)
     assert [(call.method_name, *call.args, *call.kwargs.values()) for call in said.calls] == [

@@ -334,6 +334,50 @@ class InterruptionNoticed(_message.Message):
 Global___InterruptionNoticed: _TypeAlias = InterruptionNoticed  # noqa: Y015
 
 @_typing.final
+class InterruptionWithdrawn(_message.Message):
+    """The cloud has taken a notice back. Subject: capacity.withdrawn.<tenant>.<job>."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    OFFERING_ID_FIELD_NUMBER: _builtins.int
+    INSTANCE_IDS_FIELD_NUMBER: _builtins.int
+    SLOT_FIELD_NUMBER: _builtins.int
+    OFFSET_S_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """Which job."""
+    tenant: _builtins.str
+    """Whose it is."""
+    offering_id: _builtins.str
+    """Where."""
+    slot: _builtins.int
+    """Slot number."""
+    offset_s: _builtins.int
+    """Seconds after the slot's opening."""
+    @_builtins.property
+    def instance_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Which instances stay."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        tenant: _builtins.str = ...,
+        offering_id: _builtins.str = ...,
+        instance_ids: _abc.Iterable[_builtins.str] | None = ...,
+        slot: _builtins.int = ...,
+        offset_s: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance_ids", b"instance_ids", "job_id", b"job_id", "offering_id", b"offering_id", "offset_s", b"offset_s", "slot", b"slot", "tenant", b"tenant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InterruptionWithdrawn: _TypeAlias = InterruptionWithdrawn  # noqa: Y015
+
+@_typing.final
 class CapacityLost(_message.Message):
     """Instances are gone without our asking. Subject: capacity.lost.<tenant>.<job>."""
 
@@ -385,21 +429,27 @@ class JobHolding(_message.Message):
 
     JOB_ID_FIELD_NUMBER: _builtins.int
     LOTS_FIELD_NUMBER: _builtins.int
+    INSTANCE_IDS_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Which job."""
     @_builtins.property
     def lots(self) -> _containers.RepeatedCompositeFieldContainer[_allocation_pb2.Lot]:
         """What it holds."""
 
+    @_builtins.property
+    def instance_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The instances, in launch order; none before 0.3.0."""
+
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
         lots: _abc.Iterable[_allocation_pb2.Lot] | None = ...,
+        instance_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "lots", b"lots"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance_ids", b"instance_ids", "job_id", b"job_id", "lots", b"lots"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from spotline.api.v1 import configuration_pb2 as _configuration_pb2
+from spotline.api.v1 import run_pb2 as _run_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -285,6 +286,9 @@ class Job(_message.Message):
     RETRIES_FIELD_NUMBER: _builtins.int
     ON_LIMIT_FIELD_NUMBER: _builtins.int
     AWAITS_EXIT_FIELD_NUMBER: _builtins.int
+    RUN_FIELD_NUMBER: _builtins.int
+    EGRESS_BUDGET_MICRO_USD_FIELD_NUMBER: _builtins.int
+    VALUE_FROM_QUOTE_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Unique."""
     tenant: _builtins.str
@@ -307,6 +311,12 @@ class Job(_message.Message):
     """What happens when its budget is used up."""
     awaits_exit: _builtins.bool
     """Whether its program says when it has ended: done work alone does not finish it."""
+    egress_budget_micro_usd: _builtins.int
+    """Bound on what copying its checkpoints between regions may cost, micro-USD; 0: none."""
+    value_from_quote: _builtins.bool
+    """In a submission: what it is worth is not stated. By the deadline, as cheaply as possible: the
+    server sets value and budget from the on-demand quote of that moment.
+    """
     @_builtins.property
     def work(self) -> Global___Work:
         """How much there is to do."""
@@ -339,6 +349,10 @@ class Job(_message.Message):
     def configuration(self) -> _configuration_pb2.JobConfiguration:
         """How it is run, where Spotline filled that in; absent: its owner stated the throughput."""
 
+    @_builtins.property
+    def run(self) -> _run_pb2.Run:
+        """How its program is run; absent: somebody else runs it."""
+
     def __init__(
         self,
         *,
@@ -361,10 +375,13 @@ class Job(_message.Message):
         retries: _builtins.int = ...,
         on_limit: Global___OnLimit.ValueType = ...,
         awaits_exit: _builtins.bool = ...,
+        run: _run_pb2.Run | None = ...,
+        egress_budget_micro_usd: _builtins.int = ...,
+        value_from_quote: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "configuration", b"configuration", "deadline", b"deadline", "overheads", b"overheads", "work", b"work"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "configuration", b"configuration", "deadline", b"deadline", "overheads", b"overheads", "run", b"run", "work", b"work"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_counts", b"allowed_counts", "awaits_exit", b"awaits_exit", "budget_micro_usd", b"budget_micro_usd", "checkpoint", b"checkpoint", "client_request_id", b"client_request_id", "configuration", b"configuration", "deadline", b"deadline", "job_id", b"job_id", "name", b"name", "offerings", b"offerings", "on_limit", b"on_limit", "overheads", b"overheads", "retries", b"retries", "start_ns", b"start_ns", "tenant", b"tenant", "throughputs", b"throughputs", "topology", b"topology", "value_micro_usd", b"value_micro_usd", "work", b"work"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_counts", b"allowed_counts", "awaits_exit", b"awaits_exit", "budget_micro_usd", b"budget_micro_usd", "checkpoint", b"checkpoint", "client_request_id", b"client_request_id", "configuration", b"configuration", "deadline", b"deadline", "egress_budget_micro_usd", b"egress_budget_micro_usd", "job_id", b"job_id", "name", b"name", "offerings", b"offerings", "on_limit", b"on_limit", "overheads", b"overheads", "retries", b"retries", "run", b"run", "start_ns", b"start_ns", "tenant", b"tenant", "throughputs", b"throughputs", "topology", b"topology", "value_from_quote", b"value_from_quote", "value_micro_usd", b"value_micro_usd", "work", b"work"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -404,6 +421,9 @@ class JobDraft(_message.Message):
     RETRIES_FIELD_NUMBER: _builtins.int
     ON_LIMIT_FIELD_NUMBER: _builtins.int
     AWAITS_EXIT_FIELD_NUMBER: _builtins.int
+    RUN_FIELD_NUMBER: _builtins.int
+    EGRESS_BUDGET_MICRO_USD_FIELD_NUMBER: _builtins.int
+    VALUE_FROM_QUOTE_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Empty, or the id that follows from tenant and client request id."""
     tenant: _builtins.str
@@ -446,6 +466,10 @@ class JobDraft(_message.Message):
     """As in Job."""
     awaits_exit: _builtins.bool
     """As in Job."""
+    egress_budget_micro_usd: _builtins.int
+    """As in Job."""
+    value_from_quote: _builtins.bool
+    """As in Job."""
     @_builtins.property
     def deadline(self) -> Global___Deadline:
         """By when."""
@@ -473,6 +497,10 @@ class JobDraft(_message.Message):
     @_builtins.property
     def offerings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Offering ids or instance types it is restricted to; empty: any."""
+
+    @_builtins.property
+    def run(self) -> _run_pb2.Run:
+        """As in Job."""
 
     def __init__(
         self,
@@ -505,10 +533,13 @@ class JobDraft(_message.Message):
         retries: _builtins.int = ...,
         on_limit: Global___OnLimit.ValueType = ...,
         awaits_exit: _builtins.bool = ...,
+        run: _run_pb2.Run | None = ...,
+        egress_budget_micro_usd: _builtins.int = ...,
+        value_from_quote: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "deadline", b"deadline", "overheads", b"overheads"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "deadline", b"deadline", "overheads", b"overheads", "run", b"run"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_counts", b"allowed_counts", "awaits_exit", b"awaits_exit", "batch_size", b"batch_size", "budget_micro_usd", b"budget_micro_usd", "checkpoint", b"checkpoint", "client_request_id", b"client_request_id", "deadline", b"deadline", "expert_parallel", b"expert_parallel", "gpu_model", b"gpu_model", "gpus", b"gpus", "job_id", b"job_id", "method", b"method", "model_name", b"model_name", "model_parameters", b"model_parameters", "name", b"name", "offerings", b"offerings", "on_limit", b"on_limit", "options", b"options", "overheads", b"overheads", "precision", b"precision", "retries", b"retries", "start_ns", b"start_ns", "tenant", b"tenant", "throughputs", b"throughputs", "tokens", b"tokens", "tokens_per_sample", b"tokens_per_sample", "topology", b"topology", "value_micro_usd", b"value_micro_usd"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_counts", b"allowed_counts", "awaits_exit", b"awaits_exit", "batch_size", b"batch_size", "budget_micro_usd", b"budget_micro_usd", "checkpoint", b"checkpoint", "client_request_id", b"client_request_id", "deadline", b"deadline", "egress_budget_micro_usd", b"egress_budget_micro_usd", "expert_parallel", b"expert_parallel", "gpu_model", b"gpu_model", "gpus", b"gpus", "job_id", b"job_id", "method", b"method", "model_name", b"model_name", "model_parameters", b"model_parameters", "name", b"name", "offerings", b"offerings", "on_limit", b"on_limit", "options", b"options", "overheads", b"overheads", "precision", b"precision", "retries", b"retries", "run", b"run", "start_ns", b"start_ns", "tenant", b"tenant", "throughputs", b"throughputs", "tokens", b"tokens", "tokens_per_sample", b"tokens_per_sample", "topology", b"topology", "value_from_quote", b"value_from_quote", "value_micro_usd", b"value_micro_usd"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

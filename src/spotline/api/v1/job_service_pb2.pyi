@@ -14,6 +14,7 @@ from spotline.api.v1 import allocator_service_pb2 as _allocator_service_pb2
 from spotline.api.v1 import configuration_pb2 as _configuration_pb2
 from spotline.api.v1 import job_pb2 as _job_pb2
 from spotline.api.v1 import market_pb2 as _market_pb2
+from spotline.api.v1 import output_pb2 as _output_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -210,12 +211,15 @@ class SubmitResponse(_message.Message):
     CONFIGURATION_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     CLOCK_FIELD_NUMBER: _builtins.int
+    ON_DEMAND_QUOTE_MICRO_USD_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Its id."""
     already_submitted: _builtins.bool
     """Whether the same request had been submitted before."""
     request_id: _builtins.str
     """The id of the request, as it was given or made by the server."""
+    on_demand_quote_micro_usd: _builtins.int
+    """What the job would cost on on-demand alone at the quotes of that moment, micro-USD; 0: no quote."""
     @_builtins.property
     def configuration(self) -> _configuration_pb2.JobConfiguration:
         """How a draft was completed; absent where a job was given."""
@@ -232,10 +236,11 @@ class SubmitResponse(_message.Message):
         configuration: _configuration_pb2.JobConfiguration | None = ...,
         request_id: _builtins.str = ...,
         clock: _market_pb2.MarketClock | None = ...,
+        on_demand_quote_micro_usd: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "configuration", b"configuration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_submitted", b"already_submitted", "clock", b"clock", "configuration", b"configuration", "job_id", b"job_id", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_submitted", b"already_submitted", "clock", b"clock", "configuration", b"configuration", "job_id", b"job_id", "on_demand_quote_micro_usd", b"on_demand_quote_micro_usd", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -775,3 +780,151 @@ class GetMarketResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetMarketResponse: _TypeAlias = GetMarketResponse  # noqa: Y015
+
+@_typing.final
+class ReadOutputRequest(_message.Message):
+    """Ask for what a program wrote."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    FOLLOW_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """Of which job."""
+    follow: _builtins.bool
+    """Stay, and go on with what comes, until the job is over."""
+    last: _builtins.int
+    """Begin so many pieces before the end; 0: with the oldest that is kept."""
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        follow: _builtins.bool = ...,
+        last: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["follow", b"follow", "job_id", b"job_id", "last", b"last"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadOutputRequest: _TypeAlias = ReadOutputRequest  # noqa: Y015
+
+@_typing.final
+class ReadOutputResponse(_message.Message):
+    """A piece of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHUNK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def chunk(self) -> _output_pb2.OutputChunk:
+        """The piece."""
+
+    def __init__(
+        self,
+        *,
+        chunk: _output_pb2.OutputChunk | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadOutputResponse: _TypeAlias = ReadOutputResponse  # noqa: Y015
+
+@_typing.final
+class ReadEventsRequest(_message.Message):
+    """Ask for what has happened to a job."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    FOLLOW_FIELD_NUMBER: _builtins.int
+    AFTER_SEQ_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """Which."""
+    follow: _builtins.bool
+    """Stay, and go on with what comes, until the job is over."""
+    after_seq: _builtins.int
+    """Only what came after this position in the log."""
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        follow: _builtins.bool = ...,
+        after_seq: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_seq", b"after_seq", "follow", b"follow", "job_id", b"job_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadEventsRequest: _TypeAlias = ReadEventsRequest  # noqa: Y015
+
+@_typing.final
+class JobHappening(_message.Message):
+    """Something that happened to a job."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEQ_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    TS_EVENT_NS_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    seq: _builtins.int
+    """Position in the log."""
+    kind: _builtins.str
+    """Kind of the event, such as job.checkpoint.committed."""
+    ts_event_ns: _builtins.int
+    """When, ns since the epoch, in market time."""
+    text: _builtins.str
+    """What, for people."""
+    def __init__(
+        self,
+        *,
+        seq: _builtins.int = ...,
+        kind: _builtins.str = ...,
+        ts_event_ns: _builtins.int = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "seq", b"seq", "text", b"text", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobHappening: _TypeAlias = JobHappening  # noqa: Y015
+
+@_typing.final
+class ReadEventsResponse(_message.Message):
+    """One thing that happened."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HAPPENING_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def happening(self) -> Global___JobHappening:
+        """What."""
+
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """Market time as of this answer; absent before a market is known."""
+
+    def __init__(
+        self,
+        *,
+        happening: Global___JobHappening | None = ...,
+        clock: _market_pb2.MarketClock | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "happening", b"happening"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "happening", b"happening"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadEventsResponse: _TypeAlias = ReadEventsResponse  # noqa: Y015

@@ -82,6 +82,16 @@ class JobServiceStub:
                 request_serializer=spotline_dot_api_dot_v1_dot_job__service__pb2.GetMarketRequest.SerializeToString,
                 response_deserializer=spotline_dot_api_dot_v1_dot_job__service__pb2.GetMarketResponse.FromString,
                 _registered_method=True)
+        self.ReadOutput = channel.unary_stream(
+                '/spotline.api.v1.JobService/ReadOutput',
+                request_serializer=spotline_dot_api_dot_v1_dot_job__service__pb2.ReadOutputRequest.SerializeToString,
+                response_deserializer=spotline_dot_api_dot_v1_dot_job__service__pb2.ReadOutputResponse.FromString,
+                _registered_method=True)
+        self.ReadEvents = channel.unary_stream(
+                '/spotline.api.v1.JobService/ReadEvents',
+                request_serializer=spotline_dot_api_dot_v1_dot_job__service__pb2.ReadEventsRequest.SerializeToString,
+                response_deserializer=spotline_dot_api_dot_v1_dot_job__service__pb2.ReadEventsResponse.FromString,
+                _registered_method=True)
 
 
 class JobServiceServicer:
@@ -153,6 +163,20 @@ class JobServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReadOutput(self, request, context):
+        """What a job's program wrote, oldest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReadEvents(self, request, context):
+        """What has happened to a job, oldest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -200,6 +224,16 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.GetMarket,
                     request_deserializer=spotline_dot_api_dot_v1_dot_job__service__pb2.GetMarketRequest.FromString,
                     response_serializer=spotline_dot_api_dot_v1_dot_job__service__pb2.GetMarketResponse.SerializeToString,
+            ),
+            'ReadOutput': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadOutput,
+                    request_deserializer=spotline_dot_api_dot_v1_dot_job__service__pb2.ReadOutputRequest.FromString,
+                    response_serializer=spotline_dot_api_dot_v1_dot_job__service__pb2.ReadOutputResponse.SerializeToString,
+            ),
+            'ReadEvents': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadEvents,
+                    request_deserializer=spotline_dot_api_dot_v1_dot_job__service__pb2.ReadEventsRequest.FromString,
+                    response_serializer=spotline_dot_api_dot_v1_dot_job__service__pb2.ReadEventsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -448,6 +482,60 @@ class JobService:
             '/spotline.api.v1.JobService/GetMarket',
             spotline_dot_api_dot_v1_dot_job__service__pb2.GetMarketRequest.SerializeToString,
             spotline_dot_api_dot_v1_dot_job__service__pb2.GetMarketResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadOutput(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/spotline.api.v1.JobService/ReadOutput',
+            spotline_dot_api_dot_v1_dot_job__service__pb2.ReadOutputRequest.SerializeToString,
+            spotline_dot_api_dot_v1_dot_job__service__pb2.ReadOutputResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/spotline.api.v1.JobService/ReadEvents',
+            spotline_dot_api_dot_v1_dot_job__service__pb2.ReadEventsRequest.SerializeToString,
+            spotline_dot_api_dot_v1_dot_job__service__pb2.ReadEventsResponse.FromString,
             options,
             channel_credentials,
             insecure,

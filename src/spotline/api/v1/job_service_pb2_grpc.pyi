@@ -54,6 +54,10 @@ class JobServiceStub:
     """Say that a job's training program has ended."""
     GetMarket: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.GetMarketRequest, _job_service_pb2.GetMarketResponse]
     """What time it is in the market, and whether that goes on."""
+    ReadOutput: _grpc.UnaryStreamMultiCallable[_job_service_pb2.ReadOutputRequest, _job_service_pb2.ReadOutputResponse]
+    """What a job's program wrote, oldest first."""
+    ReadEvents: _grpc.UnaryStreamMultiCallable[_job_service_pb2.ReadEventsRequest, _job_service_pb2.ReadEventsResponse]
+    """What has happened to a job, oldest first."""
 
 @_typing.type_check_only
 class JobServiceAsyncStub(JobServiceStub):
@@ -81,6 +85,10 @@ class JobServiceAsyncStub(JobServiceStub):
     """Say that a job's training program has ended."""
     GetMarket: _aio.UnaryUnaryMultiCallable[_job_service_pb2.GetMarketRequest, _job_service_pb2.GetMarketResponse]  # type: ignore[assignment]
     """What time it is in the market, and whether that goes on."""
+    ReadOutput: _aio.UnaryStreamMultiCallable[_job_service_pb2.ReadOutputRequest, _job_service_pb2.ReadOutputResponse]  # type: ignore[assignment]
+    """What a job's program wrote, oldest first."""
+    ReadEvents: _aio.UnaryStreamMultiCallable[_job_service_pb2.ReadEventsRequest, _job_service_pb2.ReadEventsResponse]  # type: ignore[assignment]
+    """What has happened to a job, oldest first."""
 
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
     """Jobs in, their state out; served from a read model of the log. A request that changes something
@@ -159,5 +167,21 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_service_pb2.GetMarketResponse, _abc.Awaitable[_job_service_pb2.GetMarketResponse]]:
         """What time it is in the market, and whether that goes on."""
+
+    @_abc_1.abstractmethod
+    def ReadOutput(
+        self,
+        request: _job_service_pb2.ReadOutputRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_job_service_pb2.ReadOutputResponse], _abc.AsyncIterator[_job_service_pb2.ReadOutputResponse]]:
+        """What a job's program wrote, oldest first."""
+
+    @_abc_1.abstractmethod
+    def ReadEvents(
+        self,
+        request: _job_service_pb2.ReadEventsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_job_service_pb2.ReadEventsResponse], _abc.AsyncIterator[_job_service_pb2.ReadEventsResponse]]:
+        """What has happened to a job, oldest first."""
 
 def add_JobServiceServicer_to_server(servicer: JobServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

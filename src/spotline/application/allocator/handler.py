@@ -42,6 +42,16 @@ from spotline.domain.events.lifecycle import (
 )
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.placement import PipelineSubmitted, PlacementDecided, PlacementEnded
+from spotline.domain.events.training import (
+    AgentJoined,
+    CheckpointCommitted,
+    CheckpointFailed,
+    GenerationFormed,
+    JobHeard,
+    JobSilent,
+    NoticeAcknowledged,
+    TrainingRestarted,
+)
 from spotline.domain.jobs.job import Job
 from spotline.domain.solvers.value_table import table_of
 from spotline.domain.units import NS_PER_S, PPM
@@ -70,6 +80,8 @@ SPEC = Spec(
     ),
     produces=(
         *(JobSubmitted, JobUpdated, JobCancelled, JobProgressReported, JobExited),
+        *(AgentJoined, GenerationFormed, TrainingRestarted, JobSilent, JobHeard),
+        *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged),
         ValueTableReady,
     ),
     decides=(ValueTableReady,),

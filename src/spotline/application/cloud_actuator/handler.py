@@ -32,6 +32,7 @@ from spotline.domain.events.capacity import (
     CapacitySignalled,
     CostAccrued,
     InterruptionNoticed,
+    InterruptionWithdrawn,
     LaunchRefused,
     ProvisioningCommanded,
     SlotDecided,
@@ -50,7 +51,14 @@ APPLY_REVISION = "cloud.apply_revision"
 SIGNALLED = "cloud.signalled"
 ADMIT = "ledger.admit"
 
-_OBSERVED = (LaunchRefused, InterruptionNoticed, CapacityLost, CapacityReported, CostAccrued)
+_OBSERVED = (
+    LaunchRefused,
+    InterruptionNoticed,
+    InterruptionWithdrawn,
+    CapacityLost,
+    CapacityReported,
+    CostAccrued,
+)
 
 SPEC = Spec(
     service="cloud_actuator",
@@ -67,7 +75,10 @@ SPEC = Spec(
     calls=(
         CallSpec(name=OPEN_SLOT, answers=_OBSERVED),
         CallSpec(name=APPLY_REVISION, answers=_OBSERVED),
-        CallSpec(name=SIGNALLED, answers=(InterruptionNoticed, CapacityLost, CapacityReported)),
+        CallSpec(
+            name=SIGNALLED,
+            answers=(InterruptionNoticed, InterruptionWithdrawn, CapacityLost, CapacityReported),
+        ),
         CallSpec(name=ADMIT, answers=(AdmissionRecorded,)),
     ),
 )

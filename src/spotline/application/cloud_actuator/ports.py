@@ -120,9 +120,13 @@ class Grant:
 
 
 class CloudEventKind(Enum):
-    """What a cloud tells of an instance: that it will be taken back, or that its state changed."""
+    """What a cloud tells of an instance.
+
+    It will be taken back, it will not be after all, or its state changed.
+    """
 
     NOTICE = "notice"
+    WITHDRAWN = "withdrawn"
     STATE = "state"
 
 
@@ -151,6 +155,17 @@ class CloudEvent:
     at_ns: int
     lead_s: int = 0
     interruption: InterruptionKind | None = None
+
+
+class Enrolment(Protocol):
+    """Makes what an instance needs to join, for clouds that start one instance at a time."""
+
+    def user_data(self, *, instance_id: str, job_id: str, tenant: str) -> Mapping[str, str]:
+        """Make the variables of the agent's environment, `SPOTLINE_*`.
+
+        They hold a token for this one instance, which can be used once, and no lasting secret.
+        """
+        ...
 
 
 class CloudClock(Protocol):

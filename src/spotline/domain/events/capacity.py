@@ -76,6 +76,18 @@ class InterruptionNoticed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InterruptionWithdrawn:
+    """The cloud has taken its notice back: these instances stay."""
+
+    job_id: str
+    tenant: str
+    offering_id: str
+    instance_ids: tuple[str, ...]
+    slot: int
+    offset_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityLost:
     """Instances are gone without our asking."""
 

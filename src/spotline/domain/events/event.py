@@ -18,6 +18,7 @@ from spotline.domain.events import (
     placement,
     selection,
     statistics,
+    training,
 )
 
 Event = (
@@ -61,4 +62,13 @@ Event = (
     | placement.PipelineProvisioningCommanded
     | statistics.MarketStatisticsIssued
     | statistics.PlatformStatisticsIssued
+    | capacity.InterruptionWithdrawn
+    | training.AgentJoined
+    | training.GenerationFormed
+    | training.TrainingRestarted
+    | training.CheckpointCommitted
+    | training.CheckpointFailed
+    | training.NoticeAcknowledged
+    | training.JobSilent
+    | training.JobHeard
 )

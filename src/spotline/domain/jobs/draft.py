@@ -16,6 +16,7 @@ from spotline.domain.jobs.job import (
     Throughput,
     Topology,
 )
+from spotline.domain.jobs.run import Run
 from spotline.domain.problems import refuse_any
 
 
@@ -55,6 +56,9 @@ class JobDraft:
     retries: int = 0
     on_limit: OnLimit | None = None
     awaits_exit: bool = False
+    run: Run | None = None
+    egress_budget_micro_usd: int = 0
+    value_from_quote: bool = False
 
     def __post_init__(self) -> None:
         refuse_any(self._problems())
@@ -73,6 +77,7 @@ class JobDraft:
             "batch_size",
             "expert_parallel",
             "budget_micro_usd",
+            "egress_budget_micro_usd",
             "retries",
         ):
             if getattr(self, name) < 0:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from spotline.domain.configuration.provenance import JobConfiguration
+from spotline.domain.jobs.run import Run
 from spotline.domain.problems import refuse_any
 from spotline.domain.units import NS_PER_S
 
@@ -182,6 +183,9 @@ class Job:
     bounds what may be spent, and `on_limit` says what follows (None: it waits). `configuration` says
     how it is run where Spotline filled that in. Its program is started again after a failure
     `retries` times; with `awaits_exit` done work finishes it only once its program has ended.
+    `run` says how Spotline runs that program (None: somebody else does), `egress_budget_micro_usd`
+    (0: none) bounds what copying its checkpoints may cost. With `value_from_quote` its owner states
+    no value: the server that takes it sets value and budget from the on-demand quote.
     """
 
     job_id: str
@@ -203,6 +207,9 @@ class Job:
     retries: int = 0
     on_limit: OnLimit | None = None
     awaits_exit: bool = False
+    run: Run | None = None
+    egress_budget_micro_usd: int = 0
+    value_from_quote: bool = False
 
     def __post_init__(self) -> None:
         refuse_any(self._problems())
@@ -215,7 +222,8 @@ class Job:
         ascend = bool(counts) and counts[0] >= 1 and list(counts) == sorted(set(counts))
         if not ascend:
             yield f"allowed_counts must ascend from >= 1 without repeats, were {counts}"
-        for name in ("value_micro_usd", "retries", "budget_micro_usd"):
+        money = ("value_micro_usd", "budget_micro_usd", "egress_budget_micro_usd")
+        for name in (*money, "retries"):
             if getattr(self, name) < 0:
                 yield f"{name} must be >= 0, was {getattr(self, name)}"
         if self.deadline.at_ns - self.start_ns < NS_PER_S:

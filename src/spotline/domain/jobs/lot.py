@@ -25,10 +25,14 @@ class Lot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHolding:
-    """What the cloud holds for a job, reported by the actuator."""
+    """What the cloud holds for a job, reported by the actuator.
+
+    `instance_ids` are in launch order; logs from before 0.3.0 name none.
+    """
 
     job_id: str
     lots: tuple[Lot, ...]
+    instance_ids: tuple[str, ...] = ()
 
 
 def holding_of(lots: Sequence[Lot]) -> Holding:
