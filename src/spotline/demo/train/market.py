@@ -1,0 +1,104 @@
+"""The market of the proof: a window of a recorded trace, or of a generated market.
+
+The window is chosen by a rule that looks at the market alone, never at how the jobs fare: of all
+windows that start on a full hour, those in which a fleet of `FLEET` spot instances an offering
+would lose at least `LEAST_RECLAIMS` of them, and could be held for `LEAST_UP` of the time; one of
+these is drawn by the seed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from spotline.adapters.market.importing import import_market
+from spotline.adapters.market.options import ImportOptions
+from spotline.contracts.errors import ContractError
+from spotline.domain.market.generate import generate
+from spotline.domain.market.market import Market
+from spotline.domain.units import S_PER_HOUR, utc_iso
+
+FLEET = 8
+LEAST_RECLAIMS = 24
+LEAST_UP = 0.25
+SLOT_S = 600
+
+# 2026-01-05, a Monday: generated markets need a date, not today's.
+_GENERATED_START_NS = 1_767_571_200_000_000_000
+_GENERATED_SLOTS = 14 * 24 * S_PER_HOUR // SLOT_S
+_TRACE_FOLDER = Path("spot-traces-skypilot/availability/16-node/aws-08-27-2023")
+_TRACE_START_NS = 1_693_094_400_000_000_000  # 2023-08-27, the day in the folder's name
+_PRICES = Path("spot-price-aws-gpu-2020/aws_spot_price_2019-12-20_2020-03-23.csv.gz")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoWindow:
+    """A market to run on, and where it comes from, in words."""
+
+    market: Market
+    recorded: bool
+    words: str
+
+
+def demo_window(data: Path | None, *, slots: int, seed: int) -> DemoWindow:
+    """Choose the window of `slots` slots.
+
+    Parameters
+    ----------
+    data
+        Folder of recorded traces; None, or without them: the preset `mixed` is generated.
+    slots
+        Length of the window, in slots of `SLOT_S` seconds.
+    seed
+        Of the draw among the windows that qualify, and of a generated market.
+
+    Raises
+    ------
+    ContractError
+        A trace breaks its format, or no window qualifies.
+    """
+    recorded = _recorded(data) if data is not None else None
+    whole = recorded or generate(
+        "mixed", seed=seed, slots=_GENERATED_SLOTS, slot_s=SLOT_S, start_ns=_GENERATED_START_NS
+    )
+    firsts = qualifying_windows(whole, slots)
+    if not firsts:
+        raise ContractError(
+            "market", f"no window of {slots} slots has {LEAST_RECLAIMS} reclaims of a fleet of {FLEET}"
+        )
+    rng = np.random.Generator(np.random.PCG64(seed))
+    first = firsts[int(rng.integers(len(firsts)))]
+    market = whole.between(first, first + slots)
+    return DemoWindow(
+        market=market,
+        recorded=recorded is not None,
+        words=(
+            f"{whole.source}; {slots} slots of {SLOT_S} s from {utc_iso(market.start_ns)}, "
+            f"drawn with seed {seed} from {len(firsts)} windows"
+        ),
+    )
+
+
+def qualifying_windows(market: Market, slots: int) -> list[int]:
+    """First slots of the windows that have enough reclaims, and enough to be held."""
+    counts = np.minimum(market.spot_available, FLEET)
+    reclaims = np.maximum(0, -np.diff(counts, axis=0)).sum(axis=1)
+    held = counts.max(axis=1) >= FLEET // 2
+    step = max(1, S_PER_HOUR // market.slot_s)
+    return [
+        first
+        for first in range(0, market.slots - slots + 1, step)
+        if int(reclaims[first : first + slots - 1].sum()) >= LEAST_RECLAIMS
+        and float(held[first : first + slots].mean()) >= LEAST_UP
+    ]
+
+
+def _recorded(data: Path) -> Market | None:
+    """Two zones of V100 counts of 2023, with V100 prices of 2020: a synthetic pairing."""
+    traces, prices = sorted((data / _TRACE_FOLDER).glob("*.json")), data / _PRICES
+    if not traces or not prices.is_file():
+        return None
+    options = ImportOptions(price=prices, start_ns=_TRACE_START_NS, slot_s=SLOT_S)
+    return import_market("skypilot", traces, options)
