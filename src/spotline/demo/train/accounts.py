@@ -153,20 +153,19 @@ def _update_problems(
 
 
 def _parameter_problems(pages: Sequence[Page]) -> list[str]:
-    """Whatever is resumed must be what a save of that step noted."""
-    saved: dict[int, set[str]] = {}
+    """Whatever is resumed must be what an earlier generation had after that very step."""
+    reached: dict[int, set[str]] = {}
     problems = []
-    for page in pages:
-        for note in page.notes:
-            if note["kind"] == "save":
-                saved.setdefault(note["step"], set()).add(note["parameters"])
+    # Pages come by generation: what a later one reached proves nothing.
     for page in pages:
         for note in page.of("began"):
-            if note["step"] and note["parameters"] not in saved.get(note["step"], set()):
+            if note["step"] and note["parameters"] not in reached.get(note["step"], set()):
                 problems.append(
                     f"generation {page.generation}, rank {page.rank}: parameters of step "
-                    f"{note['step']} are {note['parameters'][:12]}, and no save noted these"
+                    f"{note['step']} are {note['parameters'][:12]}, which none had before it"
                 )
+        for note in page.of("reached"):
+            reached.setdefault(note["step"], set()).add(note["parameters"])
     return problems
 
 

@@ -40,9 +40,9 @@ class Diary:
         """Note the training loss of an update, nats per token."""
         self._note({"kind": "loss", "step": step, "loss": loss})
 
-    def saves(self, step: int, parameters: str) -> None:
-        """Note the digest of the parameters that go into a checkpoint; before it is committed."""
-        self._note({"kind": "save", "step": step, "parameters": parameters})
+    def reached(self, step: int, parameters: str) -> None:
+        """Note the digest of the parameters after an update; before any checkpoint holds them."""
+        self._note({"kind": "reached", "step": step, "parameters": parameters})
 
     def ended(self, step: int, *, held_out_loss: float, parameters: str) -> None:
         """Note the result."""

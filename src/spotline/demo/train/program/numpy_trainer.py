@@ -172,12 +172,15 @@ def _exactly(peer: socket.socket, size: int) -> bytes:
     return bytes(parts)
 
 
-def train(settings: Settings, variables: Mapping[str, str]) -> float:
-    """Train to the last step, or exit with 75 when told to stop; returns the held-out loss."""
+def train(settings: Settings, variables: Mapping[str, str]) -> None:
+    """Train to the last step, or exit with 75 when told to stop."""
     rank, world = int(variables.get("RANK", "0")), int(variables.get("WORLD_SIZE", "1"))
     address = (variables.get("MASTER_ADDR", "127.0.0.1"), int(variables.get("MASTER_PORT", "0")))
     ring = Ring(rank, world, address)
     session = attach(agreement=ring.largest, interval_s=settings.interval_s)
+    if session.result() is not None:
+        # Killed after it was done, before that was known.
+        return
     source = TokenSource(task=settings.task, seed=settings.seed)
     model, step = BigramModel(source.vocabulary), 0
     if (found := session.resume()) is not None:
@@ -199,6 +202,7 @@ def train(settings: Settings, variables: Mapping[str, str]) -> float:
         step += 1
         if rank == 0:
             diary.lost(step, float(summed[-1]))
+            diary.reached(step, model.digest())
         session.report(step=step, done=step * settings.batch * source.length)
         # Of the last step there is the result instead.
         if step < settings.steps and session.should_checkpoint(step):
@@ -206,7 +210,6 @@ def train(settings: Settings, variables: Mapping[str, str]) -> float:
                 step=step, done=step * settings.batch * source.length
             ) as saving:
                 if saving.writes:
-                    diary.saves(step, model.digest())
                     model.save(saving.path)
                     time.sleep(settings.save_s)
         if session.should_stop and step < settings.steps:
@@ -217,11 +220,9 @@ def train(settings: Settings, variables: Mapping[str, str]) -> float:
         settings.result.mkdir(parents=True, exist_ok=True)
         model.save(settings.result)
         (settings.result / "result.json").write_text(json.dumps({"held_out_loss": held_out}))
-        diary.saves(step, model.digest())
-    session.finish(settings.result, step=step, done=step * settings.batch * source.length)
-    if rank == 0:
         diary.ended(step, held_out_loss=held_out, parameters=model.digest())
-    return held_out
+    session.finish(settings.result, step=step, done=step * settings.batch * source.length)
+    sys.stdout.write(f"held-out loss {held_out:.4f}\n")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -237,8 +238,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--save-s", type=float, default=0.0, help="wall seconds that a save takes")
     parser.add_argument("--interval-s", type=float, default=None)
     stated = parser.parse_args(arguments)
-    loss = train(Settings(**vars(stated)), environ)
-    sys.stdout.write(f"held-out loss {loss:.4f}\n")
+    train(Settings(**vars(stated)), environ)
 
 
 if __name__ == "__main__":
