@@ -5,6 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 UV_VERSION=0.13.8
+# As tools/setup_train.sh installs it.
+TORCH_VERSION=2.13.0
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -25,7 +27,9 @@ deployed=(--extra aws --extra kubernetes --extra postgresql)
 # starting point.
 cat requirements/lock.txt requirements/clouds.txt requirements/train.txt \
     > "$scratch/all.txt" 2> /dev/null || true
-compile --group dev "${deployed[@]}" --extra train --output-file "$scratch/all.txt" "$@"
+echo "torch==$TORCH_VERSION" > "$scratch/torch.txt"
+compile --group dev "${deployed[@]}" --extra train --constraints "$scratch/torch.txt" \
+    --output-file "$scratch/all.txt" "$@"
 pins="$scratch/pins.txt"
 grep -oE '^[A-Za-z0-9._-]+==[^ ;]+( ;[^\\]*)?' "$scratch/all.txt" > "$pins"
 
@@ -36,15 +40,15 @@ compile --constraints "$pins" --output-file requirements/runtime.txt
 # The same with the clients of the real clouds, and PostgreSQL's driver.
 compile --constraints "$pins" "${deployed[@]}" --output-file requirements/clouds.txt
 # A training environment: Spotline, its trainers and what runs tests, but torch. Torch's builds (CPU,
-# CUDA of some version, ROCm) have the same name and other bytes on every index, and bring other
-# packages along: a hash of one would refuse all others. tools/setup_train.sh adds it, by version.
-grep -v '^torch==' "$pins" > "$scratch/pins-train.txt"
+# CUDA of some version, ROCm) have the same name and other bytes on every index, and each brings
+# packages of its own: a hash of one would refuse all others. tools/setup_train.sh adds torch by version.
 {
-    echo "# Without torch: tools/setup_train.sh installs this build of it, or what TORCH names."
-    echo "#torch$(sed -n 's/^torch\(==[^ ;]*\).*/\1/p' "$pins" | head -n 1)"
-    compile --constraints "$scratch/pins-train.txt" --extra train --group test --no-emit-package torch \
-        --output-file "$scratch/train.txt" > /dev/null
-    cat "$scratch/train.txt"
+    echo "# Without torch and what it brings: tools/setup_train.sh installs torch==$TORCH_VERSION,"
+    echo "# or what TORCH names."
+    compile --constraints "$pins" --extra train --group test --output-file "$scratch/train.txt" \
+        > /dev/null
+    awk '/^[^ #]/ { kept = !/^(torch|triton|nvidia-[^=]*|cuda-[^=]*)==/ } kept || /^#/' \
+        "$scratch/train.txt"
 } > requirements/train.txt
 # What builds the wheel, from the lock of a checkout.
 {
