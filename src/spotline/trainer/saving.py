@@ -135,23 +135,28 @@ class CheckpointWriter:
             What kept it from being written, unless that was the disk: then training goes on.
         """
         broken = self._agree([0 if error is None else 1])[0]
+        on_disk = error is not None and is_disk(error, saving.path)
+        if error is not None and not saving.writes:
+            warn(f"rank {self._rank} could not write its part of {saving.path.name}: {error}")
         if saving.writes:
-            if error is None and not broken:
+            said = error
+            if error is None and broken:
+                said = OSError("another rank could not write its part")
+            elif error is None:
                 try:
                     self._commit(saving)
                 except (OSError, ValueError) as failed:
-                    error = failed
-            elif error is None:
-                error = OSError("another rank could not write its part")
-            if error is not None:
-                self._give_up(saving, error)
+                    error = said = failed
+                    on_disk = is_disk(failed, saving.path)
+            if said is not None:
+                self._give_up(saving, said)
         written = self._agree([1 if saving.committed else 0])[0]
         if not written:
             saving.fault = NOT_WRITTEN
         elif not saving.writes:
             name = CheckpointName(generation=self._generation, step=saving.step, kind=saving.kind)
             saving.committed = StoredCheckpoint.of(self._store.marker(name), saving.path, "")
-        if error is not None and not getattr(error, "spotline_disk", False):
+        if error is not None and not on_disk:
             raise error
 
     def _commit(self, saving: CheckpointInProgress) -> None:
@@ -175,8 +180,6 @@ class CheckpointWriter:
             warn(f"cannot remove old checkpoints: {error}")
 
     def _give_up(self, saving: CheckpointInProgress, error: Exception) -> None:
-        if is_disk(error, saving.path):
-            error.spotline_disk = True  # type: ignore[attr-defined]
         name = CheckpointName(generation=self._generation, step=saving.step, kind=saving.kind)
         # Room first: on a full disk the line that says so needs some.
         shutil.rmtree(saving.path, ignore_errors=True)
