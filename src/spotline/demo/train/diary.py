@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +62,7 @@ class Diary:
 
     def _note(self, note: dict[str, Any]) -> None:
         # One write of a whole line: a kill leaves at most the last line cut.
-        self._lines.write(json.dumps(note) + "\n")
+        self._lines.write(json.dumps({**note, "at_s": time.time()}) + "\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,8 @@ _LEARNING_RATE = 3e-3
 
 def pretrain(folder: Path, *, steps: int, seed: int) -> float:
     """Train from nothing and write the model; returns the loss of the last batch, nats per token."""
+    # More threads than free cores wait for each other longer than they compute.
+    torch.set_num_threads(1)
     torch.manual_seed(seed)
     source = TokenSource(seed=seed)
     model = LlamaForCausalLM(
@@ -47,7 +49,7 @@ def pretrain(folder: Path, *, steps: int, seed: int) -> float:
         optimiser.step()
         optimiser.zero_grad()
     model.save_pretrained(folder)
-    return float(loss)
+    return float(loss.detach())
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -161,37 +160,24 @@ def held_out_loss(model: torch.nn.Module, source: TokenSource) -> float:
         return float(model(input_ids=tokens, labels=tokens).loss)
 
 
-def train(settings: Settings) -> float | None:
-    """Tune to the last step, or exit with 75 when told to stop; returns the held-out loss."""
+def train(settings: Settings) -> None:
+    """Tune to the last step, or exit with 75 when told to stop."""
     torch.set_num_threads(1)
     torch.manual_seed(settings.seed)
     session = attach(interval_s=settings.interval_s)
+    place = session.allocation
+    # These connect the ranks: nothing can be agreed on before.
+    arguments = _arguments(settings, session)
+    if arguments.world_size != place.world_size:
+        raise RuntimeError(f"{place.world_size} ranks expected, {arguments.world_size} connected")
+    if session.result() is not None:
+        # Killed after it was done, before that was known.
+        return
     source = TokenSource(task=settings.task, seed=settings.seed)
     model = get_peft_model(LlamaForCausalLM.from_pretrained(settings.base), _LORA)
-    place = session.allocation
-    rows = settings.steps * settings.batch
     found = session.resume()
     diary = Diary(settings.diary, generation=place.generation, rank=place.rank)
-    arguments = TrainingArguments(
-        output_dir=str(settings.work),
-        max_steps=settings.steps,
-        per_device_train_batch_size=settings.per_rank,
-        gradient_accumulation_steps=session.accumulation(
-            global_batch=settings.batch, per_rank=settings.per_rank
-        ),
-        learning_rate=_LEARNING_RATE,
-        lr_scheduler_type="constant",
-        use_cpu=True,
-        ddp_backend="gloo" if place.world_size > 1 else None,
-        ddp_find_unused_parameters=False,
-        ignore_data_skip=True,
-        remove_unused_columns=False,
-        save_strategy="no",
-        logging_steps=1,
-        report_to="none",
-        disable_tqdm=True,
-        seed=settings.seed,
-    )
+    rows = settings.steps * settings.batch
     trainer = NotingTrainer(
         model=model,
         args=arguments,
@@ -205,11 +191,48 @@ def train(settings: Settings) -> float | None:
             last_step=settings.steps,
         ),
         diary=diary,
-        callbacks=[NotingCallback(diary, model, session)],
+        # Notes first: what is saved was noted.
+        callbacks=[
+            NotingCallback(diary, model, session),
+            SpotlineCallback(
+                session, unit="tokens", tokens_per_sample=source.length, global_batch=settings.batch
+            ),
+        ],
     )
-    del SpotlineCallback
     trainer.train(resume_from_checkpoint=None if found is None else str(found.path))
-    return None
+    step = trainer.state.global_step
+    if step < settings.steps:
+        session.exit_to_resume()
+    if place.rank == 0:
+        loss = held_out_loss(model, source)
+        diary.ended(step, held_out_loss=loss, parameters=digest_of(model))
+        model.save_pretrained(settings.work / "result")
+        sys.stdout.write(json.dumps({"held_out_loss": loss}) + "\n")
+    session.finish(settings.work / "result", step=step, done=step * settings.batch * source.length)
+
+
+def _arguments(settings: Settings, session: TrainingSession) -> TrainingArguments:
+    return TrainingArguments(
+        output_dir=str(settings.work),
+        max_steps=settings.steps,
+        per_device_train_batch_size=settings.per_rank,
+        gradient_accumulation_steps=session.accumulation(
+            global_batch=settings.batch, per_rank=settings.per_rank
+        ),
+        learning_rate=_LEARNING_RATE,
+        lr_scheduler_type="constant",
+        use_cpu=True,
+        ddp_backend="gloo" if session.allocation.world_size > 1 else None,
+        ddp_find_unused_parameters=False,
+        # The plan begins where the checkpoint ends.
+        ignore_data_skip=True,
+        remove_unused_columns=False,
+        save_strategy="no",
+        logging_steps=1,
+        report_to="none",
+        disable_tqdm=True,
+        seed=settings.seed,
+    )
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -224,8 +247,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--task", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--interval-s", type=float, default=None)
-    loss = train(Settings(**vars(parser.parse_args(arguments))))
-    sys.stdout.write(json.dumps({"held_out_loss": loss, "pid": os.getpid()}) + "\n")
+    train(Settings(**vars(parser.parse_args(arguments))))
 
 
 if __name__ == "__main__":
