@@ -165,9 +165,11 @@ def events_in(entries: Iterable[StoredEntry]) -> list[Event]:
     ]
 
 
-def measured_job(job: Job, pages: Sequence[Page], evidence: JobEvidence, pace: Pace) -> Job:
+def measured_job(
+    job: Job, steps: int, pages: Sequence[Page], evidence: JobEvidence, pace: Pace
+) -> Job:
     """The job as it proved to be: its rates and its restarts as measured in this run."""
-    tokens = job.work.amount / max(1, max((page_steps(page) for page in pages), default=1))
+    tokens = job.work.amount / steps
     seconds = seconds_per_update(pages)
     throughput = job.throughputs[0]
     table = list(throughput.table)
@@ -192,11 +194,6 @@ def measured_job(job: Job, pages: Sequence[Page], evidence: JobEvidence, pace: P
         throughputs=(Throughput(offering=throughput.offering, table=tuple(table)),),
         overheads=overheads,
     )
-
-
-def page_steps(page: Page) -> int:
-    """The last update that a page notes."""
-    return max((note["step"] for note in page.of("update")), default=0)
 
 
 def seconds_per_update(pages: Sequence[Page]) -> Mapping[int, float]:
