@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -101,15 +102,15 @@ def _home() -> tuple[bool, Path]:
             controllers = Path(mounted) / "cgroup.controllers"
             if "cpu" in controllers.read_text().split():
                 # Beside our own: what has processes cannot have cgroups with controllers.
-                own = Path(_own_path(lambda controllers: not controllers))
-                return True, Path(mounted) / (own.parent if own.name else own)
+                beside = Path(_own_path(lambda controllers: not controllers)).parent
+                return True, Path(mounted) / beside
     raise OSError("no cgroup with the cpu controller is mounted")
 
 
-def _own_path(is_it: object) -> str:
+def _own_path(is_it: Callable[[str], bool]) -> str:
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
-        if callable(is_it) and is_it(controllers):
+        if is_it(controllers):
             return path.lstrip("/")
     return ""
 

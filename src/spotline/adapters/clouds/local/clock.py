@@ -51,22 +51,22 @@ class LocalClock:
         if not anchors:
             return 0
         anchor = anchors[0]
-        last_ns = anchor["ends_ns"] - NS_PER_S
+        last_ns, market_ns = int(anchor["ends_ns"]) - NS_PER_S, int(anchor["market_ns"])
         if anchor["boot"] != self._boot:
             # Nobody knows how far it had come: no further than this.
-            return max(anchor["market_ns"], last_ns)
+            return max(market_ns, last_ns)
         passed_ns = int((time.monotonic_ns() - anchor["wall_ns"]) * anchor["market_s_per_s"])
-        return max(anchor["market_ns"], min(anchor["market_ns"] + passed_ns, last_ns))
+        return max(market_ns, min(market_ns + passed_ns, last_ns))
 
     def last_ns(self) -> int:
         """The last second of the slot that is open, 0 before the first."""
         anchors = self._store.rows("SELECT ends_ns FROM anchors")
-        return anchors[0]["ends_ns"] - NS_PER_S if anchors else 0
+        return int(anchors[0]["ends_ns"]) - NS_PER_S if anchors else 0
 
     def slot(self) -> int:
         """The slot that is open, -1 before the first."""
         anchors = self._store.rows("SELECT slot FROM anchors")
-        return anchors[0]["slot"] if anchors else -1
+        return int(anchors[0]["slot"]) if anchors else -1
 
     def wall_ns(self, market_s: float) -> int:
         """Nanoseconds of wall time in which so many market seconds pass."""

@@ -88,8 +88,9 @@ class LocalCloud:
         check_machine()
         environ = os.environ if environ is None else environ
         _check_command(settings.command, environ.get("PATH"))
+        folder.mkdir(parents=True, exist_ok=True)
         for user in settings.users.values():
-            check_user(user, folder / "instances")
+            check_user(user, folder)
         self._store = LocalStore(folder / STORE)
         boot = boot_id()
         self.clock = LocalClock(self._store, boot, market_s_per_s)

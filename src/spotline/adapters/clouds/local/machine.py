@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import spotline
 from spotline.adapters.clouds.local import init, processes
@@ -200,12 +201,13 @@ class Machine:
 
     def how_it_ended(self, instance_id: str) -> Mapping[str, object]:
         """What its first process left behind; empty if it was killed."""
-        return _read(self._control / instance_id / init.END) or {}
+        end: Mapping[str, object] | None = _read(self._control / instance_id / init.END)
+        return end or {}
 
     def begun(self, instance_id: str) -> Process | None:
         """The first process of an instance, if it has begun to be one."""
-        begun = _read(self._control / instance_id / init.BEGUN)
-        return None if begun is None else (int(begun[0]), int(begun[1]))
+        begun: list[int] | None = _read(self._control / instance_id / init.BEGUN)
+        return None if begun is None else (begun[0], begun[1])
 
     def reap(self, process: Process) -> None:
         """Take the exit of an instance's first process, if it was ours to take."""
@@ -295,12 +297,11 @@ class Machine:
         return process
 
 
-def _read(file: Path) -> dict[str, object] | list[int] | None:
+def _read(file: Path) -> Any:
     try:
-        content: dict[str, object] | list[int] = json.loads(file.read_text())
+        return json.loads(file.read_text())
     except FileNotFoundError:
         return None
-    return content
 
 
 def _ended_s(folder: Path) -> float:

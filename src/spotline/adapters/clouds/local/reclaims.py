@@ -115,7 +115,7 @@ class Reclaims:
         if not told or told[0]["noticed_ns"] is None or not row["taken"]:
             return now_ns
         # The clock rounds, and at the end of a slot it stands until the next one opens.
-        due_ns = told[0]["noticed_ns"] + told[0]["lead_s"] * NS_PER_S
+        due_ns = int(told[0]["noticed_ns"]) + int(told[0]["lead_s"]) * NS_PER_S
         return max(now_ns, min(due_ns, self._clock.last_ns()))
 
     def _balance(
@@ -161,7 +161,7 @@ class Reclaims:
             "UPDATE reclaims SET noticed_ns = ?, due_ns = ? WHERE instance_id = ?",
             (at_ns, time.monotonic_ns() + lead_ns, instance_id),
         )
-        notice = {
+        notice: dict[str, object] = {
             "notice_id": notice_id,
             "kind": InterruptionKind.CAPACITY_RECLAIMED.value,
             "deadline_s": time.time() + lead_ns / NS_PER_S,
@@ -175,7 +175,7 @@ class Reclaims:
         if noticed_ns is None:
             return
         self._news.withdrawn(connection, instance_id, noticed_ns, self._clock.now_ns())
-        notice = {
+        notice: dict[str, object] = {
             "notice_id": f"notice-{noticed_ns}-{instance_id}",
             "kind": InterruptionKind.CAPACITY_RECLAIMED.value,
             "deadline_s": None,
