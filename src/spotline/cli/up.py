@@ -17,7 +17,12 @@ def register(app: typer.Typer) -> None:
 
 
 def up(
-    market: Annotated[Path, typer.Option(help="Market file to replay (docs/market-format.md).")],
+    market: Annotated[
+        Path | None,
+        typer.Option(
+            help="Market file to replay (docs/market-format.md); a cloud may have one of its own."
+        ),
+    ] = None,
     reservations: Annotated[
         Path | None,
         typer.Option(
@@ -87,6 +92,14 @@ def up(
     wall_clock: Annotated[
         bool, typer.Option(help="One slot per slot length, shifted to begin now.")
     ] = False,
+    speed: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            help="Market seconds in a second of wall time, by which alone slots open; 0 is not at "
+            "all by time.",
+        ),
+    ] = 0.0,
     wait_for_work: Annotated[
         bool, typer.Option(help="Stop market time while no job and no pipeline is under way.")
     ] = False,
@@ -109,10 +122,10 @@ def up(
     from spotline.adapters.files.reservations_file import add_reservations
     from spotline.adapters.files.weights_file import read_weights
     from spotline.application.cloud_actuator.ports import ActuatorMode
-    from spotline.application.market_ingest.handler import IngestOptions
     from spotline.application.placer.options import PlacerOptions
     from spotline.application.selector.state import SelectorOptions
     from spotline.bootstrap.clouds import cloud_of
+    from spotline.bootstrap.pace import own_market, pace_of
     from spotline.bootstrap.planners import compile_planners, planners_compiled
     from spotline.bootstrap.process import run_to_exit_code
     from spotline.bootstrap.system import SystemOptions
@@ -123,11 +136,18 @@ def up(
     with explained():
         configure_logging(log_level)
         chosen = cloud_of(os.environ, cloud, ActuatorMode.LIVE)
-        traded = _traded(market, slot_s=slot, from_now=wall_clock)
+        pace = pace_of(
+            speed=speed,
+            slots_per_s=slots_per_s,
+            wall_clock=wall_clock,
+            own_market=market is None,
+            in_wall_time=chosen.in_wall_time,
+        )
+        if market is None:
+            traded = own_market(chosen, store, slot_s=slot)
+        else:
+            traded = _traded(market, slot_s=slot, from_now=wall_clock)
         store.mkdir(parents=True, exist_ok=True)
-        interval_s = float(traded.slot_s) if wall_clock else 0.0
-        if slots_per_s and not wall_clock:
-            interval_s = 1.0 / slots_per_s
         options = SystemOptions(
             market=add_reservations(traded, reservations),
             store=store,
@@ -142,9 +162,8 @@ def up(
             analytics_address=analytics_address,
             placer=PlacerOptions(method=placement_method, cost=placement_cost),
             selector=SelectorOptions(warm_start=read_weights(warm_start)),
-            ingest=IngestOptions(
-                slot_interval_s=interval_s, barrier=not wall_clock, wait_for_work=wait_for_work
-            ),
+            ingest=pace.ingest(traded.slot_s, wait_for_work=wait_for_work),
+            market_s_per_s=pace.market_s_per_s,
         )
 
     def told(addresses: Mapping[str, str]) -> None:
