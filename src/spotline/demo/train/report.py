@@ -14,7 +14,7 @@ from spotline.contracts.envelope import StoredEntry
 from spotline.demo.train.accounts import TrainingAccount
 from spotline.demo.train.diary import Page
 from spotline.demo.train.evidence import JobEvidence
-from spotline.demo.train.scenario import Pace, TrainingTask
+from spotline.demo.train.scenario import Compression, TrainingTask
 from spotline.demo.train.undisturbed import UndisturbedRun
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobOutcome
@@ -166,7 +166,7 @@ def events_in(entries: Iterable[StoredEntry]) -> list[Event]:
 
 
 def measured_job(
-    job: Job, steps: int, pages: Sequence[Page], evidence: JobEvidence, pace: Pace
+    job: Job, steps: int, pages: Sequence[Page], evidence: JobEvidence, compression: Compression
 ) -> Job:
     """The job as it proved to be: its rates and its restarts as measured in this run."""
     tokens = job.work.amount / steps
@@ -176,7 +176,7 @@ def measured_job(
     for count, wall_s in seconds.items():
         if count <= len(table):
             table[count - 1] = float(
-                f"{tokens / wall_s * S_PER_HOUR / pace.market_s_per_s:.3g}"
+                f"{tokens / wall_s * S_PER_HOUR / compression.market_s_per_s:.3g}"
             )
     restarts = [restart.restart_s for restart in evidence.restarted if restart.restart_s > 0]
     overheads = job.overheads

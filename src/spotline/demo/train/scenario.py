@@ -29,16 +29,10 @@ _CENT_MICRO_USD = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """How market time is compressed: a slot of `slot_s` seconds lasts `slot_wall_s`."""
+class Compression:
+    """How much faster than time a market runs: market seconds in a second of wall time."""
 
-    slot_s: int
-    slot_wall_s: float
-
-    @property
-    def market_s_per_s(self) -> float:
-        """Market seconds in a second of wall time: the `--speed`."""
-        return self.slot_s / self.slot_wall_s
+    market_s_per_s: float
 
     def market_s(self, wall_s: float) -> int:
         """Whole market seconds of some wall time, at least one."""
@@ -118,7 +112,7 @@ class Submission:
     """
 
     program: TrainingProgram
-    pace: Pace
+    compression: Compression
     package: RunPackage
     location: Path
     diaries: Path
@@ -137,14 +131,14 @@ def job_of(task: TrainingTask, market: Market, said: Submission) -> Job:
     starts_ns = market.slot_starts_ns()
     start_ns = int(starts_ns[task.first_slot])
     deadline_ns = start_ns + task.deadline_slots * market.slot_s * NS_PER_S
-    per_hour = said.steps_per_s * task.batch * LENGTH * S_PER_HOUR / said.pace.market_s_per_s
+    per_hour = said.steps_per_s * task.batch * LENGTH * S_PER_HOUR / said.compression.market_s_per_s
     rates = tuple(
         _few_digits(per_hour * (1 if count == 1 else count * said.scaling))
         for count in range(1, max(task.counts) + 1)
     )
     on_demand = int(market.on_demand_price_micro_usd[task.first_slot].max())
     cost = on_demand * task.tokens / rates[0]
-    restart_s = said.pace.market_s(said.program.restart_wall_s)
+    restart_s = said.compression.market_s(said.program.restart_wall_s)
     request_id = f"{task.name}-{said.seed}"
     return Job(
         job_id=job_id_for(TENANT, request_id),
@@ -159,8 +153,8 @@ def job_of(task: TrainingTask, market: Market, said: Submission) -> Job:
         throughputs=(Throughput(offering="*", table=rates),),
         topology=Topology.ONE_ZONE,
         checkpoint=Checkpoint(
-            interval_s=said.pace.market_s(said.program.interval_wall_s),
-            save_s=said.pace.market_s(said.program.save_wall_s),
+            interval_s=said.compression.market_s(said.program.interval_wall_s),
+            save_s=said.compression.market_s(said.program.save_wall_s),
             size_gb=0.001,
             location=str(said.location),
         ),
