@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from spotline.demo.train.run import TrainProgress
 
 _SEED = 7
-_SPEED = 120.0
+_SPEED = 180.0
 _NEEDED = ("torch", "transformers", "peft", "accelerate")
 
 

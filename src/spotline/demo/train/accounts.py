@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 
 from spotline.demo.train.diary import Page, read_diary
@@ -51,7 +51,7 @@ class TrainingAccount:
     def resizes(self) -> int:
         """Changes of the number of ranks between generations that trained."""
         worlds = [generation.world for generation in self.generations]
-        return sum(before != after for before, after in zip(worlds, worlds[1:], strict=False))
+        return sum(before != after for before, after in pairwise(worlds))
 
 
 def account_of(folder: Path, *, steps: int, batch: int) -> TrainingAccount:
@@ -77,8 +77,7 @@ def reckoned(pages: Sequence[Page], *, steps: int, batch: int) -> TrainingAccoun
     """Reckon up diaries that were read."""
     problems: list[str] = []
     by_generation = {
-        generation: tuple(same)
-        for generation, same in groupby(pages, lambda page: page.generation)
+        generation: tuple(same) for generation, same in groupby(pages, lambda page: page.generation)
     }
     spans: list[GenerationAccount] = []
     limit = steps
@@ -126,9 +125,7 @@ def reckoned(pages: Sequence[Page], *, steps: int, batch: int) -> TrainingAccoun
     )
 
 
-def _update_problems(
-    span: GenerationAccount, pages: Sequence[Page], batch: int
-) -> list[str]:
+def _update_problems(span: GenerationAccount, pages: Sequence[Page], batch: int) -> list[str]:
     trained: dict[int, list[int]] = {}
     by_step: dict[int, list[int]] = {}
     for page in pages:
@@ -155,15 +152,15 @@ def _update_problems(
 def _parameter_problems(pages: Sequence[Page]) -> list[str]:
     """Whatever is resumed must be what an earlier generation had after that very step."""
     reached: dict[int, set[str]] = {}
-    problems = []
+    problems: list[str] = []
     # Pages come by generation: what a later one reached proves nothing.
     for page in pages:
-        for note in page.of("began"):
-            if note["step"] and note["parameters"] not in reached.get(note["step"], set()):
-                problems.append(
-                    f"generation {page.generation}, rank {page.rank}: parameters of step "
-                    f"{note['step']} are {note['parameters'][:12]}, which none had before it"
-                )
+        problems += [
+            f"generation {page.generation}, rank {page.rank}: parameters of step "
+            f"{note['step']} are {note['parameters'][:12]}, which none had before it"
+            for note in page.of("began")
+            if note["step"] and note["parameters"] not in reached.get(note["step"], set())
+        ]
         for note in page.of("reached"):
             reached.setdefault(note["step"], set()).add(note["parameters"])
     return problems

@@ -91,9 +91,7 @@ def read_diary(folder: Path) -> tuple[Page, ...]:
         name = _NAME.fullmatch(path.name)
         if name is None:
             continue
-        pages.append(
-            Page(generation=int(name[1]), rank=int(name[2]), notes=tuple(_notes(path)))
-        )
+        pages.append(Page(generation=int(name[1]), rank=int(name[2]), notes=tuple(_notes(path))))
     return tuple(pages)
 
 

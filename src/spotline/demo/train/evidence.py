@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from spotline.domain.events.capacity import (
     CapacityLost,
@@ -39,7 +40,7 @@ class JobEvidence:
     """
 
     outcome: JobOutcome | None = None
-    closed_ns: int = 0
+    closed_slot: int = -1
     lost: set[str] = field(default_factory=set)
     noticed: set[str] = field(default_factory=set)
     answers: dict[tuple[str, str], NoticeAction] = field(default_factory=dict)
@@ -57,7 +58,7 @@ class JobEvidence:
     def resizes(self) -> int:
         """Changes of the number of members from one generation to the next."""
         sizes = [len(self.generations[number]) for number in sorted(self.generations)]
-        return sum(before != after for before, after in zip(sizes, sizes[1:], strict=False))
+        return sum(before != after for before, after in pairwise(sizes))
 
     @property
     def saves_tried(self) -> int:
@@ -122,6 +123,6 @@ def _note(job: JobEvidence, event: Event) -> None:
         case TrainingRestarted():
             job.restarted.append(event)
         case JobClosed():
-            job.outcome, job.closed_ns = event.outcome, getattr(event, "ts_event_ns", 0)
+            job.outcome, job.closed_slot = event.outcome, event.slot
         case _:
             pass

@@ -1,14 +1,14 @@
-"""The market of the proof: a window of a recorded trace, or of a generated market.
+"""The market of the proof: a window of a recorded trace, or of a generated market, in one zone.
 
-The window is chosen by a rule that looks at the market alone, never at how the jobs fare: of all
-windows that start on a full hour, those in which a fleet of `FLEET` spot instances an offering
-would lose at least `LEAST_RECLAIMS` of them, and could be held for `LEAST_UP` of the time; one of
-these is drawn by the seed.
+It is chosen by a rule that looks at the market alone, never at how jobs fare. Of all zones and all
+windows that start on a full hour, those qualify in which a fleet of `FLEET` spot instances would
+lose one every `SLOTS_PER_RECLAIM` slots, and half of it could be held for `LEAST_UP` of the time;
+one of them is drawn by the seed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +20,10 @@ from spotline.domain.market.generate import generate
 from spotline.domain.market.market import Market
 from spotline.domain.units import S_PER_HOUR, utc_iso
 
-FLEET = 8
-LEAST_RECLAIMS = 24
-LEAST_UP = 0.25
-SLOT_S = 600
+FLEET = 4
+SLOTS_PER_RECLAIM = 3
+LEAST_UP = 0.4
+SLOT_S = 900
 
 # 2026-01-05, a Monday: generated markets need a date, not today's.
 _GENERATED_START_NS = 1_767_571_200_000_000_000
@@ -63,36 +63,49 @@ def demo_window(data: Path | None, *, slots: int, seed: int) -> DemoWindow:
     whole = recorded or generate(
         "mixed", seed=seed, slots=_GENERATED_SLOTS, slot_s=SLOT_S, start_ns=_GENERATED_START_NS
     )
-    firsts = qualifying_windows(whole, slots)
-    if not firsts:
+    found = qualifying_windows(whole, slots)
+    if not found:
         raise ContractError(
-            "market", f"no window of {slots} slots has {LEAST_RECLAIMS} reclaims of a fleet of {FLEET}"
+            "market",
+            f"no window of {slots} slots takes one of a fleet of {FLEET} every "
+            f"{SLOTS_PER_RECLAIM} slots",
         )
     rng = np.random.Generator(np.random.PCG64(seed))
-    first = firsts[int(rng.integers(len(firsts)))]
-    market = whole.between(first, first + slots)
+    column, first = found[int(rng.integers(len(found)))]
+    market = _alone(whole.between(first, first + slots), column)
     return DemoWindow(
         market=market,
         recorded=recorded is not None,
         words=(
-            f"{whole.source}; {slots} slots of {SLOT_S} s from {utc_iso(market.start_ns)}, "
-            f"drawn with seed {seed} from {len(firsts)} windows"
+            f"{whole.source}; {slots} slots of {SLOT_S} s of {market.offerings[0].zone} from "
+            f"{utc_iso(market.start_ns)}, drawn with seed {seed} from {len(found)} windows"
         ),
     )
 
 
-def qualifying_windows(market: Market, slots: int) -> list[int]:
-    """First slots of the windows that have enough reclaims, and enough to be held."""
+def qualifying_windows(market: Market, slots: int) -> list[tuple[int, int]]:
+    """Columns and first slots of the windows that have enough reclaims, and enough to be held."""
     counts = np.minimum(market.spot_available, FLEET)
-    reclaims = np.maximum(0, -np.diff(counts, axis=0)).sum(axis=1)
-    held = counts.max(axis=1) >= FLEET // 2
+    reclaims = np.maximum(0, -np.diff(counts, axis=0))
+    held = counts >= FLEET // 2
     step = max(1, S_PER_HOUR // market.slot_s)
     return [
-        first
+        (column, first)
+        for column in range(len(market.offerings))
         for first in range(0, market.slots - slots + 1, step)
-        if int(reclaims[first : first + slots - 1].sum()) >= LEAST_RECLAIMS
-        and float(held[first : first + slots].mean()) >= LEAST_UP
+        if int(reclaims[first : first + slots - 1, column].sum()) * SLOTS_PER_RECLAIM >= slots
+        and float(held[first : first + slots, column].mean()) >= LEAST_UP
     ]
+
+
+def _alone(market: Market, column: int) -> Market:
+    """The market of one offering."""
+    arrays = {
+        field.name: value[:, [column]]
+        for field in fields(market)
+        if isinstance(value := getattr(market, field.name), np.ndarray)
+    }
+    return replace(market, offerings=(market.offerings[column],), **arrays)
 
 
 def _recorded(data: Path) -> Market | None:

@@ -38,7 +38,9 @@ class Drawn:
         """Seconds since the first slot opened, of a moment in market time."""
         opened = self.slots_opened_s
         length = (opened[-1] - opened[0]) / max(1, len(opened) - 1)
-        begins = opened[slot] if slot < len(opened) else opened[-1] + length * (slot - len(opened) + 1)
+        begins = (
+            opened[slot] if slot < len(opened) else opened[-1] + length * (slot - len(opened) + 1)
+        )
         return begins - opened[0] + length * offset_s / self.slot_s
 
 
@@ -102,7 +104,12 @@ def _draw_page(axes: Any, job: JobFared, page: Page, row: int, begin: float) -> 
     axes.barh(row, kept_s - begin - first_s, left=first_s, height=height, color=colour)
     if last_s > kept_s - begin:
         axes.barh(
-            row, last_s - kept_s + begin, left=kept_s - begin, height=height, color=_LOST, alpha=0.55
+            row,
+            last_s - kept_s + begin,
+            left=kept_s - begin,
+            height=height,
+            color=_LOST,
+            alpha=0.55,
         )
 
 
@@ -111,7 +118,9 @@ def _draw_interruptions(axes: Any, drawn: Drawn, job: JobFared, row: int) -> Non
         if getattr(event, "job_id", "") != job.job.job_id:
             continue
         if isinstance(event, InterruptionNoticed):
-            axes.plot(drawn.wall_s(event.slot, event.offset_s), row - 0.4, "v", color=_NOTICED, ms=6)
+            axes.plot(
+                drawn.wall_s(event.slot, event.offset_s), row - 0.4, "v", color=_NOTICED, ms=6
+            )
         elif isinstance(event, CapacityLost) and set(event.instance_ids) - job.evidence.noticed:
             axes.plot(drawn.wall_s(event.slot, event.offset_s), row - 0.4, "x", color=_SUDDEN, ms=7)
         elif isinstance(event, JobClosed):
@@ -131,7 +140,9 @@ def _legend(axes: Any) -> None:
         Line2D([], [], marker="D", ls="", color="#1d7a46", label="done"),
         Line2D([], [], color=_DEADLINE, lw=2, label="deadline"),
     ]
-    axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=7, fontsize=8)
+    axes.legend(
+        handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=7, fontsize=8
+    )
 
 
 def _losses(axes: Any, job: JobFared, *, first: bool) -> None:
@@ -175,7 +186,9 @@ def _work(axes: Any, jobs: Sequence[JobFared]) -> None:
     axes.bar(places, lost, width=0.5, bottom=kept, color=_LOST, alpha=0.55, label="lost")
     for place, job in zip(places, jobs, strict=True):
         evidence = job.evidence
-        words = f"{lost[place]} lost\nnotices saved: {evidence.saves_completed}/{evidence.saves_tried}"
+        words = (
+            f"{lost[place]} lost\nnotices saved: {evidence.saves_completed}/{evidence.saves_tried}"
+        )
         axes.text(place, kept[place] + lost[place], words, ha="center", va="bottom", fontsize=7)
     axes.set_xticks(places, [job.task.name for job in jobs], fontsize=8)
     axes.margins(y=0.25)

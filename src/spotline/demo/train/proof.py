@@ -83,7 +83,7 @@ class ProofOptions:
     cache: Path
     data: Path | None
     seed: int = 7
-    speed: float = 120.0
+    speed: float = 180.0
     cpu_share: float = 0.28
     most_instances: int = 6
     notice_wall_s: float = 8.0
@@ -99,14 +99,16 @@ class PlannedTask:
 
 TASKS: tuple[PlannedTask, ...] = (
     PlannedTask(
-        task=TrainingTask(name="tight", task=1, steps=120, first_slot=1, deadline_slots=0), times=2.6
+        task=TrainingTask(name="tight", task=1, steps=120, first_slot=1, deadline_slots=0),
+        times=2.6,
     ),
     PlannedTask(
         task=TrainingTask(name="medium", task=2, steps=140, first_slot=4, deadline_slots=0),
         times=3.0,
     ),
     PlannedTask(
-        task=TrainingTask(name="large", task=3, steps=180, first_slot=8, deadline_slots=0), times=2.8
+        task=TrainingTask(name="large", task=3, steps=180, first_slot=8, deadline_slots=0),
+        times=2.8,
     ),
     PlannedTask(
         task=TrainingTask(name="relaxed", task=4, steps=100, first_slot=14, deadline_slots=0),

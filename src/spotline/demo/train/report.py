@@ -213,9 +213,7 @@ def simulated_costs(market: Market, jobs: Sequence[Job]) -> Mapping[str, Mapping
 
     All share the market, as they did. Work and rates are those that were measured.
     """
-    report = simulate(
-        market, jobs, (MSU, ON_DEMAND), options=SimulationOptions(contention=True)
-    )
+    report = simulate(market, jobs, (MSU, ON_DEMAND), options=SimulationOptions(contention=True))
     return {
         policy: {life.job_id: life.cost_micro_usd for life in lives}
         for policy, lives in report.lives.items()

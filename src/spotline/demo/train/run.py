@@ -102,9 +102,7 @@ async def run_training(
         if progress.finished.is_set():
             await asyncio.get_running_loop().create_future()
 
-    async with running_system(
-        options, gate=gate, listeners={"selector": progress.hear}
-    ) as system:
+    async with running_system(options, gate=gate, listeners={"selector": progress.hear}) as system:
         manifest = Manifest(
             run_id=run_id,
             stream=stream_name(options.partition),

@@ -231,7 +231,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--diary", type=Path, required=True, help="folder of the diaries")
     parser.add_argument("--result", type=Path, default=Path("result"), help="folder of the result")
     parser.add_argument("--steps", type=int, required=True)
-    parser.add_argument("--batch", type=int, default=8, help="sequences of an update, over all ranks")
+    parser.add_argument(
+        "--batch", type=int, default=8, help="sequences of an update, over all ranks"
+    )
     parser.add_argument("--task", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--row-s", type=float, default=0.0, help="wall seconds that a row takes")
