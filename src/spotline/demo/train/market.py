@@ -35,10 +35,15 @@ _PRICES = Path("spot-price-aws-gpu-2020/aws_spot_price_2019-12-20_2020-03-23.csv
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoWindow:
-    """A market to run on, and where it comes from, in words."""
+    """A market to run on, and where it comes from, in words.
+
+    `reclaims_per_instance_hour` is how often the whole market takes back what could be held in this
+    zone: what happens inside slots, which no quote tells beforehand, is drawn with this rate.
+    """
 
     market: Market
     recorded: bool
+    reclaims_per_instance_hour: float
     words: str
 
 
@@ -76,6 +81,7 @@ def demo_window(data: Path | None, *, slots: int, seed: int) -> DemoWindow:
     return DemoWindow(
         market=market,
         recorded=recorded is not None,
+        reclaims_per_instance_hour=_reclaim_rate(_alone(whole, column)),
         words=(
             f"{whole.source}; {slots} slots of {SLOT_S} s of {market.offerings[0].zone} from "
             f"{utc_iso(market.start_ns)}, drawn with seed {seed} from {len(found)} windows"
@@ -96,6 +102,13 @@ def qualifying_windows(market: Market, slots: int) -> list[tuple[int, int]]:
         if int(reclaims[first : first + slots - 1, column].sum()) * SLOTS_PER_RECLAIM >= slots
         and float(held[first : first + slots, column].mean()) >= LEAST_UP
     ]
+
+
+def _reclaim_rate(market: Market) -> float:
+    """Instances taken back for each hour in which one could be held."""
+    counts = market.spot_available[:, 0]
+    hours = float(counts.sum()) * market.slot_s / S_PER_HOUR
+    return float(np.maximum(0, -np.diff(counts)).sum()) / hours
 
 
 def _alone(market: Market, column: int) -> Market:

@@ -14,7 +14,7 @@ from statistics import median
 
 from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.adapters.files.packing import packed, store
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.bootstrap.clouds import chosen_cloud
 from spotline.bootstrap.pace import Pace
 from spotline.bootstrap.system import SystemOptions
@@ -45,9 +45,10 @@ from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.run import RunPackage
 
 UNDISTURBED_SEEDS = (0, 1, 2)
-# Half of what is taken back gets no notice; the moment is drawn over most of the slot.
+# Half of what is taken back gets no notice.
 SUDDEN_SHARE = 0.5
-RECLAIM_SPREAD = 0.9
+# Wall seconds: an agent that is gone is missed as quickly as market time runs.
+_HEARTBEAT_S, _SILENT_S, _STOP_GRACE_S = 1.0, 5.0, 12.0
 _CLOUD = "local"
 _PRETRAIN_STEPS = 120
 # A slot after the last deadline, in which everything is given back.
@@ -160,7 +161,8 @@ async def prove(
     say(
         f"{said.steps_per_s:.2f} updates/s expected of an instance, {program.restart_wall_s:.0f} s "
         f"for a start\nmarket: {window.words}\nspeed {options.speed:g}: {slots} slots of "
-        f"{SLOT_S / options.speed:.1f} s; half of the reclaims without notice, seed {options.seed}"
+        f"{SLOT_S / options.speed:.1f} s; {window.reclaims_per_instance_hour:.2f} reclaims per "
+        f"instance-hour at random moments, half of them without notice, seed {options.seed}"
     )
     jobs = [job_of(task, window.market, said) for task in tasks]
     run = await run_training(
@@ -224,16 +226,17 @@ def _system(options: ProofOptions, window: DemoWindow) -> SystemOptions:
         store=options.folder / "store",
         ingest=pace.ingest(window.market.slot_s, wait_for_work=False),
         market_s_per_s=options.speed,
-        selector=SelectorOptions(),
         cloud=chosen_cloud(
             _CLOUD,
             cpu_share=options.cpu_share,
             most_instances=options.most_instances,
             notice_lead_s=round(options.notice_wall_s * options.speed),
             sudden_share=SUDDEN_SHARE,
-            reclaim_spread=RECLAIM_SPREAD,
+            interruption_per_instance_hour=window.reclaims_per_instance_hour,
+            stop_grace_s=_STOP_GRACE_S,
             seed=options.seed,
         ),
+        agent_times=AgentTimes(heartbeat_s=_HEARTBEAT_S, silent_s=_SILENT_S),
     )
 
 
