@@ -13,7 +13,7 @@ from spotline.domain.market.market import Market
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class MarketPace:
     """How slots open.
 
     Parameters
@@ -41,7 +41,7 @@ class Pace:
 
 def pace_of(
     *, speed: float, slots_per_s: float, wall_clock: bool, own_market: bool, in_wall_time: bool
-) -> Pace:
+) -> MarketPace:
     """The pace that options ask for; 0 and False are not stated.
 
     A market that a cloud makes of itself runs at the speed of time unless another is stated.
@@ -72,15 +72,15 @@ def pace_of(
             "out, the machine's own market runs by time"
         )
     if speed or wall_clock:
-        return Pace(by_time=True, market_s_per_s=speed or 1.0)
+        return MarketPace(by_time=True, market_s_per_s=speed or 1.0)
     if own_market and not slots_per_s:
-        return Pace(by_time=True)
+        return MarketPace(by_time=True)
     if in_wall_time:
         raise ConfigError(
             "this cloud's instances live in wall time, so its market must too: give --speed X "
             "(market seconds in a second) or --wall-clock"
         )
-    return Pace(slots_per_s=slots_per_s)
+    return MarketPace(slots_per_s=slots_per_s)
 
 
 def own_market(cloud: ChosenCloud, store: Path, *, slot_s: int) -> Market:

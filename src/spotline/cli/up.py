@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from spotline.bootstrap.clouds import ChosenCloud
     from spotline.domain.market.market import Market
 
 
@@ -125,7 +126,7 @@ def up(
     from spotline.application.placer.options import PlacerOptions
     from spotline.application.selector.state import SelectorOptions
     from spotline.bootstrap.clouds import cloud_of
-    from spotline.bootstrap.pace import own_market, pace_of
+    from spotline.bootstrap.pace import pace_of
     from spotline.bootstrap.planners import compile_planners, planners_compiled
     from spotline.bootstrap.process import run_to_exit_code
     from spotline.bootstrap.system import SystemOptions
@@ -143,10 +144,7 @@ def up(
             own_market=market is None,
             in_wall_time=chosen.in_wall_time,
         )
-        if market is None:
-            traded = own_market(chosen, store, slot_s=slot)
-        else:
-            traded = _traded(market, slot_s=slot, from_now=wall_clock)
+        traded = _traded(market, chosen, store, slot_s=slot, from_now=wall_clock)
         store.mkdir(parents=True, exist_ok=True)
         options = SystemOptions(
             market=add_reservations(traded, reservations),
@@ -179,12 +177,20 @@ def up(
     raise typer.Exit(run_to_exit_code(run_up(options, health_port=health_port, told=told)))
 
 
-def _traded(file: Path, *, slot_s: int, from_now: bool) -> Market:
-    """The market of a file, in slots of that length (0: its own), maybe moved to begin now."""
+def _traded(
+    file: Path | None, cloud: ChosenCloud, store: Path, *, slot_s: int, from_now: bool
+) -> Market:
+    """The market of a file, in slots of that length (0: its own), maybe moved to begin now.
+
+    Without a file it is the cloud's own.
+    """
     import time
 
     from spotline.adapters.market.parquet import read_market
+    from spotline.bootstrap.pace import own_market
 
+    if file is None:
+        return own_market(cloud, store, slot_s=slot_s)
     market = read_market(file)
     if slot_s:
         market = market.resampled(slot_s)

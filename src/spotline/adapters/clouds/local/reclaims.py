@@ -15,7 +15,7 @@ from spotline.adapters.clouds.local.settings import LocalCloudSettings
 from spotline.adapters.clouds.local.store import LocalStore
 from spotline.domain.events.capacity import InterruptionKind
 from spotline.domain.market.offering import CapacityType
-from spotline.domain.units import NS_PER_S
+from spotline.domain.units import NS_PER_S, S_PER_HOUR
 
 # Running spot that the market still has, and nobody takes at this moment.
 _SPOT = "state = 'running' AND taken = 0 AND capacity_type = 'spot'"
@@ -71,6 +71,8 @@ class Reclaims:
                 ).fetchall()
                 excess = len(running) - stock["instances"]
                 self._balance(connection, running, excess, slot_s, saying)
+            if slot_s:
+                self._strike(connection, slot_s)
         self._say(saying)
 
     def advance(self) -> list[sqlite3.Row]:
@@ -138,18 +140,43 @@ class Reclaims:
         for row in latest[: excess - len(wanted)]:
             self._plan(connection, row["instance_id"], slot_s)
 
+    def _strike(self, connection: sqlite3.Connection, slot_s: int) -> None:
+        """Have chance take back what the market would leave, at a random moment of the slot."""
+        settings, slot = self._settings, self._clock.slot()
+        probability = min(1.0, settings.interruption_per_instance_hour * slot_s / S_PER_HOUR)
+        if not probability:
+            return
+        running = connection.execute(
+            "SELECT instance_id FROM instances LEFT JOIN reclaims USING (instance_id) "  # noqa: S608
+            f"WHERE {_SPOT} AND due_ns IS NULL ORDER BY launch_order"
+        ).fetchall()
+        for row in running:
+            drawn = uniform(settings.seed, "interruption", slot, row["instance_id"])
+            if drawn < probability:
+                moment_s = drawn / probability * slot_s
+                self._want(connection, row["instance_id"], moment_s, chance=True)
+
     def _plan(self, connection: sqlite3.Connection, instance_id: str, slot_s: int) -> None:
         settings, slot = self._settings, self._clock.slot()
-        sudden = uniform(settings.seed, "sudden", slot, instance_id) < settings.sudden_share
         drawn = uniform(settings.seed, "moment", slot, instance_id)
-        wait_ns = self._clock.wall_ns(drawn * settings.reclaim_spread * slot_s)
+        moment_s = drawn * settings.reclaim_spread * slot_s
+        self._want(connection, instance_id, moment_s, chance=False)
+
+    def _want(
+        self, connection: sqlite3.Connection, instance_id: str, wait_s: float, *, chance: bool
+    ) -> None:
+        """Want an instance back in so many market seconds, with a notice or without."""
+        settings, slot = self._settings, self._clock.slot()
+        sudden = uniform(settings.seed, "sudden", slot, instance_id) < settings.sudden_share
         connection.execute(
-            "INSERT INTO reclaims VALUES (?, 0, ?, ?, ?, NULL)",
+            "INSERT INTO reclaims VALUES (?, ?, ?, ?, ?, NULL)",
             (
                 instance_id,
+                # What chance takes, the market does not give back.
+                chance,
                 settings.notice_lead_s,
                 sudden or settings.notice_lead_s == 0,
-                time.monotonic_ns() + wait_ns,
+                time.monotonic_ns() + self._clock.wall_ns(wait_s),
             ),
         )
 

@@ -43,6 +43,9 @@ class LocalCloudSettings:
     reclaim_spread
         What is taken back is noticed at a random moment of this first part of the slot, 0 to 1; 0:
         at its opening.
+    interruption_per_instance_hour
+        Probability for each market hour held that spot is taken back though the market has enough;
+        within a slot at most 1. Each slot draws for what runs when it opens, at a random moment.
     stop_grace_s
         Wall seconds from being asked to end to being killed.
     seed
@@ -63,6 +66,7 @@ class LocalCloudSettings:
     notice_lead_s: int = ASSUMED_NOTICE_LEAD_S
     sudden_share: float = 0.0
     reclaim_spread: float = 0.0
+    interruption_per_instance_hour: float = 0.0
     stop_grace_s: float = 30.0
     seed: int = 0
     price_usd_per_instance_hour: float = 1.0
@@ -72,7 +76,7 @@ class LocalCloudSettings:
         for name in ("most_instances", "gpus_per_instance", "notice_lead_s"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be >= 0, was {getattr(self, name)}")
-        for name in ("cpu_share", "stop_grace_s"):
+        for name in ("cpu_share", "stop_grace_s", "interruption_per_instance_hour"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"{name} must be finite and >= 0, was {value}")

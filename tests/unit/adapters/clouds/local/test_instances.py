@@ -160,13 +160,26 @@ async def test_a_command_that_ends_shuts_its_instance_down(clouds, script, inter
 LAUNCHES = """
     import asyncio, os, signal, sys
     from pathlib import Path
+    from spotline.adapters.clouds.local.cloud import LocalCloud
     from spotline.adapters.clouds.local.machine import Machine
-    from tests.fakes.local_cloud import Clouds
+    from spotline.adapters.clouds.local.settings import LocalCloudSettings
+    from spotline.application.cloud_actuator.messages import Moment
+    from spotline.application.cloud_actuator.ports import LaunchRequest, Owner
+    from spotline.domain.market.offering import UNKNOWN_COUNT, CapacityType, Quote
     if {before_start}:
         Machine.start = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-    clouds = Clouds(Path({folder!r}))
-    cloud = clouds.open()
-    asyncio.run(clouds.launch(cloud))
+    cloud = LocalCloud(Path({folder!r}), LocalCloudSettings(command="sleep 300"))
+    at = Moment(slot=0, slot_s=3600, offset_s=0, ts_ns=0)
+    quote = Quote(
+        offering_id="a", ts_event_ns=0, spot_price_micro_usd=1, on_demand_price_micro_usd=1,
+        spot_available=UNKNOWN_COUNT, on_demand_available=UNKNOWN_COUNT,
+    )
+    cloud.open_slot(at, [quote])
+    request = LaunchRequest(
+        token="t", owner=Owner(name={owner!r}, epoch=1), job_id="j", tenant="acme",
+        quota_pool="pool", offering_id="a", capacity_type=CapacityType.SPOT, instances=1, at=at,
+    )
+    asyncio.run(cloud.launch(request))
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -175,7 +188,9 @@ LAUNCHES = """
 async def test_instances_survive_a_kill_of_who_launched_and_those_written_are_started(
     clouds, before_start
 ):
-    program = LAUNCHES.format(before_start=before_start, folder=str(clouds.folder))
+    program = LAUNCHES.format(
+        before_start=before_start, folder=str(clouds.folder / "local"), owner=OWNER
+    )
     died = await asyncio.create_subprocess_exec(sys.executable, "-c", textwrap.dedent(program))
     assert await died.wait() == -signal.SIGKILL
 

@@ -144,8 +144,24 @@ async def test_reclaims_are_spread_over_the_slot(clouds):
     assert all(0 <= at_s < SLOT_S for at_s in gone_s.values())
 
 
+async def test_chance_takes_spot_back_inside_the_slot_though_there_is_enough(clouds):
+    cloud = clouds.open(speed=SLOT_S, notice_lead_s=0, interruption_per_instance_hour=1.0)
+    launched = await clouds.launch(cloud, 4)
+
+    clouds.sell(cloud, 8)
+    assert cloud.stopping()
+    # Needless to the market as they are, they are not given back.
+    await cloud.terminate(US, launched[:1])
+
+    await eventually(lambda: not cloud.alive())
+    told = await cloud.events("all", moment(1))
+    taken = {event.instance.instance_id for event in told if event.interruption is not None}
+    assert taken >= set(launched[1:])
+    assert all(event.at_ns > SLOT_S * NS_PER_S for event in told)
+
+
 async def test_on_demand_is_not_taken_back(clouds):
-    cloud = clouds.open(notice_lead_s=0)
+    cloud = clouds.open(notice_lead_s=0, interruption_per_instance_hour=1.0)
     (instance_id,) = await clouds.launch(cloud, capacity_type=CapacityType.ON_DEMAND)
 
     clouds.sell(cloud, 0)
