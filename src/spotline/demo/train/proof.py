@@ -16,7 +16,7 @@ from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.adapters.files.packing import packed, store
 from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.bootstrap.clouds import chosen_cloud
-from spotline.bootstrap.pace import Pace
+from spotline.bootstrap.pace import MarketPace
 from spotline.bootstrap.system import SystemOptions
 from spotline.demo.train.accounts import reckoned
 from spotline.demo.train.diary import read_diary
@@ -220,7 +220,7 @@ def _timed(plan: PlannedTask, calm: Sequence[UndisturbedRun], said: Submission) 
 
 
 def _system(options: ProofOptions, window: DemoWindow) -> SystemOptions:
-    pace = Pace(by_time=True, market_s_per_s=options.speed)
+    pace = MarketPace(by_time=True, market_s_per_s=options.speed)
     return SystemOptions(
         market=window.market,
         store=options.folder / "store",
