@@ -167,7 +167,7 @@ def _show(report: TrainReport, console: Any) -> None:
             str(job.account.steps),
             str(job.account.steps_lost),
             str(len(evidence.generations)),
-            str(len(evidence.lost)),
+            str(len(evidence.taken_back)),
             str(evidence.without_notice),
             f"{evidence.saves_completed}/{evidence.saves_tried}",
             str(job.account.resizes),

@@ -35,7 +35,7 @@ _STRENGTH = (
 class JobEvidence:
     """What the log says of one job.
 
-    `lost` are instances that the cloud took back, `noticed` those of them that it had announced.
+    `lost` are instances that were gone, `noticed` those that the cloud said it would take.
     `answers` are what was done on each notice, by instance and notice.
     """
 
@@ -48,6 +48,11 @@ class JobEvidence:
     committed: dict[str, CheckpointCommitted] = field(default_factory=dict)
     failed: list[CheckpointFailed] = field(default_factory=list)
     restarted: list[TrainingRestarted] = field(default_factory=list)
+
+    @property
+    def taken_back(self) -> set[str]:
+        """Instances that the cloud wanted back, also where they were released upon its notice."""
+        return self.lost | self.noticed
 
     @property
     def without_notice(self) -> int:

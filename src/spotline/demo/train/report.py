@@ -74,7 +74,7 @@ class TrainReport:
     @property
     def interruptions(self) -> int:
         """Instances that the cloud took back."""
-        return sum(len(job.evidence.lost) for job in self.jobs)
+        return sum(len(job.evidence.taken_back) for job in self.jobs)
 
     @property
     def without_notice(self) -> int:

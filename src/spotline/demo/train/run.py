@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -81,9 +80,11 @@ async def run_training(
     run_id: str,
     seeds: dict[str, int],
     told: Callable[[TrainProgress], None] | None = None,
-    during: Callable[[RunningSystem], asyncio.Future[None]] | None = None,
+    hold: Callable[[int], Awaitable[None]] | None = None,
 ) -> TrainRun:
     """Run broker and services, submit the jobs over gRPC, and record until all are over.
+
+    No slot opens before `hold` has returned for it.
 
     Raises
     ------
@@ -99,6 +100,8 @@ async def run_training(
         # The first slot opens the market that jobs are checked against.
         if timer.timer_id != "slot:0":
             await submitted.wait()
+        if hold is not None:
+            await hold(int(timer.timer_id.removeprefix("slot:")))
         if progress.finished.is_set():
             await asyncio.get_running_loop().create_future()
 
@@ -122,12 +125,7 @@ async def run_training(
             for job in jobs:
                 await _submit(client, job)
             submitted.set()
-            disturbing = during(system) if during is not None else None
             await progress.finished.wait()
-            if disturbing is not None:
-                disturbing.cancel()
-                with suppress(asyncio.CancelledError):
-                    await disturbing
             await recording.stop()
             await recorded
     # Opening the ledger fences its last owner, so only when the actuator has stopped.
