@@ -109,13 +109,13 @@ class ShortTraining:
     def pages(self) -> tuple[Page, ...]:
         return read_diary(self.diary)
 
-    def updates(self, *, world: int, after_generation: int = 0) -> int:
-        """How many updates ranks 0 noted in later generations of so many ranks."""
+    def updates(self, *, world: int = 0, after_generation: int = 0) -> int:
+        """How many updates ranks 0 noted in later generations of so many ranks (0: any)."""
         return sum(
             len(list(page.of("reached")))
             for page in self.pages()
             if page.generation > after_generation
-            and any(note["world"] == world for note in page.of("began"))
+            and any(world in (0, note["world"]) for note in page.of("began"))
         )
 
     def generation(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,10 @@ from spotline.domain.events.lifecycle import JobOutcome
 from tests.eventually import eventually
 from tests.fakes.short_training import ShortTraining, counted_market
 
-STEPS = 100
-# One instance, then two; from slot 9 on the market has but one again.
-COUNTS = [1] * 3 + [2] * 6 + [1] * 111
+STEPS = 150
+# One instance can be had, then two.
+COUNTS = [1] * 3 + [2] * 117
+NOTICE_S = 2400
 
 
 def newest_instance(folder: Path) -> str:
@@ -42,16 +44,15 @@ async def test_a_job_that_is_resized_killed_and_noticed_ends_as_if_nothing_had_b
     async def hold(slot: int) -> None:
         if slot == 3:
             await eventually(lambda: short.updates(world=1) >= 3, timeout_s=60)
-        if slot == 6:
+        if slot == 4:
             await eventually(lambda: short.updates(world=2) >= 3, timeout_s=60)
             seen["killed"] = short.generation()
             take_back(short.cloud_folder, [newest_instance(short.cloud_folder)])
-        if slot == 9:
-            again = seen["killed"]
-            await eventually(
-                lambda: short.updates(world=2, after_generation=again) >= 3, timeout_s=60
-            )
+        if slot == 6:
+            killed = seen["killed"]
+            await eventually(lambda: short.updates(after_generation=killed) >= 3, timeout_s=60)
             seen["noticed"] = short.generation()
+            take_back(short.cloud_folder, [newest_instance(short.cloud_folder)], lead_s=NOTICE_S)
 
     async with asyncio.timeout(150):
         run = await run_training(
@@ -65,8 +66,8 @@ async def test_a_job_that_is_resized_killed_and_noticed_ends_as_if_nothing_had_b
     assert account.problems == ()
     worlds = [generation.world for generation in account.generations]
     assert worlds[0] == 1
-    assert worlds[-1] == 1
-    assert 2 in worlds
+    assert (1, 2) in list(pairwise(worlds))
+    assert account.resizes >= 1
     assert evidence.without_notice >= 1
     assert len(evidence.noticed) >= 1
     assert evidence.saves_completed >= 1
