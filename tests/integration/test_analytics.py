@@ -339,7 +339,7 @@ async def on_a_broker(folder: Path):
 
 
 async def more_issued(issued: Issued, workers: Workers, many: int) -> None:
-    """Wait until so many statistics are there."""
+    """Wait until that number of statistics is there."""
     try:
         async with asyncio.timeout(40):
             while len(await issued.ids()) < many:  # noqa: ASYNC110
