@@ -14,6 +14,7 @@ COMMANDS = (
     "market",
     "demo",
     "up",
+    "down",
     "jobs",
     "updates",
     "market_status",
