@@ -18,6 +18,7 @@ COMMANDS = (
     "jobs",
     "updates",
     "market_status",
+    "fetch",
     "place",
     "pipelines",
     "stats",

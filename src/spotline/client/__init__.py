@@ -6,6 +6,7 @@ values of `spotline.domain` and raise `RpcFailed` where a server refuses or does
 
 from spotline.adapters.grpc.kit.errors import RpcFailed
 from spotline.client.asynchronous import AsyncClient
+from spotline.client.fetching import Fetched, NothingToFetch
 from spotline.client.synchronous import Client
 
-__all__ = ["AsyncClient", "Client", "RpcFailed"]
+__all__ = ["AsyncClient", "Client", "Fetched", "NothingToFetch", "RpcFailed"]

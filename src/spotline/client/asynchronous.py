@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
@@ -23,6 +24,7 @@ from spotline.application.allocator.messages import (
 )
 from spotline.application.allocator.updates import JobChange
 from spotline.application.market_view import MarketStatus
+from spotline.client.fetching import Fetched, fetch_result
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Deadline, Job, OnLimit
 from spotline.domain.units import micro_usd_from_usd, ns_from_datetime
@@ -146,6 +148,25 @@ class AsyncClient:
             async for update in self._jobs.watch(job_id):
                 status = update.status
         return status
+
+    async def fetch(
+        self, job_id: str, folder: Path | str, *, unfinished: bool = False
+    ) -> Fetched:
+        """Bring the result of a job into a folder, verified; `unfinished`: or its newest checkpoint.
+
+        It is read from the job's checkpoint location, which must be reachable from here.
+
+        Raises
+        ------
+        NothingToFetch
+            There is none, or its bytes are not those that were committed.
+        FileExistsError
+            The folder holds something.
+        """
+        status = await self._jobs.get(job_id)
+        return await asyncio.to_thread(
+            fetch_result, status.job, Path(folder), unfinished=unfinished
+        )
 
     async def market(self) -> MarketStatus:
         """What time it is in the market, and whether that goes on."""

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
 from spotline.adapters.grpc.allocator.client import DEFAULT_ADDRESS
@@ -19,6 +20,7 @@ from spotline.application.allocator.messages import (
 )
 from spotline.application.market_view import MarketStatus
 from spotline.client.asynchronous import AsyncClient, Submitted
+from spotline.client.fetching import Fetched
 from spotline.domain.jobs.job import OnLimit
 
 ResultT = TypeVar("ResultT")
@@ -96,6 +98,10 @@ class Client:
     def wait(self, job_id: str) -> JobStatus:
         """Wait until a job is over, and say how."""
         return self._run(self._opened.wait(job_id))
+
+    def fetch(self, job_id: str, folder: Path | str, *, unfinished: bool = False) -> Fetched:
+        """Bring the result of a job into a folder, verified; `unfinished`: or its newest checkpoint."""
+        return self._run(self._opened.fetch(job_id, folder, unfinished=unfinished))
 
     def market(self) -> MarketStatus:
         """What time it is in the market, and whether that goes on."""
