@@ -124,14 +124,14 @@ async def test_a_watch_that_is_left_early_ends() -> None:
 
 async def test_refusals_name_their_fields() -> None:
     async with served(opened_host(slot_opened(0))) as address, AsyncClient(address) as spotline:
-        with pytest.raises(BadFile, match="work.unit"):
+        with pytest.raises(BadFile, match=r"work\.unit"):
             await spotline.submit({**FIELDS, "work": {"amount": 8, "unit": "parsecs"}})
         with pytest.raises(RpcFailed) as refused:
             await spotline.submit({**FIELDS, "deadline": {"hard": "2026-03-01T00:10:00Z"}})
         with pytest.raises(RpcFailed) as unknown:
             await spotline.get("0" * 32)
+        job_id = (await spotline.submit(FIELDS)).job_id
         with pytest.raises(ValueError, match="UTC offset"):
-            job_id = (await spotline.submit(FIELDS)).job_id
             await spotline.update(job_id, deadline=datetime(2026, 3, 4))  # noqa: DTZ001 - the fault
         with pytest.raises(ValueError, match="must be given"):
             await spotline.update(job_id)

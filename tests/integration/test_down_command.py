@@ -40,6 +40,13 @@ def down(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+async def eventually_known(spotline: AsyncClient) -> None:
+    """Wait until there is a market to submit to."""
+    clocks = [(await spotline.market()).clock]
+    while clocks[-1] is None:
+        clocks.append((await spotline.market()).clock)
+
+
 async def test_what_goes_on_costing_is_said_and_ended(tmp_path: Path) -> None:
     market = generate("mixed", seed=11, slots=3000, slot_s=1800, start_ns=START_NS)
     write_market(market, tmp_path / "market.parquet")
@@ -58,8 +65,7 @@ async def test_what_goes_on_costing_is_said_and_ended(tmp_path: Path) -> None:
         async with asyncio.timeout(100):
             addresses = json.loads(await up.stdout.readline())
             async with AsyncClient(addresses["gRPC"]) as spotline:
-                while (await spotline.market()).clock is None:
-                    await asyncio.sleep(0.05)
+                await eventually_known(spotline)
                 job_id = (await spotline.submit(JOB)).job_id
                 async for update in spotline.watch(job_id):
                     if update.status.cost_micro_usd:

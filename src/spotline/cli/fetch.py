@@ -53,7 +53,7 @@ def fetch(
     except (NothingToFetch, OSError) as error:
         fail(EXIT_REFUSED, str(error), as_json=as_json, state=status.state.value)
     if as_json:
-        print_json(plain(fetched))
+        print_json({**plain(fetched), "folder": str(fetched.folder)})
         return
     for problem in fetched.passed_over:
         typer.secho(f"passed over: {problem}", err=True, fg="yellow")

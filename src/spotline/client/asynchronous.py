@@ -149,9 +149,7 @@ class AsyncClient:
                 status = update.status
         return status
 
-    async def fetch(
-        self, job_id: str, folder: Path | str, *, unfinished: bool = False
-    ) -> Fetched:
+    async def fetch(self, job_id: str, folder: Path | str, *, unfinished: bool = False) -> Fetched:
         """Bring the result of a job into a folder, verified; `unfinished`: or its newest checkpoint.
 
         It is read from the job's checkpoint location, which must be reachable from here.
