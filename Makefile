@@ -8,9 +8,12 @@ export PYTHONDONTWRITEBYTECODE :=
 
 PYTHON ?= python3
 VENV := .venv
+TRAIN_VENV := .venv-train
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
+TRAIN_STAMP := $(TRAIN_VENV)/.setup-done
 LOCK := requirements/lock.txt
+TRAIN_LOCK := requirements/train.txt
 RELEASED := protos/released
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' src/spotline/__init__.py)
 
@@ -33,6 +36,14 @@ $(STAMP): $(LOCK) pyproject.toml tools/setup.sh
 	@PYTHON="$(PYTHON)" tools/setup.sh "$(VENV)" "$(LOCK)"
 	@touch $@
 
+.PHONY: setup-train
+setup-train: $(TRAIN_STAMP) ## create .venv-train: spotline[train] and torch, about 1 GB (TORCH=... for another build)
+	@:
+
+$(TRAIN_STAMP): $(TRAIN_LOCK) pyproject.toml tools/setup.sh tools/setup_train.sh
+	@PYTHON="$(PYTHON)" TORCH="$(TORCH)" tools/setup_train.sh "$(TRAIN_VENV)" "$(TRAIN_LOCK)"
+	@touch $@
+
 .PHONY: lock
 lock: ## resolve pyproject.toml into requirements/ (make lock UPGRADE=1 moves the pins)
 	PYTHON="$(PYTHON)" tools/lock.sh $(if $(UPGRADE),--upgrade)
@@ -51,6 +62,10 @@ test: setup ## the whole suite but the slow and e2e tests (ARGS=... for pytest; 
 test-slow: setup ## the tests that take minutes
 	$(BIN)/python -m pytest -m "slow or e2e" --timeout 1200 $(ARGS)
 	SPOTLINE_DEEP=1 $(BIN)/python -m pytest --timeout 1200 $$(grep -rl "tests.depth import" tests) $(ARGS)
+
+.PHONY: test-train
+test-train: setup-train ## spotline.trainer with torch, Hugging Face, Lightning and Accelerate themselves
+	$(TRAIN_VENV)/bin/python -m pytest --confcutdir tests/train -m train -n0 --timeout 600 tests/train $(ARGS)
 
 .PHONY: test-images
 test-images: setup ## build the images, use them with Docker or Podman, take all down (deploy/README.md)
@@ -140,10 +155,10 @@ goldens: setup ## make these goldens again: only where decisions are meant to ch
 # --- tidy ---------------------------------------------------------------------------------------
 
 .PHONY: clean
-clean: ## remove what was built; keep .venv
+clean: ## remove what was built; keep .venv and .venv-train
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info
 	find src services tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: distclean
-distclean: clean ## remove .venv too
-	rm -rf $(VENV)
+distclean: clean ## remove .venv and .venv-train too
+	rm -rf $(VENV) $(TRAIN_VENV)

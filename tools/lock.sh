@@ -5,6 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 UV_VERSION=0.13.8
+# As tools/setup_train.sh installs it.
+TORCH_VERSION=2.13.0
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -18,10 +20,16 @@ compile() {
         --no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock"
 }
 
-# Resolved once with every extra, so that the three files agree with each other. The committed pins
-# are the starting point.
-cat requirements/lock.txt requirements/clouds.txt > "$scratch/all.txt" 2> /dev/null || true
-compile --group dev --all-extras --output-file "$scratch/all.txt" "$@"
+# What a deployment may have. Trainers are no part of one: they run in environments of their own.
+deployed=(--extra aws --extra kubernetes --extra postgresql)
+
+# Resolved once with everything, so that the files agree with each other. The committed pins are the
+# starting point.
+cat requirements/lock.txt requirements/clouds.txt requirements/train.txt \
+    > "$scratch/all.txt" 2> /dev/null || true
+echo "torch==$TORCH_VERSION" > "$scratch/torch.txt"
+compile --group dev "${deployed[@]}" --extra train --constraints "$scratch/torch.txt" \
+    --output-file "$scratch/all.txt" "$@"
 pins="$scratch/pins.txt"
 grep -oE '^[A-Za-z0-9._-]+==[^ ;]+( ;[^\\]*)?' "$scratch/all.txt" > "$pins"
 
@@ -29,8 +37,19 @@ grep -oE '^[A-Za-z0-9._-]+==[^ ;]+( ;[^\\]*)?' "$scratch/all.txt" > "$pins"
 compile --constraints "$pins" --group dev --output-file requirements/lock.txt
 # What an image or a clean installation needs.
 compile --constraints "$pins" --output-file requirements/runtime.txt
-# The same with every extra: the clients of the real clouds, and PostgreSQL's driver.
-compile --constraints "$pins" --all-extras --output-file requirements/clouds.txt
+# The same with the clients of the real clouds, and PostgreSQL's driver.
+compile --constraints "$pins" "${deployed[@]}" --output-file requirements/clouds.txt
+# A training environment: Spotline, its trainers and what runs tests, but torch. Torch's builds (CPU,
+# CUDA of some version, ROCm) have the same name and other bytes on every index, and each brings
+# packages of its own: a hash of one would refuse all others. tools/setup_train.sh adds torch by version.
+{
+    echo "# Without torch and what it brings: tools/setup_train.sh installs torch==$TORCH_VERSION,"
+    echo "# or what TORCH names."
+    compile --constraints "$pins" --extra train --group test --output-file "$scratch/train.txt" \
+        > /dev/null
+    awk '/^[^ #]/ { kept = !/^(torch|triton|nvidia-[^=]*|cuda-[^=]*)==/ } kept || /^#/' \
+        "$scratch/train.txt"
+} > requirements/train.txt
 # What builds the wheel, from the lock of a checkout.
 {
     echo "# Cut out of lock.txt by: make lock"

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Create (or bring up to date) the virtual environment from the lock. Safe to repeat.
+# Further words are options of pip.
 set -euo pipefail
 venv=$1
 lock=$2
+shift 2
 python=${PYTHON:-python3}
 
 refuse() {
@@ -27,7 +29,7 @@ fi
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 echo "setup: installing $(grep -c '==' "$lock") locked packages into $venv (about a minute the first time)"
 # Wheels only: a source build would fetch build dependencies that no hash vouches for.
-"$venv/bin/python" -m pip install --quiet --require-hashes --only-binary :all: -r "$lock" ||
+"$venv/bin/python" -m pip install --quiet --require-hashes --only-binary :all: "$@" -r "$lock" ||
     refuse "the locked packages could not be installed; pip's message above says which and why"
 "$venv/bin/python" -m pip install --quiet --no-deps --no-build-isolation --editable .
 echo "setup: done, $venv/bin/spotline is ready"

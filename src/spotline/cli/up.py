@@ -102,6 +102,7 @@ def up(
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Run broker and all services until Ctrl-C; a store is continued where it stopped."""
+    import asyncio
     import json
     import os
     from collections.abc import Mapping
@@ -115,8 +116,10 @@ def up(
     from spotline.bootstrap.clouds import cloud_of
     from spotline.bootstrap.planners import compile_planners, planners_compiled
     from spotline.bootstrap.process import run_to_exit_code
+    from spotline.bootstrap.standing_costs import RunningProcess, standing_costs
     from spotline.bootstrap.system import SystemOptions
     from spotline.bootstrap.up import run_up
+    from spotline.cli.down import say_standing
     from spotline.cli.failures import explained
     from spotline.runtime.log import configure_logging
 
@@ -157,7 +160,15 @@ def up(
     if not planners_compiled():
         typer.echo("compiling the planners: once per release, about a minute", err=True)
         compile_planners()
-    raise typer.Exit(run_to_exit_code(run_up(options, health_port=health_port, told=told)))
+    this = RunningProcess.this()
+    this.write(store)
+    try:
+        code = run_to_exit_code(run_up(options, health_port=health_port, told=told))
+    finally:
+        this.erase(store)
+    with explained():
+        say_standing(asyncio.run(standing_costs(store)), store)
+    raise typer.Exit(code)
 
 
 def _traded(file: Path, *, slot_s: int, from_now: bool) -> Market:

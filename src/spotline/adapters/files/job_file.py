@@ -55,6 +55,11 @@ def parse_job_file(text: str, *, where: str = "the job file") -> Job | JobDraft:
     return _job(parse_yaml(text, where=where), where)
 
 
+def job_of(content: Mapping[str, Any], *, where: str = "the job") -> Job | JobDraft:
+    """Read a job or draft from the fields of a job file; `BadFile` as `read_job_file`."""
+    return _job(content, where)
+
+
 def read_jobs(path: Path) -> tuple[Job, ...]:
     """Read a job file, or a list of jobs in its format, where drafts are not completed.
 

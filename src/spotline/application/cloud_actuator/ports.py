@@ -374,6 +374,10 @@ class Ledger(Protocol):
         """The latest market time of any transition or intent, 0 if there is none."""
         ...
 
+    async def latest_slot(self) -> int:
+        """The latest slot in which anything was commanded or answered, -1 if there is none."""
+        ...
+
     async def check_epoch(self) -> None:
         """Raise `OwnerFenced` when a newer epoch exists: a read, before each call of a cloud."""
         ...
