@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,8 @@ class TrainingJob:
         self.files.allocate("i-0")
         environ = {
             **self.files.environ(),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(free_port()),
             "OUT": str(self.folder),
             "STOP_IN_STEP": str(stop_in_step),
             "OMP_NUM_THREADS": "1",
@@ -42,7 +45,7 @@ class TrainingJob:
         }
         words = [sys.executable, str(self.program)]
         if ranks > 1 or torchrun:
-            for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+            for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
                 environ.pop(name)  # torchrun's to say
             words = [
                 *(sys.executable, "-m", "torch.distributed.run", "--nnodes=1"),
@@ -79,6 +82,13 @@ class TrainingJob:
     def checkpoints(self):
         """Committed checkpoints as the agent is told of them."""
         return [event for event in self.files.events("checkpoint") if "fault" not in event]
+
+
+def free_port():
+    """A port of this machine that nothing listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 def assert_same_curve(losses, undisturbed, *, relative):

@@ -25,9 +25,7 @@ def data():
 
 def new_model():
     torch.manual_seed(SEED)
-    return torch.nn.Sequential(
-        torch.nn.Linear(WIDTH, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1)
-    )
+    return torch.nn.Sequential(torch.nn.Linear(WIDTH, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
 
 
 def stop_within(step, session):

@@ -2,10 +2,10 @@
 
 import os
 
+import common
 import torch
 import torch.distributed as dist
 
-import common
 from spotline.trainer import attach
 
 
