@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-LOCKS = ("lock.txt", "runtime.txt", "clouds.txt", "build.txt")
+LOCKS = ("lock.txt", "runtime.txt", "clouds.txt", "train.txt", "build.txt")
+# Of training programs; no deployment has them.
+TRAINERS = ("train", "ray")
 REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)")
 
 
@@ -55,7 +57,12 @@ def test_every_locked_package_has_a_hash(repository, name):
 def test_lock_has_what_the_project_declares(repository, project):
     wanted = declared(
         project["project"]["dependencies"]
-        + project["dependency-groups"]["dev"]
+        + [
+            text
+            for group in ("dev", "test")
+            for text in project["dependency-groups"][group]
+            if isinstance(text, str)
+        ]
         + project["build-system"]["requires"]
     )
 
@@ -95,7 +102,27 @@ def test_cloud_lock_adds_clients_at_the_same_versions(repository, project):
     extras = project["project"]["optional-dependencies"]
 
     assert runtime.items() <= clouds.items()
-    assert declared([text for extra in extras.values() for text in extra]) <= clouds.keys()
+    wanted = [text for name, extra in extras.items() if name not in TRAINERS for text in extra]
+    assert declared(wanted) <= clouds.keys()
+    assert not {"torch", "transformers", "ray"} & clouds.keys()
+
+
+def test_train_lock_adds_trainers_but_torch_at_the_same_versions(repository, project):
+    runtime = pins(repository / "requirements/runtime.txt")
+    train = pins(repository / "requirements/train.txt")
+    extra = declared(project["project"]["optional-dependencies"]["train"])
+
+    assert runtime.items() <= train.items()
+    assert extra - {"torch"} <= train.keys()
+    # Torch's builds differ from index to index; so do the libraries that come with them.
+    assert not [name for name in train if re.match(r"(torch|triton)$|nvidia-|cuda-", name)]
+
+
+def test_set_up_installs_the_torch_that_was_resolved(repository):
+    resolved = re.search(r"^TORCH_VERSION=(\S+)", (repository / "tools/lock.sh").read_text(), re.M)
+    installed = (repository / "tools/setup_train.sh").read_text()
+
+    assert f"${{TORCH:-torch=={resolved[1]}}}" in installed
 
 
 def test_protobuf_stays_where_ortools_and_grpc_agree(repository):

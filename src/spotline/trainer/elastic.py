@@ -6,6 +6,7 @@ rows a step consumes follows from its number alone, so a checkpoint needs to hol
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -105,7 +106,7 @@ class StepBatches:
     rank, ranks
         This rank, and how many there are.
     first_step, last_step
-        Begins with `first_step`, ends before `last_step`.
+        Begins with `first_step`, ends before `last_step`; None: does not end, and has no length.
     """
 
     order: DataOrder
@@ -113,7 +114,7 @@ class StepBatches:
     rank: int
     ranks: int
     first_step: int
-    last_step: int
+    last_step: int | None = None
 
     def __post_init__(self) -> None:
         self._accumulation()
@@ -124,10 +125,14 @@ class StepBatches:
         )
 
     def __len__(self) -> int:
+        if self.last_step is None:
+            raise TypeError("these batches have no end: give last_step")
         return max(0, self.last_step - self.first_step) * self._accumulation()
 
     def __iter__(self) -> Iterator[list[int]]:
-        for step in range(self.first_step, self.last_step):
+        endless = itertools.count(self.first_step)
+        steps = endless if self.last_step is None else range(self.first_step, self.last_step)
+        for step in steps:
             rows = self.order.of_rank(step, rank=self.rank, ranks=self.ranks)
             for first in range(0, len(rows), self.per_rank):
                 yield rows[first : first + self.per_rank]

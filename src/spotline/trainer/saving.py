@@ -29,6 +29,7 @@ from spotline.trainer.events import RunEvents
 from spotline.trainer.stores import CheckpointStore
 
 _MEASURED = 20
+_NUMBERS = 8  # 1, a size, and 256 bits in parts of 48
 _FULL_BYTES = 1 << 20
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -135,23 +136,39 @@ class CheckpointWriter:
             What kept it from being written, unless that was the disk: then training goes on.
         """
         broken = self._agree([0 if error is None else 1])[0]
+        on_disk = error is not None and is_disk(error, saving.path)
+        if error is not None and not saving.writes:
+            warn(f"rank {self._rank} could not write its part of {saving.path.name}: {error}")
         if saving.writes:
-            if error is None and not broken:
+            said = error
+            if error is None and broken:
+                said = OSError("another rank could not write its part")
+            elif error is None:
                 try:
                     self._commit(saving)
                 except (OSError, ValueError) as failed:
-                    error = failed
-            elif error is None:
-                error = OSError("another rank could not write its part")
-            if error is not None:
-                self._give_up(saving, error)
-        written = self._agree([1 if saving.committed else 0])[0]
+                    error = said = failed
+                    on_disk = is_disk(failed, saving.path)
+            if said is not None:
+                self._give_up(saving, said)
+        # Others learn it by agreement: a shared file system may show them the folder later.
+        mine = in_numbers(saving.committed) if saving.committed else [0] * _NUMBERS
+        written, size_bytes, *digest = self._agree(mine)
         if not written:
             saving.fault = NOT_WRITTEN
         elif not saving.writes:
-            name = CheckpointName(generation=self._generation, step=saving.step, kind=saving.kind)
-            saving.committed = StoredCheckpoint.of(self._store.marker(name), saving.path, "")
-        if error is not None and not getattr(error, "spotline_disk", False):
+            saving.committed = StoredCheckpoint(
+                path=saving.path,
+                uri="",
+                generation=self._generation,
+                step=saving.step,
+                kind=saving.kind,
+                done=saving.done,
+                sha256=f"{sum(part << 48 * place for place, part in enumerate(digest)):064x}",
+                size_bytes=size_bytes,
+                position=saving.position,
+            )
+        if error is not None and not on_disk:
             raise error
 
     def _commit(self, saving: CheckpointInProgress) -> None:
@@ -175,8 +192,6 @@ class CheckpointWriter:
             warn(f"cannot remove old checkpoints: {error}")
 
     def _give_up(self, saving: CheckpointInProgress, error: Exception) -> None:
-        if is_disk(error, saving.path):
-            error.spotline_disk = True  # type: ignore[attr-defined]
         name = CheckpointName(generation=self._generation, step=saving.step, kind=saving.kind)
         # Room first: on a full disk the line that says so needs some.
         shutil.rmtree(saving.path, ignore_errors=True)
@@ -265,6 +280,13 @@ class CheckpointWriter:
                 self._store.remove(name)
         for name in to_remove(complete):
             self._store.remove(name)
+
+
+def in_numbers(stored: StoredCheckpoint) -> list[int]:
+    """Say in numbers below 2^53 that a checkpoint is written, its size, and its digest."""
+    digest = int(stored.sha256, 16)
+    parts = [digest >> 48 * place & (1 << 48) - 1 for place in range(_NUMBERS - 2)]
+    return [1, stored.size_bytes, *parts]
 
 
 def about(name: CheckpointName, *, done: float) -> dict[str, Any]:

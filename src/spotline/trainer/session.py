@@ -141,6 +141,15 @@ class TrainingSession:
         return self._environment.run_dir is not None
 
     @property
+    def keeps_checkpoints(self) -> bool:
+        """Whether there is a place for checkpoints; else what is written in one is thrown away."""
+        return self._writer is not None
+
+    def take_sigterm(self) -> bool:
+        """Take SIGTERM over from a library that took it from this session; False: no main thread."""
+        return self.inside and self._board.stop.install()
+
+    @property
     def allocation(self) -> RankAllocation:
         """Where this process stands among the ranks of its generation."""
         self._board.look()
