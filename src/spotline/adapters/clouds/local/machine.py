@@ -32,6 +32,8 @@ NOTICE, DESCRIPTION = "notice.json", "instance.json"
 # Ended instances whose console is kept.
 _KEPT = 100
 _GONE_S = 10.0
+# Where secrets lie on this machine is for its agents to know.
+_SECRETS = "SPOTLINE_SECRETS_DIR"
 _AGENT = "from spotline.cli.main import app; app()"
 # Of the environment, what the processes of another user get.
 _COMMON = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TZ", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
@@ -214,9 +216,7 @@ class Machine:
         with suppress(ChildProcessError):
             os.waitpid(process[0], os.WNOHANG)
 
-    def write_metadata(
-        self, instance_id: str, name: str, content: Mapping[str, object], user: str
-    ) -> None:
+    def write_metadata(self, instance_id: str, name: str, content: object, user: str) -> None:
         """Say something in an instance's metadata folder, all at once."""
         file = self.metadata(instance_id) / name
         with suppress(FileNotFoundError):  # it has just ended
@@ -257,7 +257,8 @@ class Machine:
         given = {
             name: text
             for name, text in self._environ.items()
-            if not name.startswith("SPOTLINE_") and (not alien or name in _COMMON)
+            if name == _SECRETS
+            or (not name.startswith("SPOTLINE_") and (not alien or name in _COMMON))
         }
         if alien:
             account = pwd.getpwnam(body.user)
@@ -267,6 +268,7 @@ class Machine:
             **body.variables,
             INSTANCE_ID: body.instance_id,
             "SPOTLINE_METADATA_DIR": str(self.metadata(body.instance_id)),
+            "SPOTLINE_WORK_DIR": str(self._instances / body.instance_id / "work"),
         }
 
     def _spawn(self, control: Path, instance_id: str) -> Process:

@@ -46,10 +46,11 @@ def interruption_of(told, instance_id):
 
 async def test_a_command_gets_its_user_data_and_nothing_of_ours(clouds, tmp_path):
     script = f"env -0 > {tmp_path}/env.part && mv {tmp_path}/env.part {tmp_path}/env; sleep 300"
+    secrets = {"SPOTLINE_SECRETS_DIR": "/run/secrets"}
     cloud = clouds.open(
         command=shell(script),
         enrolment=Enrols(),
-        environ={"PATH": os.environ["PATH"], "KEPT": "1", "SPOTLINE_LEDGER_URL": "secret"},
+        environ={"PATH": os.environ["PATH"], "KEPT": "1", "SPOTLINE_LEDGER_URL": "x", **secrets},
     )
     (instance_id,) = await clouds.launch(cloud)
 
@@ -58,8 +59,10 @@ async def test_a_command_gets_its_user_data_and_nothing_of_ours(clouds, tmp_path
     given = dict(pair.split("=", 1) for pair in (tmp_path / "env").read_text().split("\0") if pair)
     assert given["SPOTLINE_JOIN_TOKEN"] == f"{instance_id}/j/acme"
     assert (given["SPOTLINE_INSTANCE_ID"], given["KEPT"]) == (instance_id, "1")
+    assert given["SPOTLINE_SECRETS_DIR"] == "/run/secrets"
     assert "SPOTLINE_LEDGER_URL" not in given
     described = json.loads((cloud.metadata(instance_id) / "instance.json").read_text())
+    assert given["SPOTLINE_WORK_DIR"] == given["PWD"]
     assert given["SPOTLINE_METADATA_DIR"] == str(cloud.metadata(instance_id))
     assert (described["instance_id"], described["market_s_per_s"]) == (instance_id, 100.0)
 
