@@ -488,10 +488,18 @@ class Told:
 
 
 @pytest.mark.parametrize("name", sorted(RIGS))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(steps=STEPS)
-def test_whatever_happens_no_token_launches_more_than_it_asked_for(name, steps):
-    async def run(folder):
+def test_whatever_happens_no_token_launches_more_than_it_asked_for(name):
+    @settings(
+        max_examples=RIGS[name].examples,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    @given(steps=STEPS)
+    def story(steps):
+        with tempfile.TemporaryDirectory() as folder:
+            asyncio.run(run(Path(folder), steps))
+
+    async def run(folder, steps):
         rig = RIGS[name](folder)
         try:
             told = Told(rig, rig.another())
@@ -529,5 +537,4 @@ def test_whatever_happens_no_token_launches_more_than_it_asked_for(name, steps):
         finally:
             rig.close()
 
-    with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(run(Path(folder)))
+    story()

@@ -13,6 +13,8 @@ from typing import ClassVar
 
 import pytest
 
+from spotline.adapters.clouds.local.cloud import LocalCloud
+from spotline.adapters.clouds.local.settings import LocalCloudSettings
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.application.cloud_actuator.messages import Moment
@@ -24,6 +26,7 @@ from spotline.application.cloud_actuator.ports import (
     LaunchRequest,
 )
 from spotline.domain.events.capacity import RefusalClass
+from tests.eventually import eventually
 from tests.fakes.actuator import OWNER, launch, moment, quote
 from tests.fakes.troubled_cloud import (
     Answer,
@@ -44,9 +47,13 @@ VERBS = (
 
 
 class CloudRig:
-    """One cloud in a folder. `patience` is how many listings and takings show everything."""
+    """One cloud in a folder. `patience` is how many listings and takings show everything.
+
+    `examples` is how many random stories of it a property test tries.
+    """
 
     cloud: ClassVar[str]
+    examples: ClassVar[int] = 25
     cannot: ClassVar[Mapping[str, str]] = {}
     patience: ClassVar[int] = 1
 
@@ -263,4 +270,91 @@ class TroubledRig(SimulatedRig):
         self.memory.troubles = replace(self.memory.troubles, **changes)
 
 
-RIGS: dict[str, Callable[[Path], CloudRig]] = {"simulated": SimulatedRig, "troubled": TroubledRig}
+class LocalRig(CloudRig):
+    """Processes of this machine, 200 market seconds in one of wall time; they end with the rig."""
+
+    cloud = "local"
+    cannot: ClassVar[Mapping[str, str]] = {
+        "lag": "its store is one file that shows what is there",
+        "lose_answer": "a call is a function of this process",
+        "refuse": "it refuses for lack of stock, and what its settings exclude",
+        "throttle": "it has no limit of calls",
+        "double": "it tells everything once",
+    }
+    examples = 12
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        super().__init__(folder)
+        self._slot = -1
+        self._offset_s = 0
+        self._settings = LocalCloudSettings(
+            **{
+                "command": "sleep 300",
+                "most_instances": 64,
+                "notice_lead_s": 120,
+                "stop_grace_s": 2,
+                **settings,
+            }
+        )
+        self.by_hand = self._local()
+        self.stock(8)
+
+    def another(self) -> LocalCloud:
+        cloud = self._local()
+        self._opened.append(cloud.close)
+        return cloud
+
+    def close(self) -> None:
+        super().close()
+        kill_local(self.by_hand)
+        self.by_hand.close()
+
+    @property
+    def at(self) -> Moment:
+        return moment(self._slot, self._offset_s)
+
+    def stock(self, spot: int, on_demand: int | None = None) -> None:
+        self._slot, self._offset_s = self._slot + 1, 0
+        self.by_hand.open_slot(self.at, [quote(spot=spot, on_demand=on_demand)])
+
+    def pass_time(self, seconds: int) -> None:
+        self._offset_s += seconds
+
+    async def told(self, cloud: CloudProvider) -> list[CloudEvent]:
+        """All that comes until nothing is under way."""
+        await self._quiet()
+        return [*await self.taken(cloud)]
+
+    async def shown(self, cloud: CloudProvider, owner: str = OWNER) -> Sequence[Instance]:
+        await self._quiet()
+        return await super().shown(cloud, owner)
+
+    def reclaim(self, left: int) -> None:
+        self.stock(left)
+
+    def take_away(self, instance: Instance) -> None:
+        self.by_hand.take_back([instance.instance_id])
+
+    def push_notice(self, instance: Instance, lead_s: int) -> None:
+        self.by_hand.take_back([instance.instance_id], lead_s=lead_s)
+
+    def fence(self) -> None:
+        pass
+
+    async def _quiet(self) -> None:
+        await eventually(lambda: not self.by_hand.stopping())
+
+    def _local(self) -> LocalCloud:
+        return LocalCloud(self.folder / "local", self._settings, market_s_per_s=200.0)
+
+
+def kill_local(cloud: LocalCloud) -> None:
+    """End every process of a local cloud, so that no test leaves one behind."""
+    cloud.take_back([instance.instance_id for instance in cloud.alive()])
+
+
+RIGS: dict[str, type[CloudRig]] = {
+    "simulated": SimulatedRig,
+    "troubled": TroubledRig,
+    "local": LocalRig,
+}

@@ -299,6 +299,17 @@ def notice_of(instance: Instance, at_ns: int, lead_s: int) -> CloudEvent:
     )
 
 
+def withdrawal_of(instance: Instance, at_ns: int) -> CloudEvent:
+    """Take the notice of an instance back."""
+    return CloudEvent(
+        event_id=f"withdrawn-{instance.instance_id}-{at_ns}",
+        instance=replace(instance, state=InstanceState.RUNNING),
+        kind=CloudEventKind.WITHDRAWN,
+        state=InstanceState.RUNNING,
+        at_ns=at_ns,
+    )
+
+
 def stranger(event_id: str, at_ns: int) -> CloudEvent:
     """Tell of the end of an instance that is nobody's."""
     return CloudEvent(

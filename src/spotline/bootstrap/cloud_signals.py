@@ -98,6 +98,8 @@ class CloudSignals:
         The market's present; None where time is played: then nothing happens between calls.
     next_look_ns
         Market time at which the cloud must be looked at even if it says nothing, None for never.
+    market_s_per_s
+        How fast `clock` goes.
     """
 
     def __init__(
@@ -108,7 +110,9 @@ class CloudSignals:
         clock: CloudClock | None,
         next_look_ns: Callable[[], int | None],
         shortest_wait_s: float = SHORTEST_WAIT_S,
+        market_s_per_s: float = 1.0,
     ) -> None:
+        self._market_ns_per_s = market_s_per_s * NS_PER_S
         self._cloud, self._calls, self._clock = cloud, calls, clock
         self._next_look_ns = next_look_ns
         self._shortest_wait_s = shortest_wait_s
@@ -148,7 +152,9 @@ class CloudSignals:
         loop = asyncio.get_running_loop()
         earliest_s = loop.time() + self._shortest_wait_s
         look_ns = self._next_look_ns()
-        due_s = None if look_ns is None else max(0.0, (look_ns - clock.now_ns()) / NS_PER_S)
+        due_s = None
+        if look_ns is not None:
+            due_s = max(0.0, (look_ns - clock.now_ns()) / self._market_ns_per_s)
         with suppress(TimeoutError):
             async with asyncio.timeout(due_s):
                 await self._cloud.pushed()

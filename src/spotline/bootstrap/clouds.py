@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import structlog
 
+from spotline.adapters.clouds.local import cloud as local
+from spotline.adapters.clouds.local.driver import LocalCloudDriver
+from spotline.adapters.clouds.local.market import machine_market
+from spotline.adapters.clouds.local.settings import LocalCloudSettings
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
 from spotline.adapters.clouds.simulated.driver import SimulatedCloudDriver
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
@@ -20,13 +25,14 @@ from spotline.application.cloud_actuator.ports import (
 )
 from spotline.bootstrap.cloud_settings import check_known, read_cloud_settings
 from spotline.contracts.errors import ConfigError
+from spotline.domain.market.market import Market
 from spotline.runtime.service import CallPort
 
 _log = structlog.get_logger(__name__)
 
 SettingsT = TypeVar("SettingsT")
 
-SIMULATED = "simulated"
+SIMULATED, LOCAL = "simulated", "local"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +83,19 @@ class CloudPlugin(Generic[SettingsT]):
         is opened. None are unless it says so.
     former_prefix
         What its variables were called by before, read for one release more.
+    in_wall_time
+        Whether it lives in wall time: slots must open by time alone.
+    market
+        Makes the market of a cloud that needs no market file, in a store: slots of that many
+        seconds, 0 for its own.
     """
 
     settings: type[SettingsT]
     open: Callable[[SettingsT, CloudContext], OpenCloud]
     notice_lead_s: Callable[[SettingsT], int] = lambda _: 0
     former_prefix: str = ""
+    in_wall_time: bool = False
+    market: Callable[[SettingsT, Path, int], Market] | None = None
 
 
 def _open_simulated(settings: SimulatedCloudSettings, context: CloudContext) -> OpenCloud:
@@ -94,12 +107,52 @@ def _open_simulated(settings: SimulatedCloudSettings, context: CloudContext) -> 
     )
 
 
+def _open_local(settings: LocalCloudSettings, context: CloudContext) -> OpenCloud:
+    cloud = local.LocalCloud(
+        local_folder(context.store),
+        settings,
+        enrolment=context.enrolment,
+        market_s_per_s=context.market_s_per_s,
+    )
+    return OpenCloud(
+        provider=cloud,
+        drive=lambda perform: LocalCloudDriver(cloud, perform),
+        close=cloud.close,
+        clock=cloud.clock,
+    )
+
+
+def _local_market(settings: LocalCloudSettings, store: Path, slot_s: int) -> Market:
+    stated = replace(settings, slot_s=slot_s) if slot_s else settings
+    return machine_market(stated, store, socket.gethostname())
+
+
+def local_folder(store: Path) -> Path:
+    """Where the local cloud of a store keeps its instances."""
+    return store / "local_cloud"
+
+
+def take_back(store: Path, instance_ids: Sequence[str], *, lead_s: int = 0) -> None:
+    """Take instances of a store's local cloud back, within a second, from any process.
+
+    `lead_s` are market seconds of notice; 0: they are killed without one.
+    """
+    local.take_back(local_folder(store), instance_ids, lead_s=lead_s)
+
+
 CLOUDS: dict[str, CloudPlugin[Any]] = {
     SIMULATED: CloudPlugin(
         settings=SimulatedCloudSettings,
         open=_open_simulated,
         notice_lead_s=lambda settings: settings.notice_lead_s,
         former_prefix="SPOTLINE_SIMULATED_",
+    ),
+    LOCAL: CloudPlugin(
+        settings=LocalCloudSettings,
+        open=_open_local,
+        notice_lead_s=lambda settings: settings.guaranteed_notice_s,
+        in_wall_time=True,
+        market=_local_market,
     ),
 }
 
@@ -119,6 +172,16 @@ class ChosenCloud:
     def notice_lead_s(self) -> int:
         """Seconds of notice that it guarantees before it takes spot back, 0 for none."""
         return CLOUDS[self.name].notice_lead_s(self.settings)
+
+    @property
+    def in_wall_time(self) -> bool:
+        """Whether it lives in wall time: slots must open by time alone."""
+        return CLOUDS[self.name].in_wall_time
+
+    def market(self, store: Path, slot_s: int = 0) -> Market | None:
+        """Its own market, which needs no file; None where there is none."""
+        make = CLOUDS[self.name].market
+        return None if make is None else make(self.settings, store, slot_s)
 
     def open(self, context: CloudContext) -> OpenCloud:
         """Open it; raises what its client raises."""

@@ -195,6 +195,7 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
             cloud.drive(actuation.perform),
             clock=cloud.clock,
             next_look_ns=lambda: actuation.next_look_ns,
+            market_s_per_s=parts.market_s_per_s,
         )
         host = ServiceHost(
             ActuateHandler(), stream, calls=signals.perform, on_applied=hooks.on_applied

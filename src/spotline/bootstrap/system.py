@@ -56,6 +56,7 @@ class SystemOptions:
     `knowledge` is a file of measured runs, `knowledge_stack` the software stack to assume of jobs
     that do not state how fast they are. `geography` is a file of regions and links to place
     pipelines on. `most_events` bounds how many events go into one entry of the log.
+    `market_s_per_s` are market seconds in a second of wall time, for clouds that live in it.
     """
 
     market: Market
@@ -78,6 +79,7 @@ class SystemOptions:
     ingest: IngestOptions = field(default_factory=IngestOptions)
     selector: SelectorOptions = field(default_factory=SelectorOptions)
     cloud: ChosenCloud = field(default_factory=chosen_cloud)
+    market_s_per_s: float = 1.0
     caps: Caps = field(default_factory=Caps)
 
     def settings(self) -> dict[str, Any]:
@@ -242,6 +244,7 @@ def _start_followers(
         ledger_url=system.ledger_url,
         owner=LEDGER_OWNER,
         caps=options.caps,
+        market_s_per_s=options.market_s_per_s,
     )
     services.start("cloud_actuator", partial(serve_cloud_actuator, parts=parts))
     services.start(

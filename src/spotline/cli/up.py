@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from spotline.bootstrap.clouds import ChosenCloud
     from spotline.domain.market.market import Market
 
 
@@ -17,7 +18,12 @@ def register(app: typer.Typer) -> None:
 
 
 def up(
-    market: Annotated[Path, typer.Option(help="Market file to replay (docs/market-format.md).")],
+    market: Annotated[
+        Path | None,
+        typer.Option(
+            help="Market file to replay (docs/market-format.md); a cloud may have one of its own."
+        ),
+    ] = None,
     reservations: Annotated[
         Path | None,
         typer.Option(
@@ -87,6 +93,14 @@ def up(
     wall_clock: Annotated[
         bool, typer.Option(help="One slot per slot length, shifted to begin now.")
     ] = False,
+    speed: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            help="Market seconds in a second of wall time, by which alone slots open; 0 is not at "
+            "all by time.",
+        ),
+    ] = 0.0,
     wait_for_work: Annotated[
         bool, typer.Option(help="Stop market time while no job and no pipeline is under way.")
     ] = False,
@@ -110,10 +124,10 @@ def up(
     from spotline.adapters.files.reservations_file import add_reservations
     from spotline.adapters.files.weights_file import read_weights
     from spotline.application.cloud_actuator.ports import ActuatorMode
-    from spotline.application.market_ingest.handler import IngestOptions
     from spotline.application.placer.options import PlacerOptions
     from spotline.application.selector.state import SelectorOptions
     from spotline.bootstrap.clouds import cloud_of
+    from spotline.bootstrap.pace import pace_of
     from spotline.bootstrap.planners import compile_planners, planners_compiled
     from spotline.bootstrap.process import run_to_exit_code
     from spotline.bootstrap.standing_costs import RunningProcess, standing_costs
@@ -126,11 +140,15 @@ def up(
     with explained():
         configure_logging(log_level)
         chosen = cloud_of(os.environ, cloud, ActuatorMode.LIVE)
-        traded = _traded(market, slot_s=slot, from_now=wall_clock)
+        pace = pace_of(
+            speed=speed,
+            slots_per_s=slots_per_s,
+            wall_clock=wall_clock,
+            own_market=market is None,
+            in_wall_time=chosen.in_wall_time,
+        )
+        traded = _traded(market, chosen, store, slot_s=slot, from_now=wall_clock)
         store.mkdir(parents=True, exist_ok=True)
-        interval_s = float(traded.slot_s) if wall_clock else 0.0
-        if slots_per_s and not wall_clock:
-            interval_s = 1.0 / slots_per_s
         options = SystemOptions(
             market=add_reservations(traded, reservations),
             store=store,
@@ -145,9 +163,8 @@ def up(
             analytics_address=analytics_address,
             placer=PlacerOptions(method=placement_method, cost=placement_cost),
             selector=SelectorOptions(warm_start=read_weights(warm_start)),
-            ingest=IngestOptions(
-                slot_interval_s=interval_s, barrier=not wall_clock, wait_for_work=wait_for_work
-            ),
+            ingest=pace.ingest(traded.slot_s, wait_for_work=wait_for_work),
+            market_s_per_s=pace.market_s_per_s,
         )
 
     def told(addresses: Mapping[str, str]) -> None:
@@ -171,12 +188,20 @@ def up(
     raise typer.Exit(code)
 
 
-def _traded(file: Path, *, slot_s: int, from_now: bool) -> Market:
-    """The market of a file, in slots of that length (0: its own), maybe moved to begin now."""
+def _traded(
+    file: Path | None, cloud: ChosenCloud, store: Path, *, slot_s: int, from_now: bool
+) -> Market:
+    """The market of a file, in slots of that length (0: its own), maybe moved to begin now.
+
+    Without a file it is the cloud's own.
+    """
     import time
 
     from spotline.adapters.market.parquet import read_market
+    from spotline.bootstrap.pace import own_market
 
+    if file is None:
+        return own_market(cloud, store, slot_s=slot_s)
     market = read_market(file)
     if slot_s:
         market = market.resampled(slot_s)

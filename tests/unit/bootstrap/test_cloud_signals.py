@@ -67,9 +67,14 @@ async def running():
     """Starts signals on a host, and ends them with the test."""
     tasks = []
 
-    def start(host, cloud, clock, look_ns=None):
+    def start(host, cloud, clock, look_ns=None, market_s_per_s=1.0):
         signals = CloudSignals(
-            cloud, nothing, clock=clock, next_look_ns=lambda: look_ns, shortest_wait_s=0
+            cloud,
+            nothing,
+            clock=clock,
+            next_look_ns=lambda: look_ns,
+            shortest_wait_s=0,
+            market_s_per_s=market_s_per_s,
         )
         tasks.append(asyncio.create_task(signals.run(host)))
         return signals, tasks[-1]
@@ -97,6 +102,14 @@ async def test_a_look_that_is_due_is_signalled_though_the_cloud_says_nothing(run
     running(host, FakeCloud(), FakeClock(2 * SLOT_S + 5), look_ns=0)
 
     assert await host.published.get() == CapacitySignalled(slot=2, offset_s=5)
+
+
+async def test_where_market_time_is_faster_a_look_is_due_sooner(running):
+    host = FakeHost(opened(0))
+    running(host, FakeCloud(), FakeClock(5), look_ns=3600 * NS_PER_S, market_s_per_s=360_000.0)
+
+    async with asyncio.timeout(5):
+        assert await host.published.get() == CapacitySignalled(slot=0, offset_s=5)
 
 
 async def test_a_slot_that_is_overdue_is_signalled_in_its_last_second(running):

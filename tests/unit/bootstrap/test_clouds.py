@@ -27,8 +27,8 @@ class MoonSettings:
 def moon(monkeypatch):
     opened = []
 
-    def open_moon(settings, store):
-        opened.append((settings, store))
+    def open_moon(settings, context):
+        opened.append((settings, context))
         return "the moon"
 
     monkeypatch.setitem(CLOUDS, "moon", CloudPlugin(settings=MoonSettings, open=open_moon))
@@ -42,7 +42,7 @@ def test_a_cloud_is_chosen_by_name_with_its_own_variables(moon, tmp_path):
 
     assert chosen.settings == MoonSettings(region="far")
     assert chosen.open(CloudContext(store=tmp_path)) == "the moon"
-    assert moon == [(MoonSettings(region="far"), tmp_path)]
+    assert moon == [(MoonSettings(region="far"), CloudContext(store=tmp_path))]
 
 
 def test_shadow_mode_takes_the_simulated_cloud_whatever_is_named():

@@ -99,7 +99,46 @@ def test_a_cloud_that_is_not_there_and_a_setting_that_no_cloud_has_are_named(
     monkeypatch.setenv("SPOTLINE_CLOUD_SIMULATED_SEDE", "3")
     no_setting = said(*words)
 
-    assert no_cloud == "spotline: cloud must be one of simulated, was 'moon'\n"
+    assert no_cloud == "spotline: cloud must be one of local, simulated, was 'moon'\n"
     assert no_setting.startswith(
         "spotline: SPOTLINE_CLOUD_SIMULATED_SEDE: is no setting of a cloud; "
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            ("--speed", "60", "--slots-per-s", "2", "--market", "m.parquet"),
+            "--speed and --slots-per-s exclude each other: each says how fast the market runs",
+        ),
+        (
+            ("--speed", "60", "--wall-clock", "--market", "m.parquet"),
+            "--speed and --wall-clock exclude each other: each says how fast the market runs",
+        ),
+        (("--speed", "inf"), "--speed must be finite and >= 0, was inf"),
+        (
+            (),
+            "--market is required for cloud simulated: it names the file with its prices "
+            "(docs/market-format.md)",
+        ),
+        (
+            ("--cloud", "local", "--market", "m.parquet"),
+            "this cloud's instances live in wall time, so its market must too: give --speed X "
+            "(market seconds in a second) or --wall-clock",
+        ),
+        (
+            ("--cloud", "local", "--wall-clock"),
+            "--wall-clock shifts a market file to begin now, and there is no --market: leave it "
+            "out, the machine's own market runs by time",
+        ),
+        (
+            ("--cloud", "local", "--speed", "60", "--wait-for-work"),
+            "a market that runs by wall clock cannot wait for work: choose one of the two",
+        ),
+    ],
+)
+def test_up_says_which_options_do_not_go_together(
+    tmp_path: Path, words: tuple[str, ...], line: str
+) -> None:
+    assert said("up", "--store", str(tmp_path / "store"), *words) == f"spotline: {line}\n"

@@ -50,6 +50,7 @@ from spotline.application.cloud_actuator.reporting import (
     released,
     result_of,
     transfers,
+    withdrawals,
 )
 from spotline.application.spec import Call
 from spotline.contracts.errors import InvariantViolation
@@ -181,6 +182,7 @@ class CloudActuation:
         answers: tuple[Event, ...] = (
             *(charge.cost for charge in charges),
             *notices(told.notices, at),
+            *withdrawals(told.withdrawn, at),
         )
         await self._ledger.record(
             LedgerEntry(
@@ -306,6 +308,7 @@ class CloudActuation:
         answers: tuple[Event, ...] = (
             *done.refusals,
             *notices(told.notices, at),
+            *withdrawals(told.withdrawn, at),
             *losses(lost, at, lost_s),
             report,
             *(charge.cost for charge in charges),
@@ -410,6 +413,7 @@ class CloudActuation:
         running = held_after(held, adopted, ends)
         answers: tuple[Event, ...] = (
             *notices(told.notices, at),
+            *withdrawals(told.withdrawn, at),
             *losses(lost, at, lost_s),
         )
         if decided and (answers or adopted):

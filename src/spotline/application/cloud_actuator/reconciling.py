@@ -58,11 +58,13 @@ class Reconciliation:
 class CloudNews:
     """What the cloud told of instances that are held.
 
-    `notices` are those of held instances, `ends_s` when held instances ended, seconds of the slot,
-    and `event_ids` all that was told and is dealt with now.
+    `notices` are those of held instances, `withdrawn` take back notices of them that were told
+    before, `ends_s` is when held instances ended, seconds of the slot, and `event_ids` all that was
+    told and is dealt with now.
     """
 
     notices: tuple[CloudEvent, ...] = ()
+    withdrawn: tuple[CloudEvent, ...] = ()
     ends_s: tuple[int, ...] = ()
     event_ids: tuple[str, ...] = ()
 
@@ -82,6 +84,7 @@ def hear(
     """Apply what the cloud told. `known` are events that were dealt with before: they came twice."""
     held = set(held)
     notices: dict[str, CloudEvent] = {}
+    withdrawn: dict[str, CloudEvent] = {}
     ends_s: list[int] = []
     fresh = {event.event_id: event for event in told if event.event_id not in known}
     for event in sorted(fresh.values(), key=lambda event: (event.at_ns, event.event_id)):
@@ -96,6 +99,12 @@ def hear(
             lives.learn(instance_id, LifeInput.NOTICED, at_ns)
             if ours:
                 notices.setdefault(instance_id, event)
+        elif event.kind is CloudEventKind.WITHDRAWN:
+            noticed = life.state is LifeState.NOTICED
+            lives.learn(instance_id, LifeInput.WITHDRAWN, at_ns)
+            # A notice and its end that come together come to nothing.
+            if ours and noticed and notices.pop(instance_id, None) is None:
+                withdrawn.setdefault(instance_id, event)
         elif event.state is InstanceState.ENDED:
             lives.learn(instance_id, LifeInput.SEEN_ENDED, at_ns)
             if ours:
@@ -103,7 +112,12 @@ def hear(
         elif event.at_ns >= life.since_ns and life.state is not LifeState.ENDED:
             # Older ones come late: they are taken back by what was learnt since.
             lives.learn(instance_id, SEEN[event.state], at_ns)
-    return CloudNews(notices=tuple(notices.values()), ends_s=tuple(ends_s), event_ids=tuple(fresh))
+    return CloudNews(
+        notices=tuple(notices.values()),
+        withdrawn=tuple(withdrawn.values()),
+        ends_s=tuple(ends_s),
+        event_ids=tuple(fresh),
+    )
 
 
 async def look(

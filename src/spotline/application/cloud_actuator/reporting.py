@@ -19,6 +19,7 @@ from spotline.domain.events.capacity import (
     CostAccrued,
     InterruptionKind,
     InterruptionNoticed,
+    InterruptionWithdrawn,
 )
 from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.ledger.billing import Charge
@@ -125,9 +126,11 @@ def held_after(
 
 
 def holdings(running: Iterable[HeldInstance]) -> tuple[JobHolding, ...]:
-    """Count what jobs hold, by job and offering."""
+    """Count what jobs hold, by job and offering, and name it: `running` is in launch order."""
     counts: dict[str, dict[str, list[int]]] = {}
+    ids: dict[str, list[str]] = {}
     for instance in running:
+        ids.setdefault(instance.job_id, []).append(instance.instance_id)
         lot = counts.setdefault(instance.job_id, {}).setdefault(instance.offering_id, [0, 0])
         lot[instance.capacity_type is CapacityType.ON_DEMAND] += 1
     return tuple(
@@ -137,6 +140,7 @@ def holdings(running: Iterable[HeldInstance]) -> tuple[JobHolding, ...]:
                 Lot(offering_id=offering_id, spot=spot, on_demand=on_demand)
                 for offering_id, (spot, on_demand) in sorted(lots.items())
             ),
+            instance_ids=tuple(ids[job_id]),
         )
         for job_id, lots in sorted(counts.items())
     )
@@ -178,6 +182,27 @@ def notices(told: Iterable[CloudEvent], at: Moment) -> tuple[InterruptionNoticed
         for (offset_s, lead_s, kind), instances in sorted(
             groups.items(), key=lambda group: (*group[0][:2], group[0][2].value)
         )
+        for (job_id, tenant, offering_id), instance_ids in _by_lot(instances).items()
+    )
+
+
+def withdrawals(told: Iterable[CloudEvent], at: Moment) -> tuple[InterruptionWithdrawn, ...]:
+    """Take notices back, one event by lot and moment."""
+    opened_ns = at.ts_ns - at.offset_s * NS_PER_S
+    groups: dict[int, list[Instance]] = {}
+    for event in told:
+        offset_s = max(0, (event.at_ns - opened_ns) // NS_PER_S)
+        groups.setdefault(offset_s, []).append(event.instance)
+    return tuple(
+        InterruptionWithdrawn(
+            job_id=job_id,
+            tenant=tenant,
+            offering_id=offering_id,
+            instance_ids=instance_ids,
+            slot=at.slot,
+            offset_s=offset_s,
+        )
+        for offset_s, instances in sorted(groups.items())
         for (job_id, tenant, offering_id), instance_ids in _by_lot(instances).items()
     )
 

@@ -41,7 +41,8 @@ class LifeInput(Enum):
     """What is learnt of an instance or a launch.
 
     `SEEN_*` are what a listing or an event shows, `MISSING` is a listing without it. `FOUND` and
-    `NOT_FOUND` answer a look-up by token and tag; the latter proves nothing.
+    `NOT_FOUND` answer a look-up by token and tag; the latter proves nothing. `WITHDRAWN` takes
+    `NOTICED` back.
     """
 
     GRANTED = "granted"
@@ -55,6 +56,7 @@ class LifeInput(Enum):
     SEEN_ENDED = "seen_ended"
     MISSING = "missing"
     NOTICED = "noticed"
+    WITHDRAWN = "withdrawn"
     STOP_ASKED = "stop_asked"
     TIME_PASSED = "time_passed"
 
@@ -328,11 +330,16 @@ def _unseen_time(life: InstanceLife, now_ns: int, graces: Graces) -> LifeState:
     return life.state
 
 
+def _as_before(life: InstanceLife, _now_ns: int, _graces: Graces) -> LifeState:
+    """It is as it was before the notice, which for what was never shown is pending."""
+    return LifeState.RUNNING if life.shown else LifeState.PENDING
+
+
 def _noticed_time(life: InstanceLife, now_ns: int, graces: Graces) -> LifeState:
-    """The notice lapses: it is as it was, which for what was never shown is pending."""
+    """The notice lapses."""
     if not _is_over(life.since_ns, graces.noticed_s, now_ns):
         return _unseen_time(life, now_ns, graces)
-    return LifeState.RUNNING if life.shown else LifeState.PENDING
+    return _as_before(life, now_ns, graces)
 
 
 def _stopping_time(life: InstanceLife, now_ns: int, graces: Graces) -> LifeState:
@@ -349,6 +356,7 @@ def _row(
     seen: Mapping[LifeInput, _Rule],
     missing: _Rule,
     noticed: _Rule,
+    withdrawn: _Rule = _stay,
     stop: _Rule,
     time: _Rule,
 ) -> dict[LifeInput, _Rule]:
@@ -362,6 +370,7 @@ def _row(
         **seen,
         LifeInput.MISSING: missing,
         LifeInput.NOTICED: noticed,
+        LifeInput.WITHDRAWN: withdrawn,
         LifeInput.STOP_ASKED: stop,
         LifeInput.TIME_PASSED: time,
     }
@@ -399,7 +408,12 @@ _TABLE: Mapping[LifeState, Mapping[LifeInput, _Rule]] = {
         seen=_NOT_BACK, missing=_absent, noticed=_NOTICED, stop=_STOPPING, time=_unseen_time
     ),
     LifeState.NOTICED: _row(
-        seen=_ONWARD, missing=_absent, noticed=_stay, stop=_STOPPING, time=_noticed_time
+        seen=_ONWARD,
+        missing=_absent,
+        noticed=_stay,
+        withdrawn=_as_before,
+        stop=_STOPPING,
+        time=_noticed_time,
     ),
     LifeState.STOPPING: _row(
         seen={**_ONWARD, LifeInput.SEEN_STOPPING: _stay},

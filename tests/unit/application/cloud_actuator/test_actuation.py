@@ -63,7 +63,9 @@ async def test_a_slot_is_launched_reported_settled_and_billed(rig):
 
     (report,) = answers
     assert (report.settled, report.offset_s) == (True, 0)
-    assert report.holdings == (JobHolding(job_id="j", lots=(lot(spot=3, on_demand=1),)),)
+    held = tuple(await running(rig))
+    lots = (lot(spot=3, on_demand=1),)
+    assert report.holdings == (JobHolding(job_id="j", lots=lots, instance_ids=held),)
     assert [(bill.instances, bill.held_s, bill.cost_micro_usd) for bill in bills] == [
         (1, SLOT_S, 3_000_003),
         (3, SLOT_S, 3_000_003),

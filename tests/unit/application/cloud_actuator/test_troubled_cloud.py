@@ -15,11 +15,15 @@ from spotline.contracts.errors import ProviderUnavailable
 from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
+    CapacitySignalled,
     CostAccrued,
+    InterruptionNoticed,
+    InterruptionWithdrawn,
     LaunchRefused,
     RefusalClass,
 )
-from tests.fakes.actuator import OWNER, Rig, lot, opened, quote, running_in
+from spotline.domain.ledger.instance_life import LifeState
+from tests.fakes.actuator import OWNER, Rig, lot, moment, opened, quote, reported, running_in
 from tests.fakes.troubled_cloud import (
     Answer,
     Fate,
@@ -28,6 +32,8 @@ from tests.fakes.troubled_cloud import (
     TroubledCloud,
     TroubleMemory,
     Troubles,
+    notice_of,
+    withdrawal_of,
 )
 
 # Our own verdicts: no cloud answers so.
@@ -171,3 +177,56 @@ async def test_a_refusal_reaches_the_log_with_its_class(refusal_class, tmp_path)
         assert refusal_class.value in refused[0].detail
     finally:
         rig.close()
+
+
+@pytest.fixture
+async def two_held(tmp_path):
+    """An actuator whose job holds two instances since slot 0, and the instances."""
+    rig = TroubledActuator(tmp_path, Troubles())
+    await started(rig)
+    await run_slot(rig, opened(0), [("j", lot(spot=2))])
+    yield rig, await running_in(rig.cloud)
+    rig.close()
+
+
+async def test_a_report_names_what_is_held_in_launch_order(two_held):
+    rig, held = two_held
+
+    (holding,) = [event for event in rig.published if isinstance(event, CapacityReported)][
+        -1
+    ].holdings
+
+    assert holding.instance_ids == tuple(instance.instance_id for instance in held)
+
+
+async def test_a_notice_that_is_withdrawn_is_reported_and_the_instance_runs_again(two_held):
+    rig, (first, second) = two_held
+    for instance in (first, second):
+        rig.memory.push(notice_of(instance, moment(0, 10).ts_ns, 600))
+    await rig.feed(CapacitySignalled(slot=0, offset_s=10))
+    rig.memory.push(withdrawal_of(first, moment(0, 20).ts_ns))
+
+    answers = await rig.feed(CapacitySignalled(slot=0, offset_s=20))
+
+    (withdrawn,) = [event for event in answers if isinstance(event, InterruptionWithdrawn)]
+    assert (withdrawn.job_id, withdrawn.instance_ids) == ("j", (first.instance_id,))
+    assert (withdrawn.slot, withdrawn.offset_s) == (0, 20)
+    # The rest of the slot is decided with it.
+    assert not reported(answers).settled
+    lives = await rig.lives_of(first.instance_id, second.instance_id)
+    assert [life.state for life in lives] == [LifeState.RUNNING, LifeState.NOTICED]
+
+
+@pytest.mark.parametrize("noticed_before", [False, True])
+async def test_what_came_to_nothing_is_not_withdrawn_twice(two_held, noticed_before):
+    rig, (first, _) = two_held
+    if noticed_before:
+        rig.memory.push(notice_of(first, moment(0, 5).ts_ns, 600))
+        rig.memory.push(withdrawal_of(first, moment(0, 6).ts_ns))
+        told = await rig.feed(CapacitySignalled(slot=0, offset_s=6))
+        assert not [event for event in told if isinstance(event, InterruptionNoticed)]
+    rig.memory.push(withdrawal_of(first, moment(0, 20).ts_ns))
+
+    answers = await rig.feed(CapacitySignalled(slot=0, offset_s=20))
+
+    assert answers == ()

@@ -134,6 +134,20 @@ def test_a_notice_that_comes_to_nothing_lapses():
     assert after(noticed, (905, LifeInput.TIME_PASSED)).state is LifeState.RUNNING
 
 
+@pytest.mark.parametrize(
+    ("shown", "state"), [(True, LifeState.RUNNING), (False, LifeState.PENDING)]
+)
+def test_a_notice_that_is_withdrawn_leaves_things_as_they_were(shown, state):
+    noticed = after(life(state, shown=shown), (5, LifeInput.NOTICED))
+
+    assert after(noticed, (6, LifeInput.WITHDRAWN)).state is state
+
+
+@pytest.mark.parametrize("state", set(LifeState) - {LifeState.NOTICED})
+def test_to_withdraw_what_was_never_noticed_changes_nothing(state):
+    assert after(life(state), (5, LifeInput.WITHDRAWN)) == life(state)
+
+
 def test_a_lapsed_notice_of_what_was_never_shown_leaves_it_pending():
     noticed = after(life(LifeState.PENDING), (5, LifeInput.NOTICED), (6, LifeInput.MISSING))
 

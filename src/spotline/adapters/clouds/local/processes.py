@@ -1,0 +1,116 @@
+"""Processes of this machine, each known by its pid and when it began: pids come again.
+
+Standard library only, and little of it: every instance's first process loads this.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+# A pid, and when that process began, in clock ticks since the machine did.
+Process = tuple[int, int]
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+# Where fields of /proc/PID/stat lie behind the name, which may hold anything.
+_STATE, _PARENT, _USER_TICKS, _SYSTEM_TICKS, _BEGAN = 0, 1, 11, 12, 19
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def process_of(pid: int) -> Process | None:
+    """The process that has this pid now; None if none runs: a zombie has ended."""
+    fields = _stat(pid)
+    if fields is None or fields[_STATE] in (b"Z", b"X"):
+        return None
+    return pid, int(fields[_BEGAN])
+
+
+def runs(process: Process) -> bool:
+    """Whether it has not ended."""
+    return process_of(process[0]) == process
+
+
+def cpu_s(process: Process) -> float:
+    """CPU seconds that it used so far, those of its children not counted; 0 if it is gone."""
+    fields = _stat(process[0])
+    if fields is None or int(fields[_BEGAN]) != process[1]:
+        return 0.0
+    return (int(fields[_USER_TICKS]) + int(fields[_SYSTEM_TICKS])) / _TICKS_PER_S
+
+
+def open_process(process: Process) -> int | None:
+    """A file descriptor that is readable once it has ended, None if it has; the caller closes it."""
+    try:
+        descriptor = os.pidfd_open(process[0])
+    except ProcessLookupError:
+        return None
+    if runs(process):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def send(process: Process, number: int) -> bool:
+    """Send a signal to exactly this process; False if it has ended."""
+    descriptor = open_process(process)
+    if descriptor is None:
+        return False
+    try:
+        signal.pidfd_send_signal(descriptor, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def pids() -> list[int]:
+    """All that there are."""
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+
+
+def descendants(pid: int) -> list[Process]:
+    """The processes below one, parents first, at one look; none that have ended."""
+    children: dict[int, list[Process]] = {}
+    ended = set()
+    for found in pids():
+        fields = _stat(found)
+        if fields is None:
+            continue
+        if fields[_STATE] in (b"Z", b"X"):
+            ended.add(found)
+        process = (found, int(fields[_BEGAN]))
+        children.setdefault(int(fields[_PARENT]), []).append(process)
+    below: list[Process] = []
+    parents = [pid]
+    while parents:
+        mine = children.get(parents.pop(0), [])
+        below += [process for process in mine if process[0] not in ended]
+        parents += [process[0] for process in mine]
+    return below
+
+
+def carriers(variable: str, text: str) -> list[Process]:
+    """The processes that were started with a variable of this value, as far as we may see."""
+    wanted = f"{variable}={text}".encode()
+    found = []
+    for pid in pids():
+        process = process_of(pid)
+        if process is None:
+            continue
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                environment = file.read()
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        # Between two of these it may have become another's.
+        if wanted in environment.split(b"\0") and runs(process):
+            found.append(process)
+    return found

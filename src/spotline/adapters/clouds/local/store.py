@@ -1,0 +1,136 @@
+"""What the local cloud knows: a SQLite file that outlives the process that launched from it."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from spotline.adapters.clouds.local.processes import Process
+from spotline.application.cloud_actuator.ports import Instance, InstanceState
+from spotline.contracts.errors import ConfigError
+from spotline.domain.market.offering import CapacityType
+
+SCHEMA_VERSION = 1
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS clouds (only INTEGER PRIMARY KEY CHECK (only = 1), name TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS tenants (user TEXT PRIMARY KEY, tenant TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS anchors (
+    only INTEGER PRIMARY KEY CHECK (only = 1), slot INTEGER NOT NULL, ends_ns INTEGER NOT NULL,
+    market_ns INTEGER NOT NULL, wall_ns INTEGER NOT NULL, boot TEXT NOT NULL,
+    market_s_per_s REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS stock (
+    offering_id TEXT NOT NULL, capacity_type TEXT NOT NULL, instances INTEGER,
+    PRIMARY KEY (offering_id, capacity_type));
+CREATE TABLE IF NOT EXISTS fences (owner TEXT PRIMARY KEY, epoch INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS grants (
+    token TEXT PRIMARY KEY, stated TEXT NOT NULL, refusal_class TEXT, detail TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS instances (
+    launch_order INTEGER PRIMARY KEY AUTOINCREMENT, instance_id TEXT NOT NULL UNIQUE,
+    token TEXT NOT NULL, owner TEXT NOT NULL, job_id TEXT NOT NULL, tenant TEXT NOT NULL,
+    quota_pool TEXT NOT NULL, offering_id TEXT NOT NULL, capacity_type TEXT NOT NULL,
+    ready_ns INTEGER NOT NULL, state TEXT NOT NULL, user TEXT NOT NULL, gpus TEXT NOT NULL,
+    boot TEXT NOT NULL, pid INTEGER, began INTEGER, starter_pid INTEGER NOT NULL,
+    starter_began INTEGER NOT NULL, taken INTEGER NOT NULL DEFAULT 0,
+    stop_by_ns INTEGER, ended_slot INTEGER);
+CREATE INDEX IF NOT EXISTS instances_state ON instances (state);
+CREATE INDEX IF NOT EXISTS instances_token ON instances (token);
+CREATE TABLE IF NOT EXISTS reclaims (
+    instance_id TEXT PRIMARY KEY, forced INTEGER NOT NULL, lead_s INTEGER NOT NULL,
+    sudden INTEGER NOT NULL, due_ns INTEGER NOT NULL, noticed_ns INTEGER);
+CREATE TABLE IF NOT EXISTS takings (token TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS events (
+    event_order INTEGER PRIMARY KEY AUTOINCREMENT, event_id TEXT NOT NULL UNIQUE,
+    instance_id TEXT NOT NULL, kind TEXT NOT NULL, state TEXT NOT NULL, at_ns INTEGER NOT NULL,
+    lead_s INTEGER NOT NULL, interruption TEXT, token TEXT NOT NULL DEFAULT '');
+CREATE INDEX IF NOT EXISTS events_token ON events (token);
+"""
+
+
+class LocalStore:
+    """Opens the file and hands out transactions, to one thread at a time.
+
+    Raises
+    ------
+    ConfigError
+        The file was written by another version of the schema.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.RLock()
+        self._connection = sqlite3.connect(
+            path, isolation_level=None, timeout=10.0, check_same_thread=False
+        )
+        self._connection.row_factory = sqlite3.Row
+        # Its instances do not survive the end of the machine either.
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute("PRAGMA synchronous=NORMAL")
+        version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
+        if version not in (0, SCHEMA_VERSION):
+            self._connection.close()
+            raise ConfigError(
+                f"{path}: the local cloud's store has schema {version}, this version reads "
+                f"{SCHEMA_VERSION}; use another store directory"
+            )
+        with self.transaction() as connection:
+            for statement in _SCHEMA.split(";"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+            connection.execute(
+                "INSERT OR IGNORE INTO clouds VALUES (1, ?)", (uuid.uuid4().hex[:8],)
+            )
+        self.name = str(self.rows("SELECT name FROM clouds")[0]["name"])
+
+    def close(self) -> None:
+        """Close the file; the instances live on."""
+        with self._lock:
+            self._connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing, against every other thread and process on the file."""
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
+    def rows(self, query: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
+        """What a query (a constant of this package) finds."""
+        with self._lock:
+            return self._connection.execute(query, parameters).fetchall()
+
+    def instances(self, condition: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
+        """Instances that satisfy a condition (a constant of this package), in launch order."""
+        return self.rows(
+            f"SELECT * FROM instances WHERE {condition} ORDER BY launch_order",  # noqa: S608
+            parameters,
+        )
+
+
+def instance_of(row: sqlite3.Row, state: InstanceState = InstanceState.RUNNING) -> Instance:
+    """Read an instance back."""
+    return Instance(
+        instance_id=row["instance_id"],
+        token=row["token"],
+        job_id=row["job_id"],
+        tenant=row["tenant"],
+        quota_pool=row["quota_pool"],
+        offering_id=row["offering_id"],
+        capacity_type=CapacityType(row["capacity_type"]),
+        ready_ns=row["ready_ns"],
+        state=state,
+    )
+
+
+def process_of(row: sqlite3.Row) -> Process | None:
+    """Its first process; None before it was started."""
+    return None if row["pid"] is None else (row["pid"], row["began"])

@@ -1,0 +1,242 @@
+"""A market laid over the machine: what falls below what runs is taken back, with notice or not."""
+
+import asyncio
+import json
+import signal
+import sys
+import textwrap
+import time
+
+import pytest
+
+from spotline.adapters.clouds.local import processes
+from spotline.application.cloud_actuator.ports import CloudEventKind, InstanceState
+from spotline.domain.events.capacity import InterruptionKind
+from spotline.domain.market.offering import CapacityType
+from spotline.domain.units import NS_PER_S
+from tests.eventually import eventually
+from tests.fakes.actuator import SLOT_S, launch, moment
+from tests.fakes.local_cloud import US, Clouds, below, ended, shell, started
+
+
+@pytest.fixture
+def clouds(tmp_path):
+    made = Clouds(tmp_path)
+    yield made
+    made.end()
+
+
+def notice_of(cloud, instance_id):
+    file = cloud.metadata(instance_id) / "notice.json"
+    return json.loads(file.read_text()) if file.exists() else None
+
+
+def of_kind(events, kind):
+    return [event for event in events if event.kind is kind]
+
+
+async def test_the_latest_launched_gets_a_notice_and_is_killed_at_its_deadline(clouds, tmp_path):
+    said = tmp_path / "said"
+    script = f"trap 'echo term > {said}' TERM; while :; do sleep 0.05; done"
+    # A lead of 60 market seconds is 0.6 of wall time.
+    cloud = clouds.open(command=shell(script), notice_lead_s=60)
+    first, second = await clouds.launch(cloud, 2)
+    await started(second, 2)
+    before_s = time.time()
+
+    clouds.sell(cloud, 1)
+
+    notice = notice_of(cloud, second)
+    told = await cloud.events("opening", moment(1))
+    assert notice_of(cloud, first) is None
+    assert notice.keys() == {"notice_id", "kind", "deadline_s"}
+    assert notice["kind"] == "capacity_reclaimed"
+    assert before_s + 0.55 < notice["deadline_s"] < time.time() + 0.65
+    (event,) = told
+    assert (event.instance.instance_id, event.lead_s) == (second, 60)
+    assert event.event_id == notice["notice_id"]
+    end = (await ended(cloud, second))[-1]
+    assert time.time() >= notice["deadline_s"]
+    assert end.interruption is InterruptionKind.CAPACITY_RECLAIMED
+    assert end.at_ns >= event.at_ns + 60 * NS_PER_S
+    # SIGKILL: it was not asked.
+    assert not said.exists()
+    assert below(second) == []
+    assert len(below(first)) >= 2
+
+
+async def test_when_the_market_has_enough_again_the_notice_is_withdrawn(clouds):
+    cloud = clouds.open(notice_lead_s=3600)
+    _, second = await clouds.launch(cloud, 2)
+    clouds.sell(cloud, 1)
+    notice = notice_of(cloud, second)
+    await cloud.events("noticed", moment(1))
+
+    clouds.sell(cloud, 2)
+
+    (withdrawn,) = await cloud.events("withdrawn", moment(2))
+    assert withdrawn.kind is CloudEventKind.WITHDRAWN
+    assert (withdrawn.instance.instance_id, withdrawn.state) == (second, InstanceState.RUNNING)
+    assert notice_of(cloud, second) == []
+    assert not cloud.stopping()
+    # Wanted back again, it gets another notice.
+    clouds.sell(cloud, 1)
+    assert notice_of(cloud, second)["notice_id"] != notice["notice_id"]
+
+
+async def test_a_release_makes_the_notice_of_another_needless(clouds):
+    cloud = clouds.open(notice_lead_s=3600)
+    first, second = await clouds.launch(cloud, 2)
+    clouds.sell(cloud, 1)
+
+    await cloud.terminate(US, [first])
+
+    told = await ended(cloud, first)
+    (withdrawn,) = of_kind(told, CloudEventKind.WITHDRAWN)
+    assert withdrawn.instance.instance_id == second
+
+
+async def test_without_a_lead_what_is_wanted_back_is_killed_at_once(clouds):
+    cloud = clouds.open(notice_lead_s=0)
+    (instance_id,) = await clouds.launch(cloud)
+
+    clouds.sell(cloud, 0)
+
+    told = await cloud.events("opening", moment(1))
+    assert of_kind(told, CloudEventKind.NOTICE) == []
+    assert [event.interruption for event in told] == [InterruptionKind.CAPACITY_RECLAIMED]
+    assert below(instance_id) == []
+
+
+async def test_some_get_no_notice_and_then_none_is_guaranteed(clouds):
+    # Which ones depends on ids, of which there are new ones in each store.
+    cloud = clouds.open(notice_lead_s=3600, sudden_share=0.5)
+    launched = await clouds.launch(cloud, 8)
+
+    clouds.sell(cloud, 0)
+
+    told = await cloud.events("opening", moment(1))
+    noticed = {event.instance.instance_id for event in of_kind(told, CloudEventKind.NOTICE)}
+    killed = {event.instance.instance_id for event in of_kind(told, CloudEventKind.STATE)}
+    assert noticed | killed == set(launched)
+    assert not noticed & killed
+    assert {bool(below(instance_id)) for instance_id in noticed} <= {True}
+    assert cloud.notice_lead_s == 0
+
+
+async def test_reclaims_are_spread_over_the_slot(clouds):
+    cloud = clouds.open(speed=SLOT_S / 1.0, notice_lead_s=0, reclaim_spread=1.0)
+    launched = await clouds.launch(cloud, 8)
+    began_s = time.monotonic()
+
+    clouds.sell(cloud, 0)
+    gone_s = {}
+    async with asyncio.timeout(20):
+        while len(gone_s) < len(launched):
+            await cloud.pushed()
+            for event in await cloud.events(f"e{time.monotonic_ns()}", moment(1)):
+                gone_s[event.instance.instance_id] = event.at_ns / NS_PER_S - SLOT_S
+
+    assert time.monotonic() - began_s > 0.2
+    assert max(gone_s.values()) - min(gone_s.values()) > 0.2 * SLOT_S
+    # A report lies within its slot.
+    assert all(0 <= at_s < SLOT_S for at_s in gone_s.values())
+
+
+async def test_chance_takes_spot_back_inside_the_slot_though_there_is_enough(clouds):
+    cloud = clouds.open(speed=SLOT_S, notice_lead_s=0, interruption_per_instance_hour=1.0)
+    launched = await clouds.launch(cloud, 4)
+
+    clouds.sell(cloud, 8)
+    assert cloud.stopping()
+    # Needless to the market as they are, they are not given back.
+    await cloud.terminate(US, launched[:1])
+
+    await eventually(lambda: not cloud.alive())
+    told = await cloud.events("all", moment(1))
+    taken = {event.instance.instance_id for event in told if event.interruption is not None}
+    assert taken >= set(launched[1:])
+    assert all(event.at_ns > SLOT_S * NS_PER_S for event in told)
+
+
+async def test_on_demand_is_not_taken_back(clouds):
+    cloud = clouds.open(notice_lead_s=0, interruption_per_instance_hour=1.0)
+    (instance_id,) = await clouds.launch(cloud, capacity_type=CapacityType.ON_DEMAND)
+
+    clouds.sell(cloud, 0)
+
+    assert not cloud.stopping()
+    assert below(instance_id)
+
+
+TAKES = """
+    import sys
+    from pathlib import Path
+    from spotline.adapters.clouds.local.cloud import take_back
+    take_back(Path(sys.argv[1]), sys.argv[2:])
+"""
+
+
+async def test_another_process_may_take_an_instance_back(clouds):
+    cloud = clouds.open()
+    first, second = await clouds.launch(cloud, 2)
+
+    taking = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", textwrap.dedent(TAKES), str(clouds.folder / "local"), second)
+    )
+
+    assert await taking.wait() == 0
+    (event,) = await ended(cloud, second)
+    assert event.interruption is InterruptionKind.CAPACITY_RECLAIMED
+    assert below(second) == []
+    assert below(first)
+
+
+async def test_what_was_to_be_killed_when_its_cloud_died_is_killed_by_the_next(clouds):
+    cloud = clouds.open(notice_lead_s=50)
+    (instance_id,) = await clouds.launch(cloud)
+    await started(instance_id, 2)
+    clouds.sell(cloud, 0)
+    clouds.close(cloud)
+    assert below(instance_id)
+
+    cloud = clouds.open(notice_lead_s=50)
+
+    end = (await ended(cloud, instance_id))[-1]
+    assert end.interruption is InterruptionKind.CAPACITY_RECLAIMED
+
+
+async def test_an_instance_that_dies_before_its_deadline_failed(clouds):
+    cloud = clouds.open(notice_lead_s=3600)
+    (instance_id,) = await clouds.launch(cloud)
+    clouds.sell(cloud, 0)
+    processes.send(cloud.first_process(instance_id), signal.SIGKILL)
+
+    end = (await ended(cloud, instance_id))[-1]
+
+    assert end.interruption is InterruptionKind.INSTANCE_FAILED
+    assert end.at_ns < cloud.clock.now_ns() + NS_PER_S
+
+
+async def test_stock_that_is_not_known_is_bounded_by_the_machine_alone(clouds):
+    cloud = clouds.open(most_instances=3)
+    clouds.sell(cloud, None)
+
+    grant = await cloud.launch(launch("t", 9, at=moment(1)))
+
+    assert len(grant.instances) == 3
+    assert not cloud.stopping()
+
+
+async def test_the_clock_goes_at_the_speed_of_the_market_and_stays_in_its_slot(clouds):
+    cloud = clouds.open(speed=20 * SLOT_S)
+    await eventually(lambda: cloud.clock.now_ns() == (SLOT_S - 1) * NS_PER_S)
+    clouds.close(cloud)
+    cloud = clouds.open(speed=1.0)
+    assert cloud.clock.now_ns() == (SLOT_S - 1) * NS_PER_S
+    clouds.sell(cloud, 8)
+    read_ns = cloud.clock.now_ns()
+    assert SLOT_S * NS_PER_S <= read_ns < (SLOT_S + 60) * NS_PER_S
+    await eventually(lambda: cloud.clock.now_ns() > read_ns)
+    cloud.open_slot(moment(0), [])
+    assert cloud.clock.now_ns() > read_ns
