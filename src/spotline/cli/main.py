@@ -14,6 +14,7 @@ COMMANDS = (
     "market",
     "demo",
     "up",
+    "agent",
     "jobs",
     "updates",
     "market_status",
