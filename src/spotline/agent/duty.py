@@ -18,7 +18,6 @@ from spotline.adapters.grpc.agent.messages import (
     OutputPiece,
     RanksNews,
 )
-from spotline.agent.aws_metadata import DEFAULT_ENDPOINT, POLL_S, AwsMetadata
 from spotline.agent.following import Standing, Step, next_step
 from spotline.agent.generation import GO_ON, GenerationPorts, GenerationRun
 from spotline.agent.joining import Joining
@@ -40,8 +39,10 @@ LEASE_OVER = 4
 
 # How often the cloud's notice is looked for on the machine, wall seconds.
 _NOTICE_EVERY_S = 0.5
-# What the last news and output get before the instance ends, wall seconds.
+# What the last news and output get before the instance ends, wall seconds; and what they get where
+# the control plane was away until the lease was over.
 FLUSH_S = 10.0
+LAST_TRY_S = 1.0
 
 _METADATA = "metadata"
 _AWS = "aws"
@@ -202,7 +203,7 @@ class Duty:
     async def _flush(self) -> None:
         """Deliver what is left, for a while: nobody waits for an instance that is not needed."""
         try:
-            async with asyncio.timeout(FLUSH_S):
+            async with asyncio.timeout(FLUSH_S if self._lease.left_s > 0 else LAST_TRY_S):
                 await self._news.emptied()
                 await self._spool.emptied()
         except TimeoutError:
@@ -287,6 +288,9 @@ class Duty:
     async def _poll_aws(self) -> None:
         if self._settings.cloud_kind != _AWS:
             return
+        # It takes Python's whole HTTP client, which elsewhere is not needed.
+        from spotline.agent.aws_metadata import DEFAULT_ENDPOINT, POLL_S, AwsMetadata
+
         endpoint = self._settings.aws_endpoint or DEFAULT_ENDPOINT
         metadata = AwsMetadata(self._settings.instance_id, endpoint)
         said = ""
