@@ -19,7 +19,7 @@ from spotline.adapters.grpc.agent.messages import (
     RanksNews,
 )
 from spotline.agent.following import Standing, Step, next_step
-from spotline.agent.generation import GO_ON, GenerationPorts, GenerationRun
+from spotline.agent.generation import GenerationPorts, GenerationRun
 from spotline.agent.joining import Joining
 from spotline.agent.lease import InstanceLease
 from spotline.agent.listening import ListenerPorts
@@ -27,6 +27,7 @@ from spotline.agent.notices import PLATFORM, LocalNotice, NoticeBoard, NoticeFol
 from spotline.agent.output import OutputSpool
 from spotline.agent.ports import AgentClock, AgentControl
 from spotline.agent.preparation import Preparation
+from spotline.agent.program import WANTS_TO_GO_ON
 from spotline.agent.progress import LineTail
 from spotline.agent.ranks import Place
 from spotline.agent.reports import NewsQueue
@@ -197,7 +198,9 @@ class Duty:
     def _disown(self, generation: int) -> None:
         self._last = max(self._last, generation)
         self._news.post(
-            RanksNews(generation=generation, exit_code=GO_ON, detail="it never started here")
+            RanksNews(
+                generation=generation, exit_code=WANTS_TO_GO_ON, detail="it never started here"
+            )
         )
 
     async def _flush(self) -> None:

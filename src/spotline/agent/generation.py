@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from spotline.agent.image import folders_to_mount
 from spotline.agent.listening import Listener, ListenerPorts
 from spotline.agent.output import LocalLog, OutputSpool, RankOutput
 from spotline.agent.preparation import NotPrepared, Preparation, Prepared
-from spotline.agent.program import Ending, Program
+from spotline.agent.program import WANTS_TO_GO_ON, Ending, Program
 from spotline.agent.progress import LineTail
 from spotline.agent.ranks import (
     MembersUnreachable,
@@ -28,11 +29,9 @@ from spotline.agent.secrets import Masker
 from spotline.agent.settings import AgentSettings, free_port
 from spotline.domain.jobs.run import Launcher, ProgressReading
 
-# The exit code of a program that saved and wants to go on (`EX_TEMPFAIL`).
-GO_ON = 75
-
-# How often events, progress and output are looked at, wall seconds.
+# How often events and progress are looked at, wall seconds; output is sent at every fifth look.
 _LOOK_S = 0.2
+_LOOKS_PER_FLUSH = 5
 _MOST_DETAIL = 4000
 
 _log = structlog.get_logger()
@@ -77,7 +76,7 @@ class GenerationRun:
         if self._listener is not None:
             self._listener.disturb()
         if self._program is not None:
-            self._program.stop(self._ports.task.run.seconds_of_grace)
+            self._program.stop()
 
     def kill(self) -> None:
         """End the program now."""
@@ -97,7 +96,9 @@ class GenerationRun:
         try:
             prepared = await self._prepared()
             if prepared is None or self._called_off.is_set():
-                ending = Ending(exit_code=GO_ON, detail="it was told to stop before it started")
+                ending = Ending(
+                    exit_code=WANTS_TO_GO_ON, detail="it was told to stop before it started"
+                )
             else:
                 ending = await self._run(prepared)
         except NotPrepared as error:
@@ -138,6 +139,7 @@ class GenerationRun:
         program = self._program = Program(
             marker=f"{ports.settings.instance_id}/{self.generation}/{self._since_s:.6f}",
             clock=ports.listening.clock,
+            grace_s=task.run.seconds_of_grace,
             launched=task.run.launcher is Launcher.TORCHRUN and prepared.engine is None,
             end_containers=end_containers if containers else None,
         )
@@ -148,7 +150,7 @@ class GenerationRun:
         _log.info("generation_started", generation=self.generation, ranks=len(starts))
         ports.listening.board.running(True)
         if self._called_off.is_set():
-            program.stop(task.run.seconds_of_grace)
+            program.stop()
         try:
             async with asyncio.TaskGroup() as tasks:
                 looking = tasks.create_task(self._look(listener, outputs), name="look")
@@ -206,10 +208,11 @@ class GenerationRun:
         )
 
     async def _look(self, listener: Listener, outputs: dict[int, RankOutput]) -> None:
-        while True:
+        for look in itertools.count(1):
             listener.look()
-            for output in outputs.values():
-                output.flush()
+            if look % _LOOKS_PER_FLUSH == 0:
+                for output in outputs.values():
+                    output.flush()
             await self._ports.listening.clock.sleep(_LOOK_S)
 
     def _write_allocation(self, state: str) -> None:

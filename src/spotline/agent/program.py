@@ -20,6 +20,10 @@ from spotline.agent.ranks import RankStart
 NOT_FOUND = 127
 NOT_RUNNABLE = 126
 
+# Of a program that saved and wants to go on (`EX_TEMPFAIL`).
+WANTS_TO_GO_ON = 75
+
+_FAILED_S = 5.0
 _READ_BYTES = 64 * 1024
 _PIPE_LIMIT_S = 2.0
 _KILL_EVERY_S = 0.02
@@ -48,6 +52,8 @@ class Program:
     ----------
     marker
         Tells its processes from all others of this machine.
+    grace_s
+        Wall seconds that the ranks have to save.
     launched
         Its only process is torchrun.
     end_containers
@@ -59,6 +65,7 @@ class Program:
         *,
         marker: str,
         clock: AgentClock,
+        grace_s: float = _FAILED_S,
         launched: bool = False,
         end_containers: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
@@ -69,7 +76,7 @@ class Program:
         self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._outputs: dict[int, RankOutput] = {}
         self._first_failure: tuple[int, int] | None = None
-        self._grace_s = 0.0
+        self._grace_s = grace_s
         self._stopping = asyncio.Event()
         self._killing = asyncio.Event()
 
@@ -108,11 +115,9 @@ class Program:
                 return Ending(exit_code=code, detail=said)
         return None
 
-    def stop(self, grace_s: float) -> None:
-        """Tell every rank to save and end, now; kill what is left after `grace_s`. Idempotent."""
-        if not self._stopping.is_set():
-            self._grace_s = grace_s
-            self._stopping.set()
+    def stop(self) -> None:
+        """Tell every rank to save and end, now; kill what is left after the grace. Idempotent."""
+        self._stopping.set()
 
     def kill(self) -> None:
         """Kill everything now. Idempotent."""
@@ -155,8 +160,11 @@ class Program:
         code = await self._processes[rank].wait()
         if code != 0 and self._first_failure is None:
             self._first_failure = (rank, code)
-            # The others would wait for it in a collective.
-            self.stop(self._grace_s or _after_failure_s(code))
+            # The others would wait for it in a collective. One that failed leaves nothing behind
+            # that is worth saving; one that saved shows that they are about to.
+            if code != WANTS_TO_GO_ON and not self._stopping.is_set():
+                self._grace_s = min(self._grace_s, _FAILED_S)
+            self.stop()
 
     async def _read(self, rank: int) -> None:
         stream, output = self._processes[rank].stdout, self._outputs[rank]
@@ -204,14 +212,3 @@ class Program:
         if self._launched and (said := _FIRST_FAILURE.search(words)):
             code = int(said[1]) or code
         return Ending(exit_code=code, detail=words)
-
-
-def _after_failure_s(code: int) -> float:
-    """Seconds that the other ranks get when one has ended with a code that is not 0."""
-    return _SAVED_S if code == _WANTS_TO_GO_ON else _FAILED_S
-
-
-# One that saved shows that the others are about to; one that failed leaves nothing worth saving.
-_WANTS_TO_GO_ON = 75
-_SAVED_S = 30.0
-_FAILED_S = 5.0

@@ -107,7 +107,7 @@ def rank_starts(task: AgentTask, order: Order, place: Place, free_port: int) -> 
             f"--nproc-per-node={ranks}",
             f"--master-addr={host}",
             f"--master-port={port}",
-            *run.command,
+            *script_words(run.command),
         )
         return [RankStart(rank=node_rank * ranks, words=words, environment=common)]
     return [
@@ -124,6 +124,12 @@ def rank_starts(task: AgentTask, order: Order, place: Place, free_port: int) -> 
         )
         for local in range(ranks)
     ]
+
+
+def script_words(command: Sequence[str]) -> Sequence[str]:
+    """What torchrun is to run: the command without its own name or Python's, which it adds."""
+    named = command[0].rpartition("/")[2] in ("torchrun", "python", "python3")
+    return command[1:] if named else command
 
 
 def _master(

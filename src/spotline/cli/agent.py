@@ -35,6 +35,7 @@ def agent(
     with explained():
         configure_logging(log_level)
         settings = read_settings(os.environ)
+        settings.base_dir.mkdir(parents=True, exist_ok=True)
     warden = start_warden(settings.instance_id, settings.shutdown_command)
     exit_code = _serve(settings)
     dismiss_warden(warden)
