@@ -35,14 +35,17 @@ class SteppedClock:
         woken = asyncio.get_running_loop().create_future()
         entry = (self.now_s + seconds, next(self._numbers), woken)
         heapq.heappush(self._sleepers, entry)
-        while not woken.done():
-            for _ in range(20):
-                await asyncio.sleep(0)
-            if not woken.done() and self._sleepers[0] is entry:
-                heapq.heappop(self._sleepers)
-                self.now_s = max(self.now_s, entry[0])
-                woken.set_result(None)
-            self._forget_cancelled()
+        try:
+            while not woken.done():
+                for _ in range(20):
+                    await asyncio.sleep(0)
+                self._forget_cancelled()
+                if not woken.done() and self._sleepers[0] is entry:
+                    heapq.heappop(self._sleepers)
+                    self.now_s = max(self.now_s, entry[0])
+                    woken.set_result(None)
+        finally:
+            woken.cancel()
 
     def _forget_cancelled(self) -> None:
         while self._sleepers and self._sleepers[0][2].done():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tarfile
+import zlib
 from pathlib import Path, PurePosixPath
 
 from spotline.contracts.errors import SpotlineError
@@ -86,7 +87,7 @@ def unpack_package(
                 _check(member)
                 # Python's own filter again looks at what a path is once links are followed.
                 packed.extract(member, aside, filter="data")
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         shutil.rmtree(aside, ignore_errors=True)
         raise PackageRefused(f"run.package cannot be unpacked: {error}") from error
     except PackageRefused:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import structlog
 
@@ -45,6 +47,22 @@ class Ending:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _OutputPipe:
+    """The end of a pipe that is read."""
+
+    reader: asyncio.StreamReader
+    transport: asyncio.ReadTransport
+
+    @classmethod
+    async def open(cls, descriptor: int) -> Self:
+        reader = asyncio.StreamReader(limit=_READ_BYTES)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)
+        )
+        return cls(reader, transport)
+
+
 class Program:
     """Ranks that run. `wait` enforces what is asked of it, so the caller that starts it waits.
 
@@ -74,6 +92,7 @@ class Program:
         self._launched = launched
         self._end_containers = end_containers
         self._processes: dict[int, asyncio.subprocess.Process] = {}
+        self._pipes: dict[int, _OutputPipe] = {}
         self._outputs: dict[int, RankOutput] = {}
         self._first_failure: tuple[int, int] | None = None
         self._grace_s = grace_s
@@ -96,16 +115,7 @@ class Program:
         for rank_start in starts:
             output = self._outputs[rank_start.rank] = outputs[rank_start.rank]
             try:
-                self._processes[rank_start.rank] = await asyncio.create_subprocess_exec(
-                    *rank_start.words,
-                    env={**rank_start.environment, MARKER: self._marker},
-                    cwd=work_dir,
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=asyncio.subprocess.STDOUT,
-                    limit=_READ_BYTES,
-                    start_new_session=True,
-                )
+                await self._start_rank(rank_start, work_dir)
             except OSError as error:
                 code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUNNABLE
                 said = f"run.command {rank_start.words[0]!r} cannot be run: {error}"
@@ -114,6 +124,23 @@ class Program:
                 self._close_outputs()
                 return Ending(exit_code=code, detail=said)
         return None
+
+    async def _start_rank(self, rank_start: RankStart, work_dir: Path) -> None:
+        # A pipe of our own: asyncio takes a process whose pipe a child still holds for alive.
+        reading, writing = os.pipe()
+        try:
+            self._pipes[rank_start.rank] = await _OutputPipe.open(reading)
+            self._processes[rank_start.rank] = await asyncio.create_subprocess_exec(
+                *rank_start.words,
+                env={**rank_start.environment, MARKER: self._marker},
+                cwd=work_dir,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=writing,
+                stderr=writing,
+                start_new_session=True,
+            )
+        finally:
+            os.close(writing)
 
     def stop(self) -> None:
         """Tell every rank to save and end, now; kill what is left after the grace. Idempotent."""
@@ -153,6 +180,8 @@ class Program:
         return self._ending()
 
     def _close_outputs(self) -> None:
+        for pipe in self._pipes.values():
+            pipe.transport.close()
         for output in self._outputs.values():
             output.close()
 
@@ -167,11 +196,8 @@ class Program:
             self.stop()
 
     async def _read(self, rank: int) -> None:
-        stream, output = self._processes[rank].stdout, self._outputs[rank]
-        if stream is None:
-            return
-        while data := await stream.read(_READ_BYTES):
-            output.feed(data)
+        while data := await self._pipes[rank].reader.read(_READ_BYTES):
+            self._outputs[rank].feed(data)
 
     async def _stop_when_asked(self) -> None:
         await self._stopping.wait()
