@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -125,7 +126,7 @@ class Preparation:
             secrets = resolve_secrets(
                 run.secrets, self._settings.secrets_dir, self._settings.environ
             )
-            engine = find_engine() if run.image else None
+            engine = find_engine(self._on_path) if run.image else None
         except (SecretsMissing, EngineMissing) as error:
             raise NotPrepared(str(error)) from error
         if not self._unpacked:
@@ -136,6 +137,9 @@ class Preparation:
         if run.setup:
             await self._set_up(run.setup, place, masker)
         return Prepared(place=place, masker=masker, engine=engine)
+
+    def _on_path(self, command: str) -> str | None:
+        return shutil.which(command, path=self._settings.environ.get("PATH"))
 
     async def _unpack(self, package: RunPackage | None) -> None:
         work_dir = self._settings.work_dir

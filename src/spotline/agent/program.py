@@ -175,9 +175,19 @@ class Program:
                 for task in reading:
                     task.cancel()
         finally:
+            # Nothing is left of what ended by itself; of a wait that is cancelled, all is.
             send_signal(processes_of(self._marker), signal.SIGKILL)
+            await self._reap()
             self._close_outputs()
         return self._ending()
+
+    async def _reap(self) -> None:
+        waiting = [process.wait() for process in self._processes.values()]
+        try:
+            async with asyncio.timeout(_PIPE_LIMIT_S):
+                await asyncio.gather(*waiting)
+        except TimeoutError:
+            _log.error("processes_left", marker=self._marker)
 
     def _close_outputs(self) -> None:
         for pipe in self._pipes.values():

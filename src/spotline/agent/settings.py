@@ -141,7 +141,7 @@ def own_address(host: str, port: int) -> str:
         with socket.socket(family, kind) as probe:
             probe.connect(address)
             return str(probe.getsockname()[0])
-    except OSError:
+    except (OSError, UnicodeError):
         return ""  # a proxy resolves the name, or there is no way yet: SPOTLINE_HOST says it
 
 
