@@ -57,9 +57,14 @@ class _OutputPipe:
     @classmethod
     async def open(cls, descriptor: int) -> Self:
         reader = asyncio.StreamReader(limit=_READ_BYTES)
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)
-        )
+        file = os.fdopen(descriptor, "rb", buffering=0)
+        try:
+            transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(reader), file
+            )
+        except BaseException:
+            file.close()
+            raise
         return cls(reader, transport)
 
 
@@ -107,6 +112,8 @@ class Program:
             return await self._start(starts, outputs, work_dir)
         except BaseException:
             send_signal(processes_of(self._marker), signal.SIGKILL)
+            await self._reap()
+            self._close_outputs()
             raise
 
     async def _start(

@@ -187,6 +187,22 @@ async def test_a_wait_that_is_cancelled_leaves_no_process(tmp_path):
     await eventually(lambda: not processes_of(running.marker))
 
 
+@pytest.mark.parametrize("steps", range(0, 12, 3))
+async def test_a_start_that_is_cancelled_at_any_moment_leaves_no_process(tmp_path, steps):
+    running = Running(tmp_path, DEAF, DEAF)
+
+    async with asyncio.TaskGroup() as tasks:
+        starting = tasks.create_task(running.start())
+        for _ in range(steps):
+            await asyncio.sleep(0.001)
+        starting.cancel()
+
+    if not starting.cancelled():
+        running.program.kill()
+        await running.wait()
+    await eventually(lambda: not processes_of(running.marker))
+
+
 async def test_containers_are_ended_with_the_program(tmp_path):
     ended = []
 
