@@ -18,7 +18,7 @@ from spotline.adapters.grpc.agent.messages import (
     OutputPiece,
     RanksNews,
 )
-from spotline.agent.following import Standing, Step, next_step
+from spotline.agent.following import InstanceStanding, Step, next_step
 from spotline.agent.generation import GenerationPorts, GenerationRun
 from spotline.agent.joining import Joining
 from spotline.agent.lease import InstanceLease
@@ -29,7 +29,7 @@ from spotline.agent.ports import AgentClock, AgentControl
 from spotline.agent.preparation import Preparation
 from spotline.agent.program import WANTS_TO_GO_ON
 from spotline.agent.progress import LineTail
-from spotline.agent.ranks import Place
+from spotline.agent.ranks import RankPlace
 from spotline.agent.reports import NewsQueue
 from spotline.agent.settings import AgentSettings
 from spotline.agent.timing import MarketTime, RetryPauses
@@ -160,7 +160,7 @@ class Duty:
     async def _follow(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             order, current = self._order, self._current
-            standing = Standing(
+            standing = InstanceStanding(
                 running=current.generation if current else 0,
                 last=self._last,
                 leaving=self._leaving is not None,
@@ -313,14 +313,14 @@ def _log_change(event: str, error: str, before: str) -> str:
     return error
 
 
-def _place(settings: AgentSettings, notice_file: Path, market_s_per_s: float) -> Place:
+def _place(settings: AgentSettings, notice_file: Path, market_s_per_s: float) -> RankPlace:
     """Where the program runs, but for its secrets.
 
     Its PATH finds the Python that the agent runs on first, as in an active virtual environment.
     """
     own_bin = str(Path(sys.executable).parent)
     path = settings.environ.get("PATH", os.defpath)
-    return Place(
+    return RankPlace(
         instance_id=settings.instance_id,
         work_dir=settings.work_dir,
         run_dir=settings.run_dir,

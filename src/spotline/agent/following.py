@@ -24,7 +24,7 @@ class Step(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class InstanceStanding:
     """How things stand on an instance.
 
     Parameters
@@ -42,7 +42,7 @@ class Standing:
     leaving: bool = False
 
 
-def next_step(order: Order | None, standing: Standing) -> Step:
+def next_step(order: Order | None, standing: InstanceStanding) -> Step:
     """Decide what to do; asked again after every change, until it is nothing."""
     if standing.leaving:
         return Step.STOP if standing.running else Step.FINISH

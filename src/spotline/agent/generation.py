@@ -20,7 +20,7 @@ from spotline.agent.program import WANTS_TO_GO_ON, Ending, Program
 from spotline.agent.progress import LineTail
 from spotline.agent.ranks import (
     MembersUnreachable,
-    Place,
+    RankPlace,
     RankStart,
     checkpoint_uri,
     rank_starts,
@@ -182,7 +182,7 @@ class GenerationRun:
         named = "".join(c if c.isalnum() else "-" for c in self._ports.settings.instance_id)
         return f"spotline-{named}-{self.generation}-{start.rank}"
 
-    def _new_listener(self, place: Place) -> Listener:
+    def _new_listener(self, place: RankPlace) -> Listener:
         ports = self._ports
         return Listener(
             generation=self.generation,

@@ -20,7 +20,7 @@ from spotline.agent.package import (
 )
 from spotline.agent.ports import AgentClock
 from spotline.agent.program import Program
-from spotline.agent.ranks import Place, RankStart, common_environment
+from spotline.agent.ranks import RankPlace, RankStart, common_environment
 from spotline.agent.secrets import Masker, SecretsMissing, resolve_secrets
 from spotline.agent.settings import AgentSettings
 from spotline.agent.timing import RetryPauses
@@ -47,7 +47,7 @@ class NotPrepared(SpotlineError):
 class Prepared:
     """An instance that is ready: where the program runs, and what masks its secrets."""
 
-    place: Place
+    place: RankPlace
     masker: Masker
     engine: ContainerEngine | None = None
 
@@ -65,7 +65,7 @@ class Preparation:
         self,
         settings: AgentSettings,
         task: AgentTask,
-        place: Place,
+        place: RankPlace,
         *,
         spool: OutputSpool,
         clock: AgentClock,
@@ -166,7 +166,7 @@ class Preparation:
             raise NotPrepared(str(error)) from error
         archive.unlink()
 
-    async def _set_up(self, line: str, place: Place, masker: Masker) -> None:
+    async def _set_up(self, line: str, place: RankPlace, masker: Masker) -> None:
         output = RankOutput(
             generation=0,
             rank=0,

@@ -45,7 +45,7 @@ class RankStart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RankPlace:
     """Where a program runs on an instance.
 
     Parameters
@@ -73,7 +73,7 @@ def checkpoint_uri(task: AgentTask) -> str:
     return f"{location}/{task.job_id}" if location else ""
 
 
-def rank_starts(task: AgentTask, order: Order, place: Place, free_port: int) -> list[RankStart]:
+def rank_starts(task: AgentTask, order: Order, place: RankPlace, free_port: int) -> list[RankStart]:
     """What to start for a generation that this instance is a member of.
 
     Parameters
@@ -145,7 +145,7 @@ def _master(
     return peers[0].host, master_port(task.job_id, order.generation)
 
 
-def common_environment(task: AgentTask, generation: int, place: Place) -> dict[str, str]:
+def common_environment(task: AgentTask, generation: int, place: RankPlace) -> dict[str, str]:
     """The environment of setup and ranks alike; Spotline's own variables win."""
     passed_on = {
         name: value for name, value in place.own_environment.items() if not name.startswith(_PREFIX)

@@ -1,12 +1,12 @@
 import pytest
 
 from spotline.adapters.grpc.agent.messages import Order, OrderState
-from spotline.agent.following import Standing, Step, next_step
+from spotline.agent.following import InstanceStanding, Step, next_step
 
 
 def after(state: str, generation: int, *, running: int = 0, last: int = 0, leaving=False) -> Step:
     order = Order(job_id="j", generation=generation, state=OrderState[state])
-    return next_step(order, Standing(running=running, last=last, leaving=leaving))
+    return next_step(order, InstanceStanding(running=running, last=last, leaving=leaving))
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_an_instance_that_ends_saves_first_whatever_it_was_told(state):
 
 
 def test_without_an_order_nothing_is_done():
-    assert next_step(None, Standing()) is Step.NOTHING
-    assert next_step(None, Standing(leaving=True)) is Step.FINISH
+    assert next_step(None, InstanceStanding()) is Step.NOTHING
+    assert next_step(None, InstanceStanding(leaving=True)) is Step.FINISH
 
 
 @pytest.mark.parametrize("state", [state.name for state in OrderState])

@@ -7,7 +7,7 @@ from spotline.agent.ranks import (
     FIRST_PORT,
     PORTS,
     MembersUnreachable,
-    Place,
+    RankPlace,
     checkpoint_uri,
     master_port,
     rank_starts,
@@ -23,8 +23,8 @@ def order_of(*hosts: str, generation: int = 3) -> Order:
     return Order(job_id="job-1", generation=generation, state=OrderState.RUN, peers=peers)
 
 
-def place_on(instance_id: str, **own) -> Place:
-    return Place(
+def place_on(instance_id: str, **own) -> RankPlace:
+    return RankPlace(
         instance_id=instance_id,
         work_dir=Path("/w"),
         run_dir=Path("/r"),
