@@ -103,7 +103,7 @@ class GenerationRun:
                 ending = await self._run(prepared)
         except NotPrepared as error:
             ending = Ending(exit_code=error.exit_code, detail=str(error))
-        except MembersUnreachable as error:
+        except (MembersUnreachable, OSError) as error:
             ending = Ending(exit_code=1, detail=str(error))
         masker = prepared.masker if prepared else Masker()
         detail = masker.mask(ending.detail)[-_MOST_DETAIL:]
@@ -140,7 +140,7 @@ class GenerationRun:
             marker=f"{ports.settings.instance_id}/{self.generation}/{self._since_s:.6f}",
             clock=ports.listening.clock,
             grace_s=task.run.seconds_of_grace,
-            launched=task.run.launcher is Launcher.TORCHRUN and prepared.engine is None,
+            launched=task.run.launcher is Launcher.TORCHRUN,
             end_containers=end_containers if containers else None,
         )
         ending = await program.start(starts, outputs, prepared.place.work_dir)
@@ -227,7 +227,12 @@ class GenerationRun:
             "instances": len(peers),
             "state": state,
         }
-        write_whole(self._ports.settings.run_dir / "allocation.json", json.dumps(allocation) + "\n")
+        try:
+            file = self._ports.settings.run_dir / "allocation.json"
+            write_whole(file, json.dumps(allocation) + "\n")
+        except OSError as error:
+            # A full disk: SIGTERM still says what the file would have.
+            _log.error("allocation_not_written", error=str(error))
 
 
 async def _run_quietly(words: tuple[str, ...]) -> None:

@@ -101,6 +101,7 @@ class Listener:
         self._ports = ports
         self._meter = ProgressMeter(ports.market.market_s_per_s)
         self._resumed: ResumedSaid | None = None
+        self._unreadable: set[str] = set()
         self._told: tuple[float, int] | None = None
         self._told_at_s = -every_s
         self._reading = reading
@@ -122,7 +123,7 @@ class Listener:
 
     def look(self, *, final: bool = False) -> None:
         """Read what is new, and report what is due; `final`: the program has ended."""
-        for line in self._events.read(final=final):
+        for line in self._lines(self._events, final=final):
             try:
                 event = read_event(line)
             except ContractError as error:
@@ -131,9 +132,19 @@ class Listener:
             if event is not None and event.generation == self._generation:
                 self._take(event)
         if self._file is not None:
-            for line in self._file.read(final=final):
+            for line in self._lines(self._file, final=final):
                 self._observe_read(line)
         self._report(final=final)
+
+    def _lines(self, tail: LineTail, *, final: bool) -> list[str]:
+        """What is new in a file; one that cannot be read says nothing, which is logged once."""
+        try:
+            return tail.read(final=final)
+        except OSError as error:
+            if str(error) not in self._unreadable:
+                self._unreadable.add(str(error))
+                _log.error("file_unreadable", generation=self._generation, error=str(error))
+            return []
 
     def _observe_read(self, line: str) -> None:
         done = self._read(line)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from spotline.adapters.grpc.agent.messages import NoticeNews
 from spotline.agent.files import write_whole
 from spotline.agent.ports import AgentClock
@@ -17,6 +19,8 @@ from spotline.domain.events.training import CheckpointFault, NoticeAction
 
 PLATFORM = "platform"
 INTERRUPTION = "interruption"
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +75,7 @@ class NoticeBoard:
         self._market = market
         self._open: list[_Open] = []
         self._running = False
+        self._unwritten = False
         self._write()
 
     @property
@@ -99,7 +104,7 @@ class NoticeBoard:
                 # The machine knows its deadline in its own time.
                 entry.notice = replace(entry.notice, deadline_s=notice.deadline_s, kind=notice.kind)
             entry.ids[source] = notice.notice_id
-        if self.standing != before:
+        if self.standing != before or self._unwritten:
             self._write()
         self._answer()
         return new
@@ -168,7 +173,14 @@ class NoticeBoard:
             }
             for notice in self.standing
         ]
-        write_whole(self._file, json.dumps(notices, separators=(",", ":")) + "\n")
+        try:
+            write_whole(self._file, json.dumps(notices, separators=(",", ":")) + "\n")
+            self._unwritten = False
+        except OSError as error:
+            # A full disk. Every look at a source tries again.
+            if not self._unwritten:
+                _log.error("notices_not_written", error=str(error))
+            self._unwritten = True
 
 
 class NoticeFolder:

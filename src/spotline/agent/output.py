@@ -6,6 +6,7 @@ import asyncio
 import codecs
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from io import FileIO
 from pathlib import Path
 
 import structlog
@@ -21,7 +22,7 @@ MOST_KEPT_BYTES = 16 << 20
 MOST_FILE_BYTES = 64 << 20
 
 _MOST_BATCH_BYTES = 1 << 20
-_LAST_WORDS_BYTES = 2000
+_LAST_WORDS_BYTES = 4000
 # A line that never ends is looked at in parts of this size.
 _LONGEST_LINE_BYTES = 16 * 1024
 
@@ -121,19 +122,22 @@ class OutputSpool:
 class LocalLog:
     """A file on the instance with what a rank wrote; at `most_bytes` it begins again.
 
-    The part before is kept as `<name>.1`.
+    The part before is kept as `<name>.1`. A disk that is full ends the file, not the training.
     """
 
     def __init__(self, path: Path, *, most_bytes: int = MOST_FILE_BYTES) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._most_bytes = most_bytes
-        self._file = path.open("ab", buffering=0)
-        self._broken = False
+        self._file: FileIO | None = None
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("ab", buffering=0)
+        except OSError as error:
+            _log.error("output_not_written", path=str(path), error=str(error))
 
     def write(self, data: bytes) -> None:
-        """Append; a full disk ends the file, not the training."""
-        if self._broken:
+        """Append."""
+        if self._file is None:
             return
         try:
             if self._file.tell() + len(data) > self._most_bytes:
@@ -142,12 +146,14 @@ class LocalLog:
                 self._file = self._path.open("ab", buffering=0)
             self._file.write(data)
         except OSError as error:
-            self._broken = True
+            self.close()
             _log.error("output_not_written", path=str(self._path), error=str(error))
 
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Close the file; what is written later is left out."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
 
 class RankOutput:

@@ -127,7 +127,8 @@ class Preparation:
                 run.secrets, self._settings.secrets_dir, self._settings.environ
             )
             engine = find_engine(self._on_path) if run.image else None
-        except (SecretsMissing, EngineMissing) as error:
+            await asyncio.to_thread(self._settings.work_dir.mkdir, parents=True, exist_ok=True)
+        except (SecretsMissing, EngineMissing, OSError) as error:
             raise NotPrepared(str(error)) from error
         if not self._unpacked:
             await self._unpack(run.package)
@@ -142,12 +143,9 @@ class Preparation:
         return shutil.which(command, path=self._settings.environ.get("PATH"))
 
     async def _unpack(self, package: RunPackage | None) -> None:
-        work_dir = self._settings.work_dir
         if package is None:
-            work_dir.mkdir(parents=True, exist_ok=True)
             return
         archive = self._settings.base_dir / "package.tar.gz"
-        archive.parent.mkdir(parents=True, exist_ok=True)
         pauses = RetryPauses(self._uniform, first_s=1.0)
         for tries_left in reversed(range(_FETCH_TRIES)):
             try:
@@ -161,7 +159,7 @@ class Preparation:
                 _log.warning("package_unavailable", error=str(error))
                 await self._clock.sleep(pauses.next_s())
         try:
-            await asyncio.to_thread(unpack_package, archive, work_dir)
+            await asyncio.to_thread(unpack_package, archive, self._settings.work_dir)
         except PackageRefused as error:
             raise NotPrepared(str(error)) from error
         archive.unlink()

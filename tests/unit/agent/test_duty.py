@@ -285,6 +285,19 @@ async def test_leaving_ends_a_setup_that_would_go_on(settings):
     assert run.code == 0
 
 
+async def test_a_disk_that_takes_nothing_is_a_failure_that_says_so(settings):
+    settings.work_dir.write_text("in the way")
+    script = Script(enrolled_for(task_of()))
+    script.say("RUN", 1, "i-1")
+
+    async with Run(settings, script):
+        await eventually(lambda: script.ends)
+        script.say("OVER", 1)
+
+    assert script.ends[0].exit_code == 1
+    assert str(settings.work_dir) in script.ends[0].detail
+
+
 async def test_a_session_that_counts_no_more_is_asked_for_again(settings):
     script = Script(enrolled_for(task_of()))
     script.watch_failures = [unreachable(), unknown_caller(), unknown_caller()]

@@ -223,3 +223,14 @@ def test_a_notice_begins_a_new_stretch(instance):
 
     rates = [round(news.rate_per_hour, 2) for news in instance.of(WorkNews)]
     assert rates == [0.0, 60.0, 0.0, 6.0, 6.0]
+
+
+def test_a_file_that_cannot_be_read_says_nothing(instance):
+    (instance.folder / "metrics.jsonl").mkdir()
+    reading = {"source": ProgressSource.FILE, "pattern": "n", "path": "metrics.jsonl"}
+
+    listener = instance.listen(**reading)
+    listener.look()
+    listener.look(final=True)
+
+    assert instance.posted == []

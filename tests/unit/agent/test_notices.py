@@ -202,3 +202,17 @@ def test_a_broken_notice_names_file_and_field(tmp_path, text, message):
 
     with pytest.raises(ContractError, match=rf"notice\.json.*{message}"):
         NoticeFolder(tmp_path, "i-1").read()
+
+
+def test_a_disk_that_is_full_delays_the_file_and_ends_nothing(board, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("spotline.agent.notices.write_whole", full)
+    board.board.tell(PLATFORM, [notice()])
+    assert board.told == []
+    monkeypatch.undo()
+
+    board.board.tell("machine", [])
+
+    assert [said["notice_id"] for said in board.told] == ["n-1"]
