@@ -9,7 +9,7 @@ from spotline.adapters.grpc.agent.messages import Enrolled, Order, OrderState, P
 from spotline.agent.agent import NOT_JOINED, Agent
 from spotline.agent.settings import AgentSettings
 from spotline.agent.timing import MachineClock
-from spotline.domain.jobs.run import EnvironmentVariable, RunPackage
+from spotline.domain.jobs.run import EnvironmentVariable, Launcher, RunPackage
 from tests.eventually import eventually
 from tests.fakes.agent_parts import enrolled_for, task_of, unknown_caller, unreachable
 
@@ -272,6 +272,53 @@ async def test_an_image_is_run_by_the_engine_of_the_instance(settings, tmp_path)
     assert f"--volume {settings.run_dir}:{settings.run_dir}" in run
     assert "--env SPOTLINE_GENERATION" in run
     assert set(ends) == {"rm --force spotline-i-1-1-0"}
+
+
+TORCHRUN = """
+import os, subprocess, sys
+options = [word for word in sys.argv[1:] if word.startswith("--")]
+print(*options, flush=True)
+script = sys.argv[1 + len(options):]
+workers = [
+    subprocess.Popen(
+        [sys.executable, *script], start_new_session=True,
+        env={**os.environ, "TORCHELASTIC_RUN_ID": "none", "LOCAL_RANK": str(rank)})
+    for rank in range(2)]
+codes = [worker.wait() for worker in workers]
+if any(codes):
+    print("Root Cause (first observed failure):\\n[0]:\\n"
+          f"  exitcode  : {codes[0]} (pid: {workers[0].pid})", file=sys.stderr)
+    sys.exit(1)
+"""
+
+
+async def test_workers_of_torchrun_are_told_to_stop_and_their_code_is_told(settings, tmp_path):
+    """The launcher does what torchrun does to its workers: sessions of their own, exit code 1."""
+    package = tmp_path / "lib" / "torch" / "distributed"
+    package.mkdir(parents=True)
+    (package / "run.py").write_text(TORCHRUN)
+    (tmp_path / "train.py").write_text(WAITS)
+    script = Script(
+        enrolled_for(
+            task_of(
+                command=(str(tmp_path / "train.py"),),
+                launcher=Launcher.TORCHRUN,
+                ranks_per_instance=2,
+                grace_s=20,
+                environment=(EnvironmentVariable(name="PYTHONPATH", value=str(tmp_path / "lib")),),
+            )
+        )
+    )
+    script.say("RUN", 1, "i-1")
+
+    async with Run(settings, script):
+        await eventually(lambda: script.text.count("ready") == 2)
+        script.say("STOP", 1, "i-1")
+        await eventually(lambda: script.ends)
+        script.say("LEAVE", 1)
+
+    assert script.ends[0].exit_code == 75
+    assert "--nnodes=1 --node-rank=0 --nproc-per-node=2 --master-addr=127.0.0.1" in script.text
 
 
 async def test_leaving_ends_a_setup_that_would_go_on(settings):
