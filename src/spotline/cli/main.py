@@ -15,6 +15,7 @@ COMMANDS = (
     "demo",
     "up",
     "down",
+    "agent",
     "jobs",
     "updates",
     "market_status",
