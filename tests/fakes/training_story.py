@@ -31,7 +31,10 @@ def run_job(request_id="r1", *, counts=(1, 2, 3, 4), **fields):
 
 @dataclass
 class Machine:
-    """An instance with its agent; `reached` says whether the control plane hears of it."""
+    """An instance with its agent; `reached` says whether the control plane hears of it.
+
+    Its program saves for `saves_steps` steps after it was told to stop.
+    """
 
     name: str
     alive: bool = True
@@ -39,7 +42,8 @@ class Machine:
     joined: bool = False
     running: int = 0
     started: int = 0
-    saving: bool = False
+    saves_steps: int = 1
+    saving: int = 0
     report: tuple[int, int] | None = None
     last_heard_s: float = 0.0
 
@@ -111,7 +115,7 @@ class Story:
     def launch(self):
         self.made += 1
         name = f"i-{self.made}"
-        self.machines[name] = Machine(name)
+        self.machines[name] = Machine(name, saves_steps=1 + 2 * (self.made % 3))
         self.held.append(name)
         self.report_holding()
         return name
@@ -194,7 +198,7 @@ class Story:
         if machine.alive and machine.running:
             machine.report = (machine.running, exit_code)
             machine.running = 0
-            machine.saving = False
+            machine.saving = 0
 
     def restart_control_plane(self):
         """The log stays, what agents said is forgotten."""
@@ -237,7 +241,9 @@ class Story:
         if not (machine.alive and machine.reached and machine.joined):
             return
         if machine.saving:
-            self.ranks_end(machine.name, 75)
+            machine.saving -= 1
+            if not machine.saving:
+                self.ranks_end(machine.name, 75)
             return
         allocation = told(self.view(), machine.name)
         if allocation is None:
@@ -252,12 +258,12 @@ class Story:
             case AllocationState.WAIT:
                 assert not machine.running, "a program that runs must not be told to wait"
             case AllocationState.STOP:
-                machine.saving = machine.running > 0
+                machine.saving = machine.saves_steps if machine.running else 0
             case AllocationState.ABORT:
                 self.ranks_end(machine.name, -9)
             case AllocationState.LEAVE | AllocationState.OVER:
                 if machine.running:
-                    machine.saving = True
+                    machine.saving = machine.saves_steps
                 elif machine.report is None:
                     machine.alive = False
 

@@ -138,6 +138,9 @@ class GangView:
             return AllocationState.STOP, "a member has saved and wants to go on"
         if self.facts.stopped == gang.generation:
             return AllocationState.STOP, "the instances changed"
+        forgotten = [member for member in gang.members if self.ended_unheard(member)]
+        if forgotten:
+            return AllocationState.STOP, f"how it ended on {_names(forgotten)} is not known"
         return None
 
 

@@ -303,6 +303,16 @@ def test_an_end_that_was_forgotten_leads_to_another_start_and_never_to_a_complet
     story.until(story.all_run)
 
 
+def test_those_who_wait_for_a_member_whose_end_was_forgotten_are_stopped():
+    story = running_story(2)
+    story.ranks_end("i-1", -15)
+    story.step()
+    story.restart_control_plane()
+    story.until(lambda: len(story.generations()) == 2 and story.all_run())
+
+    assert story.exits() == []
+
+
 # --- notices and checkpoints ----------------------------------------------------------------------
 
 
@@ -359,7 +369,9 @@ def happen(story, what, which):
     names = sorted(story.machines)
     name = names[which % len(names)] if names else None
     if what == "launch" and len(story.held) < 4:
-        story.launch()
+        launched = story.launch()
+        if which % 2:
+            story.join(launched)
     elif what == "restart":
         story.restart_control_plane()
     elif what == "lost":
@@ -399,9 +411,11 @@ def _happen_to(story, what, name):
 
 
 @settings(max_examples=150, deadline=None)
-@given(STORIES)
-def test_interruptions_never_fail_a_job_nor_run_two_generations_and_in_the_end_it_runs(story_told):
-    story = Story()
+@given(st.integers(0, 4), STORIES)
+def test_interruptions_never_fail_a_job_nor_run_two_generations_and_in_the_end_it_runs(
+    members, story_told
+):
+    story = running_story(members) if members else Story()
     for what, which in story_told:
         happen(story, what, which)
         story.step()
@@ -431,7 +445,7 @@ def test_interruptions_never_fail_a_job_nor_run_two_generations_and_in_the_end_i
 @settings(max_examples=50, deadline=None)
 @given(STORIES, st.integers(1, 3))
 def test_a_program_that_fails_by_itself_is_a_failure_after_any_story(story_told, members):
-    story = Story()
+    story = running_story(members)
     for what, which in story_told:
         happen(story, what, which)
         story.step()
