@@ -103,9 +103,7 @@ class Story:
 
     def report_holding(self):
         lots = (Lot(offering_id=EAST, spot=len(self.held)),)
-        holding = JobHolding(
-            job_id=self.job.job_id, lots=lots, instance_ids=tuple(self.held)
-        )
+        holding = JobHolding(job_id=self.job.job_id, lots=lots, instance_ids=tuple(self.held))
         self.record(
             CapacityReported(
                 slot=0, revision=0, offset_s=0, settled=True, holdings=(holding,) * bool(self.held)

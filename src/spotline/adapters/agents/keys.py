@@ -146,9 +146,7 @@ class AgentKeys:
             _write(path, certificate.public_bytes(serialization.Encoding.PEM))
         return key_path.read_bytes(), path.read_bytes() + (self._folder / "ca.pem").read_bytes()
 
-    def _lasts(
-        self, pem: bytes, names: x509.SubjectAlternativeName, ca: x509.Certificate
-    ) -> bool:
+    def _lasts(self, pem: bytes, names: x509.SubjectAlternativeName, ca: x509.Certificate) -> bool:
         certificate = x509.load_pem_x509_certificate(pem)
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         left = certificate.not_valid_after_utc - self._now()
@@ -186,7 +184,7 @@ def _key_in(path: Path) -> ec.EllipticCurvePrivateKey:
         )
     key = serialization.load_pem_private_key(path.read_bytes(), password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ValueError(f"{path.name} must be a key on an elliptic curve")
+        raise TypeError(f"{path.name} must be a key on an elliptic curve")
     return key
 
 

@@ -152,23 +152,32 @@ class Gangs:
 
 
 def _fold_own(gang: Gang, event: Event, market: MarketFold) -> None:
+    """Apply an event of the gang's own job."""
     match event:
         case CapacityLost():
             gang.lose(event.instance_ids)
         case InterruptionNoticed():
-            notice = StandingNotice(
-                notice_id=derive_id(
-                    gang.job_id, f"notice:{event.slot}:{event.offset_s}:{event.instance_ids}"
-                ),
-                deadline_ns=_moment_ns(market, event.slot, event.offset_s + event.lead_s),
-            )
-            gang.notices.update(
-                {name: notice for name in event.instance_ids if name not in gang.gone}
-            )
-            gang.disturb(event.instance_ids)
+            _note_notice(gang, event, market)
         case InterruptionWithdrawn():
             for name in event.instance_ids:
                 gang.notices.pop(name, None)
+        case JobExited():
+            _note_exit(gang, event)
+        case JobRetryScheduled():
+            gang.awaits_retry = False
+            gang.not_before_ns = event.not_before_ns
+        case JobClosed():
+            gang.over = True
+            gang.held = ()
+            gang.notices.clear()
+            gang.silent.clear()
+        case _:
+            _fold_agents(gang, event)
+
+
+def _fold_agents(gang: Gang, event: Event) -> None:
+    """Apply what follows from what agents said."""
+    match event:
         case AgentJoined():
             gang.joined.setdefault(
                 event.instance_id,
@@ -182,17 +191,7 @@ def _fold_own(gang: Gang, event: Event, market: MarketFold) -> None:
             gang.generation = event.generation
             gang.members = event.instance_ids
             # What was noticed before may be taken at any moment of it; what was lost, is.
-            gang.disturbed = not gang.lost.union(gang.gone, gang.notices).isdisjoint(gang.members)
-        case JobExited():
-            _note_exit(gang, event)
-        case JobRetryScheduled():
-            gang.awaits_retry = False
-            gang.not_before_ns = event.not_before_ns
-        case JobClosed():
-            gang.over = True
-            gang.held = ()
-            gang.notices.clear()
-            gang.silent.clear()
+            gang.disturbed = not gang.gone.union(gang.notices).isdisjoint(gang.members)
         case JobSilent():
             gang.silent.add(event.instance_id)
             gang.disturb((event.instance_id,))
@@ -204,6 +203,17 @@ def _fold_own(gang: Gang, event: Event, market: MarketFold) -> None:
                 gang.newest = event
         case _:
             pass
+
+
+def _note_notice(gang: Gang, event: InterruptionNoticed, market: MarketFold) -> None:
+    notice = StandingNotice(
+        notice_id=derive_id(
+            gang.job_id, f"notice:{event.slot}:{event.offset_s}:{event.instance_ids}"
+        ),
+        deadline_ns=_moment_ns(market, event.slot, event.offset_s + event.lead_s),
+    )
+    gang.notices.update({name: notice for name in event.instance_ids if name not in gang.gone})
+    gang.disturb(event.instance_ids)
 
 
 def _note_exit(gang: Gang, event: JobExited) -> None:

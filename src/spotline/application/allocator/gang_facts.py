@@ -135,9 +135,7 @@ class GangFacts:
         agent = self.hear(instance_id, now_s)
         if agent.end is not None and agent.end.generation >= generation:
             return
-        agent.end = RanksEnd(
-            generation=generation, exit_code=exit_code, detail=detail, at_s=now_s
-        )
+        agent.end = RanksEnd(generation=generation, exit_code=exit_code, detail=detail, at_s=now_s)
         if agent.running is None or agent.running <= generation:
             agent.running, agent.idle_s = 0, now_s
 

@@ -25,8 +25,8 @@ from spotline.domain.events.lifecycle import (
 from spotline.domain.events.training import (
     AgentJoined,
     CheckpointCommitted,
-    CheckpointFault,
     CheckpointFailed,
+    CheckpointFault,
     CheckpointKind,
     GenerationFormed,
     JobHeard,

@@ -53,9 +53,7 @@ class Sessions:
         except ForgedStatement as error:
             raise _denied("join_token", f"join_token is refused: {error}") from error
         if identity.instance_id != asked.instance_id:
-            raise _denied(
-                "instance_id", "join_token is refused: it was made for another instance"
-            )
+            raise _denied("instance_id", "join_token is refused: it was made for another instance")
         return identity
 
     @staticmethod

@@ -99,9 +99,7 @@ class Reading:
 
     def _response(self, happening: object) -> pb.ReadEventsResponse:
         clock = self._clock()
-        response = pb.ReadEventsResponse(
-            happening=cast("pb.JobHappening", to_message(happening))
-        )
+        response = pb.ReadEventsResponse(happening=cast("pb.JobHappening", to_message(happening)))
         if clock is not None:
             response.clock.MergeFrom(to_message(clock))
         return response
