@@ -33,7 +33,8 @@ def run_job(request_id="r1", *, counts=(1, 2, 3, 4), **fields):
 class Machine:
     """An instance with its agent; `reached` says whether the control plane hears of it.
 
-    Its program saves for `saves_steps` steps after it was told to stop.
+    Its program saves for `saves_steps` steps after it was told to stop. `disowned` is the
+    generation that ran there, out of reach, when another one was formed.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Machine:
     started: int = 0
     saves_steps: int = 1
     saving: int = 0
+    disowned: int = 0
     report: tuple[int, int] | None = None
     last_heard_s: float = 0.0
 
@@ -80,6 +82,9 @@ class Story:
         self.handler.evolve(self.state, event)
         if isinstance(event, GenerationFormed):
             self.facts.form(self.now_s)
+            for machine in self.machines.values():
+                if self.silent(machine):
+                    machine.disowned = machine.running
 
     def of_job(self, event_type, **fields):
         return event_type(job_id=self.job.job_id, tenant=self.job.tenant, **fields)
@@ -266,14 +271,18 @@ class Story:
                     machine.alive = False
 
     def running(self):
-        """The generations that run on instances that are heard of."""
+        """The generations that run on instances that are within reach, and were since."""
         return {
             machine.running
             for machine in self.machines.values()
             if machine.alive
             and machine.running
-            and self.now_s - machine.last_heard_s < TIMES.silent_after_s
+            and machine.running != machine.disowned
+            and not self.silent(machine)
         }
+
+    def silent(self, machine):
+        return self.now_s - machine.last_heard_s >= TIMES.silent_after_s
 
     def all_run(self):
         """Whether the present generation runs on all that is held."""
