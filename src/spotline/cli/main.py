@@ -16,6 +16,7 @@ COMMANDS = (
     "up",
     "jobs",
     "updates",
+    "reading",
     "market_status",
     "place",
     "pipelines",

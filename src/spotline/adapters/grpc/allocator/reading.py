@@ -24,7 +24,7 @@ _MOST_LAST = 1_000_000
 # Another process may take a job's output, of which this one hears nothing.
 _LOOK_AGAIN_S = 2.0
 # An agent is told that its job is over, and hands over what its program wrote until then.
-_TAIL_S = 5.0
+_TAIL_S = 2.0
 
 
 class Reading:
