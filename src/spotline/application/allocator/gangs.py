@@ -274,7 +274,8 @@ def follows(view: GangView) -> tuple[Event, ...]:
 
 
 def _silences(view: GangView) -> tuple[Event, ...]:
-    gang, found = view.gang, []
+    gang = view.gang
+    found: list[Event] = []
     for name in dict.fromkeys((*gang.members, *gang.held)):
         if name in gang.gone or name not in gang.joined:
             continue

@@ -49,6 +49,7 @@ class AgentServer(GrpcServer):
         self._keeper = keeper
         self._keys = keys
         self._hosts = tuple(hosts)
+        self._shown: grpc.ServerCertificateConfiguration
         self._servicer = AgentServicer(host, keeper, Sessions(keys.signer), output)
 
     def register(self, server: grpc.aio.Server) -> None:
@@ -57,8 +58,9 @@ class AgentServer(GrpcServer):
 
     def credentials(self) -> grpc.ServerCredentials:
         """Our certificate, looked at again with every connection: it is renewed in time."""
+        self._shown = self._configuration()
         return grpc.dynamic_ssl_server_credentials(
-            self._configuration(), self._renewed, require_client_authentication=False
+            self._shown, self._renewed, require_client_authentication=False
         )
 
     def end_streams(self) -> None:
@@ -69,10 +71,10 @@ class AgentServer(GrpcServer):
         identity = self._keys.server_identity(self._hosts)
         return grpc.ssl_server_certificate_configuration([identity])
 
-    def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
+    def _renewed(self) -> grpc.ServerCertificateConfiguration:
         # Called by gRPC, which takes an error for a refusal to speak at all.
         try:
-            return self._configuration()
+            self._shown = self._configuration()
         except ConfigError as error:
             _log.warning("certificate_not_renewed", error=str(error))
-            return None
+        return self._shown

@@ -12,7 +12,7 @@ from spotline.adapters.grpc.allocator.admitting import Acknowledging
 from spotline.adapters.grpc.allocator.changing import Changing, Planning
 from spotline.adapters.grpc.allocator.completing import completed
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
-from spotline.adapters.grpc.allocator.reading import Reading
+from spotline.adapters.grpc.allocator.reading import JobReading
 from spotline.adapters.grpc.allocator.standing import need_open, status_of, unknown_job
 from spotline.adapters.grpc.kit.answering import RequestLog, answers, refuse
 from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext, refusal_of
@@ -76,7 +76,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         self._requests = RequestLog()
         self._admitting = Acknowledging(host, feed, await_admission=await_admission)
         self._changing = Changing(host, feed, planning)
-        self._reading = Reading(host, feed, output, self.clock)
+        self._reading = JobReading(host, feed, output, self.clock)
 
     def clock(self) -> ClockReading | None:
         """Market time, None before a market is known."""

@@ -12,7 +12,7 @@ from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.standing import status_of
 from spotline.adapters.grpc.kit.errors import RpcRefused, invalid
 from spotline.api.v1 import job_service_pb2 as pb
-from spotline.api.v1 import output_pb2
+from spotline.api.v1 import market_pb2, output_pb2
 from spotline.application.allocator.messages import JobStatus
 from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.ports import JobsHost
@@ -27,7 +27,7 @@ _LOOK_AGAIN_S = 2.0
 _TAIL_S = 2.0
 
 
-class Reading:
+class JobReading:
     """Streams output and happenings of jobs; `output` None keeps none."""
 
     def __init__(
@@ -101,7 +101,7 @@ class Reading:
         clock = self._clock()
         response = pb.ReadEventsResponse(happening=cast("pb.JobHappening", to_message(happening)))
         if clock is not None:
-            response.clock.MergeFrom(to_message(clock))
+            response.clock.CopyFrom(cast("market_pb2.MarketClock", to_message(clock)))
         return response
 
     def _refuse_at_end(self) -> None:
