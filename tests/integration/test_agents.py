@@ -137,10 +137,12 @@ async def test_a_notice_a_resize_and_a_restart_on_the_way_to_a_finished_job(plan
 
         # The allocator is killed while the program runs, and knows it again.
         before = len(first.told)
+        market_ns = await market_time(first)
         await plane.stop()
         await plane.start()
         await eventually(lambda: len(first.told) > before)
         assert (await first.until("run", 1)).detail == ""
+        assert START_NS < market_ns < await market_time(first)
 
         await log.hold(JOB_ID, "i-1")
         await second.until("leave")
@@ -176,6 +178,10 @@ async def test_a_notice_a_resize_and_a_restart_on_the_way_to_a_finished_job(plan
     ]
     assert told[3].text == "generation 1 starts on i-1, i-2: the first start"
     assert told[6].ts_event_ns == START_NS + 30 * 10**9
+
+
+async def market_time(agent):
+    return (await agent.say("ReportHeartbeat", generation=agent.running)).clock.market_ns
 
 
 async def say_work(agent, *, generation, done):

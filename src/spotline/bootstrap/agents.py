@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,9 @@ from spotline.bootstrap.parts import BusAddress
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.errors import ConfigError
 from spotline.domain.events.event import Event
+from spotline.domain.units import NS_PER_S
 from spotline.runtime.metrics import AGENT_STATE
+from spotline.runtime.stream import EventStream
 from spotline.runtime.telemetry import telemetry_for
 
 if TYPE_CHECKING:
@@ -80,18 +83,26 @@ class AgentsAt:
 class AgentSide:
     """The port of agents of one allocator, and the gangs behind it."""
 
-    def __init__(self, keeper: GangKeeper, server: AgentServer, output: NatsOutput) -> None:
+    def __init__(
+        self, keeper: GangKeeper, server: AgentServer, output: NatsOutput, log: EventStream
+    ) -> None:
         self._keeper = keeper
         self._server = server
         self.output = output
+        self._log = log
         self._hide: Callable[[], None] = lambda: None
         self._keeping: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
-        cls, agents: AgentsAt, host: JobsHost, connection: NatsConnection, bus: BusAddress
+        cls,
+        agents: AgentsAt,
+        host: JobsHost,
+        connection: NatsConnection,
+        bus: BusAddress,
+        log: EventStream,
     ) -> AgentSide:
-        """Open keys and output stream; nothing is answered yet.
+        """Open keys and output stream beside the log; nothing is answered yet.
 
         Raises
         ------
@@ -110,7 +121,7 @@ class AgentSide:
         server = AgentServer(
             host, keeper, output, keys, address=agents.address, hosts=[*map(_bare, reached)]
         )
-        return cls(keeper, server, output)
+        return cls(keeper, server, output, log)
 
     def on_applied(self, event: Event, envelope: Envelope, seq: int) -> None:
         """Listen to the allocator's host."""
@@ -124,7 +135,7 @@ class AgentSide:
         ConfigError
             The address is taken.
         """
-        self._keeper.begin()
+        self._keeper.begin(slot_age_s=await self._slot_age_s())
         bound = await self._server.start()
         self._keeping = tasks.create_task(self._keeper.run(), name="gangs")
         states = self._keeper.states
@@ -133,6 +144,16 @@ class AgentSide:
             lambda: [(count, {AGENT_STATE: state}) for state, count in states().items()],
         )
         return bound
+
+    async def _slot_age_s(self) -> float:
+        """Seconds of wall time since the open slot was opened, 0 where none is."""
+        seq = self._keeper.slot_seq
+        if not seq:
+            return 0.0
+        async for entry in self._log.read([], first_seq=seq, last_seq=seq):
+            # The broker's clock may be ahead of ours.
+            return max(0.0, (time.time_ns() - entry.stored_ns) / NS_PER_S)
+        return 0.0
 
     async def stop(self) -> None:
         """Answer no more. Safe to repeat."""

@@ -72,7 +72,7 @@ async def serve_allocator(
         hooks.note("allocator", host, connection)
         side = None
         if agents is not None:
-            side = await AgentSide.open(agents, host, connection, bus)
+            side = await AgentSide.open(agents, host, connection, bus, stream)
             listeners.append(side.on_applied)
         server = RpcServer(
             host,

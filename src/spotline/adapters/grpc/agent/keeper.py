@@ -47,6 +47,13 @@ class GangKeeper:
     ----------
     clock
         Seconds that never go back.
+
+    Attributes
+    ----------
+    slot_seq
+        Where the log has the opening of the open slot, 0 before the first.
+    ended
+        Whether the server stops.
     """
 
     def __init__(
@@ -65,15 +72,20 @@ class GangKeeper:
         self._changed: set[str] = set()
         self._wake = asyncio.Event()
         self._slot_seen_s = clock()
+        self.slot_seq = 0
         self._begun = False
         self._states: Mapping[str, int] = dict.fromkeys(AGENT_STATES, 0)
         self.ended = False
 
     # --- the log --------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Take the gangs over as the log has them: every agent counts as heard of just now."""
+    def begin(self, *, slot_age_s: float = 0.0) -> None:
+        """Take the gangs over as the log has them: every agent counts as heard of just now.
+
+        The open slot was opened `slot_age_s` of wall time ago: market time goes on from there.
+        """
         now_s = self._clock()
+        self._slot_seen_s = now_s - slot_age_s
         for job_id, gang in self._host.state.gangs.by_job.items():
             if not gang.over:
                 self._facts[job_id] = GangFacts(
@@ -85,7 +97,7 @@ class GangKeeper:
     def on_applied(self, event: Event, envelope: Envelope, seq: int) -> None:
         """Listen to the host. Never waits."""
         if isinstance(event, SlotOpened):
-            self._slot_seen_s = self._clock()
+            self._slot_seen_s, self.slot_seq = self._clock(), seq
         if not self._begun:
             return
         if isinstance(event, CapacityReported):
