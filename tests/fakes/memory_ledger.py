@@ -21,7 +21,7 @@ from spotline.domain.ledger.intents import HeldInstance, Intent, IntentResult
 
 @dataclass
 class LedgerMemory:
-    """What is written, whoever wrote it."""
+    """What is written, by any owner."""
 
     epoch: int = 0
     intents: list[Intent] = field(default_factory=list)

@@ -143,7 +143,7 @@ _SINGLE: tuple[type[Event], ...] = (
     placement.PlacementEnded,
     *_STATISTICS,
 )
-# Whose batches hold what; whoever consumes a kind that is not listed follows all batches.
+# Whose batches hold what; a consumer of a kind that is not listed follows all batches.
 PRODUCERS: Mapping[str, tuple[type[Event], ...]] = MappingProxyType(
     {
         "allocator": (

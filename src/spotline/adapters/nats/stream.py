@@ -94,6 +94,8 @@ class NatsEventStream:
         ------
         ConfigError
             A stream of this name or on these subjects exists, and is another one.
+        ProviderUnavailable
+            No answer in time, or the server cannot store.
         """
         stream = cls(
             connection, partition=partition, part=part, publish_timeout_s=publish_timeout_s

@@ -240,7 +240,7 @@ class CloudProvider(Protocol):
     async def pushed(self) -> None:
         """Return when `events` has something new to tell, maybe sooner.
 
-        A cloud that never pushes waits for ever.
+        A cloud that never pushes waits without end.
         """
         ...
 

@@ -195,7 +195,7 @@ def ended(
 
 
 def completed(run: JobRun, elapsed: int) -> tuple[JobOutcome, int]:
-    """How a job is done after so many slots, and what that is worth."""
+    """How a job is done after n slots, and what that is worth."""
     program = run.compiled
     on_time = elapsed <= program.deadline_slots
     value = program.value_micro_usd[elapsed] if elapsed <= program.end_slots else 0

@@ -213,7 +213,7 @@ def _solve_life(
     result = _execute(program, records, plan.holdings)
     if not program.lost_s or result.utility_micro_usd == plan.utility_micro_usd:
         return Clairvoyant(result=result, upper_utility_micro_usd=upper, exact=plan.exact)
-    # Whoever takes lost work for lost time loses less, and may do worse where nothing is lost.
+    # A policy that takes lost work for lost time loses less, and may do worse where nothing is lost.
     careful = solve_window(
         program.planned, configs, market, JobProgress(), elapsed_slots=0, end_value=None
     )
