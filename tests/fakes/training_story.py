@@ -33,7 +33,8 @@ def run_job(request_id="r1", *, counts=(1, 2, 3, 4), **fields):
 class Machine:
     """An instance with its agent; `reached` says whether the control plane hears of it.
 
-    Its program saves for `saves_steps` steps after it was told to stop. `disowned` is the
+    Its program saves for `saves_steps` steps after it was told to stop; with `slow_news` a heartbeat
+    comes before the word on how its program ended. `disowned` is the
     generation that ran there, out of reach, when another one was formed.
     """
 
@@ -44,6 +45,8 @@ class Machine:
     running: int = 0
     started: int = 0
     saves_steps: int = 1
+    slow_news: bool = False
+    kept_back: bool = False
     saving: int = 0
     disowned: int = 0
     report: tuple[int, int] | None = None
@@ -118,7 +121,9 @@ class Story:
     def launch(self):
         self.made += 1
         name = f"i-{self.made}"
-        self.machines[name] = Machine(name, saves_steps=1 + 2 * (self.made % 3))
+        self.machines[name] = Machine(
+            name, saves_steps=1 + 2 * (self.made % 3), slow_news=self.made % 2 == 0
+        )
         self.held.append(name)
         self.report_holding()
         return name
@@ -234,7 +239,10 @@ class Story:
         if not (machine.alive and machine.reached and machine.joined):
             return
         machine.last_heard_s = self.now_s
-        if machine.report is not None:
+        if machine.slow_news and machine.report is not None and not machine.kept_back:
+            machine.kept_back = True
+        elif machine.report is not None:
+            machine.kept_back = False
             generation, exit_code = machine.report
             self.facts.stop(machine.name, generation, exit_code, "", self.now_s)
             machine.report = None

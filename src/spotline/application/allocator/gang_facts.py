@@ -60,14 +60,24 @@ class AgentFacts:
     """What is known of one agent.
 
     `running` is the generation whose processes run there (0: none; None: it has not said yet),
-    `started` the latest that was started, `idle_s` when it last said that none runs.
+    `started` the latest that was started, `idle_s` when it last said that none runs, and
+    `idle_since_s` since when it has been saying so.
     """
 
     heard_s: float
     running: int | None = None
     started: int = 0
     idle_s: float = float("-inf")
+    idle_since_s: float = float("-inf")
     end: RanksEnd | None = None
+
+    def run(self, generation: int, now_s: float) -> None:
+        """Note what runs there (0: nothing), as was just said."""
+        if generation == 0:
+            self.idle_s = now_s
+            if self.running != 0:
+                self.idle_since_s = now_s
+        self.running = generation
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,7 +117,7 @@ class GangFacts:
         """Note that an agent has just joined: nothing runs on its instance yet."""
         agent = self.hear(instance_id, now_s)
         if agent.running is None:
-            agent.running, agent.idle_s = 0, now_s
+            agent.run(0, now_s)
 
     def form(self, now_s: float) -> None:
         """Note that a generation has been formed."""
@@ -116,17 +126,15 @@ class GangFacts:
     def beat(self, instance_id: str, generation: int, now_s: float) -> None:
         """Take a heartbeat, which says what runs."""
         agent = self.hear(instance_id, now_s)
-        agent.running = generation
+        agent.run(generation, now_s)
         agent.started = max(agent.started, generation)
-        if not generation:
-            agent.idle_s = now_s
 
     def start(self, instance_id: str, generation: int, now_s: float) -> None:
         """Note that processes were started; told late, after their end, it says nothing."""
         agent = self.hear(instance_id, now_s)
         agent.started = max(agent.started, generation)
         if agent.end is None or agent.end.generation < generation:
-            agent.running = generation
+            agent.run(generation, now_s)
 
     def stop(
         self, instance_id: str, generation: int, exit_code: int, detail: str, now_s: float
@@ -137,7 +145,7 @@ class GangFacts:
             return
         agent.end = RanksEnd(generation=generation, exit_code=exit_code, detail=detail, at_s=now_s)
         if agent.running is None or agent.running <= generation:
-            agent.running, agent.idle_s = 0, now_s
+            agent.run(0, now_s)
 
     def last_heard_s(self, instance_id: str) -> float:
         """When an agent was last heard of."""

@@ -70,11 +70,14 @@ class GangView:
         if agent is None or agent.running != 0 or self.end_of(member) is not None:
             return False
         generation = self.gang.generation
+        # A heartbeat may come before the word on how it ended: it must have said so for a while.
         if self.facts.stopped == generation:
-            return agent.idle_s >= self.facts.stopped_s + self.times.heartbeat_s
+            since_s = max(agent.idle_since_s, self.facts.stopped_s)
+            return agent.idle_s - since_s >= self.times.heartbeat_s
         if generation not in (self.facts.restored, agent.started):
             return False
-        return agent.idle_s >= self.facts.formed_s + self.times.silent_after_s
+        since_s = max(agent.idle_since_s, self.facts.formed_s)
+        return agent.idle_s - since_s >= self.times.silent_after_s
 
     # --- the program ----------------------------------------------------------------------------
 

@@ -128,7 +128,7 @@ def test_zero_of_all_is_the_end():
     assert story.exits() == []
 
     story.ranks_end("i-2", 0)
-    story.step()
+    story.until(story.exits)
 
     (exited,) = story.exits()
     assert (exited.generation, exited.exit_code) == (1, 0)
@@ -145,6 +145,25 @@ def test_zero_of_all_is_the_end():
         )
     )
     assert state_of(story, "i-1") is AllocationState.OVER
+
+
+def test_a_heartbeat_that_comes_before_the_end_is_said_stops_nobody():
+    story = running_story(2)
+    for _ in range(20):
+        story.step()
+    assert story.machines["i-2"].slow_news
+    story.ranks_end("i-2", 0)
+    story.step()
+    assert story.facts.running("i-2") == 0
+    assert state_of(story, "i-1") is AllocationState.RUN
+
+    for _ in range(5):
+        story.step()
+    assert state_of(story, "i-1") is AllocationState.RUN
+    story.ranks_end("i-1", 0)
+    story.until(story.exits)
+    assert [one.exit_code for one in story.exits()] == [0]
+    assert len(story.generations()) == 1
 
 
 def test_a_program_that_wants_to_go_on_is_started_again_and_uses_no_retry():
