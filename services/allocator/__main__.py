@@ -21,8 +21,10 @@ async def serve(settings: AllocatorSettings, bus: BusAddress, hooks: PartHooks) 
         address=settings.allocator_address,
         configurator_address=settings.configurator_address,
         await_admission=settings.await_admission,
+        agents=settings.agents(),
         hooks=hooks,
         listening=lambda address: _log.info("listening", address=address),
+        agents_listening=lambda address: _log.info("agents_listening", address=address),
     )
 
 

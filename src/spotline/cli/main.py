@@ -18,6 +18,7 @@ COMMANDS = (
     "agent",
     "jobs",
     "updates",
+    "reading",
     "market_status",
     "fetch",
     "place",

@@ -39,6 +39,21 @@ def up(
             help="Where the allocator's gRPC listens.", envvar="SPOTLINE_ALLOCATOR_ADDRESS"
         ),
     ] = "127.0.0.1:7070",
+    agents_address: Annotated[
+        str,
+        typer.Option(
+            help="Where the agents of running programs dial in, over TLS.",
+            envvar="SPOTLINE_AGENTS_ADDRESS",
+        ),
+    ] = "127.0.0.1:7443",
+    advertise: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="As what instances reach that; by default the address itself.",
+            envvar="SPOTLINE_AGENTS_ADVERTISE",
+        ),
+    ] = "",
     configurator_address: Annotated[
         str,
         typer.Option(
@@ -155,6 +170,8 @@ def up(
             cloud=chosen,
             nats_url=nats_url,
             allocator_address=address,
+            agents_address=agents_address,
+            advertise=advertise,
             configurator_address=configurator_address,
             knowledge=knowledge,
             knowledge_stack=knowledge_stack,

@@ -101,7 +101,7 @@ async def _ensure(client: Client, wanted: Mapping[str, Any], limits: StreamLimit
 
 def _wanted(part: StreamPart, partition: int, limits: StreamLimits | None) -> dict[str, Any]:
     kept = limits or StreamLimits()
-    is_log = part is not StreamPart.DECISIONS
+    is_log = part in (StreamPart.LOG, StreamPart.STATISTICS)
     config: dict[str, Any] = {
         "name": stream_name(partition, part),
         "subjects": sorted(stream_subjects(part)),
@@ -116,7 +116,8 @@ def _wanted(part: StreamPart, partition: int, limits: StreamLimits | None) -> di
         "allow_direct": True,
     }
     if not is_log:
-        # Made again from the log where a crash took its end: it need not be synced write by write.
+        # Made again from the log where a crash took its end, or no more than what programs wrote:
+        # it need not be synced write by write.
         config["persist_mode"] = "async"
     return config
 

@@ -19,11 +19,18 @@ from spotline.application.admission import (
 )
 from spotline.application.allocation.allocate import at_rates, program_of
 from spotline.application.allocation.value_tables import terms_of
+from spotline.application.allocator.gang import Gangs
 from spotline.application.allocator.messages import JobState, JobStatus
 from spotline.application.allocator.updates import changeable
 from spotline.application.market_view import MarketFold, MarketStatus, MarketView, WorkNeeded
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.capacity import (
+    CapacityLost,
+    CapacityReported,
+    InterruptionNoticed,
+    InterruptionWithdrawn,
+)
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.knowledge import ThroughputReestimated
@@ -77,6 +84,10 @@ SPEC = Spec(
         PlacementEnded,
         ThroughputReestimated,
         ValueTableRequested,
+        JobExited,
+        *(CapacityReported, CapacityLost, InterruptionNoticed, InterruptionWithdrawn),
+        *(AgentJoined, GenerationFormed, TrainingRestarted, JobSilent, JobHeard),
+        *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged),
     ),
     produces=(
         *(JobSubmitted, JobUpdated, JobCancelled, JobProgressReported, JobExited),
@@ -97,7 +108,8 @@ class JobsState:
     A status shows the job as it was updated, at the rates that are believed now; `stated` keeps
     jobs that were updated or whose rates were replaced as they were submitted. `recorded` are the
     jobs that the ledger holds, `unrecorded` those it still is to hold: jobs of before 0.3.0 are in
-    neither. `work` says whether market time is needed.
+    neither. `work` says whether market time is needed, `gangs` on what the programs run that
+    Spotline starts.
     """
 
     recent: MarketFold = field(default_factory=MarketFold)
@@ -107,6 +119,7 @@ class JobsState:
     recorded: set[str] = field(default_factory=set)
     unrecorded: set[str] = field(default_factory=set)
     work: WorkNeeded = field(default_factory=WorkNeeded)
+    gangs: Gangs = field(default_factory=Gangs)
     applied: int = 0
 
     @property
@@ -186,6 +199,7 @@ class JobsHandler:
         state.applied += 1
         opened = state.recent.opened
         state.work.fold(event, -1 if opened is None else opened.slot)
+        state.gangs.fold(event, state.recent)
         match event:
             case MarketOpened() | SlotOpened() | ForecastIssued():
                 state.recent.fold(event)

@@ -12,6 +12,7 @@ from spotline.adapters.grpc.allocator.admitting import Acknowledging
 from spotline.adapters.grpc.allocator.changing import Changing, Planning
 from spotline.adapters.grpc.allocator.completing import completed
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
+from spotline.adapters.grpc.allocator.reading import JobReading
 from spotline.adapters.grpc.allocator.standing import need_open, status_of, unknown_job
 from spotline.adapters.grpc.kit.answering import RequestLog, answers, refuse
 from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext, refusal_of
@@ -32,11 +33,12 @@ from spotline.application.allocator.messages import (
     Submission,
     SubmissionReceipt,
 )
+from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
 from spotline.application.market_view import ClockReading, MarketStatus
 from spotline.application.paging import page_of_ids
 from spotline.application.spec import derive_id
-from spotline.contracts.errors import InvariantViolation
+from spotline.contracts.errors import InvariantViolation, ProviderUnavailable
 from spotline.contracts.mapping import from_message, to_message
 from spotline.contracts.reasons import Reason
 from spotline.domain.events.lifecycle import JobCancelled, JobExited, JobProgressReported
@@ -54,6 +56,8 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
     await_admission
         Whether a submission is acknowledged only once the ledger holds it too. Off only where
         there is no actuator, which is what says so.
+    output
+        Where what programs write is kept; None: nowhere.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         configurator: ConfiguratorPort | None = None,
         *,
         await_admission: bool = True,
+        output: OutputStore | None = None,
     ) -> None:
         self._host = host
         self._feed = feed
@@ -71,6 +76,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         self._requests = RequestLog()
         self._admitting = Acknowledging(host, feed, await_admission=await_admission)
         self._changing = Changing(host, feed, planning)
+        self._reading = JobReading(host, feed, output, self.clock)
 
     def clock(self) -> ClockReading | None:
         """Market time, None before a market is known."""
@@ -278,6 +284,26 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             await refuse(context, error)
         finally:
             watch.close()
+
+    async def ReadOutput(
+        self, request: pb.ReadOutputRequest, context: ServerContext
+    ) -> AsyncIterator[pb.ReadOutputResponse]:
+        """What a job's program wrote."""
+        try:
+            async for response in self._reading.output(request):
+                yield response
+        except (RpcRefused, ProviderUnavailable) as error:
+            await refuse(context, error)
+
+    async def ReadEvents(
+        self, request: pb.ReadEventsRequest, context: ServerContext
+    ) -> AsyncIterator[pb.ReadEventsResponse]:
+        """What has happened to a job."""
+        try:
+            async for response in self._reading.events(request):
+                yield response
+        except RpcRefused as error:
+            await refuse(context, error)
 
     def _status(self, job_id: str) -> JobStatus:
         return status_of(self._host.state, self._feed, job_id)

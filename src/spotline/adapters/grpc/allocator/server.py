@@ -14,6 +14,7 @@ from spotline.api.v1 import (
     job_service_pb2,
     job_service_pb2_grpc,
 )
+from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.planning import warm_up
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
 
@@ -33,6 +34,8 @@ class RpcServer(GrpcServer):
         Completes drafts; None refuses them. The giver closes it.
     await_admission
         Whether a submission is acknowledged only once the ledger holds it too.
+    output
+        Where what programs write is kept; None: nowhere.
     """
 
     name = "allocator"
@@ -49,11 +52,17 @@ class RpcServer(GrpcServer):
         address: str,
         configurator: ConfiguratorPort | None = None,
         await_admission: bool = True,
+        output: OutputStore | None = None,
     ) -> None:
         super().__init__(address)
         self._allocator = AllocatorServicer(host, configurator)
         self._jobs = JobServicer(
-            host, feed, self._allocator, configurator, await_admission=await_admission
+            host,
+            feed,
+            self._allocator,
+            configurator,
+            await_admission=await_admission,
+            output=output,
         )
 
     def register(self, server: grpc.aio.Server) -> None:
