@@ -22,6 +22,7 @@ from spotline.application.allocation.value_tables import terms_of
 from spotline.application.allocator.messages import JobState, JobStatus
 from spotline.application.allocator.updates import changeable
 from spotline.application.market_view import MarketFold, MarketStatus, MarketView, WorkNeeded
+from spotline.application.measuring import MEASURED, Measuring
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.event import Event
@@ -77,6 +78,7 @@ SPEC = Spec(
         PlacementEnded,
         ThroughputReestimated,
         ValueTableRequested,
+        *MEASURED,
     ),
     produces=(
         *(JobSubmitted, JobUpdated, JobCancelled, JobProgressReported, JobExited),
@@ -94,8 +96,8 @@ SPEC = Spec(
 class JobsState:
     """All jobs by id, and the recent market. `applied` counts the events folded in.
 
-    A status shows the job as it was updated, at the rates that are believed now; `stated` keeps
-    jobs that were updated or whose rates were replaced as they were submitted. `recorded` are the
+    A status shows the job as it was updated, at the rates, overheads and saves that are believed
+    now; `stated` keeps such jobs as they were submitted. `recorded` are the
     jobs that the ledger holds, `unrecorded` those it still is to hold: jobs of before 0.3.0 are in
     neither. `work` says whether market time is needed.
     """
@@ -107,6 +109,7 @@ class JobsState:
     recorded: set[str] = field(default_factory=set)
     unrecorded: set[str] = field(default_factory=set)
     work: WorkNeeded = field(default_factory=WorkNeeded)
+    measuring: Measuring = field(default_factory=Measuring)
     applied: int = 0
 
     @property
@@ -160,7 +163,7 @@ class JobsHandler:
                 spec.instance_type,
                 spec.slot_s,
                 spec.first_slot_start_ns,
-                state.recent.notice_lead_s(spec.offering_id),
+                state.measuring.lead_s(status.job, state.recent.notice_lead_s(spec.offering_id)),
             )
             terms = terms_of(spec, program, event.named.law)
         except ValueError:
@@ -186,6 +189,12 @@ class JobsHandler:
         state.applied += 1
         opened = state.recent.opened
         state.work.fold(event, -1 if opened is None else opened.slot)
+        measured = state.measuring.fold(event)
+        if measured is not None:
+            job_id = measured.stated.job_id
+            status = state.statuses[job_id]
+            state.stated.setdefault(job_id, status.job)
+            state.statuses[job_id] = replace(status, job=measured.corrected(status.job))
         match event:
             case MarketOpened() | SlotOpened() | ForecastIssued():
                 state.recent.fold(event)
