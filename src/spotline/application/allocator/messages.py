@@ -257,7 +257,8 @@ class Submission:
 class SubmissionReceipt:
     """The job was recorded, now or by an earlier, equal request.
 
-    `configuration` says how a draft was completed.
+    `configuration` says how a draft was completed, `on_demand_quote_micro_usd` (0: no quote) what
+    the job would cost on on-demand alone at the quotes of that moment.
     """
 
     message_name: ClassVar[str] = "SubmitResponse"
@@ -267,6 +268,7 @@ class SubmissionReceipt:
     configuration: JobConfiguration | None = None
     request_id: str = ""
     clock: ClockReading | None = None
+    on_demand_quote_micro_usd: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
