@@ -69,7 +69,8 @@ class JobRun:
 
     `generation` is the latest start of the program that was heard of, `saved_quanta` what its
     newest checkpoint holds, written by `saved_at` (generation and step) where that is known,
-    `ended_generation` the latest that exited. With an `ending` the job is
+    `ended_generation` the latest that exited. Of a program that Spotline runs, `has_moved` says that
+    it was told to have gone on in this slot, `stands_still` that it should have in the last and has not. With an `ending` the job is
     closed by the next revision. After `failure`, which waits for its retry to be scheduled, it
     holds nothing before `not_before_ns`. It has been finishing since slot `finishing_since` (-1).
     """
@@ -102,6 +103,8 @@ class JobRun:
     generation: int = 0
     saved_quanta: int | None = None
     saved_at: tuple[int, int] = (0, 0)
+    has_moved: bool = False
+    stands_still: bool = False
     ended_generation: int = 0
     ending: JobOutcome | None = None
     failure: JobExited | None = None
@@ -272,6 +275,7 @@ class JobRun:
             if not self.is_run:
                 # A program starts from what was saved: that much it cannot lose.
                 self.saved_quanta = None
+        self.has_moved |= quanta > (self.reported_quanta or 0)
         self.reported_quanta = quanta
         if report.checkpointed is not None:
             told = scale.quanta_from_work(report.checkpointed)
@@ -290,6 +294,7 @@ class JobRun:
             # Saved work is done work, whether or not it was reported yet.
             told = self.reported_quanta or 0 if event.generation == self.generation else 0
             self.generation = event.generation
+            self.has_moved |= self.saved_quanta > (self.reported_quanta or 0)
             self.reported_quanta = max(told, self.saved_quanta)
 
     def note_restart(self, event: TrainingRestarted) -> None:
@@ -297,6 +302,7 @@ class JobRun:
         at = (event.generation, _BEFORE_ITS_FIRST)
         if not self.is_run or event.generation < self.generation:
             return
+        self.has_moved = True
         if not event.resumed_sha256 and not self.saves_with_us:
             # Its checkpoints are its own: it says in its reports where it stands.
             return
@@ -345,7 +351,11 @@ class JobRun:
     def settle(self, spot_price: int, on_demand_price: int) -> None:
         """Close the slot: progress and cost of every segment, priced at the slot's quote."""
         program = self.compiled
+        before = self.state.progress_quanta
         self.state, held = self._through(program.slot_s)
+        runs = self.is_run and self.state.holding.instances > 0
+        self.stands_still = runs and not self.has_moved and self.state.progress_quanta > before
+        self.has_moved = False
         price = OfferingPrice(
             offering_id=self.offering_id,
             spot_micro_usd=spot_price,

@@ -167,16 +167,21 @@ def test_the_job_board_shows_the_corrected_job_and_keeps_the_stated_one() -> Non
 
 def test_a_job_whose_instances_never_come_up_is_not_believed_to_be_done() -> None:
     world = SelectorWorld(run_job())
-    for _ in range(19):
+    held = []
+    for _ in range(20):
         world.next_slot()
         assert world.run_of().state.progress_quanta == 0
-    held_late = world.held["job-1"]
-    world.next_slot()
+        held.append(world.held["job-1"])
     closed = [event for event in world.next_slot() if isinstance(event, JobClosed)]
 
-    # Without a word for so long only on-demand could still save it.
-    assert held_late.on_demand == 2
-    assert held_late.spot == 0
+    # Six slots of work and a launch, one slot to spare: then only on-demand is believed in, until
+    # that could not be done in time either.
+    assert [slot for slot, lot in enumerate(held) if lot.on_demand] == [12, 13]
+    assert (held[11].spot, held[12].spot, held[13]) == (
+        2,
+        0,
+        replace(held[13], spot=0, on_demand=2),
+    )
     assert [event.outcome for event in closed] == [JobOutcome.MISSED_DEADLINE]
     assert closed[0].progress_ppm == 0
 
@@ -202,23 +207,32 @@ def test_between_reports_nothing_is_counted_inside_a_slot_either() -> None:
     assert run.state.progress_quanta == quanta(run.job, HOURS)
 
 
-def test_the_safety_net_sees_that_a_program_stands_still() -> None:
-    """Two jobs alike: one reports as it should, the other has stopped doing so."""
+def test_a_deadline_is_kept_where_a_program_stands_still_on_spot_only() -> None:
+    world = SelectorWorld(run_job())
+    job, done, closed = run_job(), 0.0, []
+    while not closed and world.slot < 30:
+        closed = [event for event in world.next_slot() if isinstance(event, JobClosed)]
+        lot = world.held.get("job-1", Lot(offering_id=""))
+        # It comes up on demand alone, and takes a minute to.
+        taken_s = 60 if lot.on_demand and not done else 0
+        if lot.on_demand and not closed:
+            done = min(6.0, done + lot.on_demand * (1800 - taken_s) / 3600)
+            world.feed(reported(job, 1, done))
 
-    def first_on_demand(reports: bool) -> int:
-        world = SelectorWorld(run_job(), market=market_of(seed=5))
-        done = 0.0
-        for slot in range(20):
-            world.next_slot()
-            lot = world.held.get("job-1", Lot(offering_id=""))
-            if lot.on_demand:
-                return slot
-            if reports:
-                done += lot.spot * 0.5
-                world.feed(reported(world.run_of().job, 1, done))
-        return 20
+    assert closed[0].outcome is JobOutcome.COMPLETED
 
-    assert first_on_demand(reports=False) < first_on_demand(reports=True)
+
+def test_a_job_that_goes_on_is_trusted_with_spot_again() -> None:
+    world = SelectorWorld(run_job())
+    for _ in range(13):
+        world.next_slot()
+    assert world.held["job-1"].on_demand > 0
+
+    world.feed(reported(run_job(), 1, 5.0))
+    world.next_slot()
+
+    assert world.held["job-1"].on_demand == 0
+    assert not world.run_of().stands_still
 
 
 def test_a_loss_falls_back_to_the_newest_checkpoint_until_the_next_start_tells() -> None:
