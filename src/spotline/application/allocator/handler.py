@@ -192,9 +192,9 @@ class JobsHandler:
         measured = state.measuring.fold(event)
         if measured is not None:
             job_id = measured.stated.job_id
-            status = state.statuses[job_id]
-            state.stated.setdefault(job_id, status.job)
-            state.statuses[job_id] = replace(status, job=measured.corrected(status.job))
+            believed = state.statuses[job_id]
+            state.stated.setdefault(job_id, believed.job)
+            state.statuses[job_id] = replace(believed, job=measured.corrected(believed.job))
         match event:
             case MarketOpened() | SlotOpened() | ForecastIssued():
                 state.recent.fold(event)

@@ -268,6 +268,7 @@ class JobRun:
         if report.generation < self.generation:
             return
         if report.generation == 0:
+            self.has_moved |= quanta > (self.reported_quanta or 0)
             self.reported_quanta = max(quanta, self.reported_quanta or 0)
             return
         if report.generation > self.generation:
