@@ -15,7 +15,7 @@ from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.policies.answer import DecisionReason, JobAnswer
 from spotline.domain.policies.interface import START
-from spotline.domain.policies.registry import FALLBACK_POLICY_ID, ON_DEMAND_POLICY_ID
+from spotline.domain.policies.registry import FALLBACK_POLICY_ID
 from spotline.domain.solvers.table_spec import TableUse
 
 
@@ -51,10 +51,9 @@ def allocate_request(
 def _task(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTask:
     now = run.state_at(state.offset_s) if state.offset_s else run.state
     reserve_slots, rescue_instances = state.on_demand_stock(run.job, run.offering_id)
-    distrusted = _distrusted(state, run)
     task = JobTask(
         job=run.job,
-        policy_id=ON_DEMAND_POLICY_ID if distrusted else run.policy_id,
+        policy_id=run.policy_id,
         offering_id=run.offering_id,
         instance_type=state.offerings[run.offering_id].instance_type,
         first_slot_start_ns=run.first_slot_start_ns,
@@ -68,8 +67,9 @@ def _task(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTas
         interrupted=bool(state.offset_s and run.lost),
         pending_overhead_s=now.pending_overhead_s,
         spent_micro_usd=run.spent_micro_usd + run.transfer_cost_micro_usd,
-        memory=START if distrusted else run.memory,
-        spot_firm=options.spot_firm,
+        memory=run.memory,
+        # The safety net expects nothing of spot where what was held has just done nothing.
+        spot_firm=options.spot_firm and not run.stands_still,
         table_use=_table_use(state, run, run.offering_id),
         alternatives=_alternatives(state, run, options),
         on_demand_reserve_slots=reserve_slots,
@@ -79,15 +79,6 @@ def _task(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTas
     )
     way = way_out(state, run, options)
     return task if way is None else _departed(state, run, task, way)
-
-
-def _distrusted(state: SelectorState, run: JobRun) -> bool:
-    """Whether spot is no longer waited for: what a job held did nothing, and there is no time left.
-
-    Its safety net takes every set to work from now on, until the deadline is out of reach. With a
-    slot to spare the job goes on demand instead, and back once it makes progress.
-    """
-    return run.stands_still and run.compiled.hard and run.slack_slots(state.slot) <= 1
 
 
 def _departed(state: SelectorState, run: JobRun, task: JobTask, way: NextHome) -> JobTask:
@@ -153,15 +144,7 @@ def fallback_answers(state: SelectorState, options: SelectorOptions) -> Sequence
     order = state.served_again() if state.revision else state.in_order()
     request = allocate_request(state, order, options)
     tasks = tuple(
-        replace(
-            task,
-            policy_id=task.policy_id
-            if _distrusted(state, state.runs[task.job.job_id])
-            else FALLBACK_POLICY_ID,
-            memory=START,
-            table_use=None,
-            alternatives=(),
-        )
+        replace(task, policy_id=FALLBACK_POLICY_ID, memory=START, table_use=None, alternatives=())
         for task in request.tasks
     )
     local = replace(

@@ -35,9 +35,6 @@ POLICIES: Mapping[str, Policy] = MappingProxyType({p.policy_id: p for p in POOL}
 # Decides when a forecast is missing or not to be trusted, or the allocator does not answer.
 FALLBACK_POLICY_ID = "msu"
 
-# Decides where no spot is to be counted on.
-ON_DEMAND_POLICY_ID = "on_demand_only"
-
 
 def policy_named(policy_id: str) -> Policy:
     """Return the policy called `policy_id`.

@@ -174,11 +174,9 @@ def test_a_job_whose_instances_never_come_up_is_not_believed_to_be_done() -> Non
         held.append(world.held["job-1"])
     closed = [event for event in world.next_slot() if isinstance(event, JobClosed)]
 
-    # Six slots of work and a launch, one slot to spare: then only on-demand is believed in, until
-    # that could not be done in time either.
-    assert [slot for slot, lot in enumerate(held) if lot.on_demand] == [12, 13]
-    assert (held[11].spot, held[12].spot) == (2, 0)
-    assert (held[13].spot, held[13].on_demand) == (0, 2)
+    # Six slots of work and a launch: from slot 13 on only on-demand can do that, if it does.
+    assert (held[12].spot, held[12].on_demand) == (2, 0)
+    assert (held[13].spot, held[13].on_demand) == (0, 1)
     assert [event.outcome for event in closed] == [JobOutcome.MISSED_DEADLINE]
     assert closed[0].progress_ppm == 0
 
@@ -221,7 +219,7 @@ def test_a_deadline_is_kept_where_a_program_stands_still_on_spot_only() -> None:
 
 def test_a_job_that_goes_on_is_trusted_with_spot_again() -> None:
     world = SelectorWorld(run_job())
-    for _ in range(13):
+    for _ in range(14):
         world.next_slot()
     assert world.held["job-1"].on_demand > 0
 
