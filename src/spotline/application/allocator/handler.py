@@ -23,6 +23,7 @@ from spotline.application.allocator.gang import Gangs
 from spotline.application.allocator.messages import JobState, JobStatus
 from spotline.application.allocator.updates import changeable
 from spotline.application.market_view import MarketFold, MarketStatus, MarketView, WorkNeeded
+from spotline.application.measuring import Measuring
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import (
@@ -105,8 +106,8 @@ SPEC = Spec(
 class JobsState:
     """All jobs by id, and the recent market. `applied` counts the events folded in.
 
-    A status shows the job as it was updated, at the rates that are believed now; `stated` keeps
-    jobs that were updated or whose rates were replaced as they were submitted. `recorded` are the
+    A status shows the job as it was updated, at the rates, overheads and saves that are believed
+    now; `stated` keeps such jobs as they were submitted. `recorded` are the
     jobs that the ledger holds, `unrecorded` those it still is to hold: jobs of before 0.3.0 are in
     neither. `work` says whether market time is needed, `gangs` on what the programs run that
     Spotline starts.
@@ -120,6 +121,7 @@ class JobsState:
     unrecorded: set[str] = field(default_factory=set)
     work: WorkNeeded = field(default_factory=WorkNeeded)
     gangs: Gangs = field(default_factory=Gangs)
+    measuring: Measuring = field(default_factory=Measuring)
     applied: int = 0
 
     @property
@@ -173,7 +175,7 @@ class JobsHandler:
                 spec.instance_type,
                 spec.slot_s,
                 spec.first_slot_start_ns,
-                state.recent.notice_lead_s(spec.offering_id),
+                state.measuring.lead_s(status.job, state.recent.notice_lead_s(spec.offering_id)),
             )
             terms = terms_of(spec, program, event.named.law)
         except ValueError:
@@ -200,6 +202,12 @@ class JobsHandler:
         opened = state.recent.opened
         state.work.fold(event, -1 if opened is None else opened.slot)
         state.gangs.fold(event, state.recent)
+        measured = state.measuring.fold(event)
+        if measured is not None:
+            job_id = measured.stated.job_id
+            believed = state.statuses[job_id]
+            state.stated.setdefault(job_id, believed.job)
+            state.statuses[job_id] = replace(believed, job=measured.corrected(believed.job))
         match event:
             case MarketOpened() | SlotOpened() | ForecastIssued():
                 state.recent.fold(event)

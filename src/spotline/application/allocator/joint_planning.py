@@ -31,6 +31,7 @@ from spotline.application.allocator.messages import (
 from spotline.application.market_view import MarketView
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import Lot
+from spotline.domain.jobs.measured import planned_lead_s
 from spotline.domain.jobs.migration import NOWHERE, MigrationCost, MigrationTable, migration_cost
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.kernels import IntArray
@@ -236,7 +237,7 @@ def _coupled_job(
                 offering.instance_type,
                 market.slot_s,
                 first_ns,
-                offering.notice_lead_s,
+                planned_lead_s(job, offering.notice_lead_s),
             ).planned
             if runs
             else None

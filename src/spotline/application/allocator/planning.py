@@ -26,6 +26,7 @@ from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.law_book import FIRST_AFTER_SLOTS, LawBook
 from spotline.domain.jobs.job import DeadlineKind, Job
 from spotline.domain.jobs.lot import Lot
+from spotline.domain.jobs.measured import planned_lead_s
 from spotline.domain.jobs.program import SMALLEST_PROGRAM, JobProgram
 from spotline.domain.market.forecast import OfferingForecast
 from spotline.domain.market.law import MarketLaw, run_states
@@ -198,7 +199,7 @@ def _estimates(
         offering.instance_type,
         market.slot_s,
         first_ns,
-        offering.notice_lead_s,
+        planned_lead_s(job, offering.notice_lead_s),
     )
     waits = first_slot - market.next_slot
     slots = max(1, program.end_slots)
@@ -389,7 +390,7 @@ def compare(request: ComparisonRequest) -> ComparisonAnswer:
             offering.instance_type,
             request.slot_s,
             first_ns,
-            offering.notice_lead_s,
+            planned_lead_s(request.job, offering.notice_lead_s),
         )
         records = [_record(slot, index, offering) for index, slot in enumerate(request.slots)]
         fallback = policy_named(FALLBACK_POLICY_ID)
