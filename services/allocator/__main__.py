@@ -21,6 +21,7 @@ async def serve(settings: AllocatorSettings, bus: BusAddress, hooks: PartHooks) 
         address=settings.allocator_address,
         configurator_address=settings.configurator_address,
         await_admission=settings.await_admission,
+        quote_margin=settings.quote_margin,
         hooks=hooks,
         listening=lambda address: _log.info("listening", address=address),
     )

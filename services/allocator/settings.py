@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
+from spotline.application.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.runtime.settings import ServiceSettings
 
 
@@ -10,9 +13,11 @@ class AllocatorSettings(ServiceSettings):
 
     Drafts are completed by the configurator at `configurator_address`; empty: they are refused.
     With `await_admission` a submission is acknowledged once the ledger holds it too: off only where
-    no actuator runs, which is what says so.
+    no actuator runs, which is what says so. A job that states no value is worth, and may cost,
+    (1 + `quote_margin`) x its on-demand quote.
     """
 
     allocator_address: str = "127.0.0.1:7070"
     configurator_address: str = ""
     await_admission: bool = True
+    quote_margin: float = Field(default=DEFAULT_QUOTE_MARGIN, ge=0, le=100, allow_inf_nan=False)

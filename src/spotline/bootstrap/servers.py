@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.application.analytics.options import StatisticsOptions
+from spotline.application.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.placer.handler import PlaceHandler
 from spotline.application.placer.options import PlacerOptions
 from spotline.bootstrap.own_loop import in_own_loop
@@ -37,12 +38,14 @@ async def serve_allocator(
     hooks: PartHooks,
     configurator_address: str = "",
     await_admission: bool = True,
+    quote_margin: float = DEFAULT_QUOTE_MARGIN,
     listening: Callable[[str], None] | None = None,
 ) -> None:
     """Answer gRPC at `address` and keep the job board; `listening` is told the bound address.
 
     Drafts are completed by the configurator at `configurator_address`; empty refuses them. With
-    `await_admission` a submission is acknowledged once the actuator's ledger holds it too.
+    `await_admission` a submission is acknowledged once the actuator's ledger holds it too. A job
+    that states no value is worth (1 + `quote_margin`) x its on-demand quote.
     """
     from spotline.adapters.grpc.allocator.job_feed import JobFeed
     from spotline.adapters.grpc.allocator.server import RpcServer
@@ -67,6 +70,7 @@ async def serve_allocator(
             address=address,
             configurator=configurator,
             await_admission=await_admission,
+            quote_margin=quote_margin,
         )
         async with asyncio.TaskGroup() as tasks:
             await _answer_while_following(tasks, host, server, listening)

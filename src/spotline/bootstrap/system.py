@@ -15,6 +15,7 @@ from spotline.adapters.ledger.opening import ledger_url
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.application.market_ingest.handler import IngestOptions
+from spotline.application.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.clouds import ChosenCloud, chosen_cloud
@@ -55,7 +56,8 @@ class SystemOptions:
 
     `knowledge` is a file of measured runs, `knowledge_stack` the software stack to assume of jobs
     that do not state how fast they are. `geography` is a file of regions and links to place
-    pipelines on. `most_events` bounds how many events go into one entry of the log.
+    pipelines on. `most_events` bounds how many events go into one entry of the log. A job without
+    a value is worth (1 + `quote_margin`) x its on-demand quote, which is recorded with it.
     """
 
     market: Market
@@ -65,6 +67,7 @@ class SystemOptions:
     most_events: int = MOST_EVENTS
     allocator_address: str = FREE_ADDRESS
     allocate_timeout_s: float = 10.0
+    quote_margin: float = DEFAULT_QUOTE_MARGIN
     configurator_address: str = FREE_ADDRESS
     knowledge: Path | None = None
     knowledge_stack: str = ""
@@ -216,6 +219,7 @@ async def _start_servers(services: _Services, options: SystemOptions) -> None:
             serve_allocator,
             address=options.allocator_address,
             configurator_address=system.configurator_address,
+            quote_margin=options.quote_margin,
         ),
     )
     system.placer_address = await services.listening(

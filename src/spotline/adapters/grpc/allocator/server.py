@@ -16,6 +16,7 @@ from spotline.api.v1 import (
 )
 from spotline.application.allocator.planning import warm_up
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
+from spotline.application.on_demand_quote import DEFAULT_QUOTE_MARGIN
 
 
 class RpcServer(GrpcServer):
@@ -33,6 +34,8 @@ class RpcServer(GrpcServer):
         Completes drafts; None refuses them. The giver closes it.
     await_admission
         Whether a submission is acknowledged only once the ledger holds it too.
+    quote_margin
+        A job that states no value is worth (1 + this) x its on-demand quote.
     """
 
     name = "allocator"
@@ -49,11 +52,17 @@ class RpcServer(GrpcServer):
         address: str,
         configurator: ConfiguratorPort | None = None,
         await_admission: bool = True,
+        quote_margin: float = DEFAULT_QUOTE_MARGIN,
     ) -> None:
         super().__init__(address)
-        self._allocator = AllocatorServicer(host, configurator)
+        self._allocator = AllocatorServicer(host, configurator, quote_margin=quote_margin)
         self._jobs = JobServicer(
-            host, feed, self._allocator, configurator, await_admission=await_admission
+            host,
+            feed,
+            self._allocator,
+            configurator,
+            await_admission=await_admission,
+            quote_margin=quote_margin,
         )
 
     def register(self, server: grpc.aio.Server) -> None:
