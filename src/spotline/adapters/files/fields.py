@@ -167,7 +167,8 @@ def _duration(value: Any) -> Any:
     return seconds
 
 
-def _no_nul(value: str) -> str:
+def no_nul(value: str) -> str:
+    """Text that an operating system can pass on."""
     if "\0" in value:
         raise expected("text without NUL characters")
     return value
@@ -188,7 +189,6 @@ Tokens = Annotated[Number, BeforeValidator(_tokens), Field(gt=0)]
 SizeGb = Annotated[Number, BeforeValidator(_size_gb), Field(ge=0)]
 TimeNs = Annotated[int, BeforeValidator(time_ns)]
 Text = Annotated[str, Field(max_length=LONGEST_TEXT), AfterValidator(_one_line)]
-Lines = Annotated[str, AfterValidator(_no_nul)]
 Name = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT), AfterValidator(_one_line)]
 
 

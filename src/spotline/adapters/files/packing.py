@@ -24,7 +24,7 @@ from spotline.adapters.files.mistake import BadFile, Mistake, bad_file, shown_ke
 from spotline.domain.jobs.run import RunPackage
 
 if TYPE_CHECKING:
-    from fsspec import AbstractFileSystem
+    from fsspec import AbstractFileSystem  # type: ignore[import-untyped]
     from pathspec import GitIgnoreSpec
 
 IGNORE_FILE = ".spotlineignore"
@@ -135,7 +135,7 @@ def store(archive: Path, package: RunPackage, *, where: str) -> bool:
 
 
 def _put(filesystem: AbstractFileSystem, archive: Path, path: str) -> None:
-    from fsspec.implementations.local import LocalFileSystem
+    from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
 
     parent, _, name = path.rpartition("/")
     filesystem.makedirs(parent, exist_ok=True)
@@ -156,8 +156,8 @@ def _put(filesystem: AbstractFileSystem, archive: Path, path: str) -> None:
 
 def _entries(workdir: Path, where: str, left_out: set[Path]) -> list[_Entry]:
     if not workdir.is_dir():
-        found = "a file" if workdir.exists() else "none"
-        raise bad_file(where, _WORKDIR, "a folder", f"{found} at {workdir}")
+        there = "a file" if workdir.exists() else "none"
+        raise bad_file(where, _WORKDIR, "a folder", f"{there} at {workdir}")
     ignored = _ignored(workdir, where)
     root = _real(workdir)
     found: list[_Entry] = []
@@ -280,7 +280,7 @@ class _Measured:
 def _write(entries: Sequence[_Entry], writer: _Measured, where: str) -> None:
     # Neither the time nor a name gets into the header.
     with (
-        gzip.GzipFile(filename="", mode="wb", fileobj=writer, mtime=0) as compressed,  # type: ignore[arg-type]
+        gzip.GzipFile(filename="", mode="wb", fileobj=writer, mtime=0) as compressed,
         tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
         for entry in entries:

@@ -11,7 +11,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, mod
 
 from spotline.adapters.files.fields import (
     FieldRow,
-    Lines,
     Name,
     Part,
     Seconds,
@@ -19,6 +18,7 @@ from spotline.adapters.files.fields import (
     Text,
     Whole,
     expected,
+    no_nul,
 )
 from spotline.adapters.files.tuning_fields import option_text
 from spotline.application.run_limits import (
@@ -100,7 +100,8 @@ def _below(value: str) -> str:
 
 
 Variable = Annotated[Name, AfterValidator(_variable)]
-Line = Annotated[Lines, Field(max_length=LONGEST_LINE)]
+Line = Annotated[str, Field(max_length=LONGEST_LINE), AfterValidator(no_nul)]
+Value = Annotated[str, Field(max_length=LONGEST_VALUE), AfterValidator(no_nul)]
 
 
 class ProgressPart(Part):
@@ -182,8 +183,9 @@ Data = Annotated[tuple[DataPart, ...], Field(max_length=MOST_DATA_SETS)]
 class RunPart(Part):
     """How Spotline runs the job's program."""
 
+    # A line or a tuple of words; pydantic would make lists of tuples in a union.
     command: Annotated[
-        str | tuple[str, ...],
+        Any,
         PlainValidator(_command),
         FieldRow(
             "run.command",
@@ -204,10 +206,7 @@ class RunPart(Part):
     ] = ""
     env: Annotated[
         Annotated[
-            dict[
-                Variable,
-                Annotated[Lines, Field(max_length=LONGEST_VALUE), BeforeValidator(option_text)],
-            ],
+            dict[Variable, Annotated[Value, BeforeValidator(option_text)]],
             Field(max_length=MOST_VARIABLES),
         ],
         FieldRow(
@@ -270,8 +269,9 @@ class RunPart(Part):
 
     def started(self) -> tuple[Launcher | None, tuple[str, ...]]:
         """The launcher (None: not stated) and the words that it starts."""
-        line, launcher = self.command, self.launcher
-        words = line.split() if isinstance(line, str) else line
+        line: str | tuple[str, ...] = self.command
+        launcher = self.launcher
+        words: Sequence[str] = line.split() if isinstance(line, str) else line
         if launcher is None and words[0] == "torchrun":
             launcher = "torchrun"
         if launcher != "torchrun":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import DeadlineKind, Job
@@ -24,7 +24,10 @@ def stated_again(recorded: Job, asked: JobT) -> JobT:
     budget = asked.budget_micro_usd
     if not budget and recorded.budget_micro_usd == recorded.value_micro_usd:
         budget = recorded.budget_micro_usd
-    filled = {"value_micro_usd": recorded.value_micro_usd, "budget_micro_usd": budget}
+    filled: dict[str, Any] = {
+        "value_micro_usd": recorded.value_micro_usd,
+        "budget_micro_usd": budget,
+    }
     if isinstance(asked, Job):
         filled["on_demand_quote_micro_usd"] = recorded.on_demand_quote_micro_usd
     return replace(asked, **filled)
