@@ -15,6 +15,7 @@ COMMANDS = (
     "demo",
     "up",
     "jobs",
+    "job_init",
     "updates",
     "market_status",
     "place",

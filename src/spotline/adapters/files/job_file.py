@@ -258,7 +258,9 @@ def _of_its_program(content: Mapping[Any, Any]) -> Iterator[Mistake]:
             )
         return
     checkpoint = content.get("checkpoint")
-    if checkpoint is None or (isinstance(checkpoint, Mapping) and not checkpoint.get("location")):
+    # One that is nothing is no text, which is said already.
+    stated = isinstance(checkpoint, Mapping) and checkpoint.get("location", "") != ""
+    if not stated and (checkpoint is None or isinstance(checkpoint, Mapping)):
         expected = "a folder or URL that every instance reaches, as run is stated"
         yield Mistake(field="checkpoint.location", expected=expected, found="nothing")
     if content.get("awaits_exit") is False:
