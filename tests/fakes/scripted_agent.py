@@ -16,7 +16,7 @@ from spotline.api.v1 import agent_service_pb2_grpc
 from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.bootstrap.agents import AgentsAt
 from spotline.bootstrap.parts import BusAddress, PartHooks
-from spotline.bootstrap.servers import serve_allocator
+from spotline.bootstrap.servers import AllocatorParts, serve_allocator
 from spotline.contracts.batch import packed, unpacked
 from spotline.contracts.build import envelope_for, event_of
 from spotline.domain.events.capacity import CapacityReported
@@ -85,10 +85,9 @@ class ControlPlane:
         self._task = asyncio.create_task(
             serve_allocator(
                 self.bus,
+                AllocatorParts(await_admission=False, agents=self.at),
                 address=self.address,
                 hooks=PartHooks(),
-                await_admission=False,
-                agents=self.at,
                 listening=listening.set_result,
             )
         )

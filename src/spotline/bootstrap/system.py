@@ -16,6 +16,7 @@ from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.application.market_ingest.handler import IngestOptions
+from spotline.application.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.agents import AgentsAt
@@ -30,6 +31,7 @@ from spotline.bootstrap.followers import (
 )
 from spotline.bootstrap.parts import BusAddress, HealthProbes, PartHooks
 from spotline.bootstrap.servers import (
+    AllocatorParts,
     AnalyticsParts,
     serve_allocator,
     serve_analytics_apart,
@@ -60,6 +62,8 @@ class SystemOptions:
     pipelines on. `most_events` bounds how many events go into one entry of the log. Agents dial
     `advertise` (empty: `agents_address` as it was bound); a second of wall time has `market_s_per_s`
     of the market's.
+    A job without a value is worth (1 + `quote_margin`) x its on-demand quote, which is recorded
+    with it.
     """
 
     market: Market
@@ -69,6 +73,7 @@ class SystemOptions:
     most_events: int = MOST_EVENTS
     allocator_address: str = FREE_ADDRESS
     allocate_timeout_s: float = 10.0
+    quote_margin: float = DEFAULT_QUOTE_MARGIN
     configurator_address: str = FREE_ADDRESS
     knowledge: Path | None = None
     knowledge_stack: str = ""
@@ -236,9 +241,12 @@ async def _start_servers(services: _Services, options: SystemOptions) -> None:
         "allocator",
         partial(
             serve_allocator,
+            parts=AllocatorParts(
+                configurator_address=system.configurator_address,
+                agents=options.agents(),
+                quote_margin=options.quote_margin,
+            ),
             address=options.allocator_address,
-            configurator_address=system.configurator_address,
-            agents=options.agents(),
             agents_listening=agents_listening,
         ),
     )

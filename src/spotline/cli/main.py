@@ -17,6 +17,7 @@ COMMANDS = (
     "down",
     "agent",
     "jobs",
+    "job_init",
     "updates",
     "reading",
     "market_status",

@@ -124,6 +124,15 @@ def up(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the addresses as one line of JSON.")
     ] = False,
+    quote_margin: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=100.0,
+            envvar="SPOTLINE_QUOTE_MARGIN",
+            help="A job that states no value may cost (1 + this) x its on-demand quote.",
+        ),
+    ] = 0.5,
     warm_start: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Weights to start with, from --save-weights."),
@@ -178,6 +187,7 @@ def up(
             placer_address=placer_address,
             geography=geography,
             analytics_address=analytics_address,
+            quote_margin=quote_margin,
             placer=PlacerOptions(method=placement_method, cost=placement_cost),
             selector=SelectorOptions(warm_start=read_weights(warm_start)),
             ingest=pace.ingest(traded.slot_s, wait_for_work=wait_for_work),

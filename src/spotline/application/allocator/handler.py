@@ -15,12 +15,14 @@ from spotline.application.admission import (
     Refused,
     check_job,
     refuse_other_id,
+    refuse_stated_value,
     submitted_again,
 )
 from spotline.application.allocation.allocate import at_rates, program_of
 from spotline.application.allocation.value_tables import terms_of
 from spotline.application.allocator.gang import Gangs
 from spotline.application.allocator.messages import JobState, JobStatus
+from spotline.application.allocator.statements import stated_again
 from spotline.application.allocator.updates import changeable
 from spotline.application.market_view import MarketFold, MarketStatus, MarketView, WorkNeeded
 from spotline.application.measuring import Measuring
@@ -330,11 +332,12 @@ def check_submission(state: JobsState, job: Job) -> Accepted | Refused:
         return other
     known = state.submitted(job.job_id)
     if known is not None:
+        asked = stated_again(known, job)
         names = [stated.name for stated in fields(Job)]
-        differs = [name for name in names if getattr(known, name) != getattr(job, name)]
+        differs = [name for name in names if getattr(known, name) != getattr(asked, name)]
         return submitted_again(job, differs, "job.client_request_id")
     market = state.market()
     if market is None:
         raise ValueError("no market is open yet")
-    refused = check_job(market, job)
+    refused = check_job(market, job) or refuse_stated_value(job, "job")
     return refused or Accepted(job_id=job.job_id, already_submitted=False)

@@ -15,7 +15,7 @@ from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.reading import JobReading
 from spotline.adapters.grpc.allocator.standing import need_open, status_of, unknown_job
 from spotline.adapters.grpc.kit.answering import RequestLog, answers, refuse
-from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext, refusal_of
+from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext, invalid, refusal_of
 from spotline.adapters.grpc.kit.filling_in import name_submission
 from spotline.api.v1 import job_service_pb2 as pb
 from spotline.api.v1 import job_service_pb2_grpc
@@ -36,6 +36,7 @@ from spotline.application.allocator.messages import (
 from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
 from spotline.application.market_view import ClockReading, MarketStatus
+from spotline.application.on_demand_quote import DEFAULT_QUOTE_MARGIN, valued
 from spotline.application.paging import page_of_ids
 from spotline.application.spec import derive_id
 from spotline.contracts.errors import InvariantViolation, ProviderUnavailable
@@ -58,6 +59,8 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         there is no actuator, which is what says so.
     output
         Where what programs write is kept; None: nowhere.
+    quote_margin
+        A job that states no value is worth (1 + this) x its on-demand quote, and may cost as much.
     """
 
     def __init__(
@@ -69,8 +72,10 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         *,
         await_admission: bool = True,
         output: OutputStore | None = None,
+        quote_margin: float = DEFAULT_QUOTE_MARGIN,
     ) -> None:
         self._host = host
+        self._quote_margin = quote_margin
         self._feed = feed
         self._configurator = configurator
         self._requests = RequestLog()
@@ -102,7 +107,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             if checked.already_submitted:
                 await self._admitting.admitted(checked.job_id)
             else:
-                await self._admitting.record(asked.job)
+                await self._admitting.record(self._valued(asked.job, "job"))
                 # Two different jobs may have raced for one request id: the log's first is the job.
                 _taken(check_submission(self._host.state, asked.job))
             return self._receipt(checked)
@@ -120,11 +125,26 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         if isinstance(checked, Refused):
             # The market moved on since it was completed.
             raise refusal_of(_of_draft(checked))
-        await self._admitting.record(completion.job)
+        await self._admitting.record(self._valued(completion.job, "draft"))
         recorded = check_draft(self._host.state, draft)
         if recorded is not None:
             _taken(recorded)
         return self._receipt(checked)
+
+    def _valued(self, job: Job, field: str) -> Job:
+        """The job with its value, from what on-demand costs now where its owner states none."""
+        market = self._host.state.market()
+        if market is None or (job.value_from_quote and not market.quotes):
+            raise RpcRefused(
+                grpc.StatusCode.UNAVAILABLE,
+                "no slot has opened yet, so there is no price to quote; try again when one has, or "
+                "state what the job is worth",
+                reason=Reason.MARKET_NOT_OPEN,
+            )
+        try:
+            return valued(market, job, margin=self._quote_margin, field=field)
+        except ValueError as error:
+            raise invalid(error) from error
 
     async def _known(self, known: Accepted | Refused) -> SubmissionReceipt:
         accepted = _taken(known)
@@ -138,6 +158,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             already_submitted=accepted.already_submitted,
             configuration=None if job is None else job.configuration,
             request_id="" if job is None else job.client_request_id,
+            on_demand_quote_micro_usd=0 if job is None else job.on_demand_quote_micro_usd,
         )
 
     @answers
