@@ -261,9 +261,10 @@ def test_every_policy_of_the_pool_is_of_a_kind_that_is_tried_here() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(seed=SEEDS)
+# Late, and the largest count is out of stock: fewer on demand finish the job.
+@example(seed=199)
 def test_nobody_does_better_than_the_bound_of_the_clairvoyant(seed: int) -> None:
     program, records = life_of(seed)
-    program = replace(program, budget_micro_usd=0)
     if not records:
         return
 
