@@ -34,6 +34,14 @@ class AgentServer(GrpcServer):
     # A piece of output has 64 KiB; nothing that an agent says is as long as this.
     message_bytes = 1 << 20
     reflected = False
+    more_options = (
+        # An agent that vanished without a word holds no watch for long, and may ask as often.
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+    )
 
     def __init__(
         self,

@@ -35,12 +35,15 @@ class GrpcServer:
         How large a request may be.
     reflected
         Whether it tells what it serves.
+    more_options
+        Of gRPC's own, beside those that all servers have.
     """
 
     name: ClassVar[str]
     services: ClassVar[tuple[str, ...]]
     message_bytes: ClassVar[int] = MESSAGE_BYTES
     reflected: ClassVar[bool] = True
+    more_options: ClassVar[tuple[tuple[str, int], ...]] = ()
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -83,6 +86,7 @@ class GrpcServer:
                 # neither why nor when to come again; what is too much is ours to refuse.
                 ("grpc.server.max_pending_requests", _MOST_PENDING),
                 ("grpc.server.max_pending_requests_hard_limit", _MOST_PENDING),
+                *self.more_options,
             ),
             interceptors=server_interceptors(telemetry_for(self.name), self.services),
         )
