@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import math
 import shutil
-import sys
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from spotline.trainer.checkpoints import (
     StoredCheckpoint,
     to_remove,
 )
-from spotline.trainer.events import RunEvents
+from spotline.trainer.events import RunEvents, warn
 from spotline.trainer.stores import CheckpointStore
 
 _MEASURED = 20
@@ -325,9 +324,3 @@ def copy_into(source: Path, folder: Path, *, move: bool = False) -> None:
             target = folder / path.relative_to(source)
             target.parent.mkdir(parents=True, exist_ok=True)
             place(str(path), str(target))
-
-
-def warn(text: str) -> None:
-    """Say something in the program's output, which the agent collects."""
-    sys.stderr.write(f"spotline.trainer: {text}\n")
-    sys.stderr.flush()

@@ -17,7 +17,12 @@ RUN = Path(os.environ["SPOTLINE_RUN_DIR"])
 
 def main():
     ray.init(
-        "local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
+        "local",
+        num_cpus=1,
+        object_store_memory=80_000_000,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
     )
     node_id = ray.get_runtime_context().get_node_id()
     source = PreemptionSource(attach(), every_s=0.1)

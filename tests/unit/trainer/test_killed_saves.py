@@ -1,5 +1,6 @@
 """kill -9 within a save, and disks that are full: the newest complete checkpoint is there."""
 
+import contextlib
 import os
 import random
 import subprocess
@@ -128,3 +129,22 @@ def test_a_full_disk_leaves_the_one_before_and_is_told(small_disk, tmp_path):
         *(None, "not_written", "not_written")
     ]
     assert newest(job) == 1
+
+
+def test_a_disk_without_room_for_a_line_does_not_end_training(small_disk, capsys):
+    job = AgentFiles(small_disk / "run", checkpoints=small_disk)
+    session = attach(environ=job.environ())
+    filler = small_disk / "filler"
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(b"x" * 4096):
+            pass
+
+    session.report(step=1, done=1)
+
+    assert "progress was not told: [Errno 28] No space left on device" in capsys.readouterr().err
+    assert job.events() == []
+    filler.unlink()
+    session.report(step=2, done=2)
+    with pytest.raises(SystemExit):
+        session.exit_to_resume()
+    assert [event["step"] for event in job.events()] == [2]
