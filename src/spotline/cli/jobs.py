@@ -344,22 +344,21 @@ def plan(
     elif answer.joint is not None:
         print_joint_plan(jobs, answer.joint)
     else:
-        if answer.completion is not None:
-            print_completion(answer.completion)
-        print_plan(_in_files(answer, sent), steps=steps)
-        if answer.on_demand_quote_micro_usd:
-            typer.echo(
-                quote_line(
-                    answer.on_demand_quote_micro_usd,
-                    answer.most_cost_micro_usd,
-                    by_quote=read[0].value_from_quote,
-                )
-            )
-        if read[0].run is not None:
-            print_run(read[0].run)
-        typer.echo("nothing was bought; hand it over with: spotline submit", err=True)
+        _print_one_plan(_in_files(answer, sent), read[0], steps=steps)
     if not answer.feasible:
         raise typer.Exit(EXIT_REFUSED)
+
+
+def _print_one_plan(answer: PlanAnswer, job: Job | JobDraft, *, steps: bool) -> None:
+    if answer.completion is not None:
+        print_completion(answer.completion)
+    print_plan(answer, steps=steps)
+    quote, most = answer.on_demand_quote_micro_usd, answer.most_cost_micro_usd
+    if quote:
+        typer.echo(quote_line(quote, most, by_quote=job.value_from_quote))
+    if job.run is not None:
+        print_run(job.run)
+    typer.echo("nothing was bought; hand it over with: spotline submit", err=True)
 
 
 # --- input and failure ------------------------------------------------------------------------
