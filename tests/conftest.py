@@ -27,6 +27,10 @@ structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.
 # Many tests wait: for a broker, for a process, for time to pass.
 WORKERS_PER_CPU = 2
 
+# Behind the last stream the server removes the folder of all streams, in the background: the first
+# stream of the next test could lose its own. With this one there is no last one.
+KEPT = "KEPT"
+
 COMPILING = pytest.StashKey[subprocess.Popen[bytes]]()
 
 
@@ -83,6 +87,9 @@ def pytest_collection_modifyitems(config, items):
 async def broker():
     """One nats-server for the session."""
     async with EmbeddedBroker() as running:
+        async with NatsConnection(running.url, name="test") as connection:
+            link = await connection.link(timeout_s=5)
+            await link.client.jetstream().add_stream(name=KEPT, subjects=["kept"])
         yield running
 
 
@@ -93,6 +100,8 @@ async def nats_connection(broker):
         link = await connection.link(timeout_s=5)
         js = link.client.jetstream()
         for info in await js.streams_info():
+            if info.config.name == KEPT:
+                continue
             try:
                 await js.delete_stream(info.config.name)
             except nats.js.errors.NotFoundError:

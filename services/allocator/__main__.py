@@ -9,7 +9,7 @@ import structlog
 from services.allocator.settings import AllocatorSettings
 from spotline.bootstrap.parts import BusAddress, PartHooks
 from spotline.bootstrap.process import main
-from spotline.bootstrap.servers import serve_allocator
+from spotline.bootstrap.servers import AllocatorParts, serve_allocator
 
 _log = structlog.get_logger(__name__)
 
@@ -18,11 +18,16 @@ async def serve(settings: AllocatorSettings, bus: BusAddress, hooks: PartHooks) 
     """Listen where the settings say."""
     await serve_allocator(
         bus,
+        AllocatorParts(
+            configurator_address=settings.configurator_address,
+            await_admission=settings.await_admission,
+            quote_margin=settings.quote_margin,
+            agents=settings.agents(),
+        ),
         address=settings.allocator_address,
-        configurator_address=settings.configurator_address,
-        await_admission=settings.await_admission,
         hooks=hooks,
         listening=lambda address: _log.info("listening", address=address),
+        agents_listening=lambda address: _log.info("agents_listening", address=address),
     )
 
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from pydantic import Field
+
+from spotline.application.on_demand_quote import DEFAULT_QUOTE_MARGIN
+from spotline.bootstrap.agents import AgentsAt
 from spotline.runtime.settings import ServiceSettings
 
 
@@ -10,9 +16,25 @@ class AllocatorSettings(ServiceSettings):
 
     Drafts are completed by the configurator at `configurator_address`; empty: they are refused.
     With `await_admission` a submission is acknowledged once the ledger holds it too: off only where
-    no actuator runs, which is what says so.
+    no actuator runs, which is what says so. Agents of running programs dial `agents_address` (empty:
+    nowhere), as `agents_advertise`; the keys in `agents_folder` are the actuator's, too. A job that
+    states no value is worth, and may cost, (1 + `quote_margin`) x its on-demand quote.
     """
 
     allocator_address: str = "127.0.0.1:7070"
     configurator_address: str = ""
     await_admission: bool = True
+    agents_address: str = ""
+    agents_advertise: str = ""
+    agents_folder: Path = Path("spotline-store/agents")
+    quote_margin: float = Field(default=DEFAULT_QUOTE_MARGIN, ge=0, le=100, allow_inf_nan=False)
+
+    def agents(self) -> AgentsAt | None:
+        """Where agents dial in, None for nowhere; `ConfigError` where that cannot be."""
+        if not self.agents_address:
+            return None
+        return AgentsAt(
+            address=self.agents_address,
+            folder=self.agents_folder,
+            advertise=self.agents_advertise,
+        )

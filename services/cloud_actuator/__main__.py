@@ -12,6 +12,7 @@ from spotline.bootstrap.process import main
 
 async def serve(settings: CloudActuatorSettings, bus: BusAddress, hooks: PartHooks) -> None:
     """Act on the cloud that the settings name."""
+    agents = settings.agents()
     parts = ActuatorParts(
         cloud=settings.chosen_cloud,
         mode=settings.mode,
@@ -19,6 +20,7 @@ async def serve(settings: CloudActuatorSettings, bus: BusAddress, hooks: PartHoo
         ledger_url=settings.ledger(),
         owner=settings.owner,
         caps=settings.caps(),
+        enrolment=None if agents is None else agents.enrolment(),
     )
     await serve_cloud_actuator(bus, parts, hooks)
 

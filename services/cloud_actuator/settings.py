@@ -11,6 +11,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.application.cloud_actuator.ports import ActuatorMode
+from spotline.bootstrap.agents import AgentsAt
 from spotline.bootstrap.cloud_settings import SettingProblem, WrongCloudSettings, variables_of
 from spotline.bootstrap.clouds import CLOUDS, ChosenCloud, cloud_of
 from spotline.contracts.errors import ConfigError
@@ -24,7 +25,8 @@ class CloudActuatorSettings(ServiceSettings):
 
     `cloud` is a name of `bootstrap/clouds.py`; that cloud's own settings are
     `SPOTLINE_CLOUD_<NAME>_*`. `ledger_url` empty means a SQLite file in `store`. Caps left out do
-    not bind.
+    not bind. Instances dial the allocator's port of agents as `agents_advertise`, or else
+    `agents_address`; with neither they are started without user data.
     """
 
     cloud: str = "simulated"
@@ -35,6 +37,9 @@ class CloudActuatorSettings(ServiceSettings):
     cap_usd_per_job: Decimal | None = Field(default=None, ge=0)
     cap_usd_per_hour: Decimal | None = Field(default=None, ge=0)
     cap_launches_per_minute: int | None = Field(default=None, ge=0)
+    agents_address: str = ""
+    agents_advertise: str = ""
+    agents_folder: Path = Path("spotline-store/agents")
     _chosen: ChosenCloud = PrivateAttr()
 
     @model_validator(mode="after")
@@ -61,6 +66,13 @@ class CloudActuatorSettings(ServiceSettings):
         for name, plugin in CLOUDS.items():
             names.update(variables_of(name, plugin.settings).values())
         return names
+
+    def agents(self) -> AgentsAt | None:
+        """Where agents dial in, None for nowhere; `ConfigError` where that cannot be."""
+        address = self.agents_address or self.agents_advertise
+        if not address:
+            return None
+        return AgentsAt(address=address, folder=self.agents_folder, advertise=self.agents_advertise)
 
     def ledger(self) -> str:
         """The URL of the ledger."""

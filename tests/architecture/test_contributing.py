@@ -22,7 +22,7 @@ import spotline.domain.policies
 from spotline.adapters.ledger.tables import METADATA, SCHEMA_VERSION
 from spotline.bootstrap.clouds import CLOUDS
 from spotline.cli.main import COMMANDS
-from spotline.contracts.subjects import BATCH_KIND, DEAD_LETTER_KIND, KINDS
+from spotline.contracts.subjects import BATCH_KIND, DEAD_LETTER_KIND, KINDS, OUTPUT_KIND
 from spotline.domain.events.event import Event
 from spotline.domain.forecasting.registry import forecaster_factory, forecaster_names
 from spotline.domain.policies import lives
@@ -214,6 +214,7 @@ def test_every_message_with_a_subject_is_an_event_of_that_kind(repository):
 
     assert of_protos.pop("DeadLettered") == DEAD_LETTER_KIND
     assert of_protos.pop("EventBatch") == BATCH_KIND
+    assert of_protos.pop("OutputChunk") == OUTPUT_KIND
     assert of_protos == {event.__name__: kind for event, kind in KINDS.items()}
 
 

@@ -95,6 +95,12 @@ VIOLATIONS = {
         line="import spotline.adapters.nats\n",
         evidence="spotline.replay -> spotline.adapters.nats",
     ),
+    "agent_imports_what_services_need": Violation(
+        contract="agent",
+        path="src/spotline/agent/ports.py",
+        line="\n\ndef _peek():\n    import spotline.adapters.grpc.kit.calling  # noqa: F401\n",
+        evidence="spotline.agent.ports -> spotline.adapters.grpc.kit.calling",
+    ),
     "packages_of_the_domain_form_a_cycle": Violation(
         contract="acyclic",
         path="src/spotline/domain/jobs/__init__.py",

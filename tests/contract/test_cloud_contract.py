@@ -239,7 +239,7 @@ async def test_a_launch_whose_answer_was_lost_is_found_by_its_token(rig):
 
     assert len(found) == 2
     assert {instance.job_id for instance in found} == {"j"}
-    # Whoever asks again with the same token gets those.
+    # A caller that asks again with the same token gets those.
     assert list((await rig.another().launch(rig.request("t", 2))).instances) == found
     assert await rig.running(cloud) == ids(found)
 

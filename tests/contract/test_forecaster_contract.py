@@ -23,6 +23,7 @@ from spotline.domain.forecasting.registry import (
     make_forecaster,
 )
 from spotline.domain.units import PPM
+from tests.depth import examples
 from tests.fakes.market_slots import series, slot_opened
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,7 +88,7 @@ def test_nothing_learnt_forecasts_nothing(name):
     assert forecaster.scores() == ()
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(18), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 10**6))
 def test_forecasts_are_sound_on_wild_markets(name, seed):
     forecaster = make_forecaster(name, HORIZON)

@@ -20,6 +20,7 @@ from spotline.domain.placement.methods.registry import (
 )
 from spotline.domain.placement.pipeline import NoPlacement, Placement
 from spotline.domain.placement.replacing import affected
+from tests.depth import examples
 from tests.unit.domain.placement.worlds import graph_of, graphs, job_of, moment_of, queues
 
 GREEDY = [method for name, method in METHODS.items() if name != "exact"]
@@ -74,7 +75,7 @@ def check_method(method, queue, graph):
 
 
 @pytest.mark.parametrize("method", GREEDY, ids=lambda method: method.method_id)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(graph=graphs(), queue=queues(deadlines=True), data=st.data())
 def test_answers_fit_and_do_not_depend_on_the_order_of_the_queue(method, graph, queue, data):
     answers = check_method(method, queue, graph)
@@ -83,7 +84,7 @@ def test_answers_fit_and_do_not_depend_on_the_order_of_the_queue(method, graph, 
     assert method.place(shuffled, moment_of(graph)) == answers
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(18), deadline=None)
 @given(graph=graphs(most_regions=4), queue=queues(most_jobs=3), data=st.data())
 def test_exact_answers_fit_and_do_not_depend_on_the_order_of_the_queue(graph, queue, data):
     answers = check_method(EXACT, queue, graph)
@@ -117,7 +118,7 @@ def failed(graph, data):
 
 
 @pytest.mark.parametrize("method", GREEDY, ids=lambda method: method.method_id)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(graph=graphs(most_regions=5), queue=queues(deadlines=True), data=st.data())
 def test_nothing_is_overloaded_after_failures_and_returns(method, graph, queue, data):
     """Place, fail, let the victims go, place them anew, end all: what is free comes back."""

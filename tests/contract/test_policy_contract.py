@@ -17,6 +17,7 @@ from spotline.domain.policies.decision import after_slot, decide_slot, fit
 from spotline.domain.policies.interface import START, Policy, PolicyView, WindowForecast
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, PAPER_POOL, POOL, policy_named
 from spotline.domain.policies.replay import SlotRecord, clairvoyant_optimum, replay_policy
+from tests.depth import examples
 
 FAMILIES = [
     [policy for policy in POOL if type(policy) is family]
@@ -144,7 +145,7 @@ CHECKS: list[Callable[[Policy, tuple[JobProgram, list[SlotRecord]]], None]] = [
 
 @pytest.mark.parametrize("policy", REPRESENTATIVES, ids=lambda p: p.policy_id)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(45), deadline=None)
 @given(life=lives())
 def test_policy_keeps_the_contract(
     policy: Policy,
@@ -205,7 +206,7 @@ def _fields(program: JobProgram) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("policy", REPRESENTATIVES, ids=lambda policy: policy.policy_id)
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=examples(24), deadline=None)
 @given(lives(), st.integers(0, 5))
 def test_a_reservation_is_used_whole_and_costs_nothing(policy, life, instances):
     program, records = life

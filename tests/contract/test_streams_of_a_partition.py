@@ -148,3 +148,11 @@ async def test_decisions_are_fanned_out_for_plain_clients(nats_connection):
     assert message.subject == envelope(DECISION).subject
     assert message.headers["ce-id"] == envelope(DECISION).event_id
     assert message.data == envelope(DECISION).payload
+
+
+async def test_a_stream_that_is_just_being_removed_is_no_wrong_configuration(nats_connection):
+    js = (await nats_connection.link(timeout_s=5)).jetstream()
+    for _ in range(20):
+        stream = await NatsEventStream.open(nats_connection)
+        # The server works on both at once: the folder goes while it is made.
+        await asyncio.gather(js.delete_stream(stream.name), NatsEventStream.open(nats_connection))

@@ -87,7 +87,7 @@ def run_ranks(ranks, work):
     def run(rank):
         try:
             given[rank] = work(rank)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised in the test's own thread
             failed.append(error)
 
     threads = [threading.Thread(target=run, args=(rank,)) for rank in range(ranks)]

@@ -24,7 +24,7 @@ from spotline.bootstrap.followers import (
     serve_selector,
 )
 from spotline.bootstrap.parts import BusAddress, HealthProbes, PartHooks, open_stream
-from spotline.bootstrap.servers import serve_allocator
+from spotline.bootstrap.servers import AllocatorParts, serve_allocator
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry
@@ -154,6 +154,7 @@ async def composed(
             "allocator": group.create_task(
                 serve_allocator(
                     bus,
+                    AllocatorParts(),
                     address="127.0.0.1:0",
                     hooks=watched,
                     listening=listening.set_result,

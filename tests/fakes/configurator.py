@@ -111,6 +111,9 @@ def completed(draft: JobDraft, tokens_per_hour: float) -> Job:
         overheads=draft.overheads or OVERHEADS,
         offerings=draft.offerings,
         budget_micro_usd=draft.budget_micro_usd,
+        value_from_quote=draft.value_from_quote,
+        run=draft.run,
+        awaits_exit=draft.awaits_exit,
         configuration=JobConfiguration(
             configuration=one,
             weak_scaling=False,

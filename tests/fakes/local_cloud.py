@@ -1,6 +1,7 @@
 """Local clouds for tests: real processes, all of them ended with the test."""
 
 import asyncio
+import os
 import shlex
 import signal
 from dataclasses import replace
@@ -65,14 +66,17 @@ class Clouds:
         cloud.close()
 
     def end(self):
-        for cloud in self._opened:
-            alive = [instance.instance_id for instance in cloud.alive()]
-            self.ids.update(alive)
-            cloud.take_back(alive)
-            cloud.close()
-        for instance_id in self.ids:
-            for process in below(instance_id):
-                processes.send(process, signal.SIGKILL)
+        """End all processes, also where a cloud is broken."""
+        try:
+            for cloud in self._opened:
+                alive = [instance.instance_id for instance in cloud.alive()]
+                self.ids.update(alive)
+                cloud.take_back(alive)
+                cloud.close()
+        finally:
+            for instance_id in self.ids:
+                for process in below(instance_id):
+                    os.kill(process[0], signal.SIGKILL)
 
 
 def below(instance_id):

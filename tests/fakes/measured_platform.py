@@ -228,7 +228,7 @@ def known_forecasts(market: Market) -> KnownForecasts:
 
 
 def deciders(*, monitored: bool = True) -> list[Handler[Any]]:
-    """Whoever decides on a job: selector, job board and, if asked for, the monitor."""
+    """All that decide on a job: selector, job board and, if asked for, the monitor."""
     selector = SelectHandler(SelectorOptions(rehearsals=2), digest=digest)
     return [selector, JobsHandler(), *([Monitor()] if monitored else [])]
 

@@ -21,7 +21,7 @@ from spotline.domain.ledger.intents import HeldInstance, Intent, IntentResult
 
 @dataclass
 class LedgerMemory:
-    """What is written, whoever wrote it."""
+    """What is written, by any owner."""
 
     epoch: int = 0
     intents: list[Intent] = field(default_factory=list)
@@ -29,6 +29,7 @@ class LedgerMemory:
     instances: list[dict[str, Any]] = field(default_factory=list)
     charges: list[Any] = field(default_factory=list)
     answers: dict[str, tuple[Event, ...]] = field(default_factory=dict)
+    slots: set[int] = field(default_factory=set)
     lives: dict[str, InstanceLife] = field(default_factory=dict)
     transitions: list[Transition] = field(default_factory=list)
     cooldowns: dict[Any, Any] = field(default_factory=dict)
@@ -114,6 +115,9 @@ class MemoryLedger:
         times = [transition.at_ns for transition in self.memory.transitions]
         return max([0, *times, *(intent.ts_ns for intent in self.memory.intents)])
 
+    async def latest_slot(self) -> int:
+        return max([-1, *self.memory.slots, *(intent.slot for intent in self.memory.intents)])
+
     async def check_epoch(self) -> None:
         if self.memory.epoch != self.owner.epoch:
             raise OwnerFenced(self.owner, self.memory.epoch)
@@ -137,6 +141,7 @@ class MemoryLedger:
             if entry.call_key in memory.answers:
                 return
             memory.answers[entry.call_key] = entry.answers
+            memory.slots.add(entry.slot)
         for result in entry.results:
             memory.results[result.intent.command_id, result.intent.attempt] = result
         for launch in entry.launched:

@@ -27,7 +27,7 @@ SETTINGS = {
 def reserved_of(
     market: Market, *, instances: int, slots: int | None = None, sunk: int = 2_000_000
 ) -> Offering:
-    """A reservation of a market's first offering that covers so many slots whole (None: all)."""
+    """A reservation of a market's first offering that covers `slots` slots whole (None: all)."""
     ends_ns = 0
     if slots is not None:
         # It ends in the middle of the next slot.

@@ -1,4 +1,4 @@
-"""A short run of the whole system that takes every way through it, for whoever watches it."""
+"""A short run of the whole system that takes every way through it, for those who watch it."""
 
 from __future__ import annotations
 

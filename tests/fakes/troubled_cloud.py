@@ -83,7 +83,7 @@ class RefusalRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """How long a listing stays behind: so many listings and so many seconds of market time."""
+    """How long a listing stays behind: counted in listings and in seconds of market time."""
 
     listings: int = 0
     seconds: int = 0

@@ -194,8 +194,6 @@ class Failing:
         return await self._stream.publish(envelopes)
 
 
-# Known fault: on a machine at four times its load a worker that failed may not come to its end.
-@pytest.mark.slow
 async def test_what_could_not_be_stored_ends_it_and_is_not_passed_over(
     nats_connection, event_stream, statistics_stream, broker
 ):
@@ -256,8 +254,6 @@ async def test_backlog_is_all_that_waits_and_what_cannot_be_read_is_counted(
 
 
 @pytest.mark.timeout(120)
-# A lease of a second is not kept on a machine at four times its load.
-@pytest.mark.slow
 async def test_restart_that_loads_for_longer_than_the_lease_goes_on(
     nats_connection, event_stream, statistics_stream, broker, monkeypatch
 ):
@@ -339,7 +335,7 @@ async def on_a_broker(folder: Path):
 
 
 async def more_issued(issued: Issued, workers: Workers, many: int) -> None:
-    """Wait until so many statistics are there."""
+    """Wait until that number of statistics is there."""
     try:
         async with asyncio.timeout(40):
             while len(await issued.ids()) < many:  # noqa: ASYNC110

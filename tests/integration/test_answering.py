@@ -9,7 +9,7 @@ import pytest
 
 from spotline.adapters.grpc.allocator.server import RpcServer
 from spotline.bootstrap.parts import BusAddress, HealthProbes, PartHooks
-from spotline.bootstrap.servers import serve_allocator
+from spotline.bootstrap.servers import AllocatorParts, serve_allocator
 from tests.eventually import eventually
 
 pytestmark = pytest.mark.integration
@@ -26,6 +26,7 @@ async def test_a_service_is_not_well_before_its_server_listens(broker, monkeypat
         serving = group.create_task(
             serve_allocator(
                 BusAddress(nats_url=broker.url),
+                AllocatorParts(),
                 address="127.0.0.1:0",
                 hooks=PartHooks(started=probes.note),
                 listening=listening.set_result,

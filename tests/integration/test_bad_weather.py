@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import nats
+import pytest
+import pytest_asyncio
 
 from spotline.application.selector.state import SelectorOptions
 from spotline.contracts.build import is_dead_letter
@@ -25,22 +29,31 @@ START_NS = 1_767_571_200_000_000_000
 MARKET = generate("mixed", seed=5, slots=44, slot_s=1800, start_ns=START_NS)
 JOBS = generated_jobs(MARKET, 4, 5)
 OPTIONS = SelectorOptions(forecast_timeout_s=60.0, rehearsals=0)
-OUTAGE_S = 10.0
 
 
 async def decisions_of(system) -> dict[tuple[str, int, int], AllocationDecided]:
     return {(d.job_id, d.slot, d.revision): d for d in await system.events(AllocationDecided)}
 
 
-async def undisturbed(folder: Path) -> dict[tuple[str, int, int], AllocationDecided]:
-    async with (
-        EmbeddedBroker() as broker,
-        composed(broker.url, folder, MARKET, selector=OPTIONS) as system,
-    ):
-        await system.submit(JOBS)
-        system.go.set()
-        await _end(system)
-        return await decisions_of(system)
+@dataclass(frozen=True, slots=True)
+class Calm:
+    """An undisturbed run: what was decided, and where its log still is."""
+
+    decisions: dict[tuple[str, int, int], AllocationDecided]
+    nats_url: str
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def calm(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Calm]:
+    """One for all that compare with it."""
+    async with EmbeddedBroker() as broker:
+        folder = tmp_path_factory.mktemp("calm")
+        async with composed(broker.url, folder, MARKET, selector=OPTIONS) as system:
+            await system.submit(JOBS)
+            system.go.set()
+            await _end(system)
+            decisions = await decisions_of(system)
+        yield Calm(decisions, broker.url)
 
 
 async def _end(system) -> None:
@@ -51,10 +64,9 @@ async def _end(system) -> None:
 
 
 async def test_garbage_on_every_subject_is_dead_lettered_and_changes_nothing(
-    tmp_path: Path,
+    tmp_path: Path, calm: Calm
 ) -> None:
     async with asyncio.timeout(110):
-        calm = await undisturbed(tmp_path / "calm")
         async with (
             EmbeddedBroker() as broker,
             composed(broker.url, tmp_path / "noisy", MARKET, selector=OPTIONS) as system,
@@ -85,13 +97,16 @@ async def test_garbage_on_every_subject_is_dead_lettered_and_changes_nothing(
             ]
             await client.close()
 
-    assert decisions == calm
+    assert decisions == calm.decisions
     assert len({letter.subject for letter in letters}) >= 4
 
 
-async def test_a_broker_gone_for_ten_seconds_changes_nothing(tmp_path: Path) -> None:
+# Shorter, and longer, than an answer is waited for.
+@pytest.mark.parametrize("outage_s", [2.0, pytest.param(10.0, marks=pytest.mark.slow)])
+async def test_a_broker_gone_for_seconds_changes_nothing(
+    tmp_path: Path, calm: Calm, outage_s: float
+) -> None:
     async with asyncio.timeout(115):
-        calm = await undisturbed(tmp_path / "calm")
         port = free_port()
         broker = EmbeddedBroker(tmp_path / "broker", port=port)
         await broker.__aenter__()
@@ -105,7 +120,7 @@ async def test_a_broker_gone_for_ten_seconds_changes_nothing(tmp_path: Path) -> 
                     nonlocal broker
                     healthy.append(system.probes.overall().healthy)
                     await broker.__aexit__(None, None, None)
-                    await asyncio.sleep(OUTAGE_S)
+                    await asyncio.sleep(outage_s)
                     healthy.append(system.probes.overall().healthy)
                     broker = EmbeddedBroker(tmp_path / "broker", port=port)
                     await broker.__aenter__()
@@ -119,7 +134,7 @@ async def test_a_broker_gone_for_ten_seconds_changes_nothing(tmp_path: Path) -> 
         finally:
             await broker.__aexit__(None, None, None)
 
-    assert decisions == calm
+    assert decisions == calm.decisions
     assert len(closed) == len(JOBS)
     assert healthy == [True, False]
 
@@ -147,7 +162,9 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 """
 
 
-async def test_a_plain_subscriber_with_protos_alone_reads_every_decision(tmp_path: Path) -> None:
+async def test_a_plain_subscriber_with_protos_alone_reads_every_decision(
+    tmp_path: Path, calm: Calm
+) -> None:
     generated = tmp_path / "generated"
     generated.mkdir()
     protos = sorted(str(p.relative_to(ROOT / "protos")) for p in ROOT.glob("protos/**/*.proto"))
@@ -162,20 +179,12 @@ async def test_a_plain_subscriber_with_protos_alone_reads_every_decision(tmp_pat
         (generated / package / "__init__.py").touch()
     script = tmp_path / "subscriber.py"
     script.write_text(PLAIN_SUBSCRIBER)
-    async with (
-        asyncio.timeout(100),
-        EmbeddedBroker() as broker,
-        composed(broker.url, tmp_path / "run", MARKET, selector=OPTIONS) as system,
-    ):
-        await system.submit(JOBS)
-        system.go.set()
-        await _end(system)
-        recorded = await decisions_of(system)
+    async with asyncio.timeout(100):
         reader = await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",
             f"import sys; sys.path[:0] = [{str(generated)!r}]; "
-            f"sys.argv = ['subscriber', {broker.url!r}, {str(len(recorded))!r}]; "
+            f"sys.argv = ['subscriber', {calm.nats_url!r}, {str(len(calm.decisions))!r}]; "
             f"exec(open({str(script)!r}).read())",
             stdout=asyncio.subprocess.PIPE,
         )
@@ -184,7 +193,7 @@ async def test_a_plain_subscriber_with_protos_alone_reads_every_decision(tmp_pat
     read = [json.loads(line) for line in output.decode().splitlines()]
     expected = [
         [d.job_id, d.slot, d.revision, [[x.offering_id, x.spot, x.on_demand] for x in d.lots]]
-        for d in recorded.values()
+        for d in calm.decisions.values()
     ]
     assert read == expected
-    assert recorded
+    assert calm.decisions

@@ -68,7 +68,7 @@ def test_the_demo_completes_every_job_and_its_books_agree(
     assert (folder / str(result["picture"])).read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("hash_seed", ["0", "1", "2"])
+@pytest.mark.parametrize("hash_seed", ["0", "1", pytest.param("2", marks=pytest.mark.slow)])
 def test_the_demos_log_verifies_under_any_hash_seed(
     small_demo: tuple[Path, dict[str, object]], hash_seed: str
 ) -> None:
@@ -117,7 +117,7 @@ async def test_up_refuses_a_store_in_use_and_ends_on_ctrl_c(tmp_path: Path) -> N
     words = (
         *("up", "--market", "market.parquet", "--store", "store"),
         *("--address", "127.0.0.1:0", "--configurator-address", "127.0.0.1:0"),
-        *("--placer-address", "127.0.0.1:0"),
+        *("--placer-address", "127.0.0.1:0", "--agents-address", "127.0.0.1:0"),
     )
     first = await asyncio.create_subprocess_exec(
         *SPOTLINE,
@@ -149,11 +149,24 @@ async def test_up_refuses_a_store_in_use_and_ends_on_ctrl_c(tmp_path: Path) -> N
             await first.wait()
 
     assert HANDLED in metrics
+    assert int(said["agents"].removeprefix("127.0.0.1:")) > 0
     assert second.returncode == 2
     assert f"process {first.pid}" in second.stderr
     assert code == 0
     manifest = json.loads((tmp_path / "store" / "log" / "manifest.json").read_text())
     assert manifest["status"] == "ended"
+
+
+def test_up_asks_as_what_agents_are_to_reach_it(tmp_path: Path) -> None:
+    market = generate("mixed", seed=11, slots=4, slot_s=1800, start_ns=START_NS)
+    write_market(market, tmp_path / "market.parquet")
+    words = ("up", "--market", "market.parquet", "--agents-address", "0.0.0.0:0")
+
+    done = spotline(*words, cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert "state as which HOST:PORT instances reach it (--advertise" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_missing_market_file_is_named(tmp_path: Path) -> None:

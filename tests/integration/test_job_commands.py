@@ -75,9 +75,11 @@ async def spotline(
     )
     address = await server.start()
 
-    async def run(*arguments: str):
+    async def run(*arguments: str, stdin: str | None = None):
         environment = {"SPOTLINE_ALLOCATOR_ADDRESS": address, "COLUMNS": str(columns)}
-        return await asyncio.to_thread(CliRunner().invoke, APP, list(arguments), env=environment)
+        return await asyncio.to_thread(
+            CliRunner().invoke, APP, list(arguments), input=stdin, env=environment
+        )
 
     try:
         yield run

@@ -150,9 +150,9 @@ def test_a_scrape_shows_what_is_listed_and_every_service(told: Told) -> None:
         "spotline_log_lag_seconds",
     ):
         assert {labels["spotline_service"] for labels in samples[name]} == SERVICES
-    # All that the run does not need: a cap on what a job may cost.
+    # All that the run does not need: a cap on what a job may cost, a program that saves.
     missing = PROMETHEUS_NAMES - set(samples)
-    assert missing == {"spotline_spend_cap_used"}
+    assert missing == {"spotline_spend_cap_used", "spotline_checkpoint_save_seconds"}
 
 
 def test_the_scrape_agrees_with_what_happened(told: Told) -> None:

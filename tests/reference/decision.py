@@ -124,7 +124,8 @@ def _is_safe_after(view: PolicyView, holding: Holding, after: JobProgress) -> bo
             pending_overhead_s=program.interrupted_s,
         )
     if after.progress_quanta >= program.work_quanta:
-        return not (program.lost_s and holding.spot) or _outlives_last_loss(view, after)
+        may_lose = program.lost_s and holding.spot and after.unsaved_quanta
+        return not may_lose or _outlives_last_loss(view, after)
     left = _left_at_worst(view, after)
     needed = _rescue_slots(view, left, after)
     return needed + (view.reserve_slots if _waits(view, after.holding) else 0) <= slots_left

@@ -43,6 +43,16 @@ from spotline.domain.jobs.job import (
     Work,
 )
 from spotline.domain.jobs.lot import Lot
+from spotline.domain.jobs.run import (
+    DataReads,
+    DataSet,
+    EnvironmentVariable,
+    Launcher,
+    ProgressReading,
+    ProgressSource,
+    Run,
+    RunPackage,
+)
 from spotline.domain.market.forecast import CountProbability, ForecastStep
 from spotline.domain.market.law import PPB, MarketLaw, StateSpace
 from spotline.domain.market.offering import Count, Offering, Quote, Reservation
@@ -258,6 +268,7 @@ def _constrained():
         ParameterOrigin: build(
             ParameterOrigin, parameter=NAME, low=st.floats(-1e9, 0), high=st.floats(0, 1e9)
         ),
+        Run: _RUNS,
         JobDraft: st.deferred(
             lambda: build(
                 JobDraft,
@@ -269,6 +280,7 @@ def _constrained():
                 throughputs=values(Job).map(lambda job: job.throughputs),
                 checkpoint=st.none() | values(Job).map(lambda job: job.checkpoint),
                 overheads=st.none() | values(Job).map(lambda job: job.overheads),
+                run=st.none() | values(Run),
                 **dict.fromkeys(("client_request_id", "model_name"), NAME),
                 **dict.fromkeys(
                     (
@@ -279,6 +291,7 @@ def _constrained():
                         "batch_size",
                         "expert_parallel",
                         "budget_micro_usd",
+                        "egress_budget_micro_usd",
                         "retries",
                     ),
                     NATURAL,
@@ -297,6 +310,38 @@ _OPTIONS = (
     st.dictionaries(NAME, TEXT, max_size=2)
     .map(lambda named: sorted(named.items()))
     .map(lambda pairs: tuple(MethodOption(name=name, value=value) for name, value in pairs))
+)
+
+
+_RUNS = st.builds(
+    Run,
+    command=st.lists(NAME, min_size=1, max_size=2).map(tuple),
+    setup=TEXT,
+    image=TEXT,
+    package=st.none()
+    | st.builds(
+        RunPackage,
+        sha256=st.sampled_from(("0" * 64, "a" * 64)),
+        uri=NAME,
+        size_bytes=NATURAL,
+    ),
+    environment=st.dictionaries(st.sampled_from(("A", "B")), TEXT).map(
+        lambda named: tuple(
+            EnvironmentVariable(name=name, value=value) for name, value in sorted(named.items())
+        )
+    ),
+    secrets=st.sets(st.sampled_from(("S", "T"))).map(sorted).map(tuple),
+    launcher=st.none() | st.sampled_from(Launcher),
+    ranks_per_instance=NATURAL,
+    progress=st.none()
+    | st.just(ProgressReading())
+    | st.just(ProgressReading(source=ProgressSource.OUTPUT, pattern="(?P<done>.)"))
+    | st.builds(ProgressReading, source=st.just(ProgressSource.FILE), pattern=NAME, path=NAME),
+    data=st.lists(
+        st.builds(DataSet, uri=NAME, size_gb=NOT_NEGATIVE, reads=st.sampled_from(DataReads)),
+        max_size=2,
+    ).map(tuple),
+    grace_s=NATURAL,
 )
 
 
@@ -329,7 +374,17 @@ def _jobs(draw):
             amount=draw(st.floats(min_value=0, exclude_min=True, allow_infinity=False)),
             unit=draw(st.sampled_from(WORK_UNITS)),
         ),
-        deadline=Deadline(kind=kind, at_ns=at_ns, expires_ns=at_ns + late_ns),
+        deadline=Deadline(
+            kind=kind,
+            at_ns=at_ns,
+            expires_ns=at_ns + late_ns,
+            after_s=draw(SECONDS),
+            expires_after_s=draw(SECONDS),
+        ),
+        run=draw(st.none() | _RUNS),
+        value_from_quote=draw(st.booleans()),
+        on_demand_quote_micro_usd=draw(NATURAL),
+        egress_budget_micro_usd=draw(NATURAL),
         value_micro_usd=draw(NATURAL),
         start_ns=start_ns,
         allowed_counts=counts,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
 from spotline.application.market_view import MarketView
+from spotline.application.run_limits import run_problems
 from spotline.application.spec import derive_id
 from spotline.contracts.reasons import Reason
 from spotline.domain.jobs.draft import JobDraft
@@ -59,6 +60,7 @@ def check_job(market: MarketView, job: Job) -> Refused | None:
     wrong = all_refused(
         (
             *_too_many_instances(job),
+            *refuse_run(job, "job"),
             refuse_far_deadline(market, job, "job.deadline"),
             *_unknown_offerings(market, job),
         )
@@ -102,6 +104,27 @@ def refuse_far_deadline(market: MarketView, job: Job | JobDraft, field: str) -> 
         message=f"must lie within {MOST_SLOTS} slots, before {utc_iso(last_ns)}, "
         f"was {utc_iso(job.deadline.expires_ns)}",
     )
+
+
+def refuse_run(job: Job | JobDraft, field: str) -> Iterator[Refused]:
+    """Refuse how a program is to be run; `field` is that of the job or draft."""
+    for below, message in run_problems(job.run, job.checkpoint):
+        yield Refused(field=f"{field}.{below}", message=message)
+
+
+def refuse_stated_value(job: Job | JobDraft, field: str) -> Refused | None:
+    """Refuse a value beside one that is left to the quote, and a quote that is not the server's."""
+    if job.value_from_quote and job.value_micro_usd:
+        return Refused(
+            field=f"{field}.value_micro_usd",
+            message=f"must be 0 with value_from_quote, was {job.value_micro_usd}",
+        )
+    if isinstance(job, Job) and job.on_demand_quote_micro_usd:
+        return Refused(
+            field=f"{field}.on_demand_quote_micro_usd",
+            message=f"must be 0, the server sets it, was {job.on_demand_quote_micro_usd}",
+        )
+    return None
 
 
 def refuse_other_id(job: Job | JobDraft, field: str) -> Refused | None:

@@ -89,7 +89,7 @@ async def open_stream(
     Raises
     ------
     ProviderUnavailable
-        No server answers at the URL.
+        No server answers at the URL, or it cannot store.
     ConfigError
         The server is too old, or its stream is another one.
     """

@@ -11,8 +11,10 @@ from typing import Any, Protocol
 
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.application.analytics.options import StatisticsOptions
+from spotline.application.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.placer.handler import PlaceHandler
 from spotline.application.placer.options import PlacerOptions
+from spotline.bootstrap.agents import AgentsAt, AgentSide
 from spotline.bootstrap.own_loop import in_own_loop
 from spotline.bootstrap.parts import AnyHost, BusAddress, Hosted, PartHooks, open_part, open_stream
 from spotline.contracts.subjects import StreamPart
@@ -30,19 +32,39 @@ class AnalyticsParts:
     lease_s: float = 10.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocatorParts:
+    """How the allocator takes jobs and agents; see `services/allocator/settings.py`.
+
+    Drafts are completed by the configurator at `configurator_address`; empty refuses them. With
+    `await_admission` a submission is acknowledged once the actuator's ledger holds it too. A job
+    that states no value is worth (1 + `quote_margin`) x its on-demand quote. `agents` says where
+    those of running programs dial in, None for nowhere.
+    """
+
+    configurator_address: str = ""
+    await_admission: bool = True
+    quote_margin: float = DEFAULT_QUOTE_MARGIN
+    agents: AgentsAt | None = None
+
+
 async def serve_allocator(
     bus: BusAddress,
+    parts: AllocatorParts,
     *,
     address: str,
     hooks: PartHooks,
-    configurator_address: str = "",
-    await_admission: bool = True,
     listening: Callable[[str], None] | None = None,
+    agents_listening: Callable[[str], None] | None = None,
 ) -> None:
-    """Answer gRPC at `address` and keep the job board; `listening` is told the bound address.
+    """Answer gRPC at `address` and keep the job board.
 
-    Drafts are completed by the configurator at `configurator_address`; empty refuses them. With
-    `await_admission` a submission is acknowledged once the actuator's ledger holds it too.
+    `listening` is told the bound address, `agents_listening` that of the agents' port.
+
+    Raises
+    ------
+    ConfigError
+        An address is taken, or the keys of agents cannot be used.
     """
     from spotline.adapters.grpc.allocator.job_feed import JobFeed
     from spotline.adapters.grpc.allocator.server import RpcServer
@@ -52,24 +74,40 @@ async def serve_allocator(
     async with AsyncExitStack() as stack:
         connection, stream = await stack.enter_async_context(open_stream(bus, name="allocator"))
         configurator = None
-        if configurator_address:
+        if parts.configurator_address:
             configurator = await stack.enter_async_context(
-                ConfiguratorClient(configurator_address, caller="allocator")
+                ConfiguratorClient(parts.configurator_address, caller="allocator")
             )
         feed = JobFeed()
-        host = ServiceHost(
-            JobsHandler(), stream, on_applied=_both(feed.on_applied, hooks.on_applied)
-        )
+        listeners: list[Listener] = [_both(feed.on_applied, hooks.on_applied)]
+        host = ServiceHost(JobsHandler(), stream, on_applied=_all(listeners))
         hooks.note("allocator", host, connection)
+        side = None
+        if parts.agents is not None:
+            side = await AgentSide.open(parts.agents, host, connection, bus, stream)
+            listeners.append(side.on_applied)
         server = RpcServer(
             host,
             feed,
             address=address,
             configurator=configurator,
-            await_admission=await_admission,
+            await_admission=parts.await_admission,
+            output=None if side is None else side.output,
+            quote_margin=parts.quote_margin,
         )
         async with asyncio.TaskGroup() as tasks:
-            await _answer_while_following(tasks, host, server, listening)
+
+            async def answer_agents() -> None:
+                if side is not None:
+                    bound = await side.start(tasks)
+                    if agents_listening is not None:
+                        agents_listening(bound)
+
+            try:
+                await _answer_while_following(tasks, host, server, listening, prepare=answer_agents)
+            finally:
+                if side is not None:
+                    await side.stop()
 
 
 async def serve_configurator(
@@ -266,6 +304,16 @@ async def _answer_while_following(
         await asyncio.wait((follow,))
     finally:
         await server.stop()
+
+
+def _all(listeners: Sequence[Listener]) -> Listener:
+    """Tell all that are listed by then."""
+
+    def tell(event: Any, envelope: Any, seq: int) -> None:
+        for listener in listeners:
+            listener(event, envelope, seq)
+
+    return tell
 
 
 def _both(first: Listener, second: Listener | None) -> Listener:

@@ -6,17 +6,20 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from spotline.adapters.ledger.opening import ledger_url
+from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.application.market_ingest.handler import IngestOptions
+from spotline.application.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
+from spotline.bootstrap.agents import AgentsAt
 from spotline.bootstrap.clouds import ChosenCloud, chosen_cloud
 from spotline.bootstrap.followers import (
     ActuatorParts,
@@ -28,6 +31,7 @@ from spotline.bootstrap.followers import (
 )
 from spotline.bootstrap.parts import BusAddress, HealthProbes, PartHooks
 from spotline.bootstrap.servers import (
+    AllocatorParts,
     AnalyticsParts,
     serve_allocator,
     serve_analytics_apart,
@@ -55,8 +59,11 @@ class SystemOptions:
 
     `knowledge` is a file of measured runs, `knowledge_stack` the software stack to assume of jobs
     that do not state how fast they are. `geography` is a file of regions and links to place
-    pipelines on. `most_events` bounds how many events go into one entry of the log.
-    `market_s_per_s` are market seconds in a second of wall time, for clouds that live in it.
+    pipelines on. `most_events` bounds how many events go into one entry of the log. Agents dial
+    `advertise` (empty: `agents_address` as it was bound); a second of wall time has `market_s_per_s`
+    of the market's.
+    A job without a value is worth (1 + `quote_margin`) x its on-demand quote, which is recorded
+    with it.
     """
 
     market: Market
@@ -66,6 +73,7 @@ class SystemOptions:
     most_events: int = MOST_EVENTS
     allocator_address: str = FREE_ADDRESS
     allocate_timeout_s: float = 10.0
+    quote_margin: float = DEFAULT_QUOTE_MARGIN
     configurator_address: str = FREE_ADDRESS
     knowledge: Path | None = None
     knowledge_stack: str = ""
@@ -79,8 +87,20 @@ class SystemOptions:
     ingest: IngestOptions = field(default_factory=IngestOptions)
     selector: SelectorOptions = field(default_factory=SelectorOptions)
     cloud: ChosenCloud = field(default_factory=chosen_cloud)
-    market_s_per_s: float = 1.0
     caps: Caps = field(default_factory=Caps)
+    agents_address: str = FREE_ADDRESS
+    advertise: str = ""
+    agent_times: AgentTimes = field(default_factory=AgentTimes)
+    market_s_per_s: float = 1.0
+
+    def agents(self) -> AgentsAt:
+        """Where agents dial in; `ConfigError` where that cannot be."""
+        return AgentsAt(
+            address=self.agents_address,
+            folder=self.store / "agents",
+            advertise=self.advertise,
+            times=replace(self.agent_times, market_s_per_s=self.market_s_per_s),
+        )
 
     def settings(self) -> dict[str, Any]:
         """What a log's manifest says of every service; verification rebuilds handlers from it."""
@@ -114,6 +134,7 @@ class RunningSystem:
     bus: BusAddress
     ledger_url: str
     allocator_address: str = ""
+    agents_address: str = ""
     configurator_address: str = ""
     placer_address: str = ""
     analytics_address: str = ""
@@ -212,12 +233,21 @@ async def _start_servers(services: _Services, options: SystemOptions) -> None:
             stack=options.knowledge_stack,
         ),
     )
+
+    def agents_listening(bound: str) -> None:
+        system.agents_address = bound
+
     system.allocator_address = await services.listening(
         "allocator",
         partial(
             serve_allocator,
+            parts=AllocatorParts(
+                configurator_address=system.configurator_address,
+                agents=options.agents(),
+                quote_margin=options.quote_margin,
+            ),
             address=options.allocator_address,
-            configurator_address=system.configurator_address,
+            agents_listening=agents_listening,
         ),
     )
     system.placer_address = await services.listening(
@@ -244,6 +274,7 @@ def _start_followers(
         ledger_url=system.ledger_url,
         owner=LEDGER_OWNER,
         caps=options.caps,
+        enrolment=options.agents().enrolment(system.agents_address),
         market_s_per_s=options.market_s_per_s,
     )
     services.start("cloud_actuator", partial(serve_cloud_actuator, parts=parts))

@@ -40,6 +40,7 @@ async def run_up(
         told(
             {
                 "gRPC": system.allocator_address,
+                "agents": system.agents_address,
                 "configurator": system.configurator_address,
                 "placer": system.placer_address,
                 "analytics": system.analytics_address,

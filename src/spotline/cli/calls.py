@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
@@ -60,7 +61,8 @@ def answered(
     try:
         return asyncio.run(work)
     except RpcFailed as error:
-        _fail_rpc(error, sent, as_json=as_json)
+        failure = failure_of(error, sent)
+        fail(failure.exit_code, failure.message, as_json=as_json, **failure.details)
     except Ambiguous as error:
         fail(EXIT_BAD_INPUT, str(error), as_json=as_json)
     except KeyboardInterrupt:
@@ -100,20 +102,38 @@ def _all_in_files(sent: Sequence[tuple[Path, Sent]], error: RpcFailed) -> tuple[
     return "\n".join(lines), problems
 
 
-def _fail_rpc(error: RpcFailed, sent: Sequence[tuple[Path, Sent]], *, as_json: bool) -> NoReturn:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What a command says of a call that failed; `details` go into JSON."""
+
+    exit_code: int
+    message: str
+    details: Mapping[str, Any]
+    unreachable: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """The error and those of its details that say anything."""
+        stated = {key: value for key, value in self.details.items() if value}
+        return {"error": self.message, **stated}
+
+
+def failure_of(error: RpcFailed, sent: Sequence[tuple[Path, Sent]]) -> Failure:
+    """A failed call in the words of the files that were sent."""
     message, problems = _all_in_files(sent, error)
     if error.unreachable:
         message += "\nstart one with `spotline up`, or name another with --address"
     wrong = error.unreachable or error.bad_input
-    fail(
-        EXIT_BAD_INPUT if wrong else EXIT_REFUSED,
-        message,
-        as_json=as_json,
-        code=error.code,
-        reason=error.reason,
-        field=error.field,
-        problems=problems,
-        earliest_feasible_deadline=error.earliest_feasible_deadline,
+    return Failure(
+        exit_code=EXIT_BAD_INPUT if wrong else EXIT_REFUSED,
+        message=message,
+        details={
+            "code": error.code,
+            "reason": error.reason,
+            "field": error.field,
+            "problems": problems,
+            "earliest_feasible_deadline": error.earliest_feasible_deadline,
+        },
+        unreachable=error.unreachable,
     )
 
 

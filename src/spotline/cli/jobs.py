@@ -16,12 +16,21 @@ from spotline.cli.calls import (
     EXIT_REFUSED,
     WHOLE_ID,
     AsJson,
+    Failure,
     JobArgument,
     answered,
     fail,
-    fail_file,
+    failure_of,
     in_files,
     only_one,
+)
+from spotline.cli.job_files import (
+    ReadyJob,
+    market_ns,
+    packed_jobs,
+    planned_jobs,
+    stated_jobs,
+    store_packages,
 )
 from spotline.cli.jobs_view import (
     console,
@@ -31,7 +40,9 @@ from spotline.cli.jobs_view import (
     print_joint_plan,
     print_json,
     print_plan,
+    print_run,
     print_status,
+    quote_line,
     status_table,
     update_line,
 )
@@ -59,10 +70,6 @@ Address = Annotated[
         metavar="HOST:PORT",
     ),
 ]
-JobFileArgument = Annotated[
-    Path, typer.Argument(metavar="JOB.YAML", help="The job file; docs/job-file.md shows one.")
-]
-
 DEFAULT_ADDRESS = "127.0.0.1:7070"
 
 
@@ -79,30 +86,98 @@ def register(app: typer.Typer) -> None:
 
 
 def submit(
-    file: JobFileArgument, address: Address = DEFAULT_ADDRESS, as_json: AsJson = False
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="JOB.YAML...", help="Job files (docs/job-file.md); - is standard input."
+        ),
+    ],
+    package_mb: Annotated[
+        float,
+        typer.Option(
+            min=0.001,
+            envvar="SPOTLINE_PACKAGE_MB",
+            help="The most that a packed working directory may have, 10^6 bytes.",
+        ),
+    ] = 100.0,
+    address: Address = DEFAULT_ADDRESS,
+    as_json: AsJson = False,
 ) -> None:
-    """Hand a job over. Submitting the same request again changes nothing.
+    """Hand jobs over. Submitting the same request again changes nothing.
 
-    What a file that names a model leaves out is filled in, and shown with who says so.
+    What a file that names a model leaves out is filled in, and shown with who says so. All files
+    are read and packed before the first is submitted: a mistake in one submits none. A job that
+    the allocator refuses keeps no other from being submitted.
     """
-    from spotline.adapters.grpc.allocator.client import JobClient
-
-    job = _read(file, as_json=as_json)
-
-    async def run() -> SubmissionReceipt:
-        async with JobClient(address) as client:
-            return await client.submit(job)
-
-    receipt = answered(run(), as_json=as_json, sent=[(file, job)])
+    stated = stated_jobs(files, as_json=as_json)
+    now_ns = market_ns(stated, address, as_json=as_json)
+    with packed_jobs(stated, now_ns, package_mb=package_mb, as_json=as_json) as ready:
+        store_packages(ready, as_json=as_json)
+        answers = answered(_submitted(ready, address), as_json=as_json)
+    said = [_answer_json(job.file, answer) for job, answer in zip(ready, answers, strict=False)]
     if as_json:
-        said = {"job_id": receipt.job_id, "already_submitted": receipt.already_submitted}
-        if receipt.configuration is not None:
-            said["configuration"] = plain(receipt.configuration)
-        print_json(said)
+        alone = len(files) == 1
+        print_json({k: v for k, v in said[0].items() if k != "file"} if alone else said)
+    else:
+        for job, answer in zip(ready, answers, strict=False):
+            _print_answer(job.file, answer, alone=len(files) == 1)
+    failed = [answer.exit_code for answer in answers if isinstance(answer, Failure)]
+    if failed:
+        raise typer.Exit(max(failed))
+
+
+async def _submitted(
+    ready: Sequence[ReadyJob], address: str
+) -> list[tuple[SubmissionReceipt, int] | Failure]:
+    """What became of each job: its receipt and the most it may cost (0: not by a quote)."""
+    from spotline.adapters.grpc.allocator.client import JobClient
+    from spotline.adapters.grpc.kit.errors import RpcFailed
+
+    answers: list[tuple[SubmissionReceipt, int] | Failure] = []
+    async with JobClient(address) as client:
+        for job in ready:
+            try:
+                receipt = await client.submit(job.job)
+                most = 0
+                if receipt.on_demand_quote_micro_usd:
+                    most = (await client.get(receipt.job_id)).job.budget_micro_usd
+                answers.append((receipt, most))
+            except RpcFailed as error:
+                answers.append(failure_of(error, [(job.file, job.job)]))
+                if error.unreachable:
+                    break
+    return answers
+
+
+def _answer_json(file: Path, answer: tuple[SubmissionReceipt, int] | Failure) -> dict[str, Any]:
+    if isinstance(answer, Failure):
+        return {"file": str(file), **answer.as_json()}
+    receipt, most = answer
+    said: dict[str, Any] = {
+        "file": str(file),
+        "job_id": receipt.job_id,
+        "already_submitted": receipt.already_submitted,
+    }
+    if receipt.on_demand_quote_micro_usd:
+        said["on_demand_quote_micro_usd"] = receipt.on_demand_quote_micro_usd
+        said["most_cost_micro_usd"] = most
+    if receipt.configuration is not None:
+        said["configuration"] = plain(receipt.configuration)
+    return said
+
+
+def _print_answer(
+    file: Path, answer: tuple[SubmissionReceipt, int] | Failure, *, alone: bool
+) -> None:
+    if isinstance(answer, Failure):
+        typer.secho(answer.message, err=True, fg="red")
         return
+    receipt, most = answer
     again = receipt.already_submitted
     state = "was submitted before; nothing changed" if again else "submitted"
-    typer.echo(f"{receipt.job_id}  {state}")
+    typer.echo(f"{receipt.job_id}  {state}" + ("" if alone else f"  {file}"))
+    if receipt.on_demand_quote_micro_usd:
+        typer.echo(quote_line(receipt.on_demand_quote_micro_usd, most, by_quote=True))
     if receipt.configuration is not None:
         print_configuration(receipt.configuration)
     typer.echo(f"follow it with: spotline watch {receipt.job_id}", err=True)
@@ -227,7 +302,10 @@ def plan(
     from spotline.domain.jobs.job import Job
     from spotline.domain.units import micro_usd_from_usd
 
-    read = tuple(_read(file, as_json=as_json) for file in files)
+    stated = stated_jobs(files, as_json=as_json)
+    now_ns = market_ns(stated, address, as_json=as_json)
+    ready = planned_jobs(stated, now_ns, as_json=as_json)
+    read = tuple(one.job for one in ready)
     for name, usd in (("--budget", budget), ("--egress", egress)):
         if not 0 <= usd < _MOST_USD:
             fail(EXIT_BAD_INPUT, f"{name} must be >= 0, was {usd:g}", as_json=as_json)
@@ -259,32 +337,31 @@ def plan(
         async with JobClient(address) as client:
             return await client.plan(request)
 
-    sent = list(zip(files, read, strict=True))
+    sent = [(one.file, one.job) for one in ready]
     answer = answered(run(), as_json=as_json, sent=sent)
     if as_json:
         print_json(plain(answer))
     elif answer.joint is not None:
         print_joint_plan(jobs, answer.joint)
     else:
-        if answer.completion is not None:
-            print_completion(answer.completion)
-        print_plan(_in_files(answer, sent), steps=steps)
-        typer.echo("nothing was bought; hand it over with: spotline submit", err=True)
+        _print_one_plan(_in_files(answer, sent), read[0], steps=steps)
     if not answer.feasible:
         raise typer.Exit(EXIT_REFUSED)
 
 
+def _print_one_plan(answer: PlanAnswer, job: Job | JobDraft, *, steps: bool) -> None:
+    if answer.completion is not None:
+        print_completion(answer.completion)
+    print_plan(answer, steps=steps)
+    quote, most = answer.on_demand_quote_micro_usd, answer.most_cost_micro_usd
+    if quote:
+        typer.echo(quote_line(quote, most, by_quote=job.value_from_quote))
+    if job.run is not None:
+        print_run(job.run)
+    typer.echo("nothing was bought; hand it over with: spotline submit", err=True)
+
+
 # --- input and failure ------------------------------------------------------------------------
-
-
-def _read(file: Path, *, as_json: bool) -> Job | JobDraft:
-    from spotline.adapters.files.job_file import read_job_file
-    from spotline.adapters.files.mistake import BadFile
-
-    try:
-        return read_job_file(file)
-    except BadFile as error:
-        fail_file(error, as_json=as_json)
 
 
 def _in_files(answer: PlanAnswer, sent: Sequence[tuple[Path, Job | JobDraft]]) -> PlanAnswer:

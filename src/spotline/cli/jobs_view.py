@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from spotline.application.configurator.messages import Completion, ConfigurationOption
     from spotline.domain.configuration.provenance import JobConfiguration, ParameterOrigin
     from spotline.domain.jobs.job import Job, Throughput
+    from spotline.domain.jobs.run import ProgressReading, Run
 
 # Columns from which on a table has room for a sentence in every row.
 _WIDE = 130
+_LONGEST_SHOWN = 300
 
 
 def plain(value: Any) -> Any:
@@ -117,7 +119,7 @@ def print_status(status: JobStatus) -> None:
         ("work", f"{status.job.work.amount:g} {status.job.work.unit}"),
         ("done", f"{status.progress_ppm / 10_000:.1f} %"),
         ("deadline", f"{utc_iso(status.job.deadline.at_ns)} ({status.job.deadline.kind.value})"),
-        ("value", f"{_usd(status.job.value_micro_usd)} USD"),
+        ("value", _value_text(status.job)),
         ("cost so far", f"{_usd(status.cost_micro_usd)} USD"),
         ("policy", status.policy_id or "-"),
         ("offering", status.offering_id or "-"),
@@ -126,12 +128,82 @@ def print_status(status: JobStatus) -> None:
     )
     for name, value in rows:
         table.add_row(name, value)
+    if status.job.run is not None:
+        for name, value in run_rows(status.job.run):
+            table.add_row(name, value)
     for throughput in status.job.throughputs:
         rate = _rate(throughput, status.job.max_instances, status.job.work.unit)
         table.add_row("rate", f"{rate}, as believed now")
     console().print(table)
     if status.job.configuration is not None:
         print_configuration(status.job.configuration)
+
+
+def _value_text(job: Job) -> str:
+    value = f"{_usd(job.value_micro_usd)} USD"
+    quote = job.on_demand_quote_micro_usd
+    return f"{value}, from the on-demand quote of {_usd(quote)} USD" if quote else value
+
+
+def quote_line(quote_micro_usd: int, most_micro_usd: int, *, by_quote: bool) -> str:
+    """What on-demand alone would cost, and what the job costs at most where that follows from it."""
+    said = f"on demand it would cost {_usd(quote_micro_usd)} USD"
+    return f"{said}; it will cost at most {_usd(most_micro_usd)} USD" if by_quote else said
+
+
+def run_rows(run: Run) -> list[tuple[str, str]]:
+    """How a program is run, as rows of a table; of secrets and variables the names only."""
+    from spotline.domain.jobs.run import Launcher
+
+    shell = run.command[:2] == ("sh", "-c") and len(run.command) == 3
+    line = run.command[2] if shell else " ".join(run.command)
+    if run.launcher is Launcher.TORCHRUN:
+        line = f"torchrun {line}"
+    rows = [("runs", line), ("processes", f"{run.ranks} per instance")]
+    if run.image:
+        rows.append(("image", run.image))
+    if run.package is not None:
+        size = f"{run.package.size_bytes / 1e6:,.1f} MB"
+        rows.append(("package", f"{run.package.sha256[:12]} ({size}) at {run.package.uri}"))
+    if run.setup:
+        rows.append(("setup", run.setup))
+    if run.environment:
+        rows.append(("variables", ", ".join(variable.name for variable in run.environment)))
+    if run.secrets:
+        rows.append(("secrets", ", ".join(run.secrets)))
+    rows.append(("progress", _progress_text(run.progress)))
+    for data in run.data:
+        size = f"{data.size_gb:g} GB" if data.size_gb else "size unknown"
+        rows.append(("reads", f"{data.uri} ({size}, {data.reads.value.replace('_', ' ')})"))
+    return [(name, _harmless(value)) for name, value in rows]
+
+
+def _progress_text(progress: ProgressReading | None) -> str:
+    from spotline.domain.jobs.run import ProgressSource
+
+    if progress is None or progress.source is ProgressSource.SDK:
+        return "by spotline.trainer"
+    if progress.source is ProgressSource.OUTPUT:
+        return f"by {progress.pattern} in its output"
+    return f"by {progress.pattern} in {progress.path}"
+
+
+def _harmless(text: str) -> str:
+    """Text that anybody may have written, in a line of a table: no markup, no control characters."""
+    from rich.markup import escape
+
+    shown = "".join(character if character.isprintable() else " " for character in text)
+    return escape(shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}...")
+
+
+def print_run(run: Run) -> None:
+    """How a program is run."""
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, value in run_rows(run):
+        table.add_row(name, value)
+    console().print(table)
 
 
 def update_line(update: JobUpdate) -> str:

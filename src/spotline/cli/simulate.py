@@ -193,10 +193,36 @@ def _inputs(
         # The same jobs with reservations and without: so that what these save can be seen.
         return whole, generated_jobs(traded, int(jobs), seed), []
     if jobs:
-        return whole, read_jobs(Path(jobs)), []
+        return whole, _at_quotes(whole, read_jobs(Path(jobs), now_ns=whole.start_ns)), []
     if log is None:
         raise ContractError("--jobs", "give a job file, or how many jobs to generate, such as 60")
     return _covered(whole, recorded)
+
+
+def _at_quotes(market: Market, jobs: Sequence[Job]) -> Sequence[Job]:
+    """The jobs, those without a value at what on-demand costs in the market's first slot."""
+    from spotline.application.admission import check_job
+    from spotline.application.market_view import MarketView
+    from spotline.application.on_demand_quote import DEFAULT_QUOTE_MARGIN, valued
+    from spotline.domain.market.slot_quote import SlotQuote
+
+    quotes = tuple(SlotQuote(quote=quote, age_s=0) for quote in market.quotes(0))
+    first = MarketView(
+        offerings=market.offerings,
+        slot_s=market.slot_s,
+        next_slot=0,
+        next_slot_start_ns=market.start_ns,
+        quotes=quotes,
+        forecast=None,
+        history=(),
+    )
+    at_value = []
+    for job in jobs:
+        refused = check_job(first, job) if job.value_from_quote else None
+        if refused is not None:
+            raise ContractError(f"--jobs, {job.name or job.job_id}", refused.message)
+        at_value.append(valued(first, job, margin=DEFAULT_QUOTE_MARGIN))
+    return at_value
 
 
 def _of_log(log: Path) -> tuple[Market, Sequence[Job]]:

@@ -39,6 +39,21 @@ def up(
             help="Where the allocator's gRPC listens.", envvar="SPOTLINE_ALLOCATOR_ADDRESS"
         ),
     ] = "127.0.0.1:7070",
+    agents_address: Annotated[
+        str,
+        typer.Option(
+            help="Where the agents of running programs dial in, over TLS.",
+            envvar="SPOTLINE_AGENTS_ADDRESS",
+        ),
+    ] = "127.0.0.1:7443",
+    advertise: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="As what instances reach that; by default the address itself.",
+            envvar="SPOTLINE_AGENTS_ADVERTISE",
+        ),
+    ] = "",
     configurator_address: Annotated[
         str,
         typer.Option(
@@ -109,6 +124,15 @@ def up(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the addresses as one line of JSON.")
     ] = False,
+    quote_margin: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=100.0,
+            envvar="SPOTLINE_QUOTE_MARGIN",
+            help="A job that states no value may cost (1 + this) x its on-demand quote.",
+        ),
+    ] = 0.5,
     warm_start: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Weights to start with, from --save-weights."),
@@ -116,6 +140,7 @@ def up(
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Run broker and all services until Ctrl-C; a store is continued where it stopped."""
+    import asyncio
     import json
     import os
     from collections.abc import Mapping
@@ -129,8 +154,10 @@ def up(
     from spotline.bootstrap.pace import pace_of
     from spotline.bootstrap.planners import compile_planners, planners_compiled
     from spotline.bootstrap.process import run_to_exit_code
+    from spotline.bootstrap.standing_costs import RunningProcess, standing_costs
     from spotline.bootstrap.system import SystemOptions
     from spotline.bootstrap.up import run_up
+    from spotline.cli.down import say_standing
     from spotline.cli.failures import explained
     from spotline.runtime.log import configure_logging
 
@@ -152,12 +179,15 @@ def up(
             cloud=chosen,
             nats_url=nats_url,
             allocator_address=address,
+            agents_address=agents_address,
+            advertise=advertise,
             configurator_address=configurator_address,
             knowledge=knowledge,
             knowledge_stack=knowledge_stack,
             placer_address=placer_address,
             geography=geography,
             analytics_address=analytics_address,
+            quote_margin=quote_margin,
             placer=PlacerOptions(method=placement_method, cost=placement_cost),
             selector=SelectorOptions(warm_start=read_weights(warm_start)),
             ingest=pace.ingest(traded.slot_s, wait_for_work=wait_for_work),
@@ -174,7 +204,15 @@ def up(
     if not planners_compiled():
         typer.echo("compiling the planners: once per release, about a minute", err=True)
         compile_planners()
-    raise typer.Exit(run_to_exit_code(run_up(options, health_port=health_port, told=told)))
+    this = RunningProcess.this()
+    this.write(store)
+    try:
+        code = run_to_exit_code(run_up(options, health_port=health_port, told=told))
+    finally:
+        this.erase(store)
+    with explained():
+        say_standing(asyncio.run(standing_costs(store)), store)
+    raise typer.Exit(code)
 
 
 def _traded(

@@ -33,6 +33,7 @@ from spotline.domain.events.event import Event
 PREFIX = "spotline.v1."
 DEAD_LETTER_KIND = "deadletter"
 BATCH_KIND = "batch"
+OUTPUT_KIND = "output"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +143,7 @@ _SINGLE: tuple[type[Event], ...] = (
     placement.PlacementEnded,
     *_STATISTICS,
 )
-# Whose batches hold what; whoever consumes a kind that is not listed follows all batches.
+# Whose batches hold what; a consumer of a kind that is not listed follows all batches.
 PRODUCERS: Mapping[str, tuple[type[Event], ...]] = MappingProxyType(
     {
         "allocator": (
@@ -273,6 +274,11 @@ def batch_subject(service: str) -> str:
     return f"{PREFIX}{BATCH_KIND}.{service}"
 
 
+def output_subject(tenant: str, job_id: str) -> str:
+    """Where what the program of a job wrote is put; `ContractError` as `token`."""
+    return f"{PREFIX}{OUTPUT_KIND}.{token(tenant)}.{token(job_id)}"
+
+
 def on_subject(kind: str, subject: str) -> bool:
     """Whether `subject` is one that events of `kind` are published on."""
     head = PREFIX + kind
@@ -280,11 +286,12 @@ def on_subject(kind: str, subject: str) -> bool:
 
 
 class StreamPart(Enum):
-    """The streams of a partition: its log, what is published beside it, and its statistics."""
+    """The streams of a partition: its log, what is published beside it, statistics, and output."""
 
     LOG = ""
     DECISIONS = "_DECISIONS"
     STATISTICS = "_STATISTICS"
+    OUTPUT = "_OUTPUT"
 
 
 def stream_name(partition: int = 0, part: StreamPart = StreamPart.LOG) -> str:
@@ -299,6 +306,8 @@ def stream_subjects(part: StreamPart = StreamPart.LOG) -> tuple[str, ...]:
             return tuple(filter_of(event_type) for event_type in _FANNED_OUT)
         case StreamPart.STATISTICS:
             return tuple(filter_of(event_type) for event_type in _STATISTICS)
+        case StreamPart.OUTPUT:
+            return (f"{PREFIX}{OUTPUT_KIND}.>",)
         case StreamPart.LOG:
             elsewhere = {*_FANNED_OUT, *_STATISTICS}
             return (

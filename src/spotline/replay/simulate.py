@@ -118,6 +118,7 @@ def simulate(
     names = expand_names(policies)
     if not jobs:
         raise ContractError("jobs", "there must be at least one")
+    jobs = [_without_program(job) for job in jobs]
     for job in jobs:
         problem = coverage(market, job)
         if problem:
@@ -128,6 +129,13 @@ def simulate(
     if options.contention:
         return _shared(course, jobs, names, options)
     return _alone(course, jobs, names, options)
+
+
+def _without_program(job: Job) -> Job:
+    """The job as a simulation runs it: nobody starts its program, so progress is what rates say."""
+    if job.run is None:
+        return job
+    return replace(job, run=None, egress_budget_micro_usd=job.egress_cap_micro_usd or 0)
 
 
 def expand_names(policies: Sequence[str]) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ async def record_feed(
     Parameters
     ----------
     pause
-        Waits for so many seconds.
+        Waits for the seconds that it is given.
     tally
         Counts as it goes on; a new one without.
 

@@ -26,6 +26,14 @@ from spotline.domain.events.capacity import (
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobOutcome, JobSubmitted
 from spotline.domain.events.placement import PlacementDecided, PlacementOutcome
+from spotline.domain.events.training import (
+    CheckpointCommitted,
+    CheckpointKind,
+    GenerationFormed,
+    JobSilent,
+    NoticeAcknowledged,
+    NoticeAction,
+)
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason
 
@@ -37,6 +45,9 @@ REASON = "spotline.reason"
 CAPACITY_TYPE = "spotline.capacity_type"
 REFUSAL_CLASS = "spotline.refusal_class"
 INSTANCE_STATE = "spotline.instance_state"
+AGENT_STATE = "spotline.agent_state"
+NOTICE_ACTION = "spotline.notice_action"
+CHECKPOINT_KIND = "spotline.checkpoint_kind"
 RPC_SYSTEM = "rpc.system.name"
 RPC_METHOD = "rpc.method"
 RPC_STATUS = "rpc.response.status_code"
@@ -54,7 +65,9 @@ _BUCKETS_S = (
 )
 # Notices of clouds: none, 30 s, two minutes, more.
 _LEADS_S = (0.0, 15.0, 30.0, 60.0, 90.0, 120.0, 300.0, 600.0, 1800.0)
-_BOUNDARIES = {"spotline.notice.lead": _LEADS_S}
+# Checkpoints, in seconds of the market: from an adapter's to a large model's.
+_SAVES_S = (1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
+_BOUNDARIES = {"spotline.notice.lead": _LEADS_S, "spotline.checkpoint.save": _SAVES_S}
 
 
 class Form(Enum):
@@ -102,6 +115,19 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
         "rpc.server.call.duration": "A gRPC request, as its server sees it.",
         "rpc.client.call.duration": "A gRPC request, as its caller sees it.",
         "spotline.notice.lead": "Time between an interruption notice and the loss it announces.",
+        "spotline.checkpoint.save": "Writing a checkpoint, in market time, by what it was written for.",
+    },
+    (Form.GAUGE, "{agent}"): {
+        "spotline.agents": "Agents of running programs by what they are told to do; silent ones apart.",
+    },
+    (Form.COUNTER, "{agent}"): {
+        "spotline.agents.silenced": "Agents that were not heard of for too long.",
+    },
+    (Form.COUNTER, "{generation}"): {
+        "spotline.generations.formed": "Starts of training programs.",
+    },
+    (Form.COUNTER, "{notice}"): {
+        "spotline.notices.acknowledged": "What agents did on notices: saved, skipped, not_saved, or forwarded.",
     },
     (Form.COUNTER, "{job}"): {
         "spotline.jobs.submitted": "Jobs recorded.",
@@ -158,6 +184,9 @@ _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "spotline.instance.state": (INSTANCE_STATE,),
     "spotline.launch.failures": (REFUSAL_CLASS,),
     "spotline.statistics.late": (OUTCOME,),
+    "spotline.checkpoint.save": (CHECKPOINT_KIND,),
+    "spotline.agents": (AGENT_STATE,),
+    "spotline.notices.acknowledged": (NOTICE_ACTION,),
 }
 
 INSTRUMENTS: Mapping[str, Instrument] = MappingProxyType(
@@ -361,5 +390,24 @@ COUNTED: Mapping[type[Event], tuple[Counted, ...]] = MappingProxyType(
             Counted("spotline.notice.lead", of=lambda event: (event.lead_s, {})),
         ),
         CapacityLost: (Counted("spotline.instances.lost", of=_instances),),
+        GenerationFormed: (Counted("spotline.generations.formed"),),
+        JobSilent: (Counted("spotline.agents.silenced"),),
+        NoticeAcknowledged: (
+            _by(
+                "spotline.notices.acknowledged",
+                NOTICE_ACTION,
+                NoticeAction,
+                lambda event: event.action,
+            ),
+        ),
+        CheckpointCommitted: (
+            _by(
+                "spotline.checkpoint.save",
+                CHECKPOINT_KIND,
+                CheckpointKind,
+                lambda event: event.kind,
+                amount=lambda event: event.save_s,
+            ),
+        ),
     }
 )

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+
+def warn(text: str) -> None:
+    """Say something in the program's output, which the agent collects."""
+    sys.stderr.write(f"spotline.trainer: {text}\n")
+    sys.stderr.flush()
 
 
 class RunEvents:
@@ -25,17 +32,19 @@ class RunEvents:
         self._path = run_dir and run_dir / "events.jsonl"
         self._rank = rank
         self._generation = generation
+        self._torn = False
 
-    def append(self, kind: str, **fields: Any) -> None:
+    def append(self, kind: str, **fields: Any) -> bool:
         """Append an event. Its line is one write, so that lines of several ranks never mix.
 
-        Raises
-        ------
-        OSError
-            The line could not be written whole.
+        Returns
+        -------
+        bool
+            False: it could not be written, and that is in the program's output. Training goes on:
+            checkpoints are found without it.
         """
         if self._path is None:
-            return
+            return True
         event = {
             "kind": kind,
             **fields,
@@ -44,12 +53,21 @@ class RunEvents:
             "at_s": time.time(),
         }
         line = json.dumps(event, separators=(",", ":")).encode() + b"\n"
-        handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        if self._torn:  # the rest of a line that was cut short is not part of this one
+            line = b"\n" + line
         try:
-            if (written := os.write(handle, line)) != len(line):
-                raise OSError(f"{self._path}: wrote {written} of {len(line)} bytes")
-        finally:
-            os.close(handle)
+            handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                written = os.write(handle, line)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            warn(f"{kind} was not told: {error}")
+            return False
+        self._torn = written < len(line)
+        if self._torn:
+            warn(f"{kind} was not told: {self._path}: {written} of {len(line)} bytes written")
+        return not self._torn
 
     def past(self) -> Iterator[dict[str, Any]]:
         """Yield the events of earlier programs on this instance; lines cut short are left out."""

@@ -7,11 +7,20 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
+import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from spotline.trainer.checkpoints import StoredCheckpoint
 from spotline.trainer.saving import copy_into
 from spotline.trainer.session import TrainingSession, attach
+
+# On CPU with several ranks the Trainer asks for an optimiser's state at "cpu:0", which torch does not
+# know: without this such a job cannot be resumed (transformers 5.17 with torch 2.13).
+torch.serialization.register_package(
+    100,
+    lambda storage: None,
+    lambda storage, location: storage if location.startswith("cpu:") else None,
+)
 
 UNITS = ("steps", "samples", "tokens")
 

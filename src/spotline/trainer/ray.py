@@ -14,7 +14,7 @@ from typing import Self
 import ray
 from ray.core.generated import autoscaler_pb2
 
-from spotline.trainer.saving import warn
+from spotline.trainer.events import warn
 from spotline.trainer.session import TrainingSession
 
 # What `ray drain-node --reason DRAIN_NODE_REASON_PREEMPTION` sends; Ray has no other way to say it.

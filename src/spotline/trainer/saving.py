@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import math
 import shutil
-import sys
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -25,10 +24,11 @@ from spotline.trainer.checkpoints import (
     StoredCheckpoint,
     to_remove,
 )
-from spotline.trainer.events import RunEvents
+from spotline.trainer.events import RunEvents, warn
 from spotline.trainer.stores import CheckpointStore
 
 _MEASURED = 20
+_NUMBERS = 8  # 1, a size, and 256 bits in parts of 48
 _FULL_BYTES = 1 << 20
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -150,12 +150,23 @@ class CheckpointWriter:
                     on_disk = is_disk(failed, saving.path)
             if said is not None:
                 self._give_up(saving, said)
-        written = self._agree([1 if saving.committed else 0])[0]
+        # Others learn it by agreement: a shared file system may show them the folder later.
+        mine = in_numbers(saving.committed) if saving.committed else [0] * _NUMBERS
+        written, size_bytes, *digest = self._agree(mine)
         if not written:
             saving.fault = NOT_WRITTEN
         elif not saving.writes:
-            name = CheckpointName(generation=self._generation, step=saving.step, kind=saving.kind)
-            saving.committed = StoredCheckpoint.of(self._store.marker(name), saving.path, "")
+            saving.committed = StoredCheckpoint(
+                path=saving.path,
+                uri="",
+                generation=self._generation,
+                step=saving.step,
+                kind=saving.kind,
+                done=saving.done,
+                sha256=f"{sum(part << 48 * place for place, part in enumerate(digest)):064x}",
+                size_bytes=size_bytes,
+                position=saving.position,
+            )
         if error is not None and not on_disk:
             raise error
 
@@ -270,6 +281,13 @@ class CheckpointWriter:
             self._store.remove(name)
 
 
+def in_numbers(stored: StoredCheckpoint) -> list[int]:
+    """Say in numbers below 2^53 that a checkpoint is written, its size, and its digest."""
+    digest = int(stored.sha256, 16)
+    parts = [digest >> 48 * place & (1 << 48) - 1 for place in range(_NUMBERS - 2)]
+    return [1, stored.size_bytes, *parts]
+
+
 def about(name: CheckpointName, *, done: float) -> dict[str, Any]:
     """Return the fields of an event that say which checkpoint it is."""
     return {"step": name.step, "done": done, "checkpoint_kind": name.kind}
@@ -306,9 +324,3 @@ def copy_into(source: Path, folder: Path, *, move: bool = False) -> None:
             target = folder / path.relative_to(source)
             target.parent.mkdir(parents=True, exist_ok=True)
             place(str(path), str(target))
-
-
-def warn(text: str) -> None:
-    """Say something in the program's output, which the agent collects."""
-    sys.stderr.write(f"spotline.trainer: {text}\n")
-    sys.stderr.flush()

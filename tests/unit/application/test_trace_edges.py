@@ -71,7 +71,7 @@ def test_a_message_is_published_while_something_known_is_done() -> None:
                 assert (row["from"], within) in consumed, (row["kind"], within)
 
 
-def test_who_calls_and_answers_is_a_service_or_a_client() -> None:
+def test_who_calls_and_answers_is_a_service_an_agent_or_a_client() -> None:
     for row in TABLE["calls"]:
         assert row["to"] in SERVICES
-        assert row["from"] in SERVICES | {"client"}
+        assert row["from"] in SERVICES | {"agent", "client"}

@@ -19,6 +19,7 @@ from spotline.contracts.subjects import (
     dead_letter_subject,
     filter_of,
     on_subject,
+    output_subject,
     stream_name,
     stream_subjects,
     subject_of,
@@ -88,6 +89,14 @@ def home(event):
 def test_batches_and_dead_letters_are_part_of_the_log():
     assert streams_of(batch_subject("selector")) == [StreamPart.LOG]
     assert streams_of(dead_letter_subject("selector")) == [StreamPart.LOG]
+
+
+def test_what_programs_write_is_kept_in_a_stream_of_its_own():
+    subject = output_subject("Team.A", "job-1")
+
+    assert subject == "spotline.v1.output.team_a.job-1"
+    assert streams_of(subject) == [StreamPart.OUTPUT]
+    assert stream_name(2, StreamPart.OUTPUT) == "SPOTLINE_2_OUTPUT"
 
 
 def test_no_stream_takes_heartbeats():

@@ -24,6 +24,7 @@ from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.lifecycle import JobClosed
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.jobs.job import DeadlineKind
+from spotline.domain.jobs.run import Run
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.replay import replay_policy
@@ -58,6 +59,18 @@ def jobs(market):
 def competing_log():
     market = small_market(slots=96)
     return market, recorded_run(market, generated_jobs(market, 12, 4))
+
+
+def test_a_job_with_a_program_is_simulated_as_if_its_program_ran(market, jobs):
+    ours = [replace(job, run=Run(command=("train",))) for job in jobs[:2]]
+
+    run, plain = (
+        simulate(market, some, ["msu", SPOTLINE], forecaster="persistence")
+        for some in (ours, jobs[:2])
+    )
+
+    assert run.lives == plain.lives
+    assert all(life.value_micro_usd for life in run.lives["msu"])
 
 
 # --- one accounting ---------------------------------------------------------------------------

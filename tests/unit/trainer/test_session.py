@@ -1,5 +1,6 @@
 """A program is told in time, saves once for a notice, and knows when to stop."""
 
+import json
 import os
 import signal
 import time
@@ -172,6 +173,21 @@ class TestPeriodic:
 
         assert (job.checkpoints / "checkpoints/00000003-0000000007").is_dir()
         assert late.resume().generation == 3
+
+    def test_a_line_that_was_cut_short_spoils_no_other(self, job, monkeypatch, capsys):
+        session = attach(environ=job.environ())
+        whole = os.write
+        monkeypatch.setattr(os, "write", lambda handle, line: whole(handle, line[:20]))
+        session.report(step=1, done=1)
+        monkeypatch.setattr(os, "write", whole)
+        session.report(step=2, done=2)
+        with pytest.raises(SystemExit):
+            session.exit_to_resume()
+
+        assert "progress was not told" in capsys.readouterr().err
+        lines = (job.folder / "events.jsonl").read_text().splitlines()
+        assert len(lines) == 2
+        assert json.loads(lines[1])["step"] == 2
 
 
 class TestNotices:

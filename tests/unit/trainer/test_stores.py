@@ -233,7 +233,7 @@ def test_what_cannot_be_trusted_is_not_committed(place, kind):
     if kind == "link":
         (folder / "model.bin").symlink_to("/etc/hostname")
 
-    with pytest.raises(ValueError, match="must hold a file|may be named COMMITTED|plain files"):
+    with pytest.raises(ValueError, match=r"must hold a file|may be named COMMITTED|plain files"):
         place.store.commit(name, done=1, position=None)
     assert place.names() == []
 

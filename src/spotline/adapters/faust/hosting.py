@@ -9,17 +9,21 @@ from typing import Any
 
 import faust
 
+# How long a body that is to end may clean up before it is cancelled again.
+_AGAIN_S = 5.0
+
 
 class AppCrashed(Exception):
     """A service of the app ended by an error, which is this one's cause."""
 
 
 @asynccontextmanager
-async def running(app: faust.App) -> AsyncIterator[None]:
+async def running(app: faust.App, *, again_s: float = _AGAIN_S) -> AsyncIterator[None]:
     """Run `app` in this event loop inside `async with`.
 
     Faust notes a crash and goes on half alive. Here it cancels the body of the `async with`, so
-    that a crashed app ends what hosts it.
+    that a crashed app ends what hosts it: again every `again_s`, should what the body awaits lose
+    a cancellation.
 
     Raises
     ------
@@ -30,26 +34,30 @@ async def running(app: faust.App) -> AsyncIterator[None]:
     body = asyncio.current_task()
     if not app.finalized:
         app.finalize()
-    watch = asyncio.create_task(service._crashed.wait(), name=f"{app.conf.id}-crashed")
-    crashed = False
+    cancelled = 0
 
-    def end_body(done: asyncio.Task[Any]) -> None:
-        nonlocal crashed
-        if not done.cancelled() and body is not None:
-            crashed = True
+    async def end_body() -> None:
+        nonlocal cancelled
+        await service._crashed.wait()
+        while body is not None:
+            cancelled += 1
             body.cancel()
+            await asyncio.sleep(again_s)
 
     try:
         await app.start()
-        watch.add_done_callback(end_body)
-        yield
-    except asyncio.CancelledError:
-        if not crashed:
-            raise
-        if body is not None:
-            body.uncancel()
-        raise AppCrashed(f"{app.conf.id}: {service.crash_reason!r}") from service.crash_reason
+        watch = asyncio.create_task(end_body(), name=f"{app.conf.id}-crashed")
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not cancelled:
+                raise
+        finally:
+            watch.cancel()
+            if body is not None:
+                for _ in range(cancelled):
+                    body.uncancel()
+        if cancelled:
+            raise AppCrashed(f"{app.conf.id}: {service.crash_reason!r}") from service.crash_reason
     finally:
-        watch.remove_done_callback(end_body)
-        watch.cancel()
         await app.stop()

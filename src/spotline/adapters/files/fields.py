@@ -21,6 +21,14 @@ from spotline.adapters.files.mistake import (
     shown,
     shown_key,
 )
+from spotline.adapters.files.units import (
+    A_DURATION,
+    A_SIZE,
+    AN_AMOUNT,
+    amount_of,
+    gigabytes_of,
+    seconds_of,
+)
 from spotline.domain.units import ns_from_datetime
 
 A_TIME = "a time with its UTC offset, such as 2026-03-01T18:00:00Z or 2026-03-01T18:00:00+02:00"
@@ -105,18 +113,65 @@ def _one_line(value: str) -> str:
     return value
 
 
-def _time_ns(value: Any) -> int:
+def time_ns(value: Any, what: str = A_TIME) -> int:
+    """Read a time as ns since the epoch; raises the error of a field that expects `what`."""
     if not isinstance(value, str):
-        raise expected(A_TIME)
+        raise expected(what)
     try:
         moment = datetime.fromisoformat(value.strip())
     except ValueError:
-        raise expected(A_TIME) from None
+        raise expected(what) from None
     if moment.utcoffset() is None:
-        raise expected(A_TIME)
+        raise expected(what)
     if moment.year not in _YEARS:
         raise expected(f"a year in {_YEARS.start}..{_YEARS.stop - 1}")
     return ns_from_datetime(moment)
+
+
+def _amount(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    found = amount_of(value)
+    if found is None or found[1]:
+        raise expected(AN_AMOUNT)
+    return found[0]
+
+
+def _tokens(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    found = amount_of(value)
+    if found is None or found[1] not in ("", "tokens"):
+        raise expected(f"{AN_AMOUNT}, of tokens")
+    return found[0]
+
+
+def _size_gb(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    size = gigabytes_of(value)
+    if size is not None:
+        return size
+    found = amount_of(value)
+    if found is None or found[1] or not value.strip()[-1:].isdigit():
+        raise expected(A_SIZE)
+    return found[0]
+
+
+def _duration(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    seconds = seconds_of(f"{value}s" if value.strip().isdecimal() else value)
+    if seconds is None:
+        raise expected(A_DURATION)
+    return seconds
+
+
+def no_nul(value: str) -> str:
+    """Text that an operating system can pass on."""
+    if "\0" in value:
+        raise expected("text without NUL characters")
+    return value
 
 
 Number = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_finite)]
@@ -125,8 +180,14 @@ NotNegative = Annotated[Number, Field(ge=0)]
 Usd = Annotated[NotNegative, Field(le=_MOST_USD)]
 Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=1 << 40)]
 Whole = Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=1 << 40)]
-Seconds = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=_LONGEST_S)]
-TimeNs = Annotated[int, BeforeValidator(_time_ns)]
+Seconds = Annotated[
+    int, BeforeValidator(_no_bool), BeforeValidator(_duration), Field(ge=0, le=_LONGEST_S)
+]
+AnyAmount = Annotated[Number, BeforeValidator(_amount)]
+Amount = Annotated[AnyAmount, Field(gt=0)]
+Tokens = Annotated[Number, BeforeValidator(_tokens), Field(gt=0)]
+SizeGb = Annotated[Number, BeforeValidator(_size_gb), Field(ge=0)]
+TimeNs = Annotated[int, BeforeValidator(time_ns)]
 Text = Annotated[str, Field(max_length=LONGEST_TEXT), AfterValidator(_one_line)]
 Name = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT), AfterValidator(_one_line)]
 

@@ -12,17 +12,19 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from spotline.adapters.files.deadline_fields import DeadlinePart
 from spotline.adapters.files.fields import (
+    Amount,
+    AnyAmount,
     Count,
     FieldRow,
     Name,
-    NotNegative,
-    Number,
     Part,
-    Positive,
     Seconds,
+    SizeGb,
     Text,
     TimeNs,
+    Tokens,
     Usd,
     Whole,
     expected,
@@ -30,7 +32,9 @@ from spotline.adapters.files.fields import (
     parts_in,
     row_of,
 )
+from spotline.adapters.files.run_fields import Data, DataPart, RunPart
 from spotline.adapters.files.tuning_fields import FineTuningPart, ModelPart, model_name_alone
+from spotline.adapters.files.units import amount_of
 from spotline.application.admission import MOST_INSTANCES
 from spotline.domain.jobs.job import (
     DEFAULT_CHECKPOINT,
@@ -38,8 +42,6 @@ from spotline.domain.jobs.job import (
     DEFAULT_TOPOLOGY,
     WORK_UNITS,
     Checkpoint,
-    Deadline,
-    DeadlineKind,
     OnLimit,
     Overheads,
     Throughput,
@@ -56,9 +58,11 @@ class WorkPart(Part):
     """How much there is to do."""
 
     amount: Annotated[
-        Positive,
+        Amount,
         FieldRow(
-            "work.amount", "`work.unit` | required without a model | how much there is to do, > 0"
+            "work.amount",
+            "`work.unit` | required without a model | how much there is to do, > 0; `work: 300M "
+            "tokens` is both in one",
         ),
     ]
     unit: Annotated[
@@ -84,47 +88,16 @@ class WorkPart(Part):
         return Work(amount=self.amount, unit=self.unit)
 
 
-class DeadlinePart(Part):
-    """By when: `hard`, or `soft` with the time after which the result is worthless."""
-
-    hard: Annotated[
-        TimeNs | None,
-        FieldRow(
-            "deadline.at_ns", "time | `hard` or `soft` is required | not done by then is a failure"
-        ),
-    ] = None
-    soft: Annotated[
-        TimeNs | None,
-        FieldRow(
-            "deadline.at_ns",
-            "time | | full value until then, linearly less until `worthless_after`",
-        ),
-    ] = None
-    worthless_after: Annotated[
-        TimeNs | None,
-        FieldRow("deadline.expires_ns", "time | required with `soft` | no value from then on"),
-    ] = None
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> Self:
-        stated = f"{', '.join(sorted(self.model_fields_set)) or 'neither'}"
-        if (self.hard is None) == (self.soft is None):
-            raise expected("either hard, or soft with worthless_after", found=stated)
-        if (self.soft is None) != (self.worthless_after is None):
-            raise expected("worthless_after with soft, and only with soft", found=stated)
-        if self.soft is not None and (self.worthless_after or 0) <= self.soft:
-            raise expected(
-                "a time after deadline.soft", at="worthless_after", found="one that is not"
-            )
-        return self
-
-    def to_domain(self) -> Deadline:
-        """The deadline; one of the two kinds is certain here."""
-        if self.hard is not None:
-            return Deadline(kind=DeadlineKind.HARD, at_ns=self.hard, expires_ns=self.hard)
-        return Deadline(
-            kind=DeadlineKind.SOFT, at_ns=self.soft or 0, expires_ns=self.worthless_after or 0
+def work_in_one(value: Any) -> Any:
+    """Take `300M tokens` as the mapping that it is short for."""
+    if not isinstance(value, str):
+        return value
+    found = amount_of(value)
+    if found is None or not found[1]:
+        raise expected(
+            "an amount and its unit, such as 300M tokens or 64 instance_hours, or a mapping of both"
         )
+    return {"amount": found[0], "unit": found[1]}
 
 
 class InstancesPart(Part):
@@ -171,7 +144,7 @@ class ThroughputPart(Part):
     """Work units per hour on n instances: alpha * n + beta, or the n-th entry of the table."""
 
     alpha_per_hour: Annotated[
-        Number | None,
+        AnyAmount | None,
         FieldRow(
             "throughputs[].alpha",
             "work units per hour | alpha or a table is required; filled in for a draft | "
@@ -179,10 +152,10 @@ class ThroughputPart(Part):
         ),
     ] = None
     beta_per_hour: Annotated[
-        Number, FieldRow("throughputs[].beta", "work units per hour | 0 | as above")
+        AnyAmount, FieldRow("throughputs[].beta", "work units per hour | 0 | as above")
     ] = 0.0
     table_per_hour: Annotated[
-        Annotated[tuple[NotNegative, ...], Field(min_length=1)] | None,
+        Annotated[tuple[Annotated[AnyAmount, Field(ge=0)], ...], Field(min_length=1)] | None,
         FieldRow(
             "throughputs[].table",
             "work units per hour | | the rate on 1, 2, ... instances, up to the largest count",
@@ -231,9 +204,20 @@ class CheckpointPart(Part):
         ),
     ] = DEFAULT_CHECKPOINT.save_s
     size_gb: Annotated[
-        NotNegative, FieldRow("checkpoint.size_gb", "10^9 bytes | 0 | size of one")
+        SizeGb,
+        FieldRow(
+            "checkpoint.size_gb",
+            "10^9 bytes | 0 | size of one; 0 with `run`: not known, so the job stays in its region",
+        ),
     ] = 0.0
-    location: Annotated[Text, FieldRow("checkpoint.location", "| empty | where they are kept")] = ""
+    location: Annotated[
+        Text,
+        FieldRow(
+            "checkpoint.location",
+            "| empty; required with `run` | where they are kept: a folder, or a URL that fsspec knows, "
+            "which every instance reaches",
+        ),
+    ] = ""
 
     def to_domain(self) -> Checkpoint:
         """The checkpoints."""
@@ -297,25 +281,43 @@ class JobFile(Part):
         ),
     ] = None
     tokens: Annotated[
-        Positive | None,
-        FieldRow("tokens", "tokens | required for a draft | to train on, over all epochs, > 0"),
+        Tokens | None,
+        FieldRow(
+            "tokens",
+            "tokens | required for a draft | to train on, over all epochs, > 0, such as `300M`",
+        ),
     ] = None
     fine_tuning: Annotated[FineTuningPart | None, FieldRow(to=FineTuningPart.to_domain)] = None
-    work: Annotated[WorkPart | None, FieldRow("work", to=WorkPart.to_domain)] = None
-    deadline: Annotated[DeadlinePart, FieldRow("deadline", to=DeadlinePart.to_domain)]
+    work: Annotated[
+        Annotated[WorkPart, BeforeValidator(work_in_one)] | None,
+        FieldRow("work", to=WorkPart.to_domain),
+    ] = None
+    deadline: Annotated[DeadlinePart, FieldRow("deadline")]
     value_usd: Annotated[
-        Usd,
+        Usd | None,
         FieldRow(
             "value_micro_usd",
-            "USD | required | what finishing on time is worth, >= 0",
+            "USD | by the quote | what finishing on time is worth, >= 0; not stated, it is done by "
+            "the deadline as cheaply as possible, for at most 1.5 times (`SPOTLINE_QUOTE_MARGIN`) "
+            "what on-demand alone would cost when it is submitted",
             to=micro_usd_from_usd,
+            empty=0,
         ),
-    ]
+    ] = None
     budget_usd: Annotated[
         Annotated[Usd, Field(gt=0)] | None,
         FieldRow(
             "budget_micro_usd",
             "USD | none | the most that may be spent, > 0",
+            to=micro_usd_from_usd,
+            empty=0,
+        ),
+    ] = None
+    egress_usd: Annotated[
+        Annotated[Usd, Field(gt=0)] | None,
+        FieldRow(
+            "egress_budget_micro_usd",
+            "USD | none | the most that copying its checkpoints between regions may cost, > 0",
             to=micro_usd_from_usd,
             empty=0,
         ),
@@ -338,13 +340,14 @@ class JobFile(Part):
         ),
     ] = 0
     awaits_exit: Annotated[
-        bool,
+        bool | None,
         FieldRow(
             "awaits_exit",
-            "| false | the program reports when it has ended: done work alone does not finish the "
-            "job, which keeps what it holds until then, an hour at most",
+            "| false; true with `run` | the program reports when it has ended: done work alone does "
+            "not finish the job, which keeps what it holds until then, an hour at most",
+            empty=False,
         ),
-    ] = False
+    ] = None
     instances: Annotated[
         InstancesPart | None, FieldRow("allowed_counts", to=InstancesPart.to_domain, empty=())
     ] = None
@@ -370,6 +373,14 @@ class JobFile(Part):
     overhead_s: Annotated[OverheadPart | None, FieldRow("overheads", to=OverheadPart.to_domain)] = (
         None
     )
+    run: Annotated[
+        RunPart | None,
+        FieldRow(
+            "run",
+            "| none | how Spotline runs the program; without it, somebody else does",
+        ),
+    ] = None
+    data: Annotated[Data, FieldRow("run.data", "| none | with `run`: what the program reads")] = ()
     start_at: Annotated[
         TimeNs | None,
         FieldRow(
@@ -382,8 +393,9 @@ class JobFile(Part):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        deadline_ns = self.deadline.hard or self.deadline.soft or 0
-        if self.start_at is not None and self.start_at >= deadline_ns:
+        deadline_ns = self.deadline.earliest_ns
+        start_ns = self.start_at
+        if start_ns is not None and deadline_ns is not None and start_ns >= deadline_ns:
             raise expected("a time before the deadline", at="start_at", found="one that is not")
         if self.instances is not None:
             _check_throughput(self.throughput or {}, self.instances.to_domain())
@@ -424,6 +436,7 @@ def rows(part: type[Part] = JobFile, prefix: str = "") -> Iterator[tuple[str, Fi
         yield path, row
         # The user chooses the keys of `throughput`.
         below = f"{path}.<where>." if ThroughputPart in inner else f"{path}."
+        below = f"{path}[]." if DataPart in inner else below
         for held in inner:
             yield from rows(held, below)
 

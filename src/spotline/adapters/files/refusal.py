@@ -90,6 +90,7 @@ def field_in_file(wire: str, content: Sent) -> str:
         "fine_tuning.options": [
             option.name for option in (content.options if isinstance(content, JobDraft) else ())
         ],
+        "run.env": [variable.name for variable in (content.run.environment if content.run else ())],
     }
     if not indices:
         return path
@@ -99,7 +100,7 @@ def field_in_file(wire: str, content: Sent) -> str:
             name = names[index] if index < len(names) else "<where>"
             below = path.removeprefix(group).removeprefix(".<where>")
             return f"{group}.{name}{below}"
-    return f"{path}[{index}]"
+    return path.replace("[]", f"[{index}]") if "[]" in path else f"{path}[{index}]"
 
 
 def _paths() -> dict[str, str]:

@@ -47,8 +47,8 @@ def model_name_alone(value: Any) -> Any:
     return value
 
 
-def _option(value: Any) -> str:
-    # YAML's own types, as the training software's command line has them.
+def option_text(value: Any) -> str:
+    """YAML's own types as a command line has them."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float):
@@ -82,7 +82,7 @@ class FineTuningPart(Part):
         Whole | None, FieldRow("expert_parallel", "| 1 | GPUs that share a mixture's experts")
     ] = None
     options: Annotated[
-        dict[Name, Annotated[Text, BeforeValidator(_option)]],
+        dict[Name, Annotated[Text, BeforeValidator(option_text)]],
         FieldRow("options", "| none | more settings of the training software, by name"),
     ] = Field(default={})
 

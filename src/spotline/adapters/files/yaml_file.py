@@ -68,6 +68,11 @@ def read_text(path: Path, limits: Limits = ONE_DOCUMENT) -> str:
         raise bad_file(where, WHOLE_FILE, "a file", "a directory") from error
     except (OSError, ValueError) as error:
         raise bad_file(where, WHOLE_FILE, "a readable file", str(error)) from error
+    return decoded(content, where=where, limits=limits)
+
+
+def decoded(content: bytes, *, where: str, limits: Limits = ONE_DOCUMENT) -> str:
+    """Take bytes as UTF-8 text; `BadFile` where they are too many or no such text."""
     if len(content) > limits.most_bytes:
         raise bad_file(where, WHOLE_FILE, f"at most {limits.most_bytes:,} bytes", "more")
     try:

@@ -63,6 +63,14 @@ class LifeRows(OwnedRows):
                 latest = max(latest, int(row._mapping[column.name]))
         return latest
 
+    def latest_slot(self) -> int:
+        """The latest slot in which anything was commanded or answered, -1 if there is none."""
+        latest = -1
+        for column in (t.answers.c.slot, t.intents.c.slot):
+            for row in self._read(column.table, order=[column.desc()], limit=1):
+                latest = max(latest, int(row._mapping[column.name]))
+        return latest
+
     def check_epoch(self) -> None:
         """Raise `OwnerFenced` when a newer epoch exists: a read, before each call of a cloud."""
         self._check_epoch()

@@ -103,6 +103,10 @@ class ThreadedLedger:
         """The latest market time of any transition or intent, 0 if there is none."""
         return await asyncio.to_thread(self._ledger.latest_ns)
 
+    async def latest_slot(self) -> int:
+        """The latest slot in which anything was commanded or answered, -1 if there is none."""
+        return await asyncio.to_thread(self._ledger.latest_slot)
+
     async def check_epoch(self) -> None:
         """Raise `OwnerFenced` when a newer epoch exists: a read, before each call of a cloud."""
         await asyncio.to_thread(self._ledger.check_epoch)

@@ -21,7 +21,7 @@ class FeedClock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Return once so many seconds have passed."""
+        """Return once `seconds` have passed."""
         ...
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 import nats.errors
 from nats.aio.client import Client
 
-from spotline.contracts.errors import ConfigError
+from spotline.contracts.errors import ConfigError, ProviderUnavailable
 from spotline.contracts.subjects import StreamPart, stream_name, stream_subjects
 from spotline.domain.units import NS_PER_S
 
@@ -18,6 +19,9 @@ DUPLICATE_WINDOW_S = 120.0
 
 _ANSWER_S = 5.0
 _NAME_IN_USE = 10058
+# How long a server may be unable to, as while it removes the folder of a deleted stream.
+_PATIENCE_S = 5.0
+_RETRY_S = 0.1
 # What makes a stream another one than ours.
 _IDENTITY = ("storage", "retention", "deny_delete", "deny_purge")
 
@@ -30,22 +34,50 @@ class StreamLimits:
     max_bytes: int = 0
 
 
+class _NotNow(Exception):
+    """The server could not, and may be able to in a moment."""
+
+
 async def ensure_stream(
-    client: Client, part: StreamPart, *, partition: int = 0, limits: StreamLimits | None = None
+    client: Client,
+    part: StreamPart,
+    *,
+    partition: int = 0,
+    limits: StreamLimits | None = None,
+    patience_s: float = _PATIENCE_S,
 ) -> None:
     """Create a stream of a partition, or have the one that is there take what it is to take now.
 
     What a store of before holds stays in it, and readable; a limit that somebody has set stays,
-    unless `limits` says otherwise.
+    unless `limits` says otherwise. A server that cannot do so is asked again for `patience_s`.
 
     Raises
     ------
     ConfigError
         A stream of this name or on these subjects exists, and is another one.
+    ProviderUnavailable
+        The server failed for `patience_s`: its disk is full, or its store not writable.
     nats.errors.Error
         The server does not answer.
     """
     wanted = _wanted(part, partition, limits)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + patience_s
+    while True:
+        try:
+            await _ensure(client, wanted, limits)
+        except _NotNow as error:
+            if loop.time() >= deadline:
+                raise ProviderUnavailable(
+                    f"the server could not provide the stream {wanted['name']} for "
+                    f"{patience_s:g} s: {error}"
+                ) from error
+            await asyncio.sleep(_RETRY_S)
+        else:
+            return
+
+
+async def _ensure(client: Client, wanted: Mapping[str, Any], limits: StreamLimits | None) -> None:
     name = wanted["name"]
     answer = await _ask(client, f"STREAM.CREATE.{name}", wanted)
     if _code(answer) == _NAME_IN_USE:
@@ -69,7 +101,7 @@ async def ensure_stream(
 
 def _wanted(part: StreamPart, partition: int, limits: StreamLimits | None) -> dict[str, Any]:
     kept = limits or StreamLimits()
-    is_log = part is not StreamPart.DECISIONS
+    is_log = part in (StreamPart.LOG, StreamPart.STATISTICS)
     config: dict[str, Any] = {
         "name": stream_name(partition, part),
         "subjects": sorted(stream_subjects(part)),
@@ -84,7 +116,8 @@ def _wanted(part: StreamPart, partition: int, limits: StreamLimits | None) -> di
         "allow_direct": True,
     }
     if not is_log:
-        # Made again from the log where a crash took its end: it need not be synced write by write.
+        # Made again from the log where a crash took its end, or no more than what programs wrote:
+        # it need not be synced write by write.
         config["persist_mode"] = "async"
     return config
 
@@ -93,8 +126,13 @@ async def _ask(client: Client, what: str, body: Mapping[str, Any] | None) -> dic
     payload = b"" if body is None else json.dumps(body).encode()
     answer = await client.request(f"$JS.API.{what}", payload, timeout=_ANSWER_S)
     told: dict[str, Any] = json.loads(answer.data)
-    if told.get("error", {}).get("code") == 503:
+    error = told.get("error", {})
+    code = error.get("code", 0)
+    if code == 503:
         raise nats.errors.NoRespondersError
+    # Its own failure; or the stream went between two questions.
+    if code >= 500 or code == 404:
+        raise _NotNow(error.get("description"))
     return told
 
 

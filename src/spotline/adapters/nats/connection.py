@@ -19,6 +19,7 @@ import structlog
 from nats.aio.client import Client
 from nats.js import JetStreamContext
 
+from spotline.adapters.nats.client import HeedfulClient
 from spotline.contracts.errors import ConfigError, ProviderUnavailable
 from spotline.runtime.broker import check_server_version
 
@@ -208,11 +209,14 @@ class NatsConnection:
     async def _connect(self) -> BrokerLink:
         backoff_s = _FIRST_BACKOFF_S
         while True:
-            client = Client()
+            client = HeedfulClient()
             link = BrokerLink(client)
             try:
                 await self._dial(client, link)
             except ssl.SSLError:
+                raise
+            except asyncio.CancelledError:
+                await self.drop(link)
                 raise
             except PASSING as error:
                 if isinstance(error, FINAL):

@@ -94,11 +94,13 @@ class NatsEventStream:
         ------
         ConfigError
             A stream of this name or on these subjects exists, and is another one.
+        ProviderUnavailable
+            No answer in time, or the server cannot store.
         """
         stream = cls(
             connection, partition=partition, part=part, publish_timeout_s=publish_timeout_s
         )
-        await stream._ask(
+        await stream.ask(
             lambda link: ensure_stream(link.client, part, partition=partition, limits=limits)
         )
         return stream
@@ -145,7 +147,7 @@ class NatsEventStream:
 
     async def last_seq(self) -> int:
         """The greatest stored `seq`, 0 when empty."""
-        info = await self._ask(lambda link: link.jetstream().stream_info(self.name))
+        info = await self.ask(lambda link: link.jetstream().stream_info(self.name))
         return info.state.last_seq
 
     async def first_seq_since(self, stored_ns: int) -> int:
@@ -167,7 +169,7 @@ class NatsEventStream:
             info = await js.stream_info(self.name)
             return info.state.last_seq - (made.num_pending or 0) + 1
 
-        return await self._ask(count)
+        return await self.ask(count)
 
     async def read(
         self, subjects: Sequence[str], *, first_seq: int = 1, last_seq: int
@@ -204,7 +206,7 @@ class NatsEventStream:
         The one that had it open before is shut out.
         """
         subscription = NatsSubscription(self, name, subjects)
-        await self._ask(lambda link: subscription.claim(link.jetstream(), first_seq))
+        await self.ask(lambda link: subscription.claim(link.jetstream(), first_seq))
         return subscription
 
     async def _read_once(
@@ -236,7 +238,7 @@ class NatsEventStream:
                 with suppress(*PASSING):
                     await js.delete_consumer(self.name, consumer)
 
-    async def _ask(self, question: Callable[[BrokerLink], Awaitable[ResultT]]) -> ResultT:
+    async def ask(self, question: Callable[[BrokerLink], Awaitable[ResultT]]) -> ResultT:
         """Ask the JetStream API, again while the connection is lost."""
         deadline = asyncio.get_running_loop().time() + self._timeout_s
         while True:

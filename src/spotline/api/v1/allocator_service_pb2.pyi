@@ -589,12 +589,20 @@ class PlanResponse(_message.Message):
     JOINT_FIELD_NUMBER: _builtins.int
     COMPLETION_FIELD_NUMBER: _builtins.int
     CLOCK_FIELD_NUMBER: _builtins.int
+    ON_DEMAND_QUOTE_MICRO_USD_FIELD_NUMBER: _builtins.int
+    MOST_COST_MICRO_USD_FIELD_NUMBER: _builtins.int
     feasible: _builtins.bool
     """Whether the deadline (of every job, where several are planned) can be met at all."""
     infeasible_reason: _builtins.str
     """Why not; empty when feasible."""
     earliest_feasible_deadline_ns: _builtins.int
     """The earliest deadline that could be met, ns since the epoch; 0: unknown."""
+    on_demand_quote_micro_usd: _builtins.int
+    """What one job would cost on on-demand alone at these quotes, micro-USD; 0: several, or no quote."""
+    most_cost_micro_usd: _builtins.int
+    """The most that it may cost, micro-USD: its budget, set from the quote where it states no value;
+    0: no bound.
+    """
     @_builtins.property
     def options(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanOption]:
         """Best first; none where several jobs were asked for."""
@@ -621,10 +629,12 @@ class PlanResponse(_message.Message):
         joint: Global___JointPlan | None = ...,
         completion: _configuration_service_pb2.CompleteResponse | None = ...,
         clock: _market_pb2.MarketClock | None = ...,
+        on_demand_quote_micro_usd: _builtins.int = ...,
+        most_cost_micro_usd: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "completion", b"completion", "joint", b"joint"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "completion", b"completion", "earliest_feasible_deadline_ns", b"earliest_feasible_deadline_ns", "feasible", b"feasible", "infeasible_reason", b"infeasible_reason", "joint", b"joint", "options", b"options"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "completion", b"completion", "earliest_feasible_deadline_ns", b"earliest_feasible_deadline_ns", "feasible", b"feasible", "infeasible_reason", b"infeasible_reason", "joint", b"joint", "most_cost_micro_usd", b"most_cost_micro_usd", "on_demand_quote_micro_usd", b"on_demand_quote_micro_usd", "options", b"options"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -82,7 +82,7 @@ class QueryRequest(_message.Message):
     latest_first: _builtins.bool
     """Latest windows first, instead of earliest."""
     page_size: _builtins.int
-    """At most so many; 0: a default."""
+    """At most n; 0: a default."""
     page_token: _builtins.str
     """From the page before; empty: from the beginning."""
     def __init__(
@@ -171,7 +171,7 @@ class ListKeysRequest(_message.Message):
     scope: Global___StatisticsScope.ValueType
     """Only of this scope; unspecified: any."""
     page_size: _builtins.int
-    """At most so many; 0: a default."""
+    """At most n; 0: a default."""
     page_token: _builtins.str
     """From the page before; empty: from the beginning."""
     def __init__(

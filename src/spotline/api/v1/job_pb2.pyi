@@ -132,22 +132,32 @@ class Deadline(_message.Message):
     KIND_FIELD_NUMBER: _builtins.int
     AT_NS_FIELD_NUMBER: _builtins.int
     EXPIRES_NS_FIELD_NUMBER: _builtins.int
+    AFTER_S_FIELD_NUMBER: _builtins.int
+    EXPIRES_AFTER_S_FIELD_NUMBER: _builtins.int
     kind: Global___DeadlineKind.ValueType
     """Hard or soft."""
     at_ns: _builtins.int
     """The full value is had until here, ns since the epoch."""
     expires_ns: _builtins.int
     """Nothing is had from here on, ns since the epoch; equals at_ns for a hard deadline."""
+    after_s: _builtins.int
+    """Where it was stated as a time after the submission, seconds: `at_ns` is that time in the market.
+    Stated again, it is the same deadline, although market time has gone on. 0: stated as a time.
+    """
+    expires_after_s: _builtins.int
+    """The same of `expires_ns`."""
     def __init__(
         self,
         *,
         kind: Global___DeadlineKind.ValueType = ...,
         at_ns: _builtins.int = ...,
         expires_ns: _builtins.int = ...,
+        after_s: _builtins.int = ...,
+        expires_after_s: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ns", b"at_ns", "expires_ns", b"expires_ns", "kind", b"kind"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_s", b"after_s", "at_ns", b"at_ns", "expires_after_s", b"expires_after_s", "expires_ns", b"expires_ns", "kind", b"kind"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -289,6 +299,7 @@ class Job(_message.Message):
     RUN_FIELD_NUMBER: _builtins.int
     EGRESS_BUDGET_MICRO_USD_FIELD_NUMBER: _builtins.int
     VALUE_FROM_QUOTE_FIELD_NUMBER: _builtins.int
+    ON_DEMAND_QUOTE_MICRO_USD_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Unique."""
     tenant: _builtins.str
@@ -317,6 +328,8 @@ class Job(_message.Message):
     """In a submission: what it is worth is not stated. By the deadline, as cheaply as possible: the
     server sets value and budget from the on-demand quote of that moment.
     """
+    on_demand_quote_micro_usd: _builtins.int
+    """The quote that value and budget were set from, micro-USD; 0: none was needed."""
     @_builtins.property
     def work(self) -> Global___Work:
         """How much there is to do."""
@@ -378,10 +391,11 @@ class Job(_message.Message):
         run: _run_pb2.Run | None = ...,
         egress_budget_micro_usd: _builtins.int = ...,
         value_from_quote: _builtins.bool = ...,
+        on_demand_quote_micro_usd: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "configuration", b"configuration", "deadline", b"deadline", "overheads", b"overheads", "run", b"run", "work", b"work"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_counts", b"allowed_counts", "awaits_exit", b"awaits_exit", "budget_micro_usd", b"budget_micro_usd", "checkpoint", b"checkpoint", "client_request_id", b"client_request_id", "configuration", b"configuration", "deadline", b"deadline", "egress_budget_micro_usd", b"egress_budget_micro_usd", "job_id", b"job_id", "name", b"name", "offerings", b"offerings", "on_limit", b"on_limit", "overheads", b"overheads", "retries", b"retries", "run", b"run", "start_ns", b"start_ns", "tenant", b"tenant", "throughputs", b"throughputs", "topology", b"topology", "value_from_quote", b"value_from_quote", "value_micro_usd", b"value_micro_usd", "work", b"work"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_counts", b"allowed_counts", "awaits_exit", b"awaits_exit", "budget_micro_usd", b"budget_micro_usd", "checkpoint", b"checkpoint", "client_request_id", b"client_request_id", "configuration", b"configuration", "deadline", b"deadline", "egress_budget_micro_usd", b"egress_budget_micro_usd", "job_id", b"job_id", "name", b"name", "offerings", b"offerings", "on_demand_quote_micro_usd", b"on_demand_quote_micro_usd", "on_limit", b"on_limit", "overheads", b"overheads", "retries", b"retries", "run", b"run", "start_ns", b"start_ns", "tenant", b"tenant", "throughputs", b"throughputs", "topology", b"topology", "value_from_quote", b"value_from_quote", "value_micro_usd", b"value_micro_usd", "work", b"work"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

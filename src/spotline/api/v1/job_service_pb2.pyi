@@ -795,7 +795,7 @@ class ReadOutputRequest(_message.Message):
     follow: _builtins.bool
     """Stay, and go on with what comes, until the job is over."""
     last: _builtins.int
-    """Begin so many pieces before the end; 0: with the oldest that is kept."""
+    """Begin n pieces before the end; 0: with the oldest that is kept."""
     def __init__(
         self,
         *,

@@ -359,7 +359,7 @@ Global___MarketOpened: _TypeAlias = MarketOpened  # noqa: Y015
 
 @_typing.final
 class MarketClock(_message.Message):
-    """What time it is in the market, as whoever answers knows it."""
+    """What time it is in the market, as the service that answers knows it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -200,7 +200,7 @@ class ListPlacementsRequest(_message.Message):
     phase: Global___PlacementPhase.ValueType
     """Only those in this phase; unspecified: all."""
     page_size: _builtins.int
-    """At most so many; 0: a default."""
+    """At most n; 0: a default."""
     page_token: _builtins.str
     """From the page before; empty: from the beginning."""
     def __init__(

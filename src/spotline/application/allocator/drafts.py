@@ -6,8 +6,17 @@ it again may give another job. What its owner stated does not change: that is wh
 
 from __future__ import annotations
 
-from spotline.application.admission import Accepted, Refused, refuse_other_id, submitted_again
+from spotline.application.admission import (
+    Accepted,
+    Refused,
+    all_refused,
+    refuse_other_id,
+    refuse_run,
+    refuse_stated_value,
+    submitted_again,
+)
 from spotline.application.allocator.handler import JobsState
+from spotline.application.allocator.statements import stated_again
 from spotline.domain.configuration.gpus import UnknownGpu, gpu_facts
 from spotline.domain.configuration.provenance import JobConfiguration, OriginKind
 from spotline.domain.jobs.draft import KEPT, JobDraft
@@ -20,8 +29,10 @@ def check_draft(state: JobsState, draft: JobDraft) -> Accepted | Refused | None:
     """Say whether a draft is a job that is known, None where it is a new one."""
     other = refuse_other_id(draft, "draft.job_id")
     before = state.submitted(draft.job_id)
-    if other is not None or before is None:
+    if other is not None:
         return other
+    if before is None:
+        return all_refused((*refuse_run(draft, "draft"), refuse_stated_value(draft, "draft")))
     return submitted_again(draft, differing_fields(before, draft), "draft.client_request_id")
 
 
@@ -30,6 +41,7 @@ def differing_fields(before: Job, draft: JobDraft) -> tuple[str, ...]:
     configuration = before.configuration
     if configuration is None:
         return ("throughputs, which were all stated",)
+    draft = stated_again(before, draft)
     said = {
         **{name: (getattr(before, name), getattr(draft, name)) for name in KEPT},
         "tokens": ((before.work.amount, before.work.unit), (draft.tokens, "tokens")),

@@ -15,15 +15,25 @@ from spotline.application.admission import (
     Refused,
     check_job,
     refuse_other_id,
+    refuse_stated_value,
     submitted_again,
 )
 from spotline.application.allocation.allocate import at_rates, program_of
 from spotline.application.allocation.value_tables import terms_of
+from spotline.application.allocator.gang import Gangs
 from spotline.application.allocator.messages import JobState, JobStatus
+from spotline.application.allocator.statements import stated_again
 from spotline.application.allocator.updates import changeable
 from spotline.application.market_view import MarketFold, MarketStatus, MarketView, WorkNeeded
+from spotline.application.measuring import Measuring
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.capacity import (
+    CapacityLost,
+    CapacityReported,
+    InterruptionNoticed,
+    InterruptionWithdrawn,
+)
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.knowledge import ThroughputReestimated
@@ -77,6 +87,10 @@ SPEC = Spec(
         PlacementEnded,
         ThroughputReestimated,
         ValueTableRequested,
+        JobExited,
+        *(CapacityReported, CapacityLost, InterruptionNoticed, InterruptionWithdrawn),
+        *(AgentJoined, GenerationFormed, TrainingRestarted, JobSilent, JobHeard),
+        *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged),
     ),
     produces=(
         *(JobSubmitted, JobUpdated, JobCancelled, JobProgressReported, JobExited),
@@ -94,10 +108,11 @@ SPEC = Spec(
 class JobsState:
     """All jobs by id, and the recent market. `applied` counts the events folded in.
 
-    A status shows the job as it was updated, at the rates that are believed now; `stated` keeps
-    jobs that were updated or whose rates were replaced as they were submitted. `recorded` are the
+    A status shows the job as it was updated, at the rates, overheads and saves that are believed
+    now; `stated` keeps such jobs as they were submitted. `recorded` are the
     jobs that the ledger holds, `unrecorded` those it still is to hold: jobs of before 0.3.0 are in
-    neither. `work` says whether market time is needed.
+    neither. `work` says whether market time is needed, `gangs` on what the programs run that
+    Spotline starts.
     """
 
     recent: MarketFold = field(default_factory=MarketFold)
@@ -107,6 +122,8 @@ class JobsState:
     recorded: set[str] = field(default_factory=set)
     unrecorded: set[str] = field(default_factory=set)
     work: WorkNeeded = field(default_factory=WorkNeeded)
+    gangs: Gangs = field(default_factory=Gangs)
+    measuring: Measuring = field(default_factory=Measuring)
     applied: int = 0
 
     @property
@@ -160,7 +177,7 @@ class JobsHandler:
                 spec.instance_type,
                 spec.slot_s,
                 spec.first_slot_start_ns,
-                state.recent.notice_lead_s(spec.offering_id),
+                state.measuring.lead_s(status.job, state.recent.notice_lead_s(spec.offering_id)),
             )
             terms = terms_of(spec, program, event.named.law)
         except ValueError:
@@ -186,6 +203,13 @@ class JobsHandler:
         state.applied += 1
         opened = state.recent.opened
         state.work.fold(event, -1 if opened is None else opened.slot)
+        state.gangs.fold(event, state.recent)
+        measured = state.measuring.fold(event)
+        if measured is not None:
+            job_id = measured.stated.job_id
+            believed = state.statuses[job_id]
+            state.stated.setdefault(job_id, believed.job)
+            state.statuses[job_id] = replace(believed, job=measured.corrected(believed.job))
         match event:
             case MarketOpened() | SlotOpened() | ForecastIssued():
                 state.recent.fold(event)
@@ -308,11 +332,12 @@ def check_submission(state: JobsState, job: Job) -> Accepted | Refused:
         return other
     known = state.submitted(job.job_id)
     if known is not None:
+        asked = stated_again(known, job)
         names = [stated.name for stated in fields(Job)]
-        differs = [name for name in names if getattr(known, name) != getattr(job, name)]
+        differs = [name for name in names if getattr(known, name) != getattr(asked, name)]
         return submitted_again(job, differs, "job.client_request_id")
     market = state.market()
     if market is None:
         raise ValueError("no market is open yet")
-    refused = check_job(market, job)
+    refused = check_job(market, job) or refuse_stated_value(job, "job")
     return refused or Accepted(job_id=job.job_id, already_submitted=False)

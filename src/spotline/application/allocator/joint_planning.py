@@ -16,6 +16,7 @@ not considered.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -29,8 +30,10 @@ from spotline.application.allocator.messages import (
     PlanStep,
 )
 from spotline.application.market_view import MarketView
+from spotline.application.on_demand_quote import valued
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import Lot
+from spotline.domain.jobs.measured import planned_lead_s
 from spotline.domain.jobs.migration import NOWHERE, MigrationCost, MigrationTable, migration_cost
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.kernels import IntArray
@@ -61,7 +64,7 @@ _SIGMA_PPM = 500_000
 MOST_JOBS = 32
 
 
-def plan_together(request: PlanRequest, market: MarketView) -> PlanAnswer:
+def plan_together(request: PlanRequest, market: MarketView, *, quote_margin: float) -> PlanAnswer:
     """Plan all of `request.jobs` for the greatest sum of value less cost.
 
     Raises
@@ -71,6 +74,7 @@ def plan_together(request: PlanRequest, market: MarketView) -> PlanAnswer:
         the field.
     """
     _check(request, market)
+    jobs_at_value: list[Job] = []
     for index, job in enumerate(request.jobs):
         refused = check_job(market, job)
         if refused is not None:
@@ -80,6 +84,8 @@ def plan_together(request: PlanRequest, market: MarketView) -> PlanAnswer:
             return _without_plan(
                 f"{field} {refused.message}", refused.earliest_feasible_deadline_ns
             )
+        jobs_at_value.append(valued(market, job, margin=quote_margin, field=f"jobs[{index}]"))
+    request = replace(request, jobs=tuple(jobs_at_value))
     offerings, quotes = _offerings(request.jobs, market)
     shared = _shared(request, market, offerings, quotes)
     jobs = [_coupled_job(request, market, job, offerings, quotes, shared) for job in request.jobs]
@@ -236,7 +242,7 @@ def _coupled_job(
                 offering.instance_type,
                 market.slot_s,
                 first_ns,
-                offering.notice_lead_s,
+                planned_lead_s(job, offering.notice_lead_s),
             ).planned
             if runs
             else None

@@ -124,7 +124,8 @@ class PlanAnswer:
     """What was considered, best first; `earliest_feasible_deadline_ns` is 0 where unknown.
 
     Several jobs have no options but a `joint` plan, None where there is none. `completion` says
-    how a draft was completed.
+    how a draft was completed. `on_demand_quote_micro_usd` is what one job would cost on on-demand
+    alone (0: no quote), `most_cost_micro_usd` its budget, by that quote where it states no value.
     """
 
     message_name: ClassVar[str] = "PlanResponse"
@@ -136,6 +137,8 @@ class PlanAnswer:
     joint: JointPlan | None = None
     completion: Completion | None = None
     clock: ClockReading | None = None
+    on_demand_quote_micro_usd: int = 0
+    most_cost_micro_usd: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,8 +260,8 @@ class Submission:
 class SubmissionReceipt:
     """The job was recorded, now or by an earlier, equal request.
 
-    `configuration` says how a draft was completed, `on_demand_quote_micro_usd` (0: no quote) what
-    the job would cost on on-demand alone at the quotes of that moment.
+    `configuration` says how a draft was completed, `on_demand_quote_micro_usd` from what the value
+    of a job that states none was set (0: it states one).
     """
 
     message_name: ClassVar[str] = "SubmitResponse"

@@ -20,12 +20,18 @@ from spotline.application.allocator.messages import (
     PolicyComparison,
 )
 from spotline.application.market_view import MarketView
+from spotline.application.on_demand_quote import (
+    DEFAULT_QUOTE_MARGIN,
+    on_demand_quote_micro_usd,
+    valued,
+)
 from spotline.application.scenarios import ScenarioSpec, sample_records
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.law_book import FIRST_AFTER_SLOTS, LawBook
 from spotline.domain.jobs.job import DeadlineKind, Job
 from spotline.domain.jobs.lot import Lot
+from spotline.domain.jobs.measured import planned_lead_s
 from spotline.domain.jobs.program import SMALLEST_PROGRAM, JobProgram
 from spotline.domain.market.forecast import OfferingForecast
 from spotline.domain.market.law import MarketLaw, run_states
@@ -110,7 +116,9 @@ def market_of_request(request: PlanRequest) -> MarketView | None:
     )
 
 
-def plan(request: PlanRequest, market: MarketView) -> PlanAnswer:
+def plan(
+    request: PlanRequest, market: MarketView, *, quote_margin: float = DEFAULT_QUOTE_MARGIN
+) -> PlanAnswer:
     """Estimate what every considered policy would do on every offering the job can run on.
 
     Several jobs are planned at once instead, see `joint_planning`. Each policy is replayed over sampled futures from the job's first slot: the next one, or that
@@ -123,6 +131,8 @@ def plan(request: PlanRequest, market: MarketView) -> PlanAnswer:
         The job and the policies to consider; its market, if any, is already in `market`.
     market
         As `market_of_request` or the read model gives it.
+    quote_margin
+        A job that states no value is planned at (1 + this) x its on-demand quote.
 
     Raises
     ------
@@ -133,16 +143,18 @@ def plan(request: PlanRequest, market: MarketView) -> PlanAnswer:
     if request.jobs:
         if request.job is not None:
             raise ValueError("jobs must be empty where job is given")
-        return plan_together(request, market)
+        return plan_together(request, market, quote_margin=quote_margin)
     if request.job is None:
         raise ValueError("job is missing, and jobs is empty")
     for name in ("quotas", "budget_micro_usd_per_hour", "egress_micro_usd_per_gb"):
         if getattr(request, name):
             raise ValueError(f"{name} must be empty where one job is planned; give it in jobs")
-    return _plan_one(request, request.job, market)
+    return _plan_one(request, request.job, market, quote_margin)
 
 
-def _plan_one(request: PlanRequest, job: Job, market: MarketView) -> PlanAnswer:
+def _plan_one(
+    request: PlanRequest, job: Job, market: MarketView, quote_margin: float
+) -> PlanAnswer:
     policies = _policies(request.policy_ids or DEFAULT_POLICY_IDS)
     refused = check_job(market, job)
     if refused is not None:
@@ -154,6 +166,8 @@ def _plan_one(request: PlanRequest, job: Job, market: MarketView) -> PlanAnswer:
             earliest_feasible_deadline_ns=refused.earliest_feasible_deadline_ns,
             options=(),
         )
+    quote = job.on_demand_quote_micro_usd or on_demand_quote_micro_usd(market, job)
+    job = valued(market, job, margin=quote_margin)
     quoted = {slot_quote.quote.offering_id: slot_quote for slot_quote in market.quotes}
     estimates: list[_Estimate] = []
     for offering, _ in market.runnable(job):
@@ -170,6 +184,8 @@ def _plan_one(request: PlanRequest, job: Job, market: MarketView) -> PlanAnswer:
         infeasible_reason="",
         earliest_feasible_deadline_ns=0,
         options=_explained(estimates, hard=hard),
+        on_demand_quote_micro_usd=quote,
+        most_cost_micro_usd=job.budget_micro_usd,
     )
 
 
@@ -198,7 +214,7 @@ def _estimates(
         offering.instance_type,
         market.slot_s,
         first_ns,
-        offering.notice_lead_s,
+        planned_lead_s(job, offering.notice_lead_s),
     )
     waits = first_slot - market.next_slot
     slots = max(1, program.end_slots)
@@ -389,7 +405,7 @@ def compare(request: ComparisonRequest) -> ComparisonAnswer:
             offering.instance_type,
             request.slot_s,
             first_ns,
-            offering.notice_lead_s,
+            planned_lead_s(request.job, offering.notice_lead_s),
         )
         records = [_record(slot, index, offering) for index, slot in enumerate(request.slots)]
         fallback = policy_named(FALLBACK_POLICY_ID)

@@ -76,7 +76,7 @@ _NOTHING_TOLD = CloudNews()
 
 
 def _ignore(_: Reconciliation) -> None:
-    """Tell nobody."""
+    """Do nothing with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

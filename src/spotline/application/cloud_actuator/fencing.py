@@ -44,7 +44,7 @@ class FencedCloud:
         await self._cloud.terminate(owner, instance_ids)
 
     async def list(self, owner_name: str) -> Sequence[Instance]:
-        """What the cloud shows; reading harms nobody."""
+        """What the cloud shows; reading needs no fence."""
         return await self._cloud.list(owner_name)
 
     async def events(self, token: str, at: Moment) -> Sequence[CloudEvent]:

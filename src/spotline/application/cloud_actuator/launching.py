@@ -37,7 +37,7 @@ from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import NS_PER_S
 
 # A throttled call, or one that the provider failed, is made again this often with the same token;
-# then its refusal is answered, so that one launch holds up no slot for ever.
+# then its refusal is answered, so that no launch holds up a slot without end.
 PATIENCE_CALLS = 5
 _PATIENT = {RefusalClass.THROTTLED, RefusalClass.SERVER}
 _FIRST_WAIT_S = 1.0

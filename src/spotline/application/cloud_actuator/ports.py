@@ -240,7 +240,7 @@ class CloudProvider(Protocol):
     async def pushed(self) -> None:
         """Return when `events` has something new to tell, maybe sooner.
 
-        A cloud that never pushes waits for ever.
+        A cloud that never pushes waits without end.
         """
         ...
 
@@ -372,6 +372,10 @@ class Ledger(Protocol):
 
     async def latest_ns(self) -> int:
         """The latest market time of any transition or intent, 0 if there is none."""
+        ...
+
+    async def latest_slot(self) -> int:
+        """The latest slot in which anything was commanded or answered, -1 if there is none."""
         ...
 
     async def check_epoch(self) -> None:

@@ -45,6 +45,11 @@ from spotline.application.configurator.whole_job import (
     job_with,
 )
 from spotline.application.market_view import MarketView
+from spotline.application.on_demand_quote import (
+    DEFAULT_QUOTE_MARGIN,
+    on_demand_quote_micro_usd,
+    with_margin,
+)
 from spotline.contracts.reasons import Reason
 from spotline.domain.configuration.configuration import MethodOption
 from spotline.domain.configuration.models import UnknownModel, model_facts
@@ -106,6 +111,8 @@ def complete(
         return menu
     whole = bool(draft.allowed_counts or draft.gpus)
     outline = _outline(draft, menu.curves)
+    if draft.value_from_quote:
+        outline = replace(outline, value_micro_usd=_worth(market, outline, menu.curves))
 
     ranked = rank_options(menu.curves, market, outline, _throughput, whole=whole)
     if not ranked:
@@ -192,6 +199,20 @@ def _outline(draft: JobDraft, curves: Sequence[Curve]) -> Job:
         draft, configuration_on(draft, place, 1, place.gpus_per_instance, draft.options)
     )
     return job_with(draft, checkpoint, (1,), (Throughput(offering="*", alpha=1.0),))
+
+
+def _worth(market: MarketView, outline: Job, curves: Sequence[Curve]) -> int:
+    """What being on time is taken to be worth in ranking, where the owner leaves it to the quote.
+
+    By the cheapest quote of all that may be chosen, micro-USD: without it, a configuration that is
+    late would be as good as any.
+    """
+    quotes = []
+    for curve in curves:
+        whole = Candidate(curve=curve, size=len(curve.points))
+        job = replace(outline, allowed_counts=whole.counts, throughputs=(_throughput(whole),))
+        quotes.append(on_demand_quote_micro_usd(market, job))
+    return with_margin(min(filter(None, quotes), default=0), DEFAULT_QUOTE_MARGIN)
 
 
 def _throughput(candidate: Candidate) -> Throughput:

@@ -53,6 +53,6 @@ class MarketFeed(Protocol):
         ------
         Throttled, ProviderUnavailable
             The source does not answer any more. What it says later comes from another call, which
-            begins anew.
+            begins again.
         """
         ...

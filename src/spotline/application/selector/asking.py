@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from spotline.application.allocation.allocate import allocate, capped_quotes
 from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
+from spotline.application.selector.egress import held_back
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.leaving import NextHome, can_stay, way_out, way_to
 from spotline.application.selector.state import SelectorOptions, SelectorState
@@ -67,13 +68,14 @@ def _task(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTas
         pending_overhead_s=now.pending_overhead_s,
         spent_micro_usd=run.spent_micro_usd + run.transfer_cost_micro_usd,
         memory=run.memory,
-        spot_firm=options.spot_firm,
+        # The safety net expects nothing of spot where what was held has just done nothing.
+        spot_firm=options.spot_firm and not run.stands_still,
         table_use=_table_use(state, run, run.offering_id),
         alternatives=_alternatives(state, run, options),
         on_demand_reserve_slots=reserve_slots,
         rescue_instances=rescue_instances,
         unsaved_quanta=now.unsaved_quanta,
-        notice_lead_s=state.offerings[run.offering_id].notice_lead_s,
+        notice_lead_s=state.lead_s(run.job, run.offering_id),
     )
     way = way_out(state, run, options)
     return task if way is None else _departed(state, run, task, way)
@@ -116,6 +118,8 @@ def _alternatives(
         use = _table_use(state, run, offering_id)
         if use is None or offering_id == run.offering_id or offering_id not in counted:
             continue
+        if held_back(state, run, offering_id, options):
+            continue
         if not can_stay(state, run, offering_id, options):
             continue
         way = way_to(state, run, offering_id, options)
@@ -129,7 +133,7 @@ def _alternatives(
                 move_cost_micro_usd=way.cost_micro_usd,
                 on_demand_reserve_slots=reserve_slots,
                 rescue_instances=rescue_instances,
-                notice_lead_s=state.offerings[offering_id].notice_lead_s,
+                notice_lead_s=state.lead_s(run.job, offering_id),
             )
         )
     return tuple(found)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spotline.application.selector.egress import why_here
 from spotline.application.selector.endings import ended, endings, undecided
 from spotline.application.selector.job_run import JobRun, RunPhase
-from spotline.application.selector.state import SelectorState
+from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.application.spec import Context
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import ProvisioningCommanded, SlotDecided
@@ -18,7 +19,9 @@ from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.registry import policy_named
 
 
-def decisions(state: SelectorState, answers: Sequence[JobAnswer]) -> list[AllocationDecided]:
+def decisions(
+    state: SelectorState, answers: Sequence[JobAnswer], options: SelectorOptions
+) -> list[AllocationDecided]:
     """Turn the allocator's answers into decisions, in their order."""
     decided = []
     for answer in answers:
@@ -38,7 +41,7 @@ def decisions(state: SelectorState, answers: Sequence[JobAnswer]) -> list[Alloca
                 reason=answer.reason,
                 forecast_used=state.forecast_reason is DecisionReason.POLICY
                 and _looks_at_forecasts(policy_named(answer.policy_id)),
-                explanation=_explain(run, answer, state),
+                explanation=_explain(run, answer, state, options),
                 move=answer.move,
             )
         )
@@ -133,10 +136,14 @@ def _changes(run: JobRun, lots: tuple[Lot, ...], move: Move | None = None) -> li
     return changes
 
 
-def _explain(run: JobRun, answer: JobAnswer, state: SelectorState) -> str:
+def _explain(run: JobRun, answer: JobAnswer, state: SelectorState, options: SelectorOptions) -> str:
     """One line for people: what, why, and how much slack there is."""
     holding = holding_of(answer.lots)
-    moved = f", moved from {answer.move.from_offering_id}" if answer.move is not None else ""
+    if answer.move is not None:
+        moved = f", moved from {answer.move.from_offering_id}"
+    else:
+        why = why_here(state, run, options)
+        moved = f", kept from moving: {why}" if why else ""
     slack_s = run.slack_slots(state.slot) * run.compiled.slot_s
     return (
         f"{holding.spot} spot + {holding.on_demand} on-demand by {answer.policy_id}: "

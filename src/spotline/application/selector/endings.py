@@ -33,6 +33,9 @@ from spotline.domain.units import NS_PER_S, PPM, utc_iso
 FIRST_RETRY_S = 60
 LONGEST_RETRY_S = 3600
 
+# With this code a program that Spotline runs has saved and wants to go on (sysexits.h).
+EX_TEMPFAIL = 75
+
 
 # --- what is heard of a job -------------------------------------------------------------------
 
@@ -50,6 +53,9 @@ def note_cancelled(state: SelectorState, run: JobRun, event: JobCancelled) -> No
 
 def note_exited(state: SelectorState, run: JobRun, event: JobExited) -> None:
     """Take the end of a job's program; that of a start which is over already says nothing new."""
+    if run.job.run is not None and event.exit_code == EX_TEMPFAIL:
+        # It has saved and wants to go on: another start of it follows.
+        return
     waiting = run.failure is not None or run.waits_at(event.ts_event_ns)
     known = 0 < event.generation <= run.ended_generation or event.generation < run.generation
     if run.phase is not RunPhase.RUNNING or run.ending is not None:
@@ -195,7 +201,7 @@ def ended(
 
 
 def completed(run: JobRun, elapsed: int) -> tuple[JobOutcome, int]:
-    """How a job is done after so many slots, and what that is worth."""
+    """How a job is done after n slots, and what that is worth."""
     program = run.compiled
     on_time = elapsed <= program.deadline_slots
     value = program.value_micro_usd[elapsed] if elapsed <= program.end_slots else 0

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from spotline.application.allocation.allocate import at_rates, forecast_of
+from spotline.application.allocation.value_tables import same_table_of
+from spotline.application.measuring import Followed
 from spotline.application.selector.endings import (
     moment_s,
     note_cancelled,
@@ -39,6 +41,7 @@ from spotline.domain.events.lifecycle import (
 )
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.selection import PolicyWeightsUpdated
+from spotline.domain.events.training import CheckpointCommitted, TrainingRestarted
 from spotline.domain.jobs.lot import holding_of
 from spotline.domain.jobs.program import IDLE, Holding
 from spotline.domain.market.offering import CapacityType
@@ -51,6 +54,9 @@ from spotline.domain.selection.learner import Draw, PoolFeedback
 
 def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
     """Apply one event to `state`, in place."""
+    measured = state.measuring.fold(event)
+    if measured is not None:
+        _take_measured(state, state.runs[measured.stated.job_id], measured)
     match event:
         case (
             MarketOpened()
@@ -72,6 +78,8 @@ def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
             | JobClosed()
             | ValueTableRequested()
             | ThroughputReestimated()
+            | CheckpointCommitted()
+            | TrainingRestarted()
         ):
             _fold_job(state, event)
         case _:
@@ -114,6 +122,7 @@ def _fold_job(state: SelectorState, event: Event) -> None:
         (
             *(JobCancelled, JobProgressReported, JobClosed, ThroughputReestimated),
             *(JobExited, JobRetryScheduled, JobUpdated),
+            *(CheckpointCommitted, TrainingRestarted),
         ),
     ):
         # A platform may speak of a job that was never submitted here.
@@ -134,6 +143,10 @@ def _fold_run(state: SelectorState, run: JobRun, event: Event) -> None:
             _take_change(state, run, event)
         case JobProgressReported():
             run.note_progress(event)
+        case CheckpointCommitted():
+            run.note_saved(event)
+        case TrainingRestarted():
+            run.note_restart(event)
         case ThroughputReestimated():
             _take_rates(state, run, event)
         case JobClosed():
@@ -183,7 +196,24 @@ def _take_rates(state: SelectorState, run: JobRun, event: ThroughputReestimated)
     program = None
     if run.phase is RunPhase.RUNNING:
         program = state.program_of(after, run.offering_id)
-    run.take_rates(after, program, rerated)
+    run.believe(after, program, rerated)
+
+
+def _take_measured(state: SelectorState, run: JobRun, measured: Followed) -> None:
+    """Go on with the saves and overheads that were measured; one that is over keeps its own."""
+    if run.phase is RunPhase.CLOSED:
+        return
+    after = measured.corrected(run.job)
+    if run.phase is not RunPhase.RUNNING:
+        run.believe(after, None, ())
+        return
+    stale = [
+        offering_id
+        for offering_id, table in run.tables.items()
+        if same_table_of(table.spec, state.program_of(after, offering_id), table.named.law)
+        != table.spec
+    ]
+    run.believe(after, state.program_of(after, run.offering_id), stale)
 
 
 def _fold_slot(state: SelectorState, event: Event) -> None:
@@ -191,14 +221,7 @@ def _fold_slot(state: SelectorState, event: Event) -> None:
         case AllocationAnswered():
             _note_answer(state, event)
         case AllocationDecided():
-            run = state.runs[event.job_id]
-            if event.move is not None and event.lots:
-                home = event.lots[0].offering_id
-                if run.state.holding.spot > state.offered(event.job_id)[0]:
-                    # It goes with what an interruption left of its work.
-                    run.state = run.state.fallen()
-                run.move(home, state.program_of(run.job, home), event.move)
-            run.target = holding_of(event.lots)
+            _note_decided(state, event)
         case SlotDecided() if event.slot == state.slot:
             state.phase = SlotPhase.AWAITING_CAPACITY
             state.revision = event.revision
@@ -215,6 +238,19 @@ def _fold_slot(state: SelectorState, event: Event) -> None:
             _note_capacity(state, event)
         case _:
             pass
+
+
+def _note_decided(state: SelectorState, event: AllocationDecided) -> None:
+    run = state.runs[event.job_id]
+    if event.move is not None and event.lots:
+        home = event.lots[0].offering_id
+        if run.state.holding.spot > state.offered(event.job_id)[0]:
+            # It goes with what an interruption left of its work.
+            if run.is_run:
+                run.note_loss(0)
+            run.state = run.state.fallen()
+        run.move(home, state.program_of(run.job, home), event.move)
+    run.target = holding_of(event.lots)
 
 
 def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions) -> None:
@@ -309,7 +345,7 @@ def _note_capacity(state: SelectorState, event: CapacityReported) -> None:
             if run.lost:
                 run.place(HeldStretch(offset_s=event.offset_s, holding=held, interrupted=True))
             if run.lost or (broken and not first_s):
-                run.note_loss()
+                run.note_loss(event.offset_s if run.lost else 0)
     # What is told at the very end of a slot is for the next one to decide.
     if event.settled or event.offset_s >= state.current.slot_s:
         state.phase = SlotPhase.SETTLED

@@ -57,6 +57,11 @@ from spotline.domain.events.lifecycle import (
 )
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.selection import PolicyWeightsUpdated
+from spotline.domain.events.training import (
+    CheckpointCommitted,
+    GenerationFormed,
+    TrainingRestarted,
+)
 from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.policies.answer import JobAnswer
 from spotline.domain.policies.interface import Policy
@@ -97,6 +102,9 @@ SPEC = Spec(
         CapacityReported,
         MarketLawLearned,
         ThroughputReestimated,
+        CheckpointCommitted,
+        GenerationFormed,
+        TrainingRestarted,
     ),
     produces=(ForecastOverdue, AllocationAnswered, *_DECIDES),
     decides=_DECIDES,
@@ -152,7 +160,9 @@ class SelectHandler:
                 return self._ask(state, state.served_again(), ctx)
             case AllocationAnswered() if event is state.trigger:
                 return Outcome(events=self._command(state, event, ctx))
-            case ThroughputReestimated() | JobUpdated():
+            case (
+                ThroughputReestimated() | JobUpdated() | CheckpointCommitted() | TrainingRestarted()
+            ):
                 return Outcome(events=tables_again(state, event))
             case _:
                 return NOTHING
@@ -278,7 +288,7 @@ class SelectHandler:
         if event.outcome is not CallOutcome.ANSWERED:
             answers = fallback_answers(state, self._options)
         answers = departures(state, answers, self._options)
-        return finish_slot(state, decisions(state, answers), ctx)
+        return finish_slot(state, decisions(state, answers, self._options), ctx)
 
 
 def _arrivals(state: SelectorState) -> list[JobRun]:

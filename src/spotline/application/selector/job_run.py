@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from spotline.domain.events.lifecycle import JobExited, JobOutcome, JobProgressReported
+from spotline.domain.events.training import CheckpointCommitted, TrainingRestarted
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import Lot, holding_of
 from spotline.domain.jobs.program import IDLE, Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress, advance
+from spotline.domain.jobs.run import ProgressSource
 from spotline.domain.ledger.billing import OfferingPrice, lots_cost_micro_usd
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.policies.answer import Move
@@ -18,6 +20,9 @@ from spotline.domain.policies.interface import START, Memory
 from spotline.domain.policies.replay import SlotRecord
 from spotline.domain.solvers.table_spec import TableSpec
 from spotline.domain.units import PPM, WorkScale
+
+# Every checkpoint of a generation is newer than where it began.
+_BEFORE_ITS_FIRST = -1
 
 
 class RunPhase(Enum):
@@ -39,9 +44,9 @@ class HeldStretch:
 
 @dataclass(slots=True, kw_only=True)
 class JobTable:
-    """A value table that was asked for in `slot`: when the job was admitted, or got other rates.
+    """A value table that was asked for in `slot`: when the job was admitted, or became another.
 
-    A `stale` one is of rates that are no longer believed, until the new one is asked for.
+    A `stale` one is of what is no longer believed, until the new one is asked for.
     """
 
     spec: TableSpec
@@ -59,10 +64,13 @@ class JobRun:
     reported, `target` what was last decided for the home. `tables` are by offering. `records` are
     what the job was offered at its home of each slot; once it has moved to where it runs at other
     rates, or its owner has changed it (`mixed`), they are those of no one job. `moves` counts those
-    that copied a checkpoint.
+    that copied a checkpoint, which has cost `egress_micro_usd` in all, `transfer_cost_micro_usd` of
+    it in this slot.
 
     `generation` is the latest start of the program that was heard of, `saved_quanta` what its
-    newest checkpoint holds, `ended_generation` the latest that exited. With an `ending` the job is
+    newest checkpoint holds, written by `saved_at` (generation and step) where that is known,
+    `ended_generation` the latest that exited. Of a program that Spotline runs, `has_moved` says that
+    it was told to have gone on in this slot, `stands_still` that it should have in the last and has not. With an `ending` the job is
     closed by the next revision. After `failure`, which waits for its retry to be scheduled, it
     holds nothing before `not_before_ns`. It has been finishing since slot `finishing_since` (-1).
     """
@@ -85,6 +93,7 @@ class JobRun:
     memory: Memory = START
     spent_micro_usd: int = 0
     transfer_cost_micro_usd: int = 0
+    egress_micro_usd: int = 0
     last_slot_cost_micro_usd: int = 0
     last_slot_lots: tuple[Lot, ...] = ()
     segments: list[HeldStretch] = field(default_factory=list)
@@ -93,6 +102,9 @@ class JobRun:
     reported_quanta: int | None = None
     generation: int = 0
     saved_quanta: int | None = None
+    saved_at: tuple[int, int] = (0, 0)
+    has_moved: bool = False
+    stands_still: bool = False
     ended_generation: int = 0
     ending: JobOutcome | None = None
     failure: JobExited | None = None
@@ -109,6 +121,26 @@ class JobRun:
         if self.program is None:
             raise ValueError(f"job {self.job.job_id} has not been admitted")
         return self.program
+
+    @property
+    def is_run(self) -> bool:
+        """Whether Spotline runs its program, so that what it does is told."""
+        return self.job.run is not None
+
+    @property
+    def saves_with_us(self) -> bool:
+        """Whether its program speaks through the library, which tells every checkpoint."""
+        run = self.job.run
+        if run is None:
+            return False
+        return run.progress is None or run.progress.source is ProgressSource.SDK
+
+    @property
+    def saved(self) -> int | None:
+        """What its newest checkpoint holds, quanta; None: it is not known."""
+        if self.saved_quanta is None and self.saves_with_us:
+            return 0
+        return self.saved_quanta
 
     @property
     def teaches(self) -> bool:
@@ -165,18 +197,18 @@ class JobRun:
         for table in self.tables.values():
             table.stale = True
 
-    def take_rates(self, job: Job, program: JobProgram | None, rerated: Iterable[str]) -> None:
-        """Go on with the job at other rates; tables of `rerated` offerings are of the old ones.
+    def believe(self, job: Job, program: JobProgram | None, outdated: Iterable[str]) -> None:
+        """Go on with the job at other rates or overheads; tables of `outdated` are of the old ones.
 
         Work done stays as it is: it is counted in quanta of the work, which is the same.
         """
         self.job = job
-        for offering_id in rerated:
+        for offering_id in outdated:
             if offering_id in self.tables:
                 self.tables[offering_id].stale = True
         if program is not None and program != self.program:
             self.program = program
-            # Plans that a policy remembers were made at the old rates.
+            # Plans that a policy remembers were made with what was believed before.
             self.memory = START
 
     def move(self, offering_id: str, program: JobProgram, move: Move) -> None:
@@ -194,6 +226,7 @@ class JobRun:
         self.segments = []
         self.moves += self.launched
         self.transfer_cost_micro_usd += move.cost_micro_usd
+        self.egress_micro_usd += move.cost_micro_usd
 
     @property
     def is_finishing(self) -> bool:
@@ -211,8 +244,7 @@ class JobRun:
             self.place(HeldStretch(offset_s=offset_s, holding=IDLE, interrupted=True))
         else:
             self.state = self.state.fallen()
-        if self.saved_quanta is not None:
-            self.reported_quanta = self.saved_quanta
+        self._fall_to_saved()
 
     def elapsed_slots(self, slot: int) -> int:
         """Slots of the job's life before `slot`."""
@@ -236,20 +268,69 @@ class JobRun:
         if report.generation < self.generation:
             return
         if report.generation == 0:
+            self.has_moved |= quanta > (self.reported_quanta or 0)
             self.reported_quanta = max(quanta, self.reported_quanta or 0)
             return
         if report.generation > self.generation:
             self.generation = report.generation
-            # A program starts from what was saved: that much it cannot lose.
-            self.saved_quanta = None
+            if not self.is_run:
+                # A program starts from what was saved: that much it cannot lose.
+                self.saved_quanta = None
+        self.has_moved |= quanta > (self.reported_quanta or 0)
         self.reported_quanta = quanta
         if report.checkpointed is not None:
-            self.saved_quanta = min(quanta, scale.quanta_from_work(report.checkpointed))
+            told = scale.quanta_from_work(report.checkpointed)
+            # Where its checkpoints are told one by one, a report may lag behind them.
+            known = self.saved_quanta or 0 if self.is_run else 0
+            self.saved_quanta = min(quanta, max(told, known))
 
-    def note_loss(self) -> None:
+    def note_saved(self, event: CheckpointCommitted) -> None:
+        """Take a checkpoint, unless a newer one is known already."""
+        at = (event.generation, event.step)
+        if not self.is_run or at <= self.saved_at:
+            return
+        self.saved_at = at
+        self.saved_quanta = WorkScale.for_amount(self.job.work.amount).quanta_from_work(event.done)
+        if event.generation >= self.generation:
+            # Saved work is done work, whether or not it was reported yet.
+            told = self.reported_quanta or 0 if event.generation == self.generation else 0
+            self.generation = event.generation
+            self.has_moved |= self.saved_quanta > (self.reported_quanta or 0)
+            self.reported_quanta = max(told, self.saved_quanta)
+
+    def note_restart(self, event: TrainingRestarted) -> None:
+        """Take what a start of the program went on from: what is older than it counts no more."""
+        at = (event.generation, _BEFORE_ITS_FIRST)
+        if not self.is_run or event.generation < self.generation:
+            return
+        self.has_moved = True
+        if not event.resumed_sha256 and not self.saves_with_us:
+            # Its checkpoints are its own: it says in its reports where it stands.
+            return
+        resumed = WorkScale.for_amount(self.job.work.amount).quanta_from_work(event.resumed_done)
+        if event.generation > self.generation:
+            self.generation = event.generation
+            self.reported_quanta = resumed
+        if at > self.saved_at:
+            self.saved_at = at
+            self.saved_quanta = resumed
+
+    def note_loss(self, offset_s: int) -> None:
         """What is not in the newest checkpoint is gone; the next generation says what is left."""
-        if self.saved_quanta is not None and self.compiled.lost_s:
-            self.reported_quanta = self.saved_quanta
+        if not self.compiled.lost_s:
+            return
+        if self.saved is None and self.is_run and self.reported_quanta is not None:
+            # Its checkpoints are its own: it is taken to save as often as it says.
+            unsaved = self._through(offset_s)[0].unsaved_quanta
+            self.reported_quanta = max(0, self.reported_quanta - unsaved)
+        self._fall_to_saved()
+
+    def _fall_to_saved(self) -> None:
+        if self.saved is None:
+            return
+        # A start that fell back to an older checkpoint has less than the newest one holds.
+        most = min(self.saved, self.reported_quanta or 0) if self.is_run else self.saved
+        self.reported_quanta = most
 
     def place(self, segment: HeldStretch) -> None:
         """Say what is held from an offset on; a later word on the same offset replaces it."""
@@ -259,12 +340,23 @@ class JobRun:
 
     def state_at(self, offset_s: int) -> JobProgress:
         """Where the job stands `offset_s` seconds into the slot."""
-        return self._through(offset_s)[0]
+        now = self._through(offset_s)[0]
+        if not self.is_run:
+            return now
+        last = self.segments[-1] if self.segments else None
+        if last is not None and last.interrupted and last.offset_s == offset_s:
+            # What a loss at this very moment has thrown away is not in what is reported.
+            now = now.fallen()
+        return self._as_reported(now)
 
     def settle(self, spot_price: int, on_demand_price: int) -> None:
         """Close the slot: progress and cost of every segment, priced at the slot's quote."""
         program = self.compiled
+        before = self.state.progress_quanta
         self.state, held = self._through(program.slot_s)
+        runs = self.is_run and self.state.holding.instances > 0
+        self.stands_still = runs and not self.has_moved and self.state.progress_quanta > before
+        self.has_moved = False
         price = OfferingPrice(
             offering_id=self.offering_id,
             spot_micro_usd=spot_price,
@@ -291,13 +383,19 @@ class JobRun:
         return cost + self.transfer_cost_micro_usd
 
     def _as_reported(self, now: JobProgress) -> JobProgress:
-        """A live job's own word replaces the formula."""
-        if self.reported_quanta is None:
-            return now
-        done = min(self.compiled.work_quanta, self.reported_quanta)
+        """A live job's own word replaces the formula.
+
+        Of a program that Spotline runs there is no other: without a word it stands still.
+        """
+        reported = self.reported_quanta
+        if reported is None:
+            if not self.is_run:
+                return now
+            reported = 0
+        done = min(self.compiled.work_quanta, reported)
         unsaved = now.unsaved_quanta
-        if self.saved_quanta is not None and self.compiled.lost_s:
-            unsaved = max(0, done - self.saved_quanta)
+        if self.saved is not None and self.compiled.lost_s:
+            unsaved = max(0, done - self.saved)
         return JobProgress(
             progress_quanta=done,
             holding=now.holding,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from spotline.application.selector.egress import open_to
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.offering_choice import has_room, leaves_for
 from spotline.application.selector.state import SelectorOptions, SelectorState
@@ -73,7 +74,7 @@ def way_out(state: SelectorState, run: JobRun, options: SelectorOptions) -> Next
         return None
     other = leaves_for(
         run.job,
-        state.offerings,
+        open_to(state, run, options),
         state.current,
         [slot for slot, _ in state.history],
         run.state.progress_quanta,

@@ -9,6 +9,7 @@ from enum import Enum
 
 from spotline.application.allocation.allocate import program_of
 from spotline.application.allocation.value_tables import table_spec
+from spotline.application.measuring import Measuring
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
@@ -108,6 +109,7 @@ class SelectorState:
     `draws` holds how each admitted job got its policy, until its feedback has come. `laws` and
     `counts` are by offering: the law learned last, and the recent spot counts, this slot's last;
     `stock` likewise that of on-demand, where an unknown one is plenty and a refusal shows none.
+    `measuring` is what programs have shown of themselves.
     """
 
     learner: Learner
@@ -133,6 +135,7 @@ class SelectorState:
     laws: dict[str, NamedLaw] = field(default_factory=dict)
     counts: dict[str, list[int]] = field(default_factory=dict)
     stock: dict[str, list[int]] = field(default_factory=dict)
+    measuring: Measuring = field(default_factory=Measuring)
 
     def running(self) -> list[JobRun]:
         """Admitted jobs that are not closed, by job id."""
@@ -277,5 +280,9 @@ class SelectorState:
             offering.instance_type,
             self.current.slot_s,
             start_ns,
-            offering.notice_lead_s,
+            self.lead_s(job, offering_id),
         )
+
+    def lead_s(self, job: Job, offering_id: str) -> int | None:
+        """The notice that a job is planned with on an offering."""
+        return self.measuring.lead_s(job, self.offerings[offering_id].notice_lead_s)

@@ -12,6 +12,7 @@ from spotline.domain.events.event import Event
 from spotline.domain.events.knowledge import ThroughputReestimated
 from spotline.domain.events.law import ValueTableRequested
 from spotline.domain.events.lifecycle import JobUpdated
+from spotline.domain.events.training import CheckpointCommitted, TrainingRestarted
 from spotline.domain.jobs.stay import claim_on
 
 
@@ -68,11 +69,12 @@ def taken_by(
 
 
 def tables_again(
-    state: SelectorState, event: ThroughputReestimated | JobUpdated
+    state: SelectorState,
+    event: ThroughputReestimated | JobUpdated | CheckpointCommitted | TrainingRestarted,
 ) -> tuple[Event, ...]:
-    """Ask again for the tables that new rates or a change of the job made stale; as many as it had.
+    """Ask again for the tables that are stale: of other rates, overheads, saves, or another job.
 
-    Only the job's program differs: on the same law, what the job was offered so far is told in
+    As many as it had, and only the job's program differs: on the same law, what the job was offered so far is told in
     the states that feedback will look up.
     """
     run = state.runs.get(event.job_id)

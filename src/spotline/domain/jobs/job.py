@@ -57,14 +57,19 @@ class Deadline:
     """When a job must be, or had better be, done.
 
     A hard deadline has `expires_ns == at_ns`. A soft one keeps its full value until `at_ns` and
-    loses it linearly until `expires_ns` (gamma * d in the paper's terms).
+    loses it linearly until `expires_ns` (gamma * d in the paper's terms). Where its owner stated
+    seconds after the submission, `after_s` and `expires_after_s` hold them (0: a time was stated).
     """
 
     kind: DeadlineKind
     at_ns: int
     expires_ns: int
+    after_s: int = 0
+    expires_after_s: int = 0
 
     def __post_init__(self) -> None:
+        if self.after_s < 0 or self.expires_after_s < 0:
+            raise ValueError("deadline.after_s and deadline.expires_after_s must be >= 0")
         if self.kind is DeadlineKind.HARD and self.expires_ns != self.at_ns:
             raise ValueError("deadline.expires_ns must equal deadline.at_ns for a hard deadline")
         if self.kind is DeadlineKind.SOFT and self.expires_ns <= self.at_ns:
@@ -184,8 +189,9 @@ class Job:
     how it is run where Spotline filled that in. Its program is started again after a failure
     `retries` times; with `awaits_exit` done work finishes it only once its program has ended.
     `run` says how Spotline runs that program (None: somebody else does), `egress_budget_micro_usd`
-    (0: none) bounds what copying its checkpoints may cost. With `value_from_quote` its owner states
-    no value: the server that takes it sets value and budget from the on-demand quote.
+    (0: none stated) bounds what copying its checkpoints may cost. With `value_from_quote` its owner states
+    no value: the server that takes it sets value and budget from the on-demand quote, and keeps that
+    in `on_demand_quote_micro_usd` (0: none was needed).
     """
 
     job_id: str
@@ -210,6 +216,7 @@ class Job:
     run: Run | None = None
     egress_budget_micro_usd: int = 0
     value_from_quote: bool = False
+    on_demand_quote_micro_usd: int = 0
 
     def __post_init__(self) -> None:
         refuse_any(self._problems())
@@ -223,7 +230,7 @@ class Job:
         if not ascend:
             yield f"allowed_counts must ascend from >= 1 without repeats, were {counts}"
         money = ("value_micro_usd", "budget_micro_usd", "egress_budget_micro_usd")
-        for name in (*money, "retries"):
+        for name in (*money, "on_demand_quote_micro_usd", "retries"):
             if getattr(self, name) < 0:
                 yield f"{name} must be >= 0, was {getattr(self, name)}"
         if self.deadline.at_ns - self.start_ns < NS_PER_S:
@@ -237,6 +244,16 @@ class Job:
     def max_instances(self) -> int:
         """The largest allowed count."""
         return self.allowed_counts[-1]
+
+    @property
+    def egress_cap_micro_usd(self) -> int | None:
+        """What copying its checkpoints may cost over its life, None for no cap.
+
+        Of a job that Spotline runs it is a tenth of the value where none is stated.
+        """
+        if self.egress_budget_micro_usd:
+            return self.egress_budget_micro_usd
+        return self.value_micro_usd // 10 if self.run is not None else None
 
     def throughput_on(self, offering_id: str, instance_type: str) -> Throughput | None:
         """The most specific throughput stated for an offering, None where it cannot run there."""

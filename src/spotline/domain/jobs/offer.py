@@ -197,5 +197,6 @@ def is_safe(
         # At worst it is lost just before the work is done.
         spare_s += offer.left_s - finish_s(terms, standing, after.held, by_count)
         left = after.unsaved
-    spare_s = min(spare_s, by_count[CAP_S, offer.rescue])
-    return bool(spare_s > 0 and left <= by_count[RATE, offer.rescue] * spare_s)
+    # A job that is done and has nothing to lose needs no second more.
+    spare_s = max(0, min(spare_s, by_count[CAP_S, offer.rescue]))
+    return bool(left <= by_count[RATE, offer.rescue] * spare_s)

@@ -159,6 +159,9 @@ def interruption_s(job: Job, notice_lead_s: int | None) -> tuple[int, int]:
     assumed_s = lost_s = 0
     if notice_lead_s is None:
         assumed_s = job.checkpoint.lost_s(ASSUMED_NOTICE_LEAD_S)
+    elif job.run is not None and notice_lead_s == 0:
+        # Even a save that takes no time needs to be told to begin.
+        lost_s = job.checkpoint.interval_s
     else:
         lost_s = job.checkpoint.lost_s(notice_lead_s)
     # An interruption is never cheaper than growing: the survivors must be regrouped too.

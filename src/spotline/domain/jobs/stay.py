@@ -19,7 +19,7 @@ class ReservedStay:
 def claim_on(reservation: Reservation, allowed_counts: tuple[int, ...]) -> int:
     """The largest of `allowed_counts` that a reservation has instances for, 0 where none is.
 
-    A job on a reservation may take so many in any slot.
+    A job on a reservation may take this many in any slot.
     """
     return max((count for count in allowed_counts if count <= reservation.instances), default=0)
 

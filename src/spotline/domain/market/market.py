@@ -141,7 +141,7 @@ class Market:
         opening = np.arange(0, self.slots, step)
         for column, offering in enumerate(self.offerings):
             if offering.reservation is not None:
-                # Whoever relies on a reservation needs it for the whole slot.
+                # A job that relies on a reservation needs it for the whole slot.
                 counts = self.on_demand_available[:, column]
                 cut["on_demand_available"][:, column] = np.minimum.reduceat(counts, opening)
         return replace(self, slot_s=slot_s, **cut)

@@ -1,7 +1,7 @@
 """How much notice a provider guarantees before it takes spot back, by its own documentation.
 
 A lead that comes "on a best effort basis" is no lead that a hard deadline may be built on: where
-none is guaranteed, the work since the last checkpoint is taken to be lost. Whoever knows better, by
+none is guaranteed, the work since the last checkpoint is taken to be lost. A cloud that knows better, by
 a contract or from years of own data, states it in the market file.
 """
 
@@ -60,7 +60,7 @@ def guaranteed_notice_s(provider: str) -> int | None:
 def sold_by(market: Market, notice_lead_s: int) -> Market:
     """The market as a cloud sells it that gives this much notice, which no offering exceeds.
 
-    Whoever takes instances back is who gives the notice: an offering of which no more is said than
+    The cloud that takes instances back gives the notice: an offering of which no more is said than
     its provider's documentation takes that of the cloud that sells it here, a simulated one say.
     """
 

@@ -146,9 +146,9 @@ def _result(
 class Clairvoyant:
     """The best any schedule could have earned, with the schedule.
 
-    Where the exact grid would be too fine, or on-demand stays held beyond its stock, `result` is a
-    schedule that can be had and `upper_utility_micro_usd` a bound that none exceeds; otherwise
-    they are equal.
+    Where the exact grid would be too fine, on-demand stays held beyond its stock, or work can be
+    lost, `result` is a schedule that can be had and `upper_utility_micro_usd` a bound that none
+    exceeds; otherwise they are equal. A budget bounds neither.
     """
 
     result: JobResult
@@ -159,20 +159,25 @@ class Clairvoyant:
 def clairvoyant_optimum(program: JobProgram, records: Sequence[SlotRecord]) -> Clairvoyant:
     """Solve the job's whole life on the realised market.
 
-    Where on-demand may be out of stock (`reserve_slots`), an instance once held can be kept.
+    After the deadline it holds its largest count on demand or nothing, as policies do. Those hold
+    fewer where that count is out of stock, and anything where the budget runs out; where they may,
+    any schedule counts. Where on-demand may be out of stock (`reserve_slots`), an instance once
+    held can be kept.
     """
     records = records[: program.end_slots]
     stock = np.array([r.on_demand_available for r in records], dtype=np.int64)
+    short = bool(np.any(stock[program.deadline_slots :] < program.max_instances))
+    free_late = short or program.budget_micro_usd > 0
     if any(record.reserve_slots for record in records):
         # No more is ever held than was once in stock.
         most = np.minimum(np.maximum.accumulate(stock), program.max_instances)
         if np.any(most > stock):
-            bound = _solve_life(program, records, most)
+            bound = _solve_life(program, records, most, free_late=free_late)
             if _can_be_kept(bound.result.holdings, stock):
                 return bound
-            best = _solve_life(program, records, stock)
+            best = _solve_life(program, records, stock, free_late=free_late)
             return replace(best, upper_utility_micro_usd=bound.upper_utility_micro_usd, exact=False)
-    return _solve_life(program, records, stock)
+    return _solve_life(program, records, stock, free_late=free_late)
 
 
 def _can_be_kept(holdings: Sequence[Holding], stock: IntArray) -> bool:
@@ -186,7 +191,11 @@ def _can_be_kept(holdings: Sequence[Holding], stock: IntArray) -> bool:
 
 
 def _solve_life(
-    program: JobProgram, records: Sequence[SlotRecord], on_demand_available: IntArray
+    program: JobProgram,
+    records: Sequence[SlotRecord],
+    on_demand_available: IntArray,
+    *,
+    free_late: bool,
 ) -> Clairvoyant:
     market = WindowMarket(
         spot_price=np.array([r.spot_price for r in records], dtype=np.int64),
@@ -195,8 +204,11 @@ def _solve_life(
         on_demand_available=on_demand_available,
     )
     most_spot = int(market.spot_available.max(initial=0))
+    # What is worth what is said by slot: a later deadline only frees what may be held until then.
+    deadline_slots = program.end_slots if free_late else program.deadline_slots
+    solved = replace(program, deadline_slots=deadline_slots)
     # Who throws no work away earns no less: what bounds that life bounds this one too.
-    lossless = replace(program, lost_s=0)
+    lossless = replace(solved, lost_s=0)
     configs = all_configurations(lossless, most_spot=most_spot)
     plan = solve_window(lossless, configs, market, JobProgress(), elapsed_slots=0, end_value=None)
     upper = plan.utility_micro_usd
@@ -213,9 +225,9 @@ def _solve_life(
     result = _execute(program, records, plan.holdings)
     if not program.lost_s or result.utility_micro_usd == plan.utility_micro_usd:
         return Clairvoyant(result=result, upper_utility_micro_usd=upper, exact=plan.exact)
-    # Whoever takes lost work for lost time loses less, and may do worse where nothing is lost.
+    # A policy that takes lost work for lost time loses less, and may do worse where nothing is lost.
     careful = solve_window(
-        program.planned, configs, market, JobProgress(), elapsed_slots=0, end_value=None
+        solved.planned, configs, market, JobProgress(), elapsed_slots=0, end_value=None
     )
     other = _execute(program, records, careful.holdings)
     best = max(result, other, key=lambda life: life.utility_micro_usd)

@@ -15,6 +15,7 @@ from spotline.domain.jobs.job import Deadline, DeadlineKind
 
 EXAMPLES = Path(__file__).parents[4] / "docs" / "examples"
 JOB = read_job_file(EXAMPLES / "job.yaml")
+TRAIN = read_job_file(EXAMPLES / "train.yaml", now_ns=0)
 DRAFT = replace(
     read_job_file(EXAMPLES / "draft.yaml"), options=(MethodOption(name="fast_moe", value="4"),)
 )
@@ -48,6 +49,30 @@ PIPELINE = read_pipeline(EXAMPLES / "pipeline.yaml")
 )
 def test_a_field_of_the_message_is_a_field_of_the_file(wire: str, field: str) -> None:
     assert field_in_file(wire, JOB) == field
+
+
+@pytest.mark.parametrize(
+    ("wire", "field"),
+    [
+        ("run", "run"),
+        ("run.command[3]", "run.command[3]"),
+        ("run.environment", "run.env"),
+        ("run.environment[0].value", "run.env.TOKENIZERS_PARALLELISM"),
+        ("run.secrets[0]", "run.secrets[0]"),
+        ("run.package.uri", "run.workdir"),
+        ("run.progress.pattern", "run.progress.output"),
+        ("run.progress.source", "run.progress"),
+        ("run.data", "data"),
+        ("run.data[0].uri", "data[0].uri"),
+        ("run.data[0].size_gb", "data[0].gb"),
+        ("run.grace_s", "run.grace_s"),
+        ("egress_budget_micro_usd", "egress_usd"),
+        ("checkpoint.location", "checkpoint.location"),
+        ("awaits_exit", "awaits_exit"),
+    ],
+)
+def test_so_is_one_of_how_it_is_run(wire: str, field: str) -> None:
+    assert field_in_file(wire, TRAIN) == field
 
 
 @pytest.mark.parametrize(

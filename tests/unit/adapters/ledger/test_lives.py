@@ -99,3 +99,13 @@ def test_a_call_that_is_recorded_moves_no_life_again(ledger):
         ledger.record(LedgerEntry(call_key="k", transitions=(change,)))
 
     assert len(ledger.transitions_of("i1")) == 1
+
+
+def test_the_latest_slot_is_that_of_the_latest_command_or_answer(ledger):
+    assert ledger.latest_slot() == -1
+
+    ledger.write_intents([intent("c1", slot=3)])
+    assert ledger.latest_slot() == 3
+
+    ledger.record(LedgerEntry(call_key="opened", slot=5))
+    assert ledger.latest_slot() == 5

@@ -22,6 +22,7 @@ from spotline.application.allocator.planning import (
     warm_up,
 )
 from spotline.application.scenarios import ScenarioSpec, fit_chain, sample_records
+from spotline.domain.jobs.run import Run
 from spotline.domain.market.offering import UNKNOWN_COUNT
 from tests.fakes.allocator import (
     EAST,
@@ -392,6 +393,22 @@ def comparison(**changes) -> ComparisonRequest:
         "offerings": (offering(EAST), offering(WEST)),
     }
     return ComparisonRequest(**{**given, **changes})
+
+
+def test_a_program_that_spotline_runs_is_planned_with_notices_that_save_nothing() -> None:
+    def offered(lead_s: int):
+        return tuple(replace(offering(one), notice_lead_s=lead_s) for one in (EAST, WEST))
+
+    stated = comparison().job
+    run = replace(stated, run=Run(command=("train",)))
+
+    ours, without, trusted = (
+        compare(comparison(job=one, offerings=offered(lead_s)))
+        for one, lead_s in ((run, 120), (stated, 0), (stated, 120))
+    )
+
+    assert ours == without
+    assert ours != trusted
 
 
 def test_no_policy_beats_the_clairvoyant() -> None:

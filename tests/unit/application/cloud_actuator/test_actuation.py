@@ -26,6 +26,7 @@ from spotline.domain.events.capacity import (
 from spotline.domain.jobs.lot import JobHolding
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.ledger.instance_life import LifeState
+from tests.depth import every_third, examples
 from tests.fakes.actuator import (
     SLOT_S,
     Killed,
@@ -298,7 +299,7 @@ async def test_killed_between_any_two_steps_the_run_ends_the_same(tmp_path):
     assert of_kind(expected[0], CapacityLost)
     assert points > 40
 
-    for point in range(points):
+    for point in every_third(range(points)):
         rig = Rig(tmp_path / str(point), settings=FAULTS, caps=CAPS)
         # The second time it dies while it recovers, at a step that differs from run to run.
         rig.kill.at = {point, point + point % 4}
@@ -324,7 +325,7 @@ SLOTS = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(slots=SLOTS, seed=st.integers(0, 99), kill_at=st.sets(st.integers(0, 60), max_size=3))
 def test_holdings_fit_the_stock_and_the_ledger_is_the_sum_of_costs(slots, seed, kill_at):
     faults = SimulatedCloudSettings(
@@ -368,7 +369,7 @@ def test_holdings_fit_the_stock_and_the_ledger_is_the_sum_of_costs(slots, seed, 
         asyncio.run(run(Path(directory)))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(slots=SLOTS)
 def test_caps_hold_over_whole_runs(slots):
     caps = Caps(micro_usd_per_job=9_000_000, micro_usd_per_hour=8_000_000, launches_per_minute=3)

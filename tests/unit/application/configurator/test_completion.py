@@ -454,6 +454,22 @@ def test_a_tight_hard_deadline_gets_more_instances_than_a_loose_one() -> None:
     assert rate(tight) > rate(loose)
 
 
+def test_without_a_value_being_late_is_no_better_than_with_one() -> None:
+    # Nothing is gained by being on time but what the draft is taken to be worth.
+    stated = completed(draft(hours=1.0, soft_hours=200.0)).options[0]
+    unstated = completed(
+        draft(hours=1.0, soft_hours=200.0, value_micro_usd=0, value_from_quote=True)
+    )
+    worthless = completed(draft(hours=1.0, soft_hours=200.0, value_micro_usd=0)).options[0]
+
+    assert unstated.options[0].on_time_probability_ppm == stated.on_time_probability_ppm
+    assert worthless.on_time_probability_ppm < stated.on_time_probability_ppm
+    assert unstated.options[0].expected_utility_micro_usd > 0
+    # The allocator values the job, when it is submitted.
+    assert unstated.job.value_from_quote
+    assert unstated.job.value_micro_usd == 0
+
+
 def test_a_soft_deadline_that_is_too_early_is_met_late_rather_than_refused() -> None:
     found = completed(draft(hours=0.2, soft_hours=12.0))
 

@@ -75,6 +75,13 @@ def _start_command(spec: dict[str, Any]) -> int:
     os._exit(EXIT_NOT_STARTED)
 
 
+def own_process() -> Process:
+    """The process that asks."""
+    process = processes.process_of(os.getpid())
+    assert process is not None, "it runs"  # noqa: S101 - what runs this line
+    return process
+
+
 class CpuShare:
     """Keeps what runs below to its share of the CPU: by a cgroup, else by stopping it in turns.
 
@@ -82,6 +89,7 @@ class CpuShare:
     """
 
     def __init__(self, spec: dict[str, Any], spared: int) -> None:
+        self._own = own_process()
         self._group: str = spec["cgroup"]
         self._share: float = spec["cpu_share"]
         self._spared = spared
@@ -119,7 +127,7 @@ class CpuShare:
 
     def _look(self) -> None:
         self._below = [
-            process for process in processes.descendants(os.getpid()) if process[0] != self._spared
+            process for process in processes.descendants(self._own) if process[0] != self._spared
         ]
 
     def _move(self) -> None:
@@ -216,7 +224,7 @@ class Init:
         """Kill everything below; what loses its parent becomes our child."""
         deadline_s = time.monotonic() + _END_S
         while self._reap() and time.monotonic() < deadline_s:
-            for process in processes.descendants(os.getpid()):
+            for process in processes.descendants(own_process()):
                 processes.send(process, signal.SIGKILL)
             signal.sigtimedwait({signal.SIGCHLD}, 0.05)
 
@@ -234,7 +242,7 @@ def main(folder: str) -> int:
         with open(os.path.join(folder, SPEC), encoding="utf-8") as file:
             spec = json.load(file)
         os.remove(os.path.join(folder, SPEC))
-        write_aside(os.path.join(folder, BEGUN), processes.process_of(os.getpid()))
+        write_aside(os.path.join(folder, BEGUN), own_process())
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
         write_aside(end, Init(folder, spec).run())
     except OSError as error:

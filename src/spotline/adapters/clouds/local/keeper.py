@@ -161,6 +161,12 @@ class Keeper:
     # --- the thread -----------------------------------------------------------------------------
 
     def _run(self) -> None:
+        try:
+            self._keep()
+        except Exception as error:  # noqa: BLE001 - it ends who waits for news, and so the service
+            self._news.fail(error)
+
+    def _keep(self) -> None:
         poller = select.poll()
         poller.register(self._woken, select.POLLIN)
         while not self._closed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sqlite3
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 import structlog
 
 from spotline.adapters.clouds.local import processes
+from spotline.adapters.clouds.local.init import own_process
 from spotline.adapters.clouds.local.machine import Body, Machine, agent_command
 from spotline.adapters.clouds.local.reclaims import running_of
 from spotline.adapters.clouds.local.settings import LocalCloudSettings
@@ -24,7 +24,7 @@ from spotline.application.cloud_actuator.ports import (
     OwnerFenced,
     Refusal,
 )
-from spotline.contracts.errors import ConfigError, InvariantViolation, SpotlineError
+from spotline.contracts.errors import ConfigError, SpotlineError
 from spotline.domain.events.capacity import RefusalClass
 from spotline.domain.units import NS_PER_S
 
@@ -59,10 +59,7 @@ class Launches:
         self._store, self._settings, self._machine = store, settings, machine
         self._enrolment, self._boot, self._speed = enrolment, boot, market_s_per_s
         self._gpus = _devices(settings)
-        starter = processes.process_of(os.getpid())
-        if starter is None:
-            raise InvariantViolation("this process does not run")
-        self._starter = starter
+        self._starter = own_process()
 
     def launch(self, request: LaunchRequest) -> Grant:
         """Grant and start; again with the same token, the same grant and nothing more."""
@@ -114,6 +111,11 @@ class Launches:
             ).fetchone()
         if now["state"] == "stopping":
             self._machine.ask_to_stop(process)
+        elif now["state"] == "ended":
+            # It was taken back while it was being started.
+            self._machine.kill(instance_id, process)
+            self._machine.reap(process)
+            self._machine.clear(instance_id)
 
     def ask_to_end(
         self, owner: Owner, instance_ids: Sequence[str], within_s: float

@@ -32,6 +32,8 @@ NOTICE, DESCRIPTION = "notice.json", "instance.json"
 # Ended instances whose console is kept.
 _KEPT = 100
 _GONE_S = 10.0
+# What agents resolve secrets from: a folder, and variables that another user does not get.
+_SECRETS, _SECRET = "SPOTLINE_SECRETS_DIR", "SPOTLINE_SECRET_"
 _AGENT = "from spotline.cli.main import app; app()"
 # Of the environment, what the processes of another user get.
 _COMMON = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TZ", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
@@ -182,7 +184,7 @@ class Machine:
 
     def kill(self, instance_id: str, process: Process | None) -> None:
         """End all of an instance at once; returns when nothing of it runs."""
-        doomed = [] if process is None else [process, *processes.descendants(process[0])]
+        doomed = [] if process is None else [process, *processes.descendants(process)]
         for one in (*doomed, *self._left(instance_id)):
             processes.send(one, signal.SIGKILL)
         self.sweep(instance_id)
@@ -211,12 +213,12 @@ class Machine:
 
     def reap(self, process: Process) -> None:
         """Take the exit of an instance's first process, if it was ours to take."""
+        if process[0] <= 0:
+            return  # it was never started, and these stand for many
         with suppress(ChildProcessError):
             os.waitpid(process[0], os.WNOHANG)
 
-    def write_metadata(
-        self, instance_id: str, name: str, content: Mapping[str, object], user: str
-    ) -> None:
+    def write_metadata(self, instance_id: str, name: str, content: object, user: str) -> None:
         """Say something in an instance's metadata folder, all at once."""
         file = self.metadata(instance_id) / name
         with suppress(FileNotFoundError):  # it has just ended
@@ -239,6 +241,7 @@ class Machine:
 
     def note_end(self, instance_id: str, end: Mapping[str, object]) -> None:
         """Say how an instance ended whose first process could not."""
+        (self._control / instance_id).mkdir(mode=0o700, exist_ok=True)
         init.write_aside(str(self._control / instance_id / init.END), {**end, "at_s": time.time()})
 
     def close(self) -> None:
@@ -255,9 +258,7 @@ class Machine:
 
     def _environment(self, body: Body, *, alien: bool) -> dict[str, str]:
         given = {
-            name: text
-            for name, text in self._environ.items()
-            if not name.startswith("SPOTLINE_") and (not alien or name in _COMMON)
+            name: text for name, text in self._environ.items() if _is_passed(name, alien=alien)
         }
         if alien:
             account = pwd.getpwnam(body.user)
@@ -267,6 +268,7 @@ class Machine:
             **body.variables,
             INSTANCE_ID: body.instance_id,
             "SPOTLINE_METADATA_DIR": str(self.metadata(body.instance_id)),
+            "SPOTLINE_WORK_DIR": str(self._instances / body.instance_id / "work"),
         }
 
     def _spawn(self, control: Path, instance_id: str) -> Process:
@@ -295,6 +297,13 @@ class Machine:
         if process is None:
             raise OSError(errno.ESRCH, f"the first process of {instance_id} ended at once")
         return process
+
+
+def _is_passed(name: str, *, alien: bool) -> bool:
+    """Whether a variable of ours is for instances, which may be another user's."""
+    if alien:
+        return name in (*_COMMON, _SECRETS)
+    return name == _SECRETS or name.startswith(_SECRET) or not name.startswith("SPOTLINE_")
 
 
 def _read(file: Path) -> Any:

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from spotline.adapters.clouds.local.store import LocalStore, instance_of
 from spotline.application.cloud_actuator.ports import CloudEvent, CloudEventKind, InstanceState
+from spotline.contracts.errors import InvariantViolation
 from spotline.domain.events.capacity import InterruptionKind
 
 
@@ -20,6 +21,7 @@ class News:
         self._store = store
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
         self._lock = threading.Lock()
+        self._failure: Exception | None = None
 
     def noticed(
         self, connection: sqlite3.Connection, instance_id: str, at_ns: int, lead_s: int
@@ -65,6 +67,11 @@ class News:
             ).fetchall()
         return tuple(_event_of(row) for row in rows)
 
+    def fail(self, error: Exception) -> None:
+        """Let who waits fail: nobody sees to instances any more."""
+        self._failure = error
+        self.ring()
+
     @property
     def any(self) -> bool:
         """Whether something is new."""
@@ -84,7 +91,9 @@ class News:
         with self._lock:
             self._waiting.add(waiting)
         try:
-            while not self.any:
+            while self._failure is not None or not self.any:
+                if self._failure is not None:
+                    raise InvariantViolation("the local cloud's thread ended") from self._failure
                 await waiting[1].wait()
                 waiting[1].clear()
         finally:

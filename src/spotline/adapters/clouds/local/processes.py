@@ -47,6 +47,8 @@ def cpu_s(process: Process) -> float:
 
 def open_process(process: Process) -> int | None:
     """A file descriptor that is readable once it has ended, None if it has; the caller closes it."""
+    if not runs(process):
+        return None
     try:
         descriptor = os.pidfd_open(process[0])
     except ProcessLookupError:
@@ -76,8 +78,10 @@ def pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
 
 
-def descendants(pid: int) -> list[Process]:
-    """The processes below one, parents first, at one look; none that have ended."""
+def descendants(process: Process) -> list[Process]:
+    """The processes below one, parents first, at one look; none if it has ended, its pid another's."""
+    if not runs(process):
+        return []
     children: dict[int, list[Process]] = {}
     ended = set()
     for found in pids():
@@ -86,15 +90,16 @@ def descendants(pid: int) -> list[Process]:
             continue
         if fields[_STATE] in (b"Z", b"X"):
             ended.add(found)
-        process = (found, int(fields[_BEGAN]))
-        children.setdefault(int(fields[_PARENT]), []).append(process)
+        child = (found, int(fields[_BEGAN]))
+        children.setdefault(int(fields[_PARENT]), []).append(child)
     below: list[Process] = []
-    parents = [pid]
+    parents = [process[0]]
     while parents:
         mine = children.get(parents.pop(0), [])
-        below += [process for process in mine if process[0] not in ended]
-        parents += [process[0] for process in mine]
-    return below
+        below += [child for child in mine if child[0] not in ended]
+        parents += [child[0] for child in mine]
+    # Were it over by now, what was found could be another's.
+    return below if runs(process) else []
 
 
 def carriers(variable: str, text: str) -> list[Process]:

@@ -31,7 +31,7 @@ def uniform(seed: int, *what: object) -> float:
 class _Saying:
     """Files to be written once the store holds what they say."""
 
-    files: list[tuple[sqlite3.Row, dict[str, object]]] = field(default_factory=list)
+    files: list[tuple[sqlite3.Row, object]] = field(default_factory=list)
 
 
 class Reclaims:
@@ -188,11 +188,10 @@ class Reclaims:
             "UPDATE reclaims SET noticed_ns = ?, due_ns = ? WHERE instance_id = ?",
             (at_ns, time.monotonic_ns() + lead_ns, instance_id),
         )
-        notice: dict[str, object] = {
+        notice = {
             "notice_id": notice_id,
             "kind": InterruptionKind.CAPACITY_RECLAIMED.value,
             "deadline_s": time.time() + lead_ns / NS_PER_S,
-            "withdrawn": False,
         }
         saying.files.append((row, notice))
 
@@ -202,13 +201,7 @@ class Reclaims:
         if noticed_ns is None:
             return
         self._news.withdrawn(connection, instance_id, noticed_ns, self._clock.now_ns())
-        notice: dict[str, object] = {
-            "notice_id": f"notice-{noticed_ns}-{instance_id}",
-            "kind": InterruptionKind.CAPACITY_RECLAIMED.value,
-            "deadline_s": None,
-            "withdrawn": True,
-        }
-        saying.files.append((row, notice))
+        saying.files.append((row, []))
 
     def _say(self, saying: _Saying) -> None:
         for row, notice in saying.files:

@@ -164,7 +164,7 @@ class SimulatedCloud:
         return tuple(_event_from_row(row) for row in rows)
 
     async def pushed(self) -> None:
-        """Wait for ever: what happens here happens when time is played."""
+        """Wait without end: what happens here happens when time is played."""
         await asyncio.Event().wait()
 
     def take_back(self, instance_ids: Sequence[str], at_ns: int) -> None:

@@ -28,6 +28,7 @@ from spotline.application.allocator.planning import compare, market_of_request, 
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
 from spotline.application.configurator.messages import Completion
 from spotline.application.market_view import ClockReading, MarketView
+from spotline.application.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.contracts.mapping import digest, from_message
 from spotline.contracts.reasons import Reason
 from spotline.domain.jobs.draft import JobDraft
@@ -45,8 +46,15 @@ class AllocatorServicer(allocator_service_pb2_grpc.AllocatorServiceServicer):
     Decisions have a thread to themselves, so that no plan delays a slot.
     """
 
-    def __init__(self, host: JobsHost, configurator: ConfiguratorPort | None = None) -> None:
+    def __init__(
+        self,
+        host: JobsHost,
+        configurator: ConfiguratorPort | None = None,
+        *,
+        quote_margin: float = DEFAULT_QUOTE_MARGIN,
+    ) -> None:
         self._host = host
+        self._quote_margin = quote_margin
         self._configurator = configurator
         self._deciding = ThreadPoolExecutor(1, thread_name_prefix="spotline-allocate")
         self._planning = ThreadPoolExecutor(_PLANNING_THREADS, thread_name_prefix="spotline-plan")
@@ -96,7 +104,9 @@ class AllocatorServicer(allocator_service_pb2_grpc.AllocatorServiceServicer):
 
     async def planned(self, asked: PlanRequest, market: MarketView) -> PlanAnswer:
         """Plan in a thread; `RpcRefused` names the field that makes it impossible."""
-        return await self._run(self._planning, lambda: plan(asked, market))
+        return await self._run(
+            self._planning, lambda: plan(asked, market, quote_margin=self._quote_margin)
+        )
 
     async def _completed(self, asked: PlanRequest, draft: JobDraft) -> Completion | PlanAnswer:
         """The completion of a draft, or the answer that its deadline cannot be met."""

@@ -21,6 +21,7 @@ from spotline.api.v1 import (
 )
 from spotline.application.admission import job_id_for
 from spotline.application.allocation.messages import AllocateAnswer, AllocateRequest
+from spotline.application.allocator.happenings import JobHappening
 from spotline.application.allocator.messages import (
     ChangeReceipt,
     ComparisonAnswer,
@@ -36,6 +37,7 @@ from spotline.application.allocator.messages import (
     Submission,
     SubmissionReceipt,
 )
+from spotline.application.allocator.output import OutputChunk
 from spotline.application.allocator.updates import JobChange
 from spotline.application.market_view import MarketStatus
 from spotline.application.spec import Call
@@ -243,6 +245,42 @@ class JobClient(RpcClient):
             finally:
                 stream.cancel()
             await self._ready_again()
+
+    async def output(
+        self, job_id: str, *, follow: bool = False, last: int = 0
+    ) -> AsyncIterator[OutputChunk]:
+        """What a job's program wrote, oldest first; with `follow`, and what comes until it is over.
+
+        Of what is kept the `last` pieces, or all of them (0).
+        """
+        request = job_service_pb2.ReadOutputRequest(job_id=job_id, follow=follow, last=last)
+        stream = self._jobs.ReadOutput(request)
+        try:
+            async for response in stream:
+                yield from_message(OutputChunk, response.chunk)
+        except grpc.aio.AioRpcError as error:
+            raise failure_of(error, self.address) from error
+        finally:
+            stream.cancel()
+
+    async def happenings(
+        self, job_id: str, *, follow: bool = False, after_seq: int = 0
+    ) -> AsyncIterator[JobHappening]:
+        """What happened to a job after a place in the log; with `follow`, until it is over.
+
+        Going on after an allocator was started again is the caller's: `after_seq` says where.
+        """
+        request = job_service_pb2.ReadEventsRequest(
+            job_id=job_id, follow=follow, after_seq=after_seq
+        )
+        stream = self._jobs.ReadEvents(request)
+        try:
+            async for response in stream:
+                yield from_message(JobHappening, response.happening)
+        except grpc.aio.AioRpcError as error:
+            raise failure_of(error, self.address) from error
+        finally:
+            stream.cancel()
 
     async def _ready_again(self) -> None:
         try:

@@ -6,39 +6,65 @@ import asyncio
 
 import grpc
 
+from spotline.adapters.grpc.allocator.history import JobHistory
 from spotline.adapters.grpc.kit.errors import RpcRefused
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.reasons import Reason
 from spotline.contracts.subjects import KINDS
+from spotline.domain.events.capacity import (
+    CapacityLost,
+    InterruptionNoticed,
+    InterruptionWithdrawn,
+)
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import (
     AdmissionRecorded,
     JobClosed,
+    JobExited,
     JobSubmitted,
     JobUpdated,
 )
 from spotline.domain.events.placement import PipelineSubmitted, PlacementDecided, PlacementEnded
+from spotline.domain.events.training import (
+    AgentJoined,
+    CheckpointCommitted,
+    CheckpointFailed,
+    GenerationFormed,
+    JobHeard,
+    JobSilent,
+    NoticeAcknowledged,
+    TrainingRestarted,
+)
 from spotline.runtime.applied import AppliedFeed
 
 _QUEUED_UPDATES = 256
 _OF_PIPELINES = (PipelineSubmitted, PlacementDecided, PlacementEnded)
+# What a status does not show; ReadEvents tells of it.
+_IN_NO_STATUS = (
+    *(CapacityLost, InterruptionNoticed, InterruptionWithdrawn, JobExited),
+    *(AgentJoined, GenerationFormed, TrainingRestarted, JobSilent, JobHeard),
+    *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged),
+)
 
 
 class JobFeed:
     """What the host applies, handed on to callers that wait for a job or watch one.
 
-    `arrivals` are the submissions and updates, and that the ledger holds a job, by job id.
+    `arrivals` are the submissions and updates, and that the ledger holds a job, by job id;
+    `history` is what has happened to each.
     """
 
     def __init__(self) -> None:
         self._seqs: dict[str, int] = {}
         self.arrivals = AppliedFeed(_waited_for)
+        self.history = JobHistory()
         self._watches: dict[str, set[Watch]] = {}
 
     def on_applied(self, event: Event, envelope: Envelope, seq: int) -> None:
         """Listen to the host: every applied event with its seq, in order. Never waits."""
         job_id = event.job.job_id if isinstance(event, JobSubmitted) else _job_id_of(event)
-        if not job_id or isinstance(event, _OF_PIPELINES):
+        self.history.note(event, job_id, seq)
+        if not job_id or isinstance(event, _OF_PIPELINES + _IN_NO_STATUS):
             return
         if isinstance(event, AdmissionRecorded):
             # Nothing that a status shows.
@@ -64,6 +90,7 @@ class JobFeed:
         for watches in self._watches.values():
             for watch in watches:
                 watch.end()
+        self.history.end()
 
     def forget(self, watch: Watch) -> None:
         """Stop feeding a watch. Safe to repeat."""

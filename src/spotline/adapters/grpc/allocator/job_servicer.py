@@ -12,9 +12,10 @@ from spotline.adapters.grpc.allocator.admitting import Acknowledging
 from spotline.adapters.grpc.allocator.changing import Changing, Planning
 from spotline.adapters.grpc.allocator.completing import completed
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
+from spotline.adapters.grpc.allocator.reading import JobReading
 from spotline.adapters.grpc.allocator.standing import need_open, status_of, unknown_job
 from spotline.adapters.grpc.kit.answering import RequestLog, answers, refuse
-from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext, refusal_of
+from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext, invalid, refusal_of
 from spotline.adapters.grpc.kit.filling_in import name_submission
 from spotline.api.v1 import job_service_pb2 as pb
 from spotline.api.v1 import job_service_pb2_grpc
@@ -32,11 +33,13 @@ from spotline.application.allocator.messages import (
     Submission,
     SubmissionReceipt,
 )
+from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
 from spotline.application.market_view import ClockReading, MarketStatus
+from spotline.application.on_demand_quote import DEFAULT_QUOTE_MARGIN, valued
 from spotline.application.paging import page_of_ids
 from spotline.application.spec import derive_id
-from spotline.contracts.errors import InvariantViolation
+from spotline.contracts.errors import InvariantViolation, ProviderUnavailable
 from spotline.contracts.mapping import from_message, to_message
 from spotline.contracts.reasons import Reason
 from spotline.domain.events.lifecycle import JobCancelled, JobExited, JobProgressReported
@@ -54,6 +57,10 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
     await_admission
         Whether a submission is acknowledged only once the ledger holds it too. Off only where
         there is no actuator, which is what says so.
+    output
+        Where what programs write is kept; None: nowhere.
+    quote_margin
+        A job that states no value is worth (1 + this) x its on-demand quote, and may cost as much.
     """
 
     def __init__(
@@ -64,13 +71,17 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         configurator: ConfiguratorPort | None = None,
         *,
         await_admission: bool = True,
+        output: OutputStore | None = None,
+        quote_margin: float = DEFAULT_QUOTE_MARGIN,
     ) -> None:
         self._host = host
+        self._quote_margin = quote_margin
         self._feed = feed
         self._configurator = configurator
         self._requests = RequestLog()
         self._admitting = Acknowledging(host, feed, await_admission=await_admission)
         self._changing = Changing(host, feed, planning)
+        self._reading = JobReading(host, feed, output, self.clock)
 
     def clock(self) -> ClockReading | None:
         """Market time, None before a market is known."""
@@ -96,7 +107,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             if checked.already_submitted:
                 await self._admitting.admitted(checked.job_id)
             else:
-                await self._admitting.record(asked.job)
+                await self._admitting.record(self._valued(asked.job, "job"))
                 # Two different jobs may have raced for one request id: the log's first is the job.
                 _taken(check_submission(self._host.state, asked.job))
             return self._receipt(checked)
@@ -114,11 +125,26 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         if isinstance(checked, Refused):
             # The market moved on since it was completed.
             raise refusal_of(_of_draft(checked))
-        await self._admitting.record(completion.job)
+        await self._admitting.record(self._valued(completion.job, "draft"))
         recorded = check_draft(self._host.state, draft)
         if recorded is not None:
             _taken(recorded)
         return self._receipt(checked)
+
+    def _valued(self, job: Job, field: str) -> Job:
+        """The job with its value, from what on-demand costs now where its owner states none."""
+        market = self._host.state.market()
+        if market is None or (job.value_from_quote and not market.quotes):
+            raise RpcRefused(
+                grpc.StatusCode.UNAVAILABLE,
+                "no slot has opened yet, so there is no price to quote; try again when one has, or "
+                "state what the job is worth",
+                reason=Reason.MARKET_NOT_OPEN,
+            )
+        try:
+            return valued(market, job, margin=self._quote_margin, field=field)
+        except ValueError as error:
+            raise invalid(error) from error
 
     async def _known(self, known: Accepted | Refused) -> SubmissionReceipt:
         accepted = _taken(known)
@@ -132,6 +158,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             already_submitted=accepted.already_submitted,
             configuration=None if job is None else job.configuration,
             request_id="" if job is None else job.client_request_id,
+            on_demand_quote_micro_usd=0 if job is None else job.on_demand_quote_micro_usd,
         )
 
     @answers
@@ -278,6 +305,26 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             await refuse(context, error)
         finally:
             watch.close()
+
+    async def ReadOutput(
+        self, request: pb.ReadOutputRequest, context: ServerContext
+    ) -> AsyncIterator[pb.ReadOutputResponse]:
+        """What a job's program wrote."""
+        try:
+            async for response in self._reading.output(request):
+                yield response
+        except (RpcRefused, ProviderUnavailable) as error:
+            await refuse(context, error)
+
+    async def ReadEvents(
+        self, request: pb.ReadEventsRequest, context: ServerContext
+    ) -> AsyncIterator[pb.ReadEventsResponse]:
+        """What has happened to a job."""
+        try:
+            async for response in self._reading.events(request):
+                yield response
+        except RpcRefused as error:
+            await refuse(context, error)
 
     def _status(self, job_id: str) -> JobStatus:
         return status_of(self._host.state, self._feed, job_id)

@@ -14,8 +14,10 @@ from spotline.api.v1 import (
     job_service_pb2,
     job_service_pb2_grpc,
 )
+from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.planning import warm_up
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
+from spotline.application.on_demand_quote import DEFAULT_QUOTE_MARGIN
 
 
 class RpcServer(GrpcServer):
@@ -33,6 +35,10 @@ class RpcServer(GrpcServer):
         Completes drafts; None refuses them. The giver closes it.
     await_admission
         Whether a submission is acknowledged only once the ledger holds it too.
+    output
+        Where what programs write is kept; None: nowhere.
+    quote_margin
+        A job that states no value is worth (1 + this) x its on-demand quote.
     """
 
     name = "allocator"
@@ -49,11 +55,19 @@ class RpcServer(GrpcServer):
         address: str,
         configurator: ConfiguratorPort | None = None,
         await_admission: bool = True,
+        output: OutputStore | None = None,
+        quote_margin: float = DEFAULT_QUOTE_MARGIN,
     ) -> None:
         super().__init__(address)
-        self._allocator = AllocatorServicer(host, configurator)
+        self._allocator = AllocatorServicer(host, configurator, quote_margin=quote_margin)
         self._jobs = JobServicer(
-            host, feed, self._allocator, configurator, await_admission=await_admission
+            host,
+            feed,
+            self._allocator,
+            configurator,
+            await_admission=await_admission,
+            output=output,
+            quote_margin=quote_margin,
         )
 
     def register(self, server: grpc.aio.Server) -> None:

@@ -95,6 +95,9 @@ def _name(job: job_pb2.Job | job_pb2.JobDraft, request_id: str) -> None:
         job.job_id = job_id_for(job.tenant, job.client_request_id)
     if job.HasField("deadline"):
         _complete(job.deadline)
+    if job.HasField("run"):
+        # Who runs a program sees it end, whatever is said.
+        job.awaits_exit = True
 
 
 def _fill_in(job: job_pb2.Job, request_id: str) -> None:

@@ -31,10 +31,19 @@ class GrpcServer:
         The service it belongs to, for people and for traces.
     services
         Full names of what `register` adds.
+    message_bytes
+        How large a request may be.
+    reflected
+        Whether it tells what it serves.
+    more_options
+        Of gRPC's own, beside those that all servers have.
     """
 
     name: ClassVar[str]
     services: ClassVar[tuple[str, ...]]
+    message_bytes: ClassVar[int] = MESSAGE_BYTES
+    reflected: ClassVar[bool] = True
+    more_options: ClassVar[tuple[tuple[str, int], ...]] = ()
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -44,6 +53,10 @@ class GrpcServer:
     def register(self, server: grpc.aio.Server) -> None:
         """Add the services to gRPC's own server."""
         raise NotImplementedError
+
+    def credentials(self) -> grpc.ServerCredentials | None:
+        """What it identifies itself with over TLS; None: it serves in the clear."""
+        return None
 
     def prepare(self) -> None:
         """Get ready to answer, in a thread, before anybody can ask."""
@@ -65,7 +78,7 @@ class GrpcServer:
         await asyncio.to_thread(self.prepare)
         server = grpc.aio.server(
             options=(
-                ("grpc.max_receive_message_length", MESSAGE_BYTES),
+                ("grpc.max_receive_message_length", self.message_bytes),
                 ("grpc.max_send_message_length", MESSAGE_BYTES),
                 # Two servers on one port would each answer half of the calls.
                 ("grpc.so_reuseport", 0),
@@ -73,16 +86,22 @@ class GrpcServer:
                 # neither why nor when to come again; what is too much is ours to refuse.
                 ("grpc.server.max_pending_requests", _MOST_PENDING),
                 ("grpc.server.max_pending_requests_hard_limit", _MOST_PENDING),
+                *self.more_options,
             ),
             interceptors=server_interceptors(telemetry_for(self.name), self.services),
         )
         self.register(server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        reflection.enable_server_reflection(
-            (*self.services, health.SERVICE_NAME, reflection.SERVICE_NAME), server
-        )
+        if self.reflected:
+            reflection.enable_server_reflection(
+                (*self.services, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+            )
+        credentials = self.credentials()
         try:
-            port = server.add_insecure_port(self._address)
+            if credentials is None:
+                port = server.add_insecure_port(self._address)
+            else:
+                port = server.add_secure_port(self._address, credentials)
         except RuntimeError as error:
             raise ConfigError(
                 f"cannot listen on {self._address} ({error}); is another {self.name} running "

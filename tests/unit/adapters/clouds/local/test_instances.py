@@ -12,8 +12,10 @@ from dataclasses import replace
 import pytest
 
 from spotline.adapters.clouds.local import processes
+from spotline.adapters.clouds.local.machine import Machine
+from spotline.adapters.clouds.local.reclaims import Reclaims
 from spotline.application.cloud_actuator.ports import InstanceState
-from spotline.contracts.errors import ConfigError
+from spotline.contracts.errors import ConfigError, InvariantViolation
 from spotline.domain.events.capacity import InterruptionKind, RefusalClass
 from tests.eventually import eventually
 from tests.fakes.actuator import OWNER, launch
@@ -46,10 +48,11 @@ def interruption_of(told, instance_id):
 
 async def test_a_command_gets_its_user_data_and_nothing_of_ours(clouds, tmp_path):
     script = f"env -0 > {tmp_path}/env.part && mv {tmp_path}/env.part {tmp_path}/env; sleep 300"
+    secrets = {"SPOTLINE_SECRETS_DIR": "/run/secrets", "SPOTLINE_SECRET_KEY": "k"}
     cloud = clouds.open(
         command=shell(script),
         enrolment=Enrols(),
-        environ={"PATH": os.environ["PATH"], "KEPT": "1", "SPOTLINE_LEDGER_URL": "secret"},
+        environ={"PATH": os.environ["PATH"], "KEPT": "1", "SPOTLINE_LEDGER_URL": "x", **secrets},
     )
     (instance_id,) = await clouds.launch(cloud)
 
@@ -58,8 +61,10 @@ async def test_a_command_gets_its_user_data_and_nothing_of_ours(clouds, tmp_path
     given = dict(pair.split("=", 1) for pair in (tmp_path / "env").read_text().split("\0") if pair)
     assert given["SPOTLINE_JOIN_TOKEN"] == f"{instance_id}/j/acme"
     assert (given["SPOTLINE_INSTANCE_ID"], given["KEPT"]) == (instance_id, "1")
+    assert {name: given[name] for name in secrets} == secrets
     assert "SPOTLINE_LEDGER_URL" not in given
     described = json.loads((cloud.metadata(instance_id) / "instance.json").read_text())
+    assert given["SPOTLINE_WORK_DIR"] == given["PWD"]
     assert given["SPOTLINE_METADATA_DIR"] == str(cloud.metadata(instance_id))
     assert (described["instance_id"], described["market_s_per_s"]) == (instance_id, 100.0)
 
@@ -223,6 +228,48 @@ def test_a_signal_reaches_no_process_that_has_the_pid_by_now():
 
     assert not processes.send((pid, began - 1), signal.SIGKILL)
     assert processes.open_process((pid, began - 1)) is None
+    # To the kernel, 0 and -1 are not processes but many.
+    for many in (0, -1):
+        assert not processes.send((many, 0), signal.SIGKILL)
+        assert processes.descendants((many, 0)) == []
+
+
+async def test_below_a_pid_that_is_anothers_by_now_nothing_is_found():
+    child = await asyncio.create_subprocess_exec("sleep", "300")
+    try:
+        pid, began = processes.process_of(os.getpid())
+
+        assert child.pid in {found for found, _ in processes.descendants((pid, began))}
+        assert processes.descendants((pid, began - 1)) == []
+    finally:
+        child.kill()
+        await child.wait()
+
+
+async def test_an_instance_that_the_machine_cannot_start_has_failed(clouds, monkeypatch):
+    cloud = clouds.open()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Machine, "start", full)
+    (instance_id,) = await clouds.launch(cloud)
+
+    told = await ended(cloud, instance_id)
+
+    assert interruption_of(told, instance_id) is InterruptionKind.INSTANCE_FAILED
+    end = json.loads((clouds.folder / "local/control" / instance_id / "end.json").read_text())
+    assert "No space left on device" in end["problem"]
+
+
+async def test_who_waits_fails_with_the_thread_that_sees_to_instances(clouds, monkeypatch):
+    cloud = clouds.open()
+    monkeypatch.setattr(Reclaims, "advance", lambda _: 1 / 0)
+
+    with pytest.raises(InvariantViolation, match="thread ended"):
+        async with asyncio.timeout(10):
+            await cloud.pushed()
+    monkeypatch.undo()
 
 
 # --- what an instance has ---------------------------------------------------------------------

@@ -16,7 +16,7 @@ from spotline.adapters.files.mistake import BadFile
 from spotline.adapters.grpc.kit.errors import RpcRefused
 from spotline.adapters.grpc.kit.filling_in import name_submission
 from spotline.api.v1 import job_pb2, job_service_pb2
-from spotline.application.admission import job_id_for
+from spotline.application.admission import job_id_for, refuse_run
 from spotline.application.allocator.messages import Submission
 from spotline.contracts.errors import ContractError
 from spotline.contracts.mapping import from_message, to_message
@@ -31,14 +31,23 @@ SOFT = {
     "checkpoint": {"interval_s": 60, "save_s": 30, "size_gb": 2.0, "location": "s3://a"},
 }
 ALLOWED = {**HARD, "instances": {"allowed": [2, 4]}}
+TRAIN = {
+    **yaml.safe_load((EXAMPLES / "train.yaml").read_text()),
+    "deadline": HARD["deadline"],
+}
+METRICS = {
+    **TRAIN,
+    "run": {**TRAIN["run"], "progress": {"file": "metrics.jsonl", "field": "tokens"}},
+}
 DRAFT = yaml.safe_load((EXAMPLES / "draft.yaml").read_text())
 
 # The wire has no way to tell 0 from nothing, and 0 is a value of these: a file that leaves one out
 # is taken for a slip of the pen, a message that does for one that says 0.
-ZERO_IS_A_VALUE = {
-    "value_usd",
-    *(f"overhead_s.{name}" for name in ("launch", "shrink", "interrupted")),
-}
+ZERO_IS_A_VALUE = {f"overhead_s.{name}" for name in ("launch", "shrink", "interrupted")}
+
+# What belongs to a field and goes with it: in a file, and in a message.
+WITH_IT_IN_FILE = {"run": ("data",)}
+WITH_IT_IN_MESSAGE = {"run": ("awaits_exit",)}
 
 
 def message_of(content: dict[str, Any]) -> job_service_pb2.SubmitRequest:
@@ -52,7 +61,10 @@ def taken(message: job_service_pb2.SubmitRequest) -> Job | JobDraft:
     message = copy.deepcopy(message)
     name_submission(message)
     asked = from_message(Submission, message)
-    return asked.job or asked.draft
+    found = asked.job or asked.draft
+    for refused in refuse_run(found, "job"):
+        raise ContractError(refused.field, refused.message)
+    return found
 
 
 def without_key(content: dict[str, Any], path: str) -> dict[str, Any] | None:
@@ -78,13 +90,19 @@ def clear(part: Any, wire: str) -> None:
 
 def cases():
     every = list(rows())
-    for name, content in (("hard", HARD), ("soft", SOFT), ("allowed", ALLOWED), ("draft", DRAFT)):
+    for name, content in (
+        *(("hard", HARD), ("soft", SOFT), ("allowed", ALLOWED), ("draft", DRAFT)),
+        *(("train", TRAIN), ("metrics", METRICS)),
+    ):
         for path, row in every:
             left = without_key(content, path)
             if left is None:
                 continue
+            for other in WITH_IT_IN_FILE.get(path, ()):
+                left.pop(other)
             inner = [one.wire for below, one in every if below.startswith(f"{path}.")]
             wires = [row.wire] if row.wire else [wire for wire in inner if wire]
+            wires += WITH_IT_IN_MESSAGE.get(path, ())
             yield pytest.param(content, left, path, wires, id=f"{name} {path}")
 
 
@@ -96,6 +114,9 @@ def test_a_submission_without_a_field_is_taken_exactly_when_the_file_is(
     part = message.draft if message.HasField("draft") else message.job
     for wire in wires:
         clear(part, wire)
+    if path == "value_usd":
+        # A message says so: in it, 0 is a value.
+        part.value_from_quote = True
     part.job_id = ""
 
     try:

@@ -1,0 +1,88 @@
+"""The port that agents dial: AgentService and health over TLS, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import grpc
+import structlog
+
+from spotline.adapters.agents.keys import AgentKeys
+from spotline.adapters.grpc.agent.keeper import GangKeeper
+from spotline.adapters.grpc.agent.servicer import AgentServicer
+from spotline.adapters.grpc.agent.sessions import Sessions
+from spotline.adapters.grpc.kit.serving import GrpcServer
+from spotline.api.v1 import agent_service_pb2, agent_service_pb2_grpc
+from spotline.application.allocator.output import OutputStore
+from spotline.application.allocator.ports import JobsHost
+from spotline.contracts.errors import ConfigError
+
+_log = structlog.get_logger(__name__)
+
+
+class AgentServer(GrpcServer):
+    """Serves `AgentService` over TLS; whoever has no session can join and no more.
+
+    Parameters
+    ----------
+    hosts
+        What it is reached as, beside loopback: its certificate names them.
+    """
+
+    name = "allocator"
+    services = (agent_service_pb2.DESCRIPTOR.services_by_name["AgentService"].full_name,)
+    # A piece of output has 64 KiB; nothing that an agent says is as long as this.
+    message_bytes = 1 << 20
+    reflected = False
+    more_options = (
+        # An agent that vanished without a word holds no watch for long, and may ask as often.
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+    )
+
+    def __init__(
+        self,
+        host: JobsHost,
+        keeper: GangKeeper,
+        output: OutputStore,
+        keys: AgentKeys,
+        *,
+        address: str,
+        hosts: Sequence[str] = (),
+    ) -> None:
+        super().__init__(address)
+        self._keeper = keeper
+        self._keys = keys
+        self._hosts = tuple(hosts)
+        self._shown: grpc.ServerCertificateConfiguration
+        self._servicer = AgentServicer(host, keeper, Sessions(keys.signer), output)
+
+    def register(self, server: grpc.aio.Server) -> None:
+        """Add the service."""
+        agent_service_pb2_grpc.add_AgentServiceServicer_to_server(self._servicer, server)
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """Our certificate, looked at again with every connection: it is renewed in time."""
+        self._shown = self._configuration()
+        return grpc.dynamic_ssl_server_credentials(
+            self._shown, self._renewed, require_client_authentication=False
+        )
+
+    def end_streams(self) -> None:
+        """End every watch."""
+        self._keeper.end()
+
+    def _configuration(self) -> grpc.ServerCertificateConfiguration:
+        identity = self._keys.server_identity(self._hosts)
+        return grpc.ssl_server_certificate_configuration([identity])
+
+    def _renewed(self) -> grpc.ServerCertificateConfiguration:
+        # Called by gRPC, which takes an error for a refusal to speak at all.
+        try:
+            self._shown = self._configuration()
+        except ConfigError as error:
+            _log.warning("certificate_not_renewed", error=str(error))
+        return self._shown

@@ -1,0 +1,62 @@
+"""nats-py's client, on which a task that is cancelled while it waits for an answer ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+ResultT = TypeVar("ResultT")
+
+
+async def heeding_cancel(work: Awaitable[ResultT]) -> ResultT:
+    """Await `work`; where it swallows a cancellation of this task meanwhile, raise that after all.
+
+    `asyncio.wait_for`, with which nats-py waits for answers, returns the answer and drops the
+    cancellation where both come in the same turn of the loop; so a loop that asks again and again
+    goes on although it was cancelled, and who waits for its end waits without end. Only a
+    cancellation that comes while `work` runs counts: a task that cleans up after an earlier one
+    may ask.
+
+    Python 3.12 has mended `wait_for`. When that is the least Python, this stays only if nats-py's
+    `_flush_pending` still drops a cancellation while its queue is full.
+
+    Raises
+    ------
+    asyncio.CancelledError
+        The task was cancelled while `work` ran, whatever came of `work`.
+    """
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
+    try:
+        return await work
+    finally:
+        if task is not None and task.cancelling() > before:
+            raise asyncio.CancelledError
+
+
+class HeedfulClient(Client):
+    """A `Client` none of whose exchanges with the server loses a cancellation.
+
+    JetStream, its stores and its consumers ask through `request`.
+    """
+
+    async def connect(self, *args: Any, **options: Any) -> None:
+        """Connect; cancelled, the caller closes what may be half open."""
+        await heeding_cancel(super().connect(*args, **options))
+
+    async def request(self, *args: Any, **options: Any) -> Msg:
+        """Ask, and return the answer."""
+        return await heeding_cancel(super().request(*args, **options))
+
+    async def publish(self, *args: Any, **options: Any) -> None:
+        """Send."""
+        await heeding_cancel(super().publish(*args, **options))
+
+    async def subscribe(self, *args: Any, **options: Any) -> Subscription:
+        """Receive from now on."""
+        return await heeding_cancel(super().subscribe(*args, **options))

@@ -1,0 +1,167 @@
+"""What is started on an instance for one generation: commands and their environments."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spotline.adapters.grpc.agent.messages import AgentTask, Order, Peer
+from spotline.contracts.errors import SpotlineError
+from spotline.domain.jobs.run import Launcher
+
+# Below the ports that Linux hands out by itself (32768 and up), above those of services.
+FIRST_PORT = 20_000
+PORTS = 12_000
+
+_PREFIX = "SPOTLINE_"
+
+
+class MembersUnreachable(SpotlineError):
+    """The first member of a generation did not say where others reach it."""
+
+
+def master_port(job_id: str, generation: int) -> int:
+    """The port at which the ranks of a generation find each other, the same on all members.
+
+    It follows from job and generation, so two programs on one machine share one in one of `PORTS`
+    cases; then one of them ends, and its next generation has another.
+    """
+    digest = hashlib.sha256(f"{job_id}/{generation}".encode()).digest()
+    return FIRST_PORT + int.from_bytes(digest[:8], "big") % PORTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankStart:
+    """One process to be started; `rank` is its own in the whole program.
+
+    A launcher starts further ranks itself.
+    """
+
+    rank: int
+    words: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankPlace:
+    """Where a program runs on an instance.
+
+    Parameters
+    ----------
+    run_dir
+        Folder of what agent and program say to each other.
+    own_environment
+        Of the agent; what is Spotline's in it is not passed on.
+    secrets
+        Values by name.
+    """
+
+    instance_id: str
+    work_dir: Path
+    run_dir: Path
+    notice_file: Path
+    own_environment: Mapping[str, str]
+    secrets: Mapping[str, str]
+    market_s_per_s: float = 1.0
+
+
+def checkpoint_uri(task: AgentTask) -> str:
+    """Where the checkpoints of a job lie, in `checkpoints/` below; empty where it states none."""
+    location = task.checkpoint_location.rstrip("/")
+    return f"{location}/{task.job_id}" if location else ""
+
+
+def rank_starts(task: AgentTask, order: Order, place: RankPlace, free_port: int) -> list[RankStart]:
+    """What to start for a generation that this instance is a member of.
+
+    Parameters
+    ----------
+    free_port
+        A free port of this machine, for the master of a program on a single member.
+
+    Raises
+    ------
+    MembersUnreachable
+        There are several members, and the first said no host.
+    """
+    peers = sorted(order.peers, key=lambda peer: peer.node_rank)
+    node_rank = order.node_rank(place.instance_id)
+    if node_rank is None:
+        raise ValueError(f"members must have {place.instance_id}, were {order.peers}")
+    host, port = _master(task, order, peers, free_port)
+    common = {
+        **common_environment(task, order.generation, place),
+        "SPOTLINE_NNODES": str(len(peers)),
+        "SPOTLINE_NODE_RANK": str(node_rank),
+        "MASTER_ADDR": host,
+        "MASTER_PORT": str(port),
+    }
+    ranks, run = task.run.ranks, task.run
+    if run.launcher is Launcher.TORCHRUN:
+        words = (
+            *("python", "-m", "torch.distributed.run"),
+            f"--nnodes={len(peers)}",
+            f"--node-rank={node_rank}",
+            f"--nproc-per-node={ranks}",
+            f"--master-addr={host}",
+            f"--master-port={port}",
+            *script_words(run.command),
+        )
+        return [RankStart(rank=node_rank * ranks, words=words, environment=common)]
+    return [
+        RankStart(
+            rank=node_rank * ranks + local,
+            words=run.command,
+            environment={
+                **common,
+                "RANK": str(node_rank * ranks + local),
+                "WORLD_SIZE": str(len(peers) * ranks),
+                "LOCAL_RANK": str(local),
+                "LOCAL_WORLD_SIZE": str(ranks),
+            },
+        )
+        for local in range(ranks)
+    ]
+
+
+def script_words(command: Sequence[str]) -> Sequence[str]:
+    """What torchrun is to run: the command without its own name or Python's, which it adds."""
+    named = command[0].rpartition("/")[2] in ("torchrun", "python", "python3")
+    return command[1:] if named else command
+
+
+def _master(
+    task: AgentTask, order: Order, peers: Sequence[Peer], free_port: int
+) -> tuple[str, int]:
+    if len(peers) == 1:
+        return "127.0.0.1", free_port
+    if not peers[0].host:
+        raise MembersUnreachable(
+            f"instance {peers[0].instance_id} is the first of {len(peers)} members and said no "
+            "host: set SPOTLINE_HOST in its environment"
+        )
+    return peers[0].host, master_port(task.job_id, order.generation)
+
+
+def common_environment(task: AgentTask, generation: int, place: RankPlace) -> dict[str, str]:
+    """The environment of setup and ranks alike; Spotline's own variables win."""
+    passed_on = {
+        name: value for name, value in place.own_environment.items() if not name.startswith(_PREFIX)
+    }
+    return {
+        **passed_on,
+        **{variable.name: variable.value for variable in task.run.environment},
+        **place.secrets,
+        "SPOTLINE_JOB_ID": task.job_id,
+        "SPOTLINE_INSTANCE_ID": place.instance_id,
+        "SPOTLINE_GENERATION": str(generation),
+        "SPOTLINE_RUN_DIR": str(place.run_dir),
+        "SPOTLINE_NOTICE_FILE": str(place.notice_file),
+        "SPOTLINE_CHECKPOINT_URI": checkpoint_uri(task),
+        "SPOTLINE_MARKET_SPEED": repr(place.market_s_per_s),
+        "SPOTLINE_GRACE_S": str(task.run.seconds_of_grace),
+        # What a program prints is read as it runs.
+        "PYTHONUNBUFFERED": "1",
+    }

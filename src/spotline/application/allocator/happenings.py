@@ -1,0 +1,163 @@
+"""What has happened to a job, one line for people per event."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.capacity import (
+    CapacityLost,
+    InterruptionNoticed,
+    InterruptionWithdrawn,
+)
+from spotline.domain.events.event import Event
+from spotline.domain.events.knowledge import ThroughputReestimated
+from spotline.domain.events.lifecycle import (
+    JobAdmitted,
+    JobCancelled,
+    JobClosed,
+    JobExited,
+    JobRetryScheduled,
+    JobSubmitted,
+    JobUpdated,
+)
+from spotline.domain.events.training import (
+    AgentJoined,
+    CheckpointCommitted,
+    CheckpointFailed,
+    CheckpointFault,
+    CheckpointKind,
+    GenerationFormed,
+    JobHeard,
+    JobSilent,
+    NoticeAcknowledged,
+    NoticeAction,
+    TrainingRestarted,
+)
+from spotline.domain.jobs.lot import Lot
+
+LONGEST_TEXT = 400
+
+_KINDS = {
+    CheckpointKind.PERIODIC: "checkpoint",
+    CheckpointKind.PREEMPTION: "preemption checkpoint",
+    CheckpointKind.FINAL: "result",
+}
+_FAULTS = {
+    CheckpointFault.SKIPPED: "was skipped: it would not have been written in time",
+    CheckpointFault.NOT_WRITTEN: "could not be written",
+    CheckpointFault.INCOMPLETE: "was found unfinished",
+    CheckpointFault.DAMAGED: "was found damaged",
+}
+_ACTIONS = {
+    NoticeAction.FORWARDED: "was told to the program",
+    NoticeAction.SAVED: "was used: a checkpoint was committed",
+    NoticeAction.SKIPPED: "left no time for a checkpoint: none was tried",
+    NoticeAction.NOT_SAVED: "was too short: the checkpoint was not finished",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHappening:
+    """Something that happened to a job, at `ts_event_ns` of market time."""
+
+    seq: int
+    kind: str
+    ts_event_ns: int
+    text: str
+
+
+def happening_text(event: Event) -> str | None:
+    """What happened, in one line; None for what its owner need not know."""
+    text = _of_life(event) or _of_instances(event) or _of_training(event)
+    if text is None:
+        return None
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_TEXT else f"{line[: LONGEST_TEXT - 3]}..."
+
+
+def _of_life(event: Event) -> str | None:
+    match event:
+        case JobSubmitted():
+            return f"submitted: {event.job.work.amount:g} {event.job.work.unit}"
+        case JobUpdated():
+            return "its owner changed deadline, value or budget"
+        case JobCancelled():
+            return "its owner withdrew it"
+        case JobAdmitted():
+            return f"taken up with policy {event.policy_id} on {event.offering_id}"
+        case ThroughputReestimated():
+            return "its rates are believed to be others than before"
+        case AllocationDecided():
+            return f"is to hold {_lots(event.lots)}: {event.explanation}"
+        case JobExited():
+            if not event.exit_code:
+                return f"the program is done{_of(event.generation)}"
+            said = f": {event.detail}" if event.detail else ""
+            return f"the program failed with exit code {event.exit_code}{said}"
+        case JobRetryScheduled():
+            return f"is started again, retry {event.retry}: {event.detail}"
+        case JobClosed():
+            return f"over: {event.outcome.value}, {event.cost_micro_usd / 1e6:,.2f} USD"
+        case _:
+            return None
+
+
+def _of_instances(event: Event) -> str | None:
+    match event:
+        case InterruptionNoticed():
+            which = ", ".join(event.instance_ids)
+            return f"{which} will be taken back in {event.lead_s} s"
+        case InterruptionWithdrawn():
+            return f"{', '.join(event.instance_ids)} will not be taken back after all"
+        case CapacityLost():
+            return f"{', '.join(event.instance_ids)} gone without our asking"
+        case AgentJoined():
+            return f"agent of {event.instance_id} joined"
+        case JobSilent():
+            return f"agent of {event.instance_id} is silent"
+        case JobHeard():
+            return f"agent of {event.instance_id} is heard of again"
+        case _:
+            return None
+
+
+def _of_training(event: Event) -> str | None:
+    match event:
+        case GenerationFormed():
+            return (
+                f"generation {event.generation} starts on {', '.join(event.instance_ids)}: "
+                f"{event.detail}"
+            )
+        case TrainingRestarted():
+            start = f"from {event.resumed_done:g}" if event.resumed_sha256 else "from the beginning"
+            return (
+                f"generation {event.generation} makes progress after {event.restart_s} s, {start}"
+            )
+        case CheckpointCommitted():
+            return (
+                f"{_KINDS[event.kind]} of step {event.step} holds {event.done:g}, saved in "
+                f"{event.save_s} s: {event.uri}"
+            )
+        case CheckpointFailed():
+            said = f" ({event.detail})" if event.detail else ""
+            return f"checkpoint of step {event.step} {_FAULTS[event.fault]}{said}"
+        case NoticeAcknowledged():
+            return f"the notice to {event.instance_id} {_ACTIONS[event.action]}"
+        case _:
+            return None
+
+
+def _of(generation: int) -> str:
+    return f", generation {generation}" if generation else ""
+
+
+def _lots(lots: Sequence[Lot]) -> str:
+    held = [
+        f"{count} {kind} {lot.offering_id}"
+        for lot in lots
+        for count, kind in ((lot.spot, "spot"), (lot.on_demand, "on-demand"))
+        if count
+    ]
+    return " + ".join(held) or "nothing"

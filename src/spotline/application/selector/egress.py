@@ -1,0 +1,54 @@
+"""Where a job may not go because copying its checkpoint there costs too much, or nobody knows what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from spotline.application.selector.job_run import JobRun
+from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.domain.market.offering import Offering
+from spotline.domain.units import usd_from_micro_usd
+
+
+def held_back(state: SelectorState, run: JobRun, offering_id: str, options: SelectorOptions) -> str:
+    """Why copying a job's checkpoint keeps it from going to an offering, empty where it does not.
+
+    A checkpoint of unknown size is not copied to another region if Spotline runs the program: it
+    will be known. All copies of a job's life together cost no more than its cap.
+    """
+    if offering_id == run.offering_id or not run.launched:
+        return ""
+    job = run.job
+    here, there = state.offerings[run.offering_id], state.offerings[offering_id]
+    leaves_region = (here.provider, here.region) != (there.provider, there.region)
+    if leaves_region and job.run is not None and not job.checkpoint.size_gb:
+        return "the size of its checkpoint is not known"
+    cap = job.egress_cap_micro_usd
+    cost = state.egress_micro_usd(job, run.offering_id, offering_id, options)
+    if cap is not None and cost and run.egress_micro_usd + cost > cap:
+        return f"copying its checkpoint would exceed USD {usd_from_micro_usd(cap):.2f} in all"
+    return ""
+
+
+def open_to(state: SelectorState, run: JobRun, options: SelectorOptions) -> Mapping[str, Offering]:
+    """The offerings that copying a job's checkpoint does not keep it from, by id."""
+    return {
+        offering_id: offering
+        for offering_id, offering in state.offerings.items()
+        if not held_back(state, run, offering_id, options)
+    }
+
+
+def why_here(state: SelectorState, run: JobRun, options: SelectorOptions) -> str:
+    """Why a job was not allowed to go where it could have gone as a slot opened; empty: it was."""
+    if not options.moves or state.offset_s:
+        return ""
+    places = sorted(state.offerings) if state.is_over(run.offering_id) else list(run.tables)
+    for offering_id in places:
+        offering = state.offerings[offering_id]
+        if run.job.throughput_on(offering_id, offering.instance_type) is None:
+            continue
+        why = held_back(state, run, offering_id, options)
+        if why:
+            return why
+    return ""

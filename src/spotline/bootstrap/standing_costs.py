@@ -1,0 +1,131 @@
+"""What goes on costing once nothing of ours runs any more, and how it is ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from spotline.adapters.ledger.opening import ledger_url
+from spotline.adapters.ledger.threaded import ThreadedLedger, opened_ledger
+from spotline.application.cloud_actuator.releasing import Release, release_all
+from spotline.bootstrap.clouds import ChosenCloud, CloudContext
+from spotline.bootstrap.system import LEDGER_OWNER
+from spotline.contracts.errors import ConfigError
+
+RUNNING_FILE = "up.json"
+
+_LOOK_EVERY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningProcess:
+    """The process that serves a store: `started` tells it from a later one of the same number."""
+
+    pid: int
+    started: str
+
+    @classmethod
+    def this(cls) -> Self:
+        """The process that calls."""
+        return cls(pid=os.getpid(), started=_started(os.getpid()))
+
+    def write(self, store: Path) -> None:
+        """Leave word of it in the store."""
+        aside = store / f".{RUNNING_FILE}.{self.pid}"
+        aside.write_text(json.dumps({"pid": self.pid, "started": self.started}))
+        aside.replace(store / RUNNING_FILE)
+
+    def erase(self, store: Path) -> None:
+        """Take the word back, unless another process has left its own."""
+        if self.of(store) == self:
+            (store / RUNNING_FILE).unlink(missing_ok=True)
+
+    @classmethod
+    def of(cls, store: Path) -> Self | None:
+        """Whom a store names, None where it names nothing that can be read."""
+        try:
+            said = json.loads((store / RUNNING_FILE).read_text())
+            return cls(pid=int(said["pid"]), started=str(said["started"]))
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is there, and still the same."""
+        return bool(self.started) and _started(self.pid) == self.started
+
+
+def _started(pid: int) -> str:
+    """When a process was started, in the words of /proc; empty where there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    # The name, in brackets, may hold anything; what follows it is numbers. Zombies are gone.
+    after = stat.rpartition(")")[2].split()
+    return "" if after[0] == "Z" else after[19]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingCost:
+    """Instances of one offering that a job holds."""
+
+    job_id: str
+    offering_id: str
+    capacity_type: str
+    instances: int
+
+
+async def standing_costs(store: Path) -> tuple[StandingCost, ...]:
+    """What the ledger of a store holds, by job and offering.
+
+    Raises
+    ------
+    ConfigError
+        There is no ledger.
+    LedgerDamaged, ProviderUnavailable
+        As opening it does.
+    """
+    async with opened_ledger(_ledger_of(store), LEDGER_OWNER) as ledger:
+        held = await ThreadedLedger(ledger).held()
+    counts = Counter(
+        (instance.job_id, instance.offering_id, instance.capacity_type.value) for instance in held
+    )
+    return tuple(
+        StandingCost(
+            job_id=job_id, offering_id=offering_id, capacity_type=capacity_type, instances=count
+        )
+        for (job_id, offering_id, capacity_type), count in sorted(counts.items())
+    )
+
+
+async def release_store(store: Path, cloud: ChosenCloud, *, patience_s: float) -> Release:
+    """End all that a store's ledger holds on a cloud; errors as `release_all` and opening both.
+
+    `patience_s` bounds how long the ends are waited for.
+    """
+    loop = asyncio.get_running_loop()
+    async with opened_ledger(_ledger_of(store), LEDGER_OWNER) as ledger:
+        opened = cloud.open(CloudContext(store=store))
+        give_up_s = loop.time() + patience_s
+
+        async def wait() -> bool:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            return loop.time() < give_up_s
+
+        try:
+            return await release_all(opened.provider, ThreadedLedger(ledger), wait)
+        finally:
+            opened.close()
+
+
+def _ledger_of(store: Path) -> str:
+    file = store / "ledger.sqlite"
+    if not file.exists():
+        raise ConfigError(f"{store}: expected the store of a system, found no ledger in it")
+    return ledger_url(file)

@@ -1,0 +1,96 @@
+"""`spotline down`: ends what `spotline up` runs, and says or ends what goes on costing."""
+
+# What the command uses is imported inside: it costs more than `--help` should.
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spotline.bootstrap.standing_costs import RunningProcess, StandingCost
+
+_PATIENCE_S = 60.0
+_LOOK_EVERY_S = 0.1
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(down)
+
+
+def down(
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave instances running, and costing.")
+    ] = False,
+    release: Annotated[
+        bool, typer.Option("--release", help="End all instances; jobs go on when it is up again.")
+    ] = False,
+    store: Annotated[Path, typer.Option(help="Folder that `spotline up` runs on.")] = Path(
+        "spotline-store"
+    ),
+    cloud: Annotated[
+        str,
+        typer.Option(help="Cloud that it acts on, as for `up`.", envvar="SPOTLINE_CLOUD"),
+    ] = "simulated",
+) -> None:
+    """End a running system. Say what becomes of its instances: --keep or --release.
+
+    Exits 1 where instances are still there after a minute.
+    """
+    import asyncio
+
+    from spotline.application.cloud_actuator.ports import ActuatorMode
+    from spotline.bootstrap.clouds import cloud_of
+    from spotline.bootstrap.standing_costs import RunningProcess, release_store, standing_costs
+    from spotline.cli.failures import explained
+
+    if keep == release:
+        typer.secho("one of --keep and --release must be given", err=True, fg="red")
+        raise typer.Exit(2)
+    with explained():
+        chosen = cloud_of(os.environ, cloud, ActuatorMode.LIVE)
+        running = RunningProcess.of(store)
+        if running is not None and running.is_alive:
+            _end(running)
+        if keep:
+            say_standing(asyncio.run(standing_costs(store)), store)
+            return
+        done = asyncio.run(release_store(store, chosen, patience_s=_PATIENCE_S))
+    typer.echo(f"released {len(done.instance_ids)} instances")
+    if done.still_there:
+        typer.secho(f"still there: {', '.join(done.still_there)}", err=True, fg="red")
+        raise typer.Exit(1)
+
+
+def say_standing(costs: Sequence[StandingCost], store: Path) -> None:
+    """Say what goes on costing, and how to end it."""
+    if not costs:
+        typer.echo("no instance goes on costing", err=True)
+        return
+    total = sum(cost.instances for cost in costs)
+    typer.secho(f"{total} instances go on running, and costing:", err=True, fg="yellow")
+    for cost in costs:
+        typer.echo(
+            f"  job {cost.job_id[:12]}  {cost.instances} x {cost.capacity_type} of "
+            f"{cost.offering_id}",
+            err=True,
+        )
+    typer.echo(f"end them with: spotline down --release --store {store}", err=True)
+
+
+def _end(running: RunningProcess) -> None:
+    os.kill(running.pid, signal.SIGTERM)
+    give_up_s = time.monotonic() + _PATIENCE_S
+    while running.is_alive:
+        if time.monotonic() > give_up_s:
+            typer.secho(f"process {running.pid} has not ended in a minute", err=True, fg="red")
+            raise typer.Exit(1)
+        time.sleep(_LOOK_EVERY_S)

@@ -1,0 +1,94 @@
+"""`spotline up` and `spotline down` as their user starts them: what goes on costing, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spotline.adapters.market.parquet import write_market
+from spotline.client import AsyncClient
+from spotline.domain.market.generate import generate
+from tests.fakes.placer import START_NS
+
+pytestmark = pytest.mark.integration
+
+SPOTLINE = (sys.executable, "-c", "from spotline.cli.main import app; app()")
+JOB = {
+    "tenant": "research",
+    "work": {"amount": 400, "unit": "instance_hours"},
+    "deadline": {"soft": "2027-03-03T18:00:00Z", "worthless_after": "2028-03-03T18:00:00Z"},
+    "value_usd": 90000,
+    "instances": {"min": 2, "max": 2},
+    "throughput": {"*": {"alpha_per_hour": 1}},
+}
+
+
+def down(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*SPOTLINE, "down", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+
+
+async def eventually_known(spotline: AsyncClient) -> None:
+    """Wait until there is a market to submit to."""
+    clocks = [(await spotline.market()).clock]
+    while clocks[-1] is None:
+        clocks.append((await spotline.market()).clock)
+
+
+async def test_what_goes_on_costing_is_said_and_ended(tmp_path: Path) -> None:
+    market = generate("mixed", seed=11, slots=3000, slot_s=1800, start_ns=START_NS)
+    write_market(market, tmp_path / "market.parquet")
+    free = "127.0.0.1:0"
+    up = await asyncio.create_subprocess_exec(
+        *(*SPOTLINE, "up", "--market", "market.parquet", "--wait-for-work", "--json"),
+        *("--slots-per-s", "4", "--address", free, "--configurator-address", free),
+        *("--placer-address", free, "--analytics-address", free),
+        cwd=tmp_path,
+        env={**os.environ, "COLUMNS": "200"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert up.stdout is not None
+    try:
+        async with asyncio.timeout(100):
+            addresses = json.loads(await up.stdout.readline())
+            async with AsyncClient(addresses["gRPC"]) as spotline:
+                await eventually_known(spotline)
+                job_id = (await spotline.submit(JOB)).job_id
+                async for update in spotline.watch(job_id):
+                    if update.status.cost_micro_usd:
+                        break
+        kept = await asyncio.to_thread(down, tmp_path, "--keep", "--store", "spotline-store")
+        async with asyncio.timeout(30):
+            _, said = await up.communicate()
+    finally:
+        if up.returncode is None:
+            up.kill()
+            await up.wait()
+    released = await asyncio.to_thread(down, tmp_path, "--release")
+    again = await asyncio.to_thread(down, tmp_path, "--keep")
+    unsaid = await asyncio.to_thread(down, tmp_path)
+
+    assert up.returncode == 0, said.decode()
+    assert kept.returncode == 0, kept.stderr
+    for text in (said.decode(), kept.stderr):
+        assert "2 instances go on running, and costing:" in text
+        assert job_id[:12] in text
+        assert "spotline down --release --store spotline-store" in text
+    assert released.returncode == 0, released.stderr
+    assert released.stdout == "released 2 instances\n"
+    assert "no instance goes on costing" in again.stderr
+    assert unsaid.returncode == 2
+    assert "one of --keep and --release" in unsaid.stderr

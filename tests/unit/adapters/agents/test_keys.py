@@ -1,0 +1,158 @@
+"""The keys of agents: made once, shared, renewed; tokens and sessions that nobody else can make."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+
+from spotline.adapters.agents.enrolment import (
+    Identity,
+    SignedEnrolment,
+    open_session,
+    read_session,
+    read_token,
+)
+from spotline.adapters.agents.keys import AgentKeys
+from spotline.adapters.agents.signing import ForgedStatement
+from spotline.contracts.errors import ConfigError
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def user_data(keys, *, now=lambda: NOW):
+    enrolment = SignedEnrolment(keys, advertise="gpu-head:7443", now=now)
+    return enrolment.user_data(instance_id="i-1", job_id="j-1", tenant="acme")
+
+
+def test_keys_are_made_once_and_only_their_owner_may_read_them(tmp_path):
+    folder = tmp_path / "store" / "agents"
+    token = user_data(AgentKeys(folder))["SPOTLINE_JOIN_TOKEN"]
+
+    again = AgentKeys(folder)
+
+    assert read_token(again.signer, token, now=lambda: NOW) == Identity(
+        instance_id="i-1", job_id="j-1"
+    )
+    assert folder.stat().st_mode & 0o777 == 0o700
+    again.server_identity(["gpu-head"])
+    names = {path.name for path in folder.iterdir()} - {"lock"}
+    assert names == {"hmac.key", "ca.key", "ca.pem", "server.key", "server.pem"}
+    assert all((folder / name).stat().st_mode & 0o077 == 0 for name in names)
+
+
+def test_user_data_holds_what_an_agent_needs_and_no_lasting_secret(tmp_path):
+    keys = AgentKeys(tmp_path)
+    data = user_data(keys)
+
+    assert set(data) == {
+        *("SPOTLINE_CONTROL", "SPOTLINE_CONTROL_CA", "SPOTLINE_INSTANCE_ID"),
+        *("SPOTLINE_JOB_ID", "SPOTLINE_JOIN_TOKEN"),
+    }
+    assert data["SPOTLINE_CONTROL"] == "gpu-head:7443"
+    assert "PRIVATE" not in data["SPOTLINE_CONTROL_CA"]
+    assert x509.load_pem_x509_certificate(data["SPOTLINE_CONTROL_CA"].encode())
+
+
+def test_a_token_expires(tmp_path):
+    keys = AgentKeys(tmp_path)
+    token = user_data(keys)["SPOTLINE_JOIN_TOKEN"]
+
+    read_token(keys.signer, token, now=lambda: NOW + timedelta(hours=23))
+    with pytest.raises(ForgedStatement, match="has expired"):
+        read_token(keys.signer, token, now=lambda: NOW + timedelta(hours=25))
+
+
+def test_nothing_that_was_changed_or_signed_for_something_else_is_taken(tmp_path):
+    keys = AgentKeys(tmp_path / "ours")
+    other = AgentKeys(tmp_path / "theirs")
+    token = user_data(keys)["SPOTLINE_JOIN_TOKEN"]
+    session = open_session(keys.signer, Identity(instance_id="i-1", job_id="j-1"), "n" * 32)
+    purpose, payload, mac = token.split(".")
+
+    for forged in (
+        user_data(other)["SPOTLINE_JOIN_TOKEN"],
+        session,
+        f"{purpose}.{payload}",
+        f"{purpose}.{payload}.{mac[:-2]}AA",
+        f"{purpose}.{payload}.é",
+        f"{purpose}.{'A' + payload[1:]}.{mac}",
+        "",
+    ):
+        with pytest.raises(ForgedStatement):
+            read_token(keys.signer, forged, now=lambda: NOW)
+    with pytest.raises(ForgedStatement):
+        read_session(keys.signer, token)
+    identity, nonce_sha256 = read_session(keys.signer, session)
+    assert (identity.instance_id, identity.job_id) == ("i-1", "j-1")
+    assert len(nonce_sha256) == 64
+
+
+def test_the_certificate_is_renewed_before_it_runs_out_and_for_another_host(tmp_path):
+    def certificate(days, host="gpu-head"):
+        keys = AgentKeys(tmp_path, now=lambda: NOW + timedelta(days=days))
+        _, chain = keys.server_identity([host])
+        return x509.load_pem_x509_certificates(chain)[0]
+
+    first = certificate(0)
+
+    assert certificate(300) == first
+    assert certificate(370) != first
+    renewed = certificate(371)
+    other = certificate(372, host="10.0.0.7")
+    assert other != renewed
+    names = other.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert "10.0.0.7" in [str(address) for address in names.get_values_for_type(x509.IPAddress)]
+    assert names.get_values_for_type(x509.DNSName) == ["localhost"]
+
+
+def test_an_authority_that_is_renewed_keeps_its_key(tmp_path):
+    first = x509.load_pem_x509_certificate(AgentKeys(tmp_path, now=lambda: NOW).ca_pem.encode())
+    late = AgentKeys(tmp_path, now=lambda: NOW + timedelta(days=3400))
+    renewed = x509.load_pem_x509_certificate(late.ca_pem.encode())
+
+    assert renewed != first
+    assert renewed.public_key() == first.public_key()
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+def test_a_stock_client_trusts_it_by_name_and_no_other_authority(tmp_path, host):
+    keys = AgentKeys(tmp_path / "ours")
+    key, chain = keys.server_identity(["localhost"])
+    (tmp_path / "key.pem").write_bytes(key)
+    (tmp_path / "chain.pem").write_bytes(chain)
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(tmp_path / "chain.pem", tmp_path / "key.pem")
+
+    def handshake(ca_pem):
+        context = ssl.create_default_context(cadata=ca_pem)
+        ours, theirs = socket.socketpair()
+
+        def answer():
+            try:
+                serving.wrap_socket(theirs, server_side=True).close()
+            except OSError:
+                theirs.close()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        try:
+            with context.wrap_socket(ours, server_hostname=host):
+                pass
+        finally:
+            thread.join()
+
+    handshake(keys.ca_pem)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(AgentKeys(tmp_path / "theirs").ca_pem)
+
+
+def test_a_folder_that_holds_something_else_is_refused(tmp_path):
+    (tmp_path / "hmac.key").write_bytes(b"short")
+
+    with pytest.raises(ConfigError, match="key must have 32 bytes, had 5"):
+        AgentKeys(tmp_path)

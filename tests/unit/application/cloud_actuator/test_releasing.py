@@ -1,0 +1,105 @@
+"""All instances are ended while no market is played; jobs and later slots are not touched."""
+
+from __future__ import annotations
+
+import pytest
+
+from spotline.adapters.ledger.threaded import ThreadedLedger
+from spotline.application.cloud_actuator.ports import InstanceState, OwnerFenced
+from spotline.application.cloud_actuator.releasing import release_all
+from spotline.domain.jobs.lot import Lot
+from spotline.domain.ledger.instance_life import LifeState
+from tests.fakes.actuator import OWNER, Rig, opened, quote
+
+
+@pytest.fixture
+def rig(tmp_path):
+    made = Rig(tmp_path)
+    yield made
+    made.close()
+
+
+async def give_up() -> bool:
+    return False
+
+
+def charged(rig: Rig) -> int:
+    return sum(rig.ledger.spend_by_job().values())
+
+
+async def test_what_is_held_ends_and_later_slots_cost_nothing(rig):
+    await rig.feed(opened(0, quote()))
+    await rig.decide(0, 0, 0, [("a", Lot(offering_id=quote().offering_id, spot=1, on_demand=1))])
+
+    done = await release_all(rig.cloud, ThreadedLedger(rig.ledger), give_up)
+
+    assert len(done.instance_ids) == 2
+    assert done.still_there == ()
+    assert rig.ledger.held() == []
+    lives = await rig.lives_of(*done.instance_ids)
+    assert {life.state for life in lives} == {LifeState.ENDED}
+    await rig.feed(opened(1, quote()))
+    after_the_slot = charged(rig)
+    await rig.feed(opened(2, quote()))
+    assert charged(rig) == after_the_slot > 0
+
+
+async def test_an_instance_that_nobody_ordered_ends_too(rig):
+    await rig.feed(opened(0, quote()))
+    await rig.decide(0, 0, 0, [("a", Lot(offering_id=quote().offering_id, spot=2))])
+    rig.ledger.close()
+    (rig.directory / "ledger.sqlite").unlink()
+    rig.open()
+
+    done = await release_all(rig.cloud, ThreadedLedger(rig.ledger), give_up)
+
+    assert len(done.instance_ids) == 2
+    shown = await rig.cloud.list(OWNER)
+    assert {instance.state for instance in shown} == {InstanceState.ENDED}
+
+
+async def test_again_it_finds_nothing(rig):
+    await rig.feed(opened(0, quote()))
+    await rig.decide(0, 0, 0, [("a", Lot(offering_id=quote().offering_id, spot=2))])
+    await release_all(rig.cloud, ThreadedLedger(rig.ledger), give_up)
+
+    again = await release_all(rig.cloud, ThreadedLedger(rig.ledger), give_up)
+
+    assert again.instance_ids == ()
+
+
+class Deaf:
+    """A cloud whose instances do not end."""
+
+    def __init__(self, cloud):
+        self._cloud = cloud
+
+    async def list(self, owner):
+        return await self._cloud.list(owner)
+
+    async def terminate(self, owner, instance_ids):
+        """Accept it, and do nothing."""
+
+
+async def test_what_does_not_end_is_named_and_was_billed_no_further(rig):
+    await rig.feed(opened(0, quote()))
+    await rig.decide(0, 0, 0, [("a", Lot(offering_id=quote().offering_id, spot=2))])
+
+    done = await release_all(Deaf(rig.cloud), ThreadedLedger(rig.ledger), give_up)
+
+    assert done.still_there == done.instance_ids
+    lives = await rig.lives_of(*done.instance_ids)
+    assert {life.state for life in lives} == {LifeState.STOPPING}
+
+
+async def test_a_system_that_took_over_is_not_disturbed(rig):
+    await rig.feed(opened(0, quote()))
+    await rig.decide(0, 0, 0, [("a", Lot(offering_id=quote().offering_id, spot=2))])
+    former = ThreadedLedger(rig.ledger)
+    rig.open()
+
+    with pytest.raises(OwnerFenced):
+        await release_all(rig.cloud, former, give_up)
+
+    shown = await rig.cloud.list(OWNER)
+    assert {instance.state for instance in shown} == {InstanceState.RUNNING}
