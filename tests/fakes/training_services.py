@@ -58,13 +58,14 @@ class LocalInstances:
         ]
 
     def held_s(self) -> dict[str, float]:
-        """Market seconds of every instance from its launch to its end; fails while any runs."""
+        """Market seconds of every instance from its launch to its end; none while any runs."""
         found = self._rows(
             "SELECT instances.instance_id, ready_ns, max(at_ns) AS ended_ns FROM instances "
             "JOIN events USING (instance_id) WHERE events.state = 'ended' GROUP BY instance_id"
         )
         every = {row["instance_id"] for row in self._rows("SELECT instance_id FROM instances")}
-        assert {row["instance_id"] for row in found} == every
+        if {row["instance_id"] for row in found} != every:
+            return {}
         return {row["instance_id"]: (row["ended_ns"] - row["ready_ns"]) / NS_PER_S for row in found}
 
     def kill(self, instance_id: str, word: str) -> bool:
