@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -109,6 +110,8 @@ async def killed_in_turn(
         account = short.account()
         assert account.problems == ()
         held_s = await eventually(world.instances.held_s, timeout_s=30)
+        # The actuator learns of the last ends, and bills for them, a moment later.
+        await eventually(lambda: not held_in(world.store / "ledger.sqlite"), timeout_s=30)
     ledger = SqlLedger(ledger_url(world.store / "ledger.sqlite"), "default")
     try:
         bills = ledger.bills()
@@ -126,6 +129,13 @@ async def killed_in_turn(
         )
         # It ends within the grace that it has after being asked to; slots are half a second.
         assert abs(billed_s - held_s[row["instance_id"]]) <= 12 * SPEED, row
+
+
+def held_in(ledger: Path) -> int:
+    """How many instances a ledger holds that is in use: opening it would fence its owner."""
+    with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as connection:
+        held = "SELECT count(*) FROM instances WHERE end_slot IS NULL"
+        return int(connection.execute(held).fetchone()[0])
 
 
 @pytest.mark.timeout(180)
