@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from spotline.demo.train.run import TrainProgress
 
 _SEED = 7
-_SPEED = 180.0
+_SPEED = 90.0
 _NEEDED = ("torch", "transformers", "peft", "accelerate")
 
 
@@ -86,7 +86,9 @@ def train_demo(
         proofs.append(
             await prove(
                 options,
-                say=lambda words: console.print(words, markup=False, highlight=False),
+                say=lambda words: console.print(
+                    words, markup=False, highlight=False, soft_wrap=True
+                ),
                 told=_Teller(console),
             )
         )

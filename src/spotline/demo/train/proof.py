@@ -84,7 +84,7 @@ class ProofOptions:
     cache: Path
     data: Path | None
     seed: int = 7
-    speed: float = 180.0
+    speed: float = 90.0
     cpu_share: float = 0.28
     most_instances: int = 6
     notice_wall_s: float = 8.0
@@ -100,19 +100,19 @@ class PlannedTask:
 
 TASKS: tuple[PlannedTask, ...] = (
     PlannedTask(
-        task=TrainingTask(name="tight", task=1, steps=120, first_slot=1, deadline_slots=0),
+        task=TrainingTask(name="tight", task=1, steps=80, first_slot=1, deadline_slots=0),
         times=2.6,
     ),
     PlannedTask(
-        task=TrainingTask(name="medium", task=2, steps=140, first_slot=4, deadline_slots=0),
+        task=TrainingTask(name="medium", task=2, steps=100, first_slot=2, deadline_slots=0),
         times=3.0,
     ),
     PlannedTask(
-        task=TrainingTask(name="large", task=3, steps=180, first_slot=8, deadline_slots=0),
+        task=TrainingTask(name="large", task=3, steps=120, first_slot=4, deadline_slots=0),
         times=2.8,
     ),
     PlannedTask(
-        task=TrainingTask(name="relaxed", task=4, steps=100, first_slot=14, deadline_slots=0),
+        task=TrainingTask(name="relaxed", task=4, steps=70, first_slot=7, deadline_slots=0),
         times=4.0,
     ),
 )
