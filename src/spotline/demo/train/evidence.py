@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from spotline.domain.events.capacity import (
     CapacityLost,
+    CostAccrued,
     InterruptionNoticed,
     InterruptionWithdrawn,
 )
@@ -36,7 +37,7 @@ class JobEvidence:
     """What the log says of one job.
 
     `lost` are instances that were gone, `noticed` those that the cloud said it would take.
-    `answers` are what was done on each notice, by instance and notice.
+    `accrued_micro_usd` is what it was told to cost, `answers` are what was done on each notice, by instance and notice.
     """
 
     outcome: JobOutcome | None = None
@@ -48,6 +49,7 @@ class JobEvidence:
     committed: dict[str, CheckpointCommitted] = field(default_factory=dict)
     failed: list[CheckpointFailed] = field(default_factory=list)
     restarted: list[TrainingRestarted] = field(default_factory=list)
+    accrued_micro_usd: int = 0
 
     @property
     def taken_back(self) -> set[str]:
@@ -127,6 +129,8 @@ def _note(job: JobEvidence, event: Event) -> None:
             job.failed.append(event)
         case TrainingRestarted():
             job.restarted.append(event)
+        case CostAccrued():
+            job.accrued_micro_usd += event.cost_micro_usd
         case JobClosed():
             job.outcome, job.closed_slot = event.outcome, event.slot
         case _:

@@ -133,6 +133,11 @@ class TrainReport:
                     f"{name}: held-out loss is {job.loss_gap:+.4%} off, more than "
                     f"{MOST_SPREADS:g} spreads of {job.spread:.4%}"
                 )
+            if job.evidence.accrued_micro_usd != job.cost_micro_usd:
+                found.append(
+                    f"{name}: the log says that it cost {job.evidence.accrued_micro_usd} micro-USD, "
+                    f"its bills {job.cost_micro_usd}"
+                )
         found += self._too_few()
         billed = sum(job.cost_micro_usd for job in self.jobs)
         if billed != self.ledger_micro_usd:

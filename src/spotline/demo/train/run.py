@@ -14,6 +14,7 @@ from spotline.adapters.grpc.allocator.client import JobClient, RpcFailed
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.application.spec import Timer
 from spotline.bootstrap.parts import open_part, open_stream
+from spotline.bootstrap.standing_costs import release_store
 from spotline.bootstrap.system import LEDGER_OWNER, RunningSystem, SystemOptions, running_system
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.subjects import StreamPart, stream_name
@@ -25,6 +26,8 @@ from spotline.domain.jobs.job import Job
 from spotline.domain.ledger.bills import InstanceBill
 
 _ASK_AGAIN_S = 0.05
+# Longer than the grace that an instance has to end.
+_PATIENCE_S = 45.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,29 +108,36 @@ async def run_training(
         if progress.finished.is_set():
             await asyncio.get_running_loop().create_future()
 
-    async with running_system(options, gate=gate, listeners={"selector": progress.hear}) as system:
-        manifest = Manifest(
-            run_id=run_id,
-            stream=stream_name(options.partition),
-            environment=environment(),
-            settings=options.settings(),
-            seeds=seeds,
-            started_ns=time.time_ns(),
-        )
-        async with (
-            JobClient(system.allocator_address) as client,
-            open_stream(system.bus, name="event_log") as (connection, stream),
-            asyncio.TaskGroup() as tasks,
-        ):
-            statistics = await open_part(connection, system.bus, StreamPart.STATISTICS)
-            recording = Recording(stream, statistics, log, manifest)
-            recorded = tasks.create_task(recording.run(), name="record")
-            for job in jobs:
-                await _submit(client, job)
-            submitted.set()
-            await progress.finished.wait()
-            await recording.stop()
-            await recorded
+    try:
+        async with running_system(
+            options, gate=gate, listeners={"selector": progress.hear}
+        ) as system:
+            manifest = Manifest(
+                run_id=run_id,
+                stream=stream_name(options.partition),
+                environment=environment(),
+                settings=options.settings(),
+                seeds=seeds,
+                started_ns=time.time_ns(),
+            )
+            async with (
+                JobClient(system.allocator_address) as client,
+                open_stream(system.bus, name="event_log") as (connection, stream),
+                asyncio.TaskGroup() as tasks,
+            ):
+                statistics = await open_part(connection, system.bus, StreamPart.STATISTICS)
+                recording = Recording(stream, statistics, log, manifest)
+                recorded = tasks.create_task(recording.run(), name="record")
+                for job in jobs:
+                    await _submit(client, job)
+                submitted.set()
+                await progress.finished.wait()
+                await recording.stop()
+                await recorded
+    finally:
+        # Instances outlive what started them: a run that ends early would leave them training.
+        if (options.store / "ledger.sqlite").exists():
+            await release_store(options.store, options.cloud, patience_s=_PATIENCE_S)
     # Opening the ledger fences its last owner, so only when the actuator has stopped.
     total, bills = await asyncio.to_thread(_ledger, system)
     return TrainRun(
