@@ -62,7 +62,9 @@ class Diary:
 
     def _note(self, note: dict[str, Any]) -> None:
         # One write of a whole line: a kill leaves at most the last line cut.
-        self._lines.write(json.dumps({**note, "at_s": time.time()}) + "\n")
+        self._lines.write(
+            json.dumps({**note, "at_s": time.time(), "cpu_s": time.process_time()}) + "\n"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

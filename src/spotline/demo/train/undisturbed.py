@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import os
 import shutil
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +21,7 @@ from spotline.demo.train.diary import Page, read_diary
 from spotline.demo.train.scenario import TrainingProgram, TrainingTask
 
 _TAIL = 2000
-_FINISHED = "finished.json"
+_FINISHED = "finished"
 
 
 class ProgramFailed(SpotlineError):
@@ -34,8 +32,8 @@ class ProgramFailed(SpotlineError):
 class UndisturbedRun:
     """How a task ended that nothing disturbed, with one seed.
 
-    Alone on a core it made `steps_per_s` updates in a second of wall time, after `start_s` seconds
-    of starting.
+    It made `steps_per_s` updates in a second of a core, whatever else ran, after `start_s` such
+    seconds of starting.
     """
 
     task: TrainingTask
@@ -111,21 +109,19 @@ async def _undisturbed(
         work = folder / "work"
         lay_out(program, work)
         words = program.words(task, diary=diary.resolve(), seed=seed)
-        started_s = time.time()
         await _run(words, work)
         shutil.rmtree(work)
-        _finish(folder, started_s=started_s)
+        _finish(folder)
     pages = read_diary(diary)
     account = reckoned(pages, steps=task.steps, batch=task.batch)
     if account.problems:
         raise ProgramFailed(f"{task.name}, seed {seed}, undisturbed: {account.problems[0]}")
-    started_s = json.loads((folder / _FINISHED).read_text(encoding="utf-8"))["started_s"]
     return UndisturbedRun(
         task=task,
         seed=seed,
         account=account,
         steps_per_s=_rate(pages),
-        start_s=next(pages[0].of("began"))["at_s"] - started_s,
+        start_s=next(pages[0].of("began"))["cpu_s"],
     )
 
 
@@ -162,13 +158,13 @@ async def _run(words: Sequence[str], work: Path) -> None:
 
 
 def _rate(pages: Sequence[Page]) -> float:
-    """Updates in a second, the start of the program apart."""
-    reached = [note["at_s"] for page in pages for note in page.of("reached")]
+    """Updates in a second of a core, the start of the program apart."""
+    reached = [note["cpu_s"] for page in pages for note in page.of("reached")]
     return (len(reached) - 1) / max(1e-3, reached[-1] - reached[0])
 
 
-def _finish(folder: Path, **said: float) -> None:
-    (folder / _FINISHED).write_text(json.dumps(said) + "\n", encoding="utf-8")
+def _finish(folder: Path) -> None:
+    (folder / _FINISHED).touch()
 
 
 def _contents(folder: Path) -> list[str]:
@@ -180,9 +176,9 @@ def _contents(folder: Path) -> list[str]:
 
 
 def _digest(script: Path, *words: str) -> str:
-    """Digest what a program does: itself, what it reads its text from, and its options."""
+    """Digest what a program does: itself, its text, what it notes, and its options."""
     digest = hashlib.sha256()
-    for path in (script, Path(__file__).with_name("tokens.py")):
+    for path in (script, *map(Path(__file__).with_name, ("tokens.py", "diary.py"))):
         digest.update(path.read_bytes())
     digest.update("\0".join(words).encode())
     return digest.hexdigest()[:24]
