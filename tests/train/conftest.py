@@ -5,6 +5,7 @@ import importlib.util
 import pytest
 
 HOW = "make test-train runs it (make setup-train installs torch, about 1 GB)"
+HOW_RAY = 'make setup-train, .venv-train/bin/pip install "ray[train]>=2.60,<3", make test-train'
 
 
 def pytest_collection_modifyitems(items):
@@ -13,4 +14,5 @@ def pytest_collection_modifyitems(items):
         marker = item.get_closest_marker("train")
         missing = [name for name in marker.args if importlib.util.find_spec(name) is None]
         if missing:
-            item.add_marker(pytest.mark.skip(reason=f"{', '.join(missing)} not installed: {HOW}"))
+            how = HOW_RAY if "ray" in missing else HOW
+            item.add_marker(pytest.mark.skip(reason=f"{', '.join(missing)} not installed: {how}"))
