@@ -81,12 +81,13 @@ class BrokenCalls:
 
 
 def task_of(**run) -> AgentTask:
-    location = run.pop("location", "")
+    location, interval_s = run.pop("location", ""), run.pop("interval_s", 0)
     return AgentTask(
         job_id="job-1",
         tenant="acme",
         run=Run(**{"command": ("true",), **run}),
         checkpoint_location=location,
+        checkpoint_interval_s=interval_s,
     )
 
 

@@ -395,16 +395,14 @@ async def test_killed_control_plane_ends_the_lease_and_the_instance(
         await eventually(lambda: ranks.exists() and json.loads(ranks.read_text()) == started)
 
         serving.kill()
-        killed_s = time.monotonic()
         assert await agent.ended() == 4
-        lasted_s = time.monotonic() - killed_s
     finally:
         serving.kill()
         serving.wait()
         if agent is not None:
             agent.close()
 
-    assert lasted_s > 1.5
+    assert "lease_over" in (agent.folder / "agent.log").read_text()
     assert (agent.work_dir / "saved-0").exists()
     assert shut.exists()
 

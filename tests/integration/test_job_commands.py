@@ -218,18 +218,18 @@ async def test_an_infeasible_deadline_is_refused_with_the_earliest_one(job_file,
 
 def test_a_wrong_file_is_bad_input(tmp_path) -> None:
     path = tmp_path / "wrong.yaml"
-    path.write_text(FILE.replace("value_usd", "value"))
+    path.write_text(FILE.replace("deadline:", "deadlin:"))
 
     shown = CliRunner().invoke(APP, ["submit", str(path)])
     as_json = CliRunner().invoke(APP, ["submit", str(path), "--json"])
 
     assert (shown.exit_code, as_json.exit_code) == (2, 2)
     assert shown.stderr.splitlines() == [
-        f"{path}: value_usd: expected this field, found nothing",
-        f"{path}: value: expected a known field (did you mean value_usd?), found value",
+        f"{path}: deadline: expected this field, found nothing",
+        f"{path}: deadlin: expected a known field (did you mean deadline?), found deadlin",
     ]
     fields = [problem["field"] for problem in json.loads(as_json.stdout)["problems"]]
-    assert fields == ["value_usd", "value"]
+    assert fields == ["deadline", "deadlin"]
 
 
 async def test_what_the_server_refuses_is_said_in_the_words_of_the_file(job_file, tmp_path) -> None:

@@ -23,7 +23,7 @@ from spotline.agent.generation import GenerationPorts, GenerationRun
 from spotline.agent.joining import Joining
 from spotline.agent.lease import InstanceLease
 from spotline.agent.listening import ListenerPorts
-from spotline.agent.notices import PLATFORM, LocalNotice, NoticeBoard, NoticeFolder
+from spotline.agent.notices import PLATFORM, LocalNotice, NoticeFolder, NoticesInForce
 from spotline.agent.output import OutputSpool
 from spotline.agent.ports import AgentClock, AgentControl
 from spotline.agent.preparation import Preparation
@@ -83,7 +83,7 @@ class Duty:
         self._news = NewsQueue()
         self._spool = OutputSpool()
         notice_file = settings.run_dir / "notice.json"
-        self._board = NoticeBoard(
+        self._board = NoticesInForce(
             instance_id=settings.instance_id,
             file=notice_file,
             post=self._news.post,

@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 
 from spotline.adapters.grpc.agent.messages import CheckpointNews, News, RestartNews, WorkNews
-from spotline.agent.notices import NoticeBoard
+from spotline.agent.notices import NoticesInForce
 from spotline.agent.ports import AgentClock
 from spotline.agent.progress import (
     LineTail,
@@ -59,7 +59,7 @@ class ListenerPorts:
 
     clock: AgentClock
     market: MarketTime
-    board: NoticeBoard
+    board: NoticesInForce
     post: Callable[[News], None]
     record: CheckpointRecord = field(default_factory=CheckpointRecord)
 

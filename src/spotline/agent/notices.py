@@ -45,7 +45,7 @@ class _Open:
     outcome: NoticeAction | None = None
 
 
-class NoticeBoard:
+class NoticesInForce:
     """The notices that stand, in the file that the program reads.
 
     An interruption of this instance that its cloud says here and the platform tells too is one

@@ -150,6 +150,10 @@ def common_environment(task: AgentTask, generation: int, place: RankPlace) -> di
     passed_on = {
         name: value for name, value in place.own_environment.items() if not name.startswith(_PREFIX)
     }
+    interval = {}
+    if task.checkpoint_interval_s:
+        interval_s = task.checkpoint_interval_s / place.market_s_per_s
+        interval["SPOTLINE_CHECKPOINT_INTERVAL_S"] = repr(interval_s)
     return {
         **passed_on,
         **{variable.name: variable.value for variable in task.run.environment},
@@ -160,6 +164,7 @@ def common_environment(task: AgentTask, generation: int, place: RankPlace) -> di
         "SPOTLINE_RUN_DIR": str(place.run_dir),
         "SPOTLINE_NOTICE_FILE": str(place.notice_file),
         "SPOTLINE_CHECKPOINT_URI": checkpoint_uri(task),
+        **interval,
         "SPOTLINE_MARKET_SPEED": repr(place.market_s_per_s),
         "SPOTLINE_GRACE_S": str(task.run.seconds_of_grace),
         # What a program prints is read as it runs.

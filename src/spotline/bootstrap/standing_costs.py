@@ -12,12 +12,13 @@ from typing import Self
 
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.threaded import ThreadedLedger, opened_ledger
-from spotline.application.cloud_actuator.releasing import Release, release_all
+from spotline.application.cloud_actuator.releasing import ReleasedInstances, release_all
 from spotline.bootstrap.clouds import ChosenCloud, CloudContext
 from spotline.bootstrap.system import LEDGER_OWNER
 from spotline.contracts.errors import ConfigError
 
 RUNNING_FILE = "up.json"
+CLOUD_FILE = "cloud.json"
 
 _LOOK_EVERY_S = 0.2
 
@@ -71,6 +72,42 @@ def _started(pid: int) -> str:
     return "" if after[0] == "Z" else after[19]
 
 
+def note_cloud(store: Path, name: str) -> None:
+    """Leave word in a store of the cloud that its instances are on.
+
+    Raises
+    ------
+    ConfigError
+        They are on another one.
+    """
+    known = noted_cloud(store)
+    if known not in ("", name):
+        raise ConfigError(
+            f"cloud must be {known}, as the instances of {store} are on it, was {name}; use another "
+            "store for another cloud"
+        )
+    aside = store / f".{CLOUD_FILE}"
+    aside.write_text(json.dumps({"cloud": name}))
+    aside.replace(store / CLOUD_FILE)
+
+
+def noted_cloud(store: Path) -> str:
+    """The cloud that a store's instances are on, empty where nothing is noted.
+
+    Raises
+    ------
+    ConfigError
+        What is noted cannot be read.
+    """
+    file = store / CLOUD_FILE
+    try:
+        return str(json.loads(file.read_text())["cloud"])
+    except FileNotFoundError:
+        return ""
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{file}: expected the name of a cloud, found {error!r}") from error
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingCost:
     """Instances of one offering that a job holds."""
@@ -104,7 +141,7 @@ async def standing_costs(store: Path) -> tuple[StandingCost, ...]:
     )
 
 
-async def release_store(store: Path, cloud: ChosenCloud, *, patience_s: float) -> Release:
+async def release_store(store: Path, cloud: ChosenCloud, *, patience_s: float) -> ReleasedInstances:
     """End all that a store's ledger holds on a cloud; errors as `release_all` and opening both.
 
     `patience_s` bounds how long the ends are waited for.

@@ -36,27 +36,30 @@ def down(
     store: Annotated[Path, typer.Option(help="Folder that `spotline up` runs on.")] = Path(
         "spotline-store"
     ),
-    cloud: Annotated[
-        str,
-        typer.Option(help="Cloud that it acts on, as for `up`.", envvar="SPOTLINE_CLOUD"),
-    ] = "simulated",
 ) -> None:
     """End a running system. Say what becomes of its instances: --keep or --release.
 
+    Settings of its cloud (SPOTLINE_CLOUD_<NAME>_*) must be those that it was started with.
     Exits 1 where instances are still there after a minute.
     """
     import asyncio
 
     from spotline.application.cloud_actuator.ports import ActuatorMode
     from spotline.bootstrap.clouds import cloud_of
-    from spotline.bootstrap.standing_costs import RunningProcess, release_store, standing_costs
+    from spotline.bootstrap.standing_costs import (
+        RunningProcess,
+        noted_cloud,
+        release_store,
+        standing_costs,
+    )
     from spotline.cli.failures import explained
 
     if keep == release:
         typer.secho("one of --keep and --release must be given", err=True, fg="red")
         raise typer.Exit(2)
     with explained():
-        chosen = cloud_of(os.environ, cloud, ActuatorMode.LIVE)
+        # Stores of before 0.3.0 note none, and were on the simulated one.
+        chosen = cloud_of(os.environ, noted_cloud(store) or "simulated", ActuatorMode.LIVE)
         running = RunningProcess.of(store)
         if running is not None and running.is_alive:
             _end(running)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from spotline.bootstrap.clouds import ChosenCloud
+    from spotline.bootstrap.system import SystemOptions
     from spotline.domain.market.market import Market
 
 
@@ -140,10 +143,7 @@ def up(
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Run broker and all services until Ctrl-C; a store is continued where it stopped."""
-    import asyncio
-    import json
     import os
-    from collections.abc import Mapping
 
     from spotline.adapters.files.reservations_file import add_reservations
     from spotline.adapters.files.weights_file import read_weights
@@ -152,12 +152,7 @@ def up(
     from spotline.application.selector.state import SelectorOptions
     from spotline.bootstrap.clouds import cloud_of
     from spotline.bootstrap.pace import pace_of
-    from spotline.bootstrap.planners import compile_planners, planners_compiled
-    from spotline.bootstrap.process import run_to_exit_code
-    from spotline.bootstrap.standing_costs import RunningProcess, standing_costs
     from spotline.bootstrap.system import SystemOptions
-    from spotline.bootstrap.up import run_up
-    from spotline.cli.down import say_standing
     from spotline.cli.failures import explained
     from spotline.runtime.log import configure_logging
 
@@ -194,6 +189,21 @@ def up(
             market_s_per_s=pace.market_s_per_s,
         )
 
+    _serve(options, cloud, health_port=health_port, as_json=as_json)
+
+
+def _serve(options: SystemOptions, cloud: str, *, health_port: int, as_json: bool) -> NoReturn:
+    """Serve until a signal, then say what goes on costing, and end the command."""
+    import asyncio
+    import json
+
+    from spotline.bootstrap.planners import compile_planners, planners_compiled
+    from spotline.bootstrap.process import run_to_exit_code
+    from spotline.bootstrap.standing_costs import RunningProcess, note_cloud, standing_costs
+    from spotline.bootstrap.up import run_up
+    from spotline.cli.down import say_standing
+    from spotline.cli.failures import explained
+
     def told(addresses: Mapping[str, str]) -> None:
         if as_json:
             typer.echo(json.dumps(addresses))
@@ -204,7 +214,9 @@ def up(
     if not planners_compiled():
         typer.echo("compiling the planners: once per release, about a minute", err=True)
         compile_planners()
-    this = RunningProcess.this()
+    store, this = options.store, RunningProcess.this()
+    with explained():
+        note_cloud(store, cloud)
     this.write(store)
     try:
         code = run_to_exit_code(run_up(options, health_port=health_port, told=told))

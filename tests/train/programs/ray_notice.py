@@ -15,6 +15,14 @@ from spotline.trainer.ray import PreemptionSource
 RUN = Path(os.environ["SPOTLINE_RUN_DIR"])
 
 
+@ray.remote(num_cpus=1)
+class Worker:
+    """Keeps its node busy: an idle one that drains is gone at once."""
+
+    def rank(self):
+        return 0
+
+
 def main():
     ray.init(
         "local",
@@ -24,6 +32,8 @@ def main():
         log_to_driver=False,
         logging_level="ERROR",
     )
+    worker = Worker.remote()
+    assert ray.get(worker.rank.remote()) == 0
     node_id = ray.get_runtime_context().get_node_id()
     source = PreemptionSource(attach(), every_s=0.1)
     # What Ray Train starts beside its workers: ranks 0 and 1 are on this node.

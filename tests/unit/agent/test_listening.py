@@ -4,7 +4,7 @@ import pytest
 
 from spotline.adapters.grpc.agent.messages import CheckpointNews, RestartNews, WorkNews
 from spotline.agent.listening import Listener, ListenerPorts
-from spotline.agent.notices import PLATFORM, LocalNotice, NoticeBoard
+from spotline.agent.notices import PLATFORM, LocalNotice, NoticesInForce
 from spotline.agent.progress import LineTail
 from spotline.agent.timing import MarketTime
 from spotline.domain.events.training import CheckpointFault, CheckpointKind, NoticeAction
@@ -22,7 +22,7 @@ class Instance:
         self.folder = folder
         self.posted = []
         market = MarketTime(self.clock, 60.0)
-        board = NoticeBoard(
+        board = NoticesInForce(
             instance_id="i-1",
             file=folder / "notice.json",
             post=self.posted.append,

@@ -4,7 +4,7 @@ import os
 import pytest
 
 from spotline.adapters.grpc.agent.messages import NoticeNews
-from spotline.agent.notices import PLATFORM, LocalNotice, NoticeBoard, NoticeFolder
+from spotline.agent.notices import PLATFORM, LocalNotice, NoticeFolder, NoticesInForce
 from spotline.agent.timing import MarketTime
 from spotline.contracts.errors import ContractError
 from spotline.domain.events.training import CheckpointFault, NoticeAction
@@ -18,7 +18,7 @@ class Board:
         self.clock = SteppedClock(WALL_S)
         self.answers: list[NoticeNews] = []
         self.file = folder / "run" / "notice.json"
-        self.board = NoticeBoard(
+        self.board = NoticesInForce(
             instance_id="i-1",
             file=self.file,
             post=self.answers.append,

@@ -116,6 +116,12 @@ def test_what_is_spotlines_own_is_not_passed_on_and_cannot_be_changed():
     assert (found["SPOTLINE_GRACE_S"], found["SPOTLINE_MARKET_SPEED"]) == ("30", "60.0")
 
 
+def test_checkpoints_are_as_far_apart_in_wall_time_as_the_job_says_in_market_time():
+    (start,) = rank_starts(task_of(interval_s=300), order_of("h"), place_on("i-0"), 5)
+
+    assert start.environment["SPOTLINE_CHECKPOINT_INTERVAL_S"] == "5.0"
+
+
 def test_without_a_location_there_is_no_checkpoint_uri():
     assert checkpoint_uri(task_of()) == ""
 

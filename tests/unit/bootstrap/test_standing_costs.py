@@ -10,8 +10,11 @@ import pytest
 
 from spotline.bootstrap.clouds import chosen_cloud
 from spotline.bootstrap.standing_costs import (
+    CLOUD_FILE,
     RUNNING_FILE,
     RunningProcess,
+    note_cloud,
+    noted_cloud,
     release_store,
     standing_costs,
 )
@@ -59,3 +62,20 @@ async def test_a_folder_without_a_ledger_is_no_store(tmp_path):
     with pytest.raises(ConfigError, match="found no ledger"):
         await release_store(tmp_path, chosen_cloud(), patience_s=1)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_stays_with_its_cloud(tmp_path):
+    assert noted_cloud(tmp_path) == ""
+    note_cloud(tmp_path, "local")
+    note_cloud(tmp_path, "local")
+
+    with pytest.raises(ConfigError, match=r"cloud must be local.*was simulated"):
+        note_cloud(tmp_path, "simulated")
+    assert noted_cloud(tmp_path) == "local"
+
+
+def test_a_note_that_cannot_be_read_is_no_other_cloud(tmp_path):
+    (tmp_path / CLOUD_FILE).write_text("{}")
+
+    with pytest.raises(ConfigError, match="expected the name of a cloud"):
+        noted_cloud(tmp_path)

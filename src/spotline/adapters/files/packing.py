@@ -24,7 +24,7 @@ from spotline.adapters.files.mistake import BadFile, Mistake, bad_file, shown_ke
 from spotline.domain.jobs.run import RunPackage
 
 if TYPE_CHECKING:
-    from fsspec import AbstractFileSystem  # type: ignore[import-untyped]
+    from fsspec import AbstractFileSystem
     from pathspec import GitIgnoreSpec
 
 IGNORE_FILE = ".spotlineignore"
@@ -135,7 +135,7 @@ def store(archive: Path, package: RunPackage, *, where: str) -> bool:
 
 
 def _put(filesystem: AbstractFileSystem, archive: Path, path: str) -> None:
-    from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
+    from fsspec.implementations.local import LocalFileSystem
 
     parent, _, name = path.rpartition("/")
     filesystem.makedirs(parent, exist_ok=True)

@@ -85,7 +85,7 @@ class JoinAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joining:
+class JoinAsked:
     """A token that is to be traded for a session."""
 
     message_name: ClassVar[str] = "JoinRequest"

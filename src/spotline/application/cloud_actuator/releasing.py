@@ -19,7 +19,7 @@ RELEASED = "released by hand"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class ReleasedInstances:
     """Instances that were asked to end, and those of them that the cloud still shows."""
 
     instance_ids: tuple[str, ...]
@@ -31,7 +31,7 @@ async def release_all(
     ledger: Ledger,
     wait: Callable[[], Awaitable[bool]],
     graces: Graces | None = None,
-) -> Release:
+) -> ReleasedInstances:
     """End all instances that carry the ledger's tag, and wait until they are seen to have ended.
 
     The slot in which it was last heard of the market is charged whole, later ones are not. Jobs
@@ -59,7 +59,7 @@ async def release_all(
     }
     ids = tuple(sorted({instance.instance_id for instance in held} | running))
     if not ids:
-        return Release(instance_ids=(), still_there=())
+        return ReleasedInstances(instance_ids=(), still_there=())
     await ledger.check_epoch()
     await cloud.terminate(owner, ids)
     for instance_id in ids:
@@ -85,4 +85,4 @@ async def release_all(
         if instance_id in lives and instance_id not in left:
             lives.learn(instance_id, LifeInput.SEEN_ENDED)
     await ledger.record(LedgerEntry(slot=slot, transitions=lives.drain()))
-    return Release(instance_ids=ids, still_there=tuple(sorted(left)))
+    return ReleasedInstances(instance_ids=ids, still_there=tuple(sorted(left)))

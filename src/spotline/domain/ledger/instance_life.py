@@ -356,7 +356,6 @@ def _row(
     seen: Mapping[LifeInput, _Rule],
     missing: _Rule,
     noticed: _Rule,
-    withdrawn: _Rule = _stay,
     stop: _Rule,
     time: _Rule,
 ) -> dict[LifeInput, _Rule]:
@@ -370,7 +369,7 @@ def _row(
         **seen,
         LifeInput.MISSING: missing,
         LifeInput.NOTICED: noticed,
-        LifeInput.WITHDRAWN: withdrawn,
+        LifeInput.WITHDRAWN: _stay,
         LifeInput.STOP_ASKED: stop,
         LifeInput.TIME_PASSED: time,
     }
@@ -407,14 +406,10 @@ _TABLE: Mapping[LifeState, Mapping[LifeInput, _Rule]] = {
     LifeState.RUNNING: _row(
         seen=_NOT_BACK, missing=_absent, noticed=_NOTICED, stop=_STOPPING, time=_unseen_time
     ),
-    LifeState.NOTICED: _row(
-        seen=_ONWARD,
-        missing=_absent,
-        noticed=_stay,
-        withdrawn=_as_before,
-        stop=_STOPPING,
-        time=_noticed_time,
-    ),
+    LifeState.NOTICED: {
+        **_row(seen=_ONWARD, missing=_absent, noticed=_stay, stop=_STOPPING, time=_noticed_time),
+        LifeInput.WITHDRAWN: _as_before,
+    },
     LifeState.STOPPING: _row(
         seen={**_ONWARD, LifeInput.SEEN_STOPPING: _stay},
         missing=_absent,

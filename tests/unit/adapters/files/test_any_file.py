@@ -19,9 +19,9 @@ from spotline.adapters.files.weights_file import read_weights
 from spotline.contracts.errors import ContractError
 
 EXAMPLES = Path(__file__).parents[4] / "docs" / "examples"
-JOB, DRAFT, PIPELINE, GEOGRAPHY, SERIES = (
+JOB, DRAFT, TRAIN, PIPELINE, GEOGRAPHY, SERIES = (
     yaml.load((EXAMPLES / f"{name}.yaml").read_text(), yaml.BaseLoader)
-    for name in ("job", "draft", "pipeline", "geography", "geography-series")
+    for name in ("job", "draft", "train", "pipeline", "geography", "geography-series")
 )
 
 NUMBERS = st.integers() | st.floats() | st.sampled_from([0, -1, 1, 10**30, 1e300, "1e999"])
@@ -52,10 +52,10 @@ def written(content: Any) -> str:
 
 
 @settings(max_examples=150, deadline=None)
-@given(changed(JOB) | changed(DRAFT))
+@given(changed(JOB) | changed(DRAFT) | changed(TRAIN))
 def test_any_job_file_is_a_job_or_a_bad_file(content: Any) -> None:
     with suppress(BadFile):
-        parse_job_file(written(content))
+        parse_job_file(written(content), now_ns=0)
 
 
 @settings(max_examples=100, deadline=None)

@@ -273,7 +273,7 @@ def _devices(settings: LocalCloudSettings) -> list[str]:
 
 def _not_ours(what: str) -> Refusal:
     return Refusal(
-        refusal_class=RefusalClass.UNAUTHORISED,
+        refusal_class=RefusalClass.LIMIT,
         detail=f"{what}: give each tenant a user of its own with "
         "SPOTLINE_CLOUD_LOCAL_RUN_AS=TENANT=USER,TENANT=USER, which takes root",
     )

@@ -254,6 +254,7 @@ def _read_enrolled(answer: api.JoinResponse) -> Enrolled:
         tenant=answer.job.tenant,
         run=from_message(Run, answer.job.run, where="JoinResponse job.run"),
         checkpoint_location=answer.job.checkpoint.location,
+        checkpoint_interval_s=answer.job.checkpoint.interval_s,
     )
     try:
         return Enrolled(

@@ -25,12 +25,16 @@ class OrderState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTask:
-    """What of a job its agents need: what is run, and where its checkpoints are (may be empty)."""
+    """What of a job its agents need: what is run, and where its checkpoints are (may be empty).
+
+    `checkpoint_interval_s` are market seconds between two of them, 0 where that is not said.
+    """
 
     job_id: str
     tenant: str
     run: Run
     checkpoint_location: str = ""
+    checkpoint_interval_s: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

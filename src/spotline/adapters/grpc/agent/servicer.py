@@ -20,7 +20,7 @@ from spotline.application.allocator.agent_messages import (
     AllocationState,
     CheckpointReport,
     JoinAnswer,
-    Joining,
+    JoinAsked,
     NoticeReport,
     RanksReport,
     RanksState,
@@ -79,7 +79,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
     @answers
     async def Join(self, request: pb.JoinRequest, context: ServerContext) -> JoinAnswer:
         """Trade a token for a session; recorded before it is answered."""
-        asked = from_message(Joining, request)
+        asked = from_message(JoinAsked, request)
         identity = self._sessions.identity_of(asked)
         gang, status = self._gang_of(identity)
         before = gang.joined.get(identity.instance_id)
@@ -112,7 +112,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
             )
         return gang, status
 
-    async def _record_join(self, gang: Gang, asked: Joining) -> None:
+    async def _record_join(self, gang: Gang, asked: JoinAsked) -> None:
         """Record that an agent has joined, and wait until that is applied.
 
         Of two at once the log's first has joined.

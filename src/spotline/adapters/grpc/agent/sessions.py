@@ -16,7 +16,7 @@ from spotline.adapters.agents.enrolment import (
 from spotline.adapters.agents.keys import Now, utc_now
 from spotline.adapters.agents.signing import ForgedStatement, Signer
 from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext
-from spotline.application.allocator.agent_messages import Joining
+from spotline.application.allocator.agent_messages import JoinAsked
 from spotline.application.allocator.gang import Gang, Gangs, JoinedAgent
 from spotline.contracts.reasons import Reason
 
@@ -40,7 +40,7 @@ class Sessions:
         self._signer = signer
         self._now = now
 
-    def identity_of(self, asked: Joining) -> Identity:
+    def identity_of(self, asked: JoinAsked) -> Identity:
         """Whose token this is.
 
         Raises
@@ -57,7 +57,7 @@ class Sessions:
         return identity
 
     @staticmethod
-    def refuse_another(asked: Joining, before: JoinedAgent) -> None:
+    def refuse_another(asked: JoinAsked, before: JoinedAgent) -> None:
         """Refuse whoever is not the agent that has joined; `RpcRefused`: PERMISSION_DENIED."""
         if before.nonce_sha256 != sha256_of(asked.nonce):
             raise RpcRefused(

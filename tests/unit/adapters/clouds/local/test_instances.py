@@ -323,7 +323,7 @@ async def test_it_runs_the_jobs_of_one_tenant_and_remembers_whose(clouds):
 
     grant = await cloud.launch(replace(launch("u", 1), tenant="other"))
 
-    assert grant.refusal.refusal_class is RefusalClass.UNAUTHORISED
+    assert grant.refusal.refusal_class is RefusalClass.LIMIT
     assert "jobs of tenant acme, this is one of other" in grant.refusal.detail
     assert "SPOTLINE_CLOUD_LOCAL_RUN_AS" in grant.refusal.detail
 
@@ -358,7 +358,7 @@ async def test_an_instance_of_another_user_is_theirs_and_reaches_nothing_of_ours
         assert "Permission denied" in said
         assert '"job_id": "j"' in said
         refused = await cloud.launch(replace(launch("u", 1), tenant="other"))
-        assert refused.refusal.refusal_class is RefusalClass.UNAUTHORISED
+        assert refused.refusal.refusal_class is RefusalClass.LIMIT
         # It may not signal the first process, which is ours.
         assert os.stat(f"/proc/{cloud.first_process(instance_id)[0]}").st_uid == 0
     finally:
