@@ -82,6 +82,7 @@ def _timeline(axes: Any, drawn: Drawn) -> None:
         _draw_interruptions(axes, drawn, job, row)
     axes.set_yticks(range(len(jobs)), [job.task.name for job in jobs])
     axes.invert_yaxis()
+    axes.set_xlim(left=0)
     axes.set_xlabel("wall seconds since the market opened")
     axes.set_title("Who trained when, on how many instances, and what was taken back", loc="left")
     _legend(axes)
@@ -175,7 +176,8 @@ def _money(axes: Any, jobs: Sequence[JobFared]) -> None:
     axes.set_xticks(range(len(jobs)), [job.task.name for job in jobs], fontsize=8)
     axes.set_ylabel("USD", fontsize=8)
     axes.set_title("Cost", fontsize=9, loc="left")
-    axes.legend(fontsize=8)
+    axes.margins(y=0.3)
+    axes.legend(fontsize=8, loc="upper right", ncols=3)
 
 
 def _work(axes: Any, jobs: Sequence[JobFared]) -> None:
@@ -191,7 +193,7 @@ def _work(axes: Any, jobs: Sequence[JobFared]) -> None:
         )
         axes.text(place, kept[place] + lost[place], words, ha="center", va="bottom", fontsize=7)
     axes.set_xticks(places, [job.task.name for job in jobs], fontsize=8)
-    axes.margins(y=0.25)
+    axes.set_ylim(0, 1.6 * max(kept[place] + lost[place] for place in places))
     axes.set_ylabel("updates", fontsize=8)
     axes.set_title("Work", fontsize=9, loc="left")
-    axes.legend(fontsize=8, loc="lower right")
+    axes.legend(fontsize=8, loc="upper right", ncols=2)
