@@ -21,7 +21,7 @@ from spotline.demo.train.proof import packaged
 from spotline.demo.train.report import events_in
 from spotline.demo.train.scenario import (
     Compression,
-    Submission,
+    JobContext,
     TrainingProgram,
     TrainingTask,
     job_of,
@@ -77,7 +77,7 @@ class ShortTraining:
         return job_of(
             self.task,
             self.market,
-            Submission(
+            JobContext(
                 program=self.program,
                 compression=Compression(market_s_per_s=SPEED),
                 package=packaged(self.program, self.checkpoints),

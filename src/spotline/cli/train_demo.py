@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from spotline.demo.train.proof import Proof
     from spotline.demo.train.report import TrainReport
     from spotline.demo.train.run import TrainProgress
 
@@ -72,7 +73,7 @@ def train_demo(
                 f"{', '.join(missing)} must be installed: run `make train-demo`, which makes an "
                 "environment of its own, or install spotline[train]"
             )
-    from spotline.demo.train.proof import Proof, ProofOptions, prove
+    from spotline.demo.train.proof import ProofOptions, prove
 
     if not planners_compiled():
         console.print("compiling the planners: once per release, about a minute")
@@ -98,7 +99,13 @@ def train_demo(
     if code or not proofs:
         console.print("[yellow]stopped before the end; what was recorded is in[/]", options.folder)
         raise typer.Exit(code or 1)
-    proof = proofs[0]
+    failures = _told(proofs[0], json_out, console)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _told(proof: Proof, json_out: str, console: Any) -> list[str]:
+    """Show what came of it; returns what does not hold."""
     _show(proof.report, console)
     console.print(
         f"picture  {proof.picture}\nlog      {proof.run.log}  "
@@ -113,9 +120,10 @@ def train_demo(
         Path(json_out).write_text(result, encoding="utf-8")
     failures = proof.report.failures()
     for failure in failures:
-        console.print(f"does not hold: {failure}", style="red", markup=False, highlight=False)
-    if failures:
-        raise typer.Exit(1)
+        console.print(
+            f"does not hold: {failure}", style="red", markup=False, highlight=False, soft_wrap=True
+        )
+    return failures
 
 
 def _new_folder() -> Path:

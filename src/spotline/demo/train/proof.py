@@ -35,7 +35,7 @@ from spotline.demo.train.report import (
 from spotline.demo.train.run import TrainProgress, TrainRun, run_training
 from spotline.demo.train.scenario import (
     Compression,
-    Submission,
+    JobContext,
     TrainingProgram,
     TrainingTask,
     job_of,
@@ -181,14 +181,14 @@ def _expected(
     calm: Sequence[UndisturbedRun],
     options: ProofOptions,
     compression: Compression,
-) -> tuple[TrainingProgram, Submission]:
+) -> tuple[TrainingProgram, JobContext]:
     """What the jobs are submitted with: rates and starts of undisturbed runs, on a share of a core."""
     share = options.cpu_share
     restart_wall_s = 1.0 + median(run.start_s for run in calm) / share
     program = replace(program, restart_wall_s=restart_wall_s)
     checkpoints = (options.folder / "checkpoints").resolve()
     package = packaged(program, checkpoints)
-    return program, Submission(
+    return program, JobContext(
         program=program,
         compression=compression,
         package=package,
@@ -211,7 +211,7 @@ def packaged(program: TrainingProgram, location: Path) -> RunPackage:
     return package
 
 
-def _timed(plan: PlannedTask, calm: Sequence[UndisturbedRun], said: Submission) -> TrainingTask:
+def _timed(plan: PlannedTask, calm: Sequence[UndisturbedRun], said: JobContext) -> TrainingTask:
     """The task with its deadline: so many times what it takes undisturbed, on one instance."""
     task = plan.task
     wall_s = task.steps / said.steps_per_s + said.program.restart_wall_s

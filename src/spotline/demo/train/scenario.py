@@ -104,7 +104,7 @@ class TrainingProgram:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+class JobContext:
     """All that a job needs besides its task: where things lie, and how fast it is expected to be.
 
     `steps_per_s` is what one instance does in a second of wall time; with n of them it is taken
@@ -123,7 +123,7 @@ class Submission:
     python_path: str = ""
 
 
-def job_of(task: TrainingTask, market: Market, said: Submission) -> Job:
+def job_of(task: TrainingTask, market: Market, said: JobContext) -> Job:
     """Make the job of a task on a market, with a hard deadline.
 
     Its value is a multiple of what it would cost on demand on one instance.

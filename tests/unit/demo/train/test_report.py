@@ -11,7 +11,7 @@ from spotline.demo.train.accounts import GenerationAccount, TrainingAccount
 from spotline.demo.train.diary import Page
 from spotline.demo.train.evidence import JobEvidence
 from spotline.demo.train.report import JobFared, TrainReport, measured_job, seconds_per_update
-from spotline.demo.train.scenario import Compression, Submission, TrainingProgram, TrainingTask
+from spotline.demo.train.scenario import Compression, JobContext, TrainingProgram, TrainingTask
 from spotline.demo.train.scenario import job_of as made_job
 from spotline.demo.train.undisturbed import UndisturbedRun
 from spotline.domain.events.lifecycle import JobOutcome
@@ -29,7 +29,7 @@ def job(tmp_path_factory):
     return made_job(
         TASK,
         generate("mixed", seed=1, slots=20, slot_s=900, start_ns=0),
-        Submission(
+        JobContext(
             program=TrainingProgram(script="numpy_trainer.py"),
             compression=COMPRESSION,
             package=RunPackage(sha256="0" * 64, uri=f"{folder}/p", size_bytes=1),

@@ -37,7 +37,7 @@ _LENGTH = struct.Struct("!Q")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class BigramRun:
     """What is trained. `row_s` are wall seconds that a row takes, in which it does not compute."""
 
     diary: Path
@@ -172,7 +172,7 @@ def _exactly(peer: socket.socket, size: int) -> bytes:
     return bytes(parts)
 
 
-def train(settings: Settings, variables: Mapping[str, str]) -> None:
+def train(settings: BigramRun, variables: Mapping[str, str]) -> None:
     """Train to the last step, or exit with 75 when told to stop."""
     rank, world = int(variables.get("RANK", "0")), int(variables.get("WORLD_SIZE", "1"))
     address = (variables.get("MASTER_ADDR", "127.0.0.1"), int(variables.get("MASTER_PORT", "0")))
@@ -240,7 +240,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--save-s", type=float, default=0.0, help="wall seconds that a save takes")
     parser.add_argument("--interval-s", type=float, default=None)
     stated = parser.parse_args(arguments)
-    train(Settings(**vars(stated)), environ)
+    train(BigramRun(**vars(stated)), environ)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ _LORA = LoraConfig(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class TuningRun:
     """What is tuned: `base` is the folder of the model, `batch` the samples of an update."""
 
     base: Path
@@ -160,7 +160,7 @@ def held_out_loss(model: torch.nn.Module, source: TokenSource) -> float:
         return float(model(input_ids=tokens, labels=tokens).loss)
 
 
-def train(settings: Settings) -> None:
+def train(settings: TuningRun) -> None:
     """Tune to the last step, or exit with 75 when told to stop."""
     torch.set_num_threads(1)
     torch.manual_seed(settings.seed)
@@ -211,7 +211,7 @@ def train(settings: Settings) -> None:
     session.finish(settings.work / "result", step=step, done=step * settings.batch * source.length)
 
 
-def _arguments(settings: Settings, session: TrainingSession) -> TrainingArguments:
+def _arguments(settings: TuningRun, session: TrainingSession) -> TrainingArguments:
     return TrainingArguments(
         output_dir=str(settings.work),
         max_steps=settings.steps,
@@ -247,7 +247,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--task", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--interval-s", type=float, default=None)
-    train(Settings(**vars(parser.parse_args(arguments))))
+    train(TuningRun(**vars(parser.parse_args(arguments))))
 
 
 if __name__ == "__main__":
