@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from spotline.application.allocator.gang_facts import AgentTimes
 
 from spotline.adapters.eventlog.reader import EventLogReader
+from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.clouds import chosen_cloud
 from spotline.bootstrap.pace import MarketPace
