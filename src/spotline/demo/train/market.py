@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -113,7 +114,7 @@ def _reclaim_rate(market: Market) -> float:
 
 def _alone(market: Market, column: int) -> Market:
     """The market of one offering."""
-    arrays = {
+    arrays: dict[str, Any] = {
         field.name: value[:, [column]]
         for field in fields(market)
         if isinstance(value := getattr(market, field.name), np.ndarray)

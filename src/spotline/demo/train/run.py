@@ -10,7 +10,8 @@ from pathlib import Path
 
 from spotline.adapters.eventlog.manifest import Manifest, environment
 from spotline.adapters.eventlog.writer import Recording
-from spotline.adapters.grpc.allocator.client import JobClient, RpcFailed
+from spotline.adapters.grpc.allocator.client import JobClient
+from spotline.adapters.grpc.kit.errors import RpcFailed
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.application.spec import Timer
 from spotline.bootstrap.parts import open_part, open_stream

@@ -160,7 +160,7 @@ async def _run(words: Sequence[str], work: Path) -> None:
 def _rate(pages: Sequence[Page]) -> float:
     """Updates in a second of a core, the start of the program apart."""
     reached = [note["cpu_s"] for page in pages for note in page.of("reached")]
-    return (len(reached) - 1) / max(1e-3, reached[-1] - reached[0])
+    return float((len(reached) - 1) / max(1e-3, reached[-1] - reached[0]))
 
 
 def _finish(folder: Path) -> None:
