@@ -54,6 +54,10 @@ lock: ## resolve pyproject.toml into requirements/ (make lock UPGRADE=1 moves th
 demo: setup ## run the main job end to end, and show what it saved
 	@$(BIN)/spotline demo
 
+.PHONY: train-demo
+train-demo: setup-train ## train four small models for real, interrupted and resumed: ten minutes (ARGS=...)
+	@$(TRAIN_VENV)/bin/spotline train-demo $(ARGS)
+
 .PHONY: test
 test: setup ## the whole suite but the slow and e2e tests (ARGS=... for pytest; -n0 in one process)
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)

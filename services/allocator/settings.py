@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.application.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.bootstrap.agents import AgentsAt
 from spotline.runtime.settings import ServiceSettings
@@ -19,6 +20,7 @@ class AllocatorSettings(ServiceSettings):
     no actuator runs, which is what says so. Agents of running programs dial `agents_address` (empty:
     nowhere), as `agents_advertise`; the keys in `agents_folder` are the actuator's, too. A job that
     states no value is worth, and may cost, (1 + `quote_margin`) x its on-demand quote.
+    `market_s_per_s` are market seconds in a second of wall time, as the market is replayed.
     """
 
     allocator_address: str = "127.0.0.1:7070"
@@ -28,6 +30,7 @@ class AllocatorSettings(ServiceSettings):
     agents_advertise: str = ""
     agents_folder: Path = Path("spotline-store/agents")
     quote_margin: float = Field(default=DEFAULT_QUOTE_MARGIN, ge=0, le=100, allow_inf_nan=False)
+    market_s_per_s: float = Field(default=1.0, gt=0, allow_inf_nan=False)
 
     def agents(self) -> AgentsAt | None:
         """Where agents dial in, None for nowhere; `ConfigError` where that cannot be."""
@@ -37,4 +40,5 @@ class AllocatorSettings(ServiceSettings):
             address=self.agents_address,
             folder=self.agents_folder,
             advertise=self.agents_advertise,
+            times=AgentTimes(market_s_per_s=self.market_s_per_s),
         )

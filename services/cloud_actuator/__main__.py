@@ -21,6 +21,7 @@ async def serve(settings: CloudActuatorSettings, bus: BusAddress, hooks: PartHoo
         owner=settings.owner,
         caps=settings.caps(),
         enrolment=None if agents is None else agents.enrolment(),
+        market_s_per_s=settings.market_s_per_s,
     )
     await serve_cloud_actuator(bus, parts, hooks)
 

@@ -27,6 +27,7 @@ class CloudActuatorSettings(ServiceSettings):
     `SPOTLINE_CLOUD_<NAME>_*`. `ledger_url` empty means a SQLite file in `store`. Caps left out do
     not bind. Instances dial the allocator's port of agents as `agents_advertise`, or else
     `agents_address`; with neither they are started without user data.
+    `market_s_per_s` are market seconds in a second of wall time, for clouds that live in it.
     """
 
     cloud: str = "simulated"
@@ -40,6 +41,7 @@ class CloudActuatorSettings(ServiceSettings):
     agents_address: str = ""
     agents_advertise: str = ""
     agents_folder: Path = Path("spotline-store/agents")
+    market_s_per_s: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     _chosen: ChosenCloud = PrivateAttr()
 
     @model_validator(mode="after")

@@ -13,6 +13,7 @@ from spotline import __version__
 COMMANDS = (
     "market",
     "demo",
+    "train_demo",
     "up",
     "down",
     "agent",

@@ -1,0 +1,95 @@
+"""One job trained for real on the local cloud: a resize, a SIGKILL, a notice, and the same model."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from spotline.adapters.clouds.local.cloud import take_back
+from spotline.adapters.clouds.local.store import LocalStore
+from spotline.demo.train.program.numpy_trainer import BigramModel
+from spotline.demo.train.run import run_training
+from spotline.demo.train.scenario import TrainingTask
+from spotline.demo.train.tokens import TokenSource
+from spotline.domain.events.lifecycle import JobOutcome
+from tests.eventually import eventually
+from tests.fakes.short_training import ShortTraining, counted_market
+
+STEPS = 150
+# One instance can be had, then two.
+COUNTS = [1] * 3 + [2] * 117
+NOTICE_S = 2400
+
+
+def newest_instance(folder: Path) -> str:
+    store = LocalStore(folder / "local_cloud.sqlite")
+    try:
+        return str(store.instances("state = 'running' AND taken = 0")[-1]["instance_id"])
+    finally:
+        store.close()
+
+
+@pytest.mark.timeout(180)
+async def test_a_job_that_is_resized_killed_and_noticed_ends_as_if_nothing_had_been(
+    tmp_path: Path,
+) -> None:
+    task = TrainingTask(name="short", task=1, steps=STEPS, first_slot=1, deadline_slots=110)
+    short = ShortTraining(folder=tmp_path, market=counted_market(COUNTS), task=task)
+    job = short.job()
+    seen = {"killed": 0, "noticed": 0}
+
+    async def hold(slot: int) -> None:
+        if slot == 3:
+            await eventually(lambda: short.updates(world=1) >= 3, timeout_s=60)
+        if slot == 4:
+            await eventually(lambda: short.updates(world=2) >= 3, timeout_s=60)
+            seen["killed"] = short.generation()
+            take_back(short.cloud_folder, [newest_instance(short.cloud_folder)])
+        if slot == 6:
+            killed = seen["killed"]
+            await eventually(lambda: short.updates(after_generation=killed) >= 3, timeout_s=60)
+            seen["noticed"] = short.generation()
+            take_back(short.cloud_folder, [newest_instance(short.cloud_folder)], lead_s=NOTICE_S)
+
+    async with asyncio.timeout(150):
+        run = await run_training(
+            short.system(), [job], tmp_path / "log", run_id="short", seeds={}, hold=hold
+        )
+
+    evidence = short.evidence(run.log, job)
+    account = short.account()
+    assert evidence.outcome is JobOutcome.COMPLETED
+    assert evidence.problems() == []
+    assert account.problems == ()
+    worlds = [generation.world for generation in account.generations]
+    assert worlds[0] == 1
+    assert (1, 2) in list(pairwise(worlds))
+    assert account.resizes >= 1
+    assert evidence.without_notice >= 1
+    assert len(evidence.noticed) >= 1
+    assert evidence.saves_completed >= 1
+    # What was lost was lost by the kill alone, and no more than was trained since the last save.
+    lost = {generation.generation: generation.lost for generation in account.generations}
+    assert {number for number, steps in lost.items() if steps} <= {seen["killed"]}
+    calm, trained = undisturbed_model(task), BigramModel(1)
+    (result,) = short.checkpoints.glob(f"{job.job_id}/checkpoints/*-f")
+    trained.load(result)
+    # Other numbers of ranks add up in another order.
+    assert trained.logits == pytest.approx(calm.logits, rel=1e-9, abs=1e-9)
+    # One bill: each instance once, and together what the ledger says.
+    assert len({bill.instance_id for bill in run.bills}) == len(run.bills)
+    assert sum(bill.estimate_micro_usd for bill in run.bills) == run.ledger_micro_usd > 0
+
+
+def undisturbed_model(task: TrainingTask) -> BigramModel:
+    """What one process makes of the text from beginning to end."""
+    source = TokenSource(task=task.task)
+    model = BigramModel(source.vocabulary)
+    tokens = task.batch * (source.length - 1)
+    for step in range(task.steps):
+        _, gradient = model.loss_and_gradient(source.sequences(step * task.batch, task.batch))
+        model.update(gradient / tokens)
+    return model
