@@ -131,7 +131,7 @@ def test_learning_and_forecasting_a_slot_takes_milliseconds(slot_s):
 @pytest.mark.parametrize(
     ("folder", "slot_s"),
     [
-        ("availability/16-node/aws-08-27-2023", 300),
+        pytest.param("availability/16-node/aws-08-27-2023", 300, marks=pytest.mark.slow),
         ("availability/16-node/aws-08-27-2023", 1800),
         ("preemption/4-node/aws-08-03-2023", 1800),
     ],

@@ -25,9 +25,11 @@ SHARED = {
     *("NATS_URL", "PARTITION", "HEALTH_HOST", "HEALTH_PORT", "METRICS", "OTLP_ENDPOINT"),
     "LOG_LEVEL",
 }
+AGENTS = {"AGENTS_ADDRESS", "AGENTS_ADVERTISE", "AGENTS_FOLDER", "MARKET_S_PER_S"}
 VARIABLES = {
     AllocatorSettings: {
-        *("ALLOCATOR_ADDRESS", "AWAIT_ADMISSION", "CONFIGURATOR_ADDRESS", "QUOTE_MARGIN")
+        *("ALLOCATOR_ADDRESS", "AWAIT_ADMISSION", "CONFIGURATOR_ADDRESS", "QUOTE_MARGIN"),
+        *AGENTS,
     },
     AnalyticsSettings: {
         *("ANALYTICS_ADDRESS", "STATISTICS_WINDOWS", "STATISTICS_GRACE_S"),
@@ -38,6 +40,13 @@ VARIABLES = {
         *("CAP_USD_PER_HOUR", "CAP_LAUNCHES_PER_MINUTE", "CLOUD_SIMULATED_SEED"),
         *("CLOUD_SIMULATED_LAUNCH_DELAY_S", "CLOUD_SIMULATED_NOTICE_LEAD_S"),
         *("CLOUD_SIMULATED_REFUSAL_PROBABILITY", "CLOUD_SIMULATED_INTERRUPTION_PER_INSTANCE_HOUR"),
+        *AGENTS,
+        *("CLOUD_LOCAL_COMMAND", "CLOUD_LOCAL_RUN_AS", "CLOUD_LOCAL_MOST_INSTANCES"),
+        *("CLOUD_LOCAL_CPU_SHARE", "CLOUD_LOCAL_CPU_SHARE_BY", "CLOUD_LOCAL_GPUS_PER_INSTANCE"),
+        *("CLOUD_LOCAL_GPU_DEVICES", "CLOUD_LOCAL_NOTICE_LEAD_S", "CLOUD_LOCAL_SUDDEN_SHARE"),
+        *("CLOUD_LOCAL_INTERRUPTION_PER_INSTANCE_HOUR", "CLOUD_LOCAL_RECLAIM_SPREAD"),
+        *("CLOUD_LOCAL_STOP_GRACE_S", "CLOUD_LOCAL_SEED", "CLOUD_LOCAL_SLOT_S"),
+        "CLOUD_LOCAL_PRICE_USD_PER_INSTANCE_HOUR",
     },
     ConfiguratorSettings: {"CONFIGURATOR_ADDRESS", "KNOWLEDGE", "KNOWLEDGE_STACK"},
     ForecasterSettings: {"FORECASTER", "HORIZON_SLOTS"},
@@ -173,7 +182,12 @@ def test_an_unknown_key_is_refused(unknown):
             "must lie in 0..1, was 2",
         ),
         (CloudActuatorSettings, "CLOUD_SIMULATED_LAUNCH_DELAY_S", "soon", "valid integer"),
-        (CloudActuatorSettings, "CLOUD", "moon", "cloud must be one of simulated, was 'moon'"),
+        (
+            CloudActuatorSettings,
+            "CLOUD",
+            "moon",
+            "cloud must be one of local, simulated, was 'moon'",
+        ),
         (CloudActuatorSettings, "CAP_USD_PER_JOB", "-1", "greater than or equal to 0"),
         (ServiceSettings, "HEALTH_PORT", "70000", "less than or equal to 65535"),
     ],

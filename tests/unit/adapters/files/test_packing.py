@@ -122,7 +122,9 @@ def test_a_link_within_it_is_kept_and_one_that_leads_out_is_refused_by_name(tmp_
     lines = refused(workdir)
     assert len(lines) == 2
     assert "links that stay below it" in lines[0]
-    assert lines[0].endswith(f"found absolute, a link to {workdir}/train.py")
+    # What a file says is shown as far as a line has room.
+    assert "found absolute, a link to " in lines[0]
+    assert str(workdir)[:40] in lines[0]
     assert lines[1].endswith("found package/outside, a link to ../../secret")
 
 

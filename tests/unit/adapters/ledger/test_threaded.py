@@ -27,6 +27,7 @@ ARGUMENTS = {
     "cooldowns": (),
     "taken": (["e"],),
     "latest_ns": (),
+    "latest_slot": (),
     "check_epoch": (),
     "admit": ([Admission(job_id="j", tenant="t", digest="d")],),
     "admitted": (["j"],),

@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing
 from dataclasses import replace
 
-from spotline.domain.events.capacity import LaunchRefused, RefusalClass
+from spotline.domain.events.capacity import CapacityReported, LaunchRefused, RefusalClass
 from tests.fakes.actuator import Rig
 from tests.samples.stored_runs import STORED, readable, rig_options, story, unpack
 
@@ -36,6 +36,17 @@ def as_answered(event, answered):
     return event
 
 
+def without_names(event):
+    """A report as v0.1.0 made it: it did not name instances, or all those of a holding."""
+    if not isinstance(event, CapacityReported):
+        return event
+    for holding in event.holdings:
+        held = sum(lot.spot + lot.on_demand for lot in holding.lots)
+        assert len(holding.instance_ids) in (0, held)
+    holdings = tuple(replace(holding, instance_ids=()) for holding in event.holdings)
+    return replace(event, holdings=holdings)
+
+
 async def test_a_store_of_v0_1_0_that_was_killed_at_any_step_ends_with_its_bill(tmp_path):
     expected = json.loads((STORED / "story-end.json").read_text(encoding="utf-8"))
     unpack(STORED / "actuator-stores.tar.xz", tmp_path / "killed")
@@ -55,6 +66,6 @@ async def test_a_store_of_v0_1_0_that_was_killed_at_any_step_ends_with_its_bill(
         assert continued == expected, f"killed at {store.name}"
         answered = refused_before(tmp_path / "copies" / store.name)
         given_again += bool(answered)
-        wanted = [as_answered(event, answered) for event in published]
-        assert answers == wanted, f"killed at {store.name}"
+        wanted = [without_names(as_answered(event, answered)) for event in published]
+        assert [*map(without_names, answers)] == wanted, f"killed at {store.name}"
     assert 0 < given_again < len(stores)

@@ -441,6 +441,7 @@ def test_command_writes_the_result_of_a_rule_policy(tmp_path):
     assert document["comparison"]["clairvoyant"]["score"] >= document["score"]
 
 
+@pytest.mark.slow
 def test_jobs_that_move_between_zones_report_the_gap_to_the_best_single_zone(tmp_path):
     generator = np.random.default_rng(2)
     for zone in ("us-east-1a", "us-east-1b", "us-east-1c"):

@@ -9,6 +9,9 @@ from spotline.bench.placement.run import PlacementExtent, run_placement
 from spotline.bench.placement.sweeps import METHOD_IDS, change_percent, spread
 from spotline.bench.placement.targets import judged
 
+# The whole benchmark once: make test-slow, and `spotline bench placement` itself.
+pytestmark = pytest.mark.slow
+
 TINY = PlacementExtent(
     tables=2,
     sweep_tables=1,
