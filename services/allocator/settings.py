@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pydantic import Field
 
+from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.allocator.gang_facts import AgentTimes
-from spotline.application.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.bootstrap.agents import AgentsAt
 from spotline.runtime.settings import ServiceSettings
 

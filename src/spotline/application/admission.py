@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
 from spotline.application.market_view import MarketView
-from spotline.application.run_limits import run_problems
 from spotline.application.spec import derive_id
 from spotline.contracts.reasons import Reason
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import DeadlineKind, Job
 from spotline.domain.jobs.program import compile_program
+from spotline.domain.jobs.run_limits import run_problems
 from spotline.domain.jobs.stay import stay_on
 from spotline.domain.units import NS_PER_S, utc_iso
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from spotline.adapters.nats.connection import NatsConnection
+from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.analytics.options import StatisticsOptions
-from spotline.application.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.placer.handler import PlaceHandler
 from spotline.application.placer.options import PlacerOptions
 from spotline.bootstrap.agents import AgentsAt, AgentSide

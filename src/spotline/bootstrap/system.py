@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from spotline.adapters.ledger.opening import ledger_url
+from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.application.market_ingest.handler import IngestOptions
-from spotline.application.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.agents import AgentsAt

@@ -202,8 +202,8 @@ def _inputs(
 def _at_quotes(market: Market, jobs: Sequence[Job]) -> Sequence[Job]:
     """The jobs, those without a value at what on-demand costs in the market's first slot."""
     from spotline.application.admission import check_job
+    from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN, valued
     from spotline.application.market_view import MarketView
-    from spotline.application.on_demand_quote import DEFAULT_QUOTE_MARGIN, valued
     from spotline.domain.market.slot_quote import SlotQuote
 
     quotes = tuple(SlotQuote(quote=quote, age_s=0) for quote in market.quotes(0))

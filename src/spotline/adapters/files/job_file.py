@@ -21,10 +21,10 @@ from spotline.adapters.files.mistake import (
 )
 from spotline.adapters.files.yaml_file import Limits, parse_yaml, read_yaml
 from spotline.application.admission import job_id_for
-from spotline.application.run_limits import run_problems
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.run import RunPackage
+from spotline.domain.jobs.run_limits import run_problems
 from spotline.domain.problems import problems_of
 
 _MANY_JOBS = Limits(most_bytes=16 << 20, most_values=1_000_000)

@@ -21,18 +21,6 @@ from spotline.adapters.files.fields import (
     no_nul,
 )
 from spotline.adapters.files.tuning_fields import option_text
-from spotline.application.run_limits import (
-    LONGEST_LINE,
-    LONGEST_VALUE,
-    MOST_DATA_SETS,
-    MOST_GRACE_S,
-    MOST_RANKS,
-    MOST_SECRETS,
-    MOST_VARIABLES,
-    MOST_WORDS,
-    is_below,
-    is_own_variable,
-)
 from spotline.domain.jobs.run import (
     DEFAULT_GRACE_S,
     DataReads,
@@ -43,6 +31,18 @@ from spotline.domain.jobs.run import (
     ProgressSource,
     Run,
     RunPackage,
+)
+from spotline.domain.jobs.run_limits import (
+    LONGEST_LINE,
+    LONGEST_VALUE,
+    MOST_DATA_SETS,
+    MOST_GRACE_S,
+    MOST_RANKS,
+    MOST_SECRETS,
+    MOST_VARIABLES,
+    MOST_WORDS,
+    is_below,
+    is_own_variable,
 )
 
 A_COMMAND = "a line for a shell, or a list of words"

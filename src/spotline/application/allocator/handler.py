@@ -19,13 +19,13 @@ from spotline.application.admission import (
     submitted_again,
 )
 from spotline.application.allocation.allocate import at_rates, program_of
+from spotline.application.allocation.measuring import Measuring
 from spotline.application.allocation.value_tables import terms_of
 from spotline.application.allocator.gang import Gangs
 from spotline.application.allocator.messages import JobState, JobStatus
 from spotline.application.allocator.statements import stated_again
 from spotline.application.allocator.updates import changeable
 from spotline.application.market_view import MarketFold, MarketStatus, MarketView, WorkNeeded
-from spotline.application.measuring import Measuring
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import (

@@ -22,6 +22,7 @@ import numpy as np
 
 from spotline.application.admission import check_job
 from spotline.application.allocation.allocate import forecast_of, program_of
+from spotline.application.allocation.on_demand_quote import valued
 from spotline.application.allocator.messages import (
     JointPlan,
     JointSchedule,
@@ -30,7 +31,6 @@ from spotline.application.allocator.messages import (
     PlanStep,
 )
 from spotline.application.market_view import MarketView
-from spotline.application.on_demand_quote import valued
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.jobs.measured import planned_lead_s

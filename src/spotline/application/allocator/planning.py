@@ -8,6 +8,11 @@ from itertools import pairwise
 
 from spotline.application.admission import check_job
 from spotline.application.allocation.allocate import forecast_of, program_of
+from spotline.application.allocation.on_demand_quote import (
+    DEFAULT_QUOTE_MARGIN,
+    on_demand_quote_micro_usd,
+    valued,
+)
 from spotline.application.allocator.joint_planning import plan_together
 from spotline.application.allocator.messages import (
     ComparisonAnswer,
@@ -20,11 +25,6 @@ from spotline.application.allocator.messages import (
     PolicyComparison,
 )
 from spotline.application.market_view import MarketView
-from spotline.application.on_demand_quote import (
-    DEFAULT_QUOTE_MARGIN,
-    on_demand_quote_micro_usd,
-    valued,
-)
 from spotline.application.scenarios import ScenarioSpec, sample_records
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.market import SlotOpened

@@ -19,6 +19,11 @@ from spotline.application.admission import (
     refuse_ended,
     refuse_far_deadline,
 )
+from spotline.application.allocation.on_demand_quote import (
+    DEFAULT_QUOTE_MARGIN,
+    on_demand_quote_micro_usd,
+    with_margin,
+)
 from spotline.application.configurator.candidates import Curve, Menu, Point, menu_of
 from spotline.application.configurator.messages import (
     Completion,
@@ -45,11 +50,6 @@ from spotline.application.configurator.whole_job import (
     job_with,
 )
 from spotline.application.market_view import MarketView
-from spotline.application.on_demand_quote import (
-    DEFAULT_QUOTE_MARGIN,
-    on_demand_quote_micro_usd,
-    with_margin,
-)
 from spotline.contracts.reasons import Reason
 from spotline.domain.configuration.configuration import MethodOption
 from spotline.domain.configuration.models import UnknownModel, model_facts

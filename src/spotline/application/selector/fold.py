@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from spotline.application.allocation.allocate import at_rates, forecast_of
+from spotline.application.allocation.measuring import Followed
 from spotline.application.allocation.value_tables import same_table_of
-from spotline.application.measuring import Followed
 from spotline.application.selector.endings import (
     moment_s,
     note_cancelled,

@@ -19,7 +19,6 @@ from spotline.adapters.files.job_file import (
 from spotline.adapters.files.mistake import BadFile
 from spotline.adapters.grpc.kit.filling_in import name_submission
 from spotline.application.allocator.messages import Submission
-from spotline.application.run_limits import run_problems
 from spotline.contracts.mapping import from_message, to_message
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Deadline, DeadlineKind, Job
@@ -32,6 +31,7 @@ from spotline.domain.jobs.run import (
     ProgressSource,
     RunPackage,
 )
+from spotline.domain.jobs.run_limits import run_problems
 from spotline.domain.units import NS_PER_S
 
 EXAMPLES = Path(__file__).parents[4] / "docs" / "examples"

@@ -18,6 +18,7 @@ from spotline.api.v1 import allocator_service_pb2 as pb
 from spotline.api.v1 import allocator_service_pb2_grpc
 from spotline.application.allocation.allocate import allocate
 from spotline.application.allocation.messages import AllocateAnswer, AllocateRequest
+from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.allocator.messages import (
     ComparisonAnswer,
     ComparisonRequest,
@@ -28,7 +29,6 @@ from spotline.application.allocator.planning import compare, market_of_request, 
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
 from spotline.application.configurator.messages import Completion
 from spotline.application.market_view import ClockReading, MarketView
-from spotline.application.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.contracts.mapping import digest, from_message
 from spotline.contracts.reasons import Reason
 from spotline.domain.jobs.draft import JobDraft

@@ -20,6 +20,7 @@ from spotline.adapters.grpc.kit.filling_in import name_submission
 from spotline.api.v1 import job_service_pb2 as pb
 from spotline.api.v1 import job_service_pb2_grpc
 from spotline.application.admission import Accepted, Refused
+from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN, valued
 from spotline.application.allocator.drafts import check_draft
 from spotline.application.allocator.handler import check_submission
 from spotline.application.allocator.messages import (
@@ -36,7 +37,6 @@ from spotline.application.allocator.messages import (
 from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
 from spotline.application.market_view import ClockReading, MarketStatus
-from spotline.application.on_demand_quote import DEFAULT_QUOTE_MARGIN, valued
 from spotline.application.paging import page_of_ids
 from spotline.application.spec import derive_id
 from spotline.contracts.errors import InvariantViolation, ProviderUnavailable

@@ -14,10 +14,10 @@ from spotline.api.v1 import (
     job_service_pb2,
     job_service_pb2_grpc,
 )
+from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.planning import warm_up
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
-from spotline.application.on_demand_quote import DEFAULT_QUOTE_MARGIN
 
 
 class RpcServer(GrpcServer):

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from spotline.application.admission import check_job
-from spotline.application.run_limits import MOST_RUN_BYTES, run_problems
 from spotline.domain.jobs.job import Checkpoint
 from spotline.domain.jobs.run import (
     DataSet,
@@ -17,8 +16,9 @@ from spotline.domain.jobs.run import (
     Run,
     RunPackage,
 )
+from spotline.domain.jobs.run_limits import MOST_RUN_BYTES, run_problems
 from tests.fakes.allocator import job
-from tests.unit.application.test_on_demand_quote import view
+from tests.unit.application.allocation.test_on_demand_quote import view
 
 KEPT = Checkpoint(interval_s=600, save_s=60, location="s3://a/b")
 RUN = Run(command=("python", "train.py"))

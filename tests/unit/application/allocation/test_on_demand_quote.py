@@ -8,9 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spotline.application.allocation.on_demand_quote import (
+    on_demand_quote_micro_usd,
+    valued,
+    with_margin,
+)
 from spotline.application.allocator.handler import JobsHandler
 from spotline.application.market_view import MarketView
-from spotline.application.on_demand_quote import on_demand_quote_micro_usd, valued, with_margin
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.offering import Reservation
 from tests.fakes.allocator import EAST, SLOT_S, WEST, job, market_opened, slot_opened

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from spotline.application.measuring import Measuring
+from spotline.application.allocation.measuring import Measuring
 from spotline.domain.events.capacity import CapacityLost, CapacityReported
 from spotline.domain.events.lifecycle import JobClosed, JobOutcome, JobSubmitted
 from spotline.domain.events.training import (
