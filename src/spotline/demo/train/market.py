@@ -26,7 +26,7 @@ SHARE_OF_ZONE = 4
 """One in so many instances that there are can be ours."""
 FLEET = 4
 SLOTS_PER_RECLAIM = 3
-LEAST_UP = 0.4
+LEAST_UP = 0.6
 SLOT_S = 900
 
 _MOST_PAST = 192

@@ -109,23 +109,16 @@ class PlannedTask:
     times: float
 
 
+def _planned(name: str, steps: int, first_slot: int, times: float) -> PlannedTask:
+    task = TrainingTask(name=name, task=1, steps=steps, first_slot=first_slot, deadline_slots=0)
+    return PlannedTask(task=task, times=times)
+
+
 TASKS: tuple[PlannedTask, ...] = (
-    PlannedTask(
-        task=TrainingTask(name="tight", task=1, steps=80, first_slot=1, deadline_slots=0),
-        times=2.6,
-    ),
-    PlannedTask(
-        task=TrainingTask(name="medium", task=2, steps=100, first_slot=2, deadline_slots=0),
-        times=3.0,
-    ),
-    PlannedTask(
-        task=TrainingTask(name="large", task=3, steps=120, first_slot=4, deadline_slots=0),
-        times=2.8,
-    ),
-    PlannedTask(
-        task=TrainingTask(name="relaxed", task=4, steps=70, first_slot=7, deadline_slots=0),
-        times=4.0,
-    ),
+    _planned("tight", 120, 1, 1.8),
+    _planned("medium", 150, 2, 2.0),
+    _planned("large", 180, 3, 1.9),
+    _planned("relaxed", 100, 5, 2.8),
 )
 
 
