@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from spotline.demo.train.run import TrainProgress
 
 _SEED = 7
-_SPEED = 90.0
+_SPEED = 100.0
 _NEEDED = ("torch", "transformers", "peft", "accelerate")
 
 

@@ -1,7 +1,6 @@
 """The market of the proof: a window of a recorded trace, or of a generated market, in one zone.
 
-Of what a zone can launch, `SHARE_OF_ZONE` is ours: as much as the jobs could hold at most, so that they
-compete. The window is chosen by a rule that looks at the market alone, never at how jobs fare. Of all
+Of what a zone can launch, `SHARE_OF_ZONE` is ours: as much as the jobs could hold at most. The window is chosen by a rule that looks at the market alone, never at how jobs fare. Of all
 zones and all windows that start on a full hour, those qualify in which a fleet of `FLEET` spot instances would
 lose one every `SLOTS_PER_RECLAIM` slots, and half of it could be held for `LEAST_UP` of the time;
 one of them is drawn by the seed.
@@ -22,14 +21,12 @@ from spotline.domain.market.generate import generate
 from spotline.domain.market.market import Market
 from spotline.domain.units import S_PER_HOUR, utc_iso
 
-SHARE_OF_ZONE = 4
+SHARE_OF_ZONE = 2
 """One in so many instances that there are can be ours."""
 FLEET = 4
 SLOTS_PER_RECLAIM = 3
 LEAST_UP = 0.6
 SLOT_S = 900
-
-_MOST_PAST = 192
 
 # 2026-01-05, a Monday: generated markets need a date, not today's.
 _GENERATED_START_NS = 1_767_571_200_000_000_000
@@ -41,14 +38,13 @@ _PRICES = Path("spot-price-aws-gpu-2020/aws_spot_price_2019-12-20_2020-03-23.csv
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoWindow:
-    """A market to run on, what went before it (None: too little), and both in words.
+    """A market to run on, and where it comes from, in words.
 
     `reclaims_per_instance_hour` is how often the whole market takes back what could be held in this
     zone: what happens inside slots, which no quote tells beforehand, is drawn with this rate.
     """
 
     market: Market
-    past: Market | None
     recorded: bool
     reclaims_per_instance_hour: float
     words: str
@@ -86,11 +82,8 @@ def demo_window(data: Path | None, *, slots: int, seed: int) -> DemoWindow:
     rng = np.random.Generator(np.random.PCG64(seed))
     column, first = found[int(rng.integers(len(found)))]
     market = _alone(whole.between(first, first + slots), column)
-    began = max(0, first - _MOST_PAST)
-    past = _alone(whole.between(began, first), column) if first - began >= slots else None
     return DemoWindow(
         market=market,
-        past=past,
         recorded=recorded is not None,
         reclaims_per_instance_hour=_reclaim_rate(_alone(whole, column)),
         words=(
