@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from spotline.demo.train.run import TrainProgress
 
 _SEED = 7
-_SPEED = 90.0
+_SPEED = 100.0
 _NEEDED = ("torch", "transformers", "peft", "accelerate")
 
 
@@ -156,17 +156,15 @@ def _show(report: TrainReport, console: Any) -> None:
     table = plain_table("Trained for real", "job")
     for heading in (
         "on\ntime",
-        "updates",
-        "lost",
-        "gener-\nations",
-        "taken\nback",
-        "without\nnotice",
+        "updates\n+ lost",
+        "starts",
+        "taken back\n(no notice)",
         "notices\nsaved",
-        "resizes",
-        "held-out loss\nagainst undisturbed",
+        "re-\nsizes",
+        "loss off\n(spread), %",
         "cost\nUSD",
         "MSU\nUSD",
-        "on demand\nUSD",
+        "on de-\nmand",
     ):
         table.add_column(heading, justify="right", no_wrap=True)
     for job in report.jobs:
@@ -174,14 +172,12 @@ def _show(report: TrainReport, console: Any) -> None:
         table.add_row(
             job.task.name,
             "yes" if job.on_time else "NO",
-            str(job.account.steps),
-            str(job.account.steps_lost),
+            f"{job.account.steps} + {job.account.steps_lost}",
             str(len(evidence.generations)),
-            str(len(evidence.taken_back)),
-            str(evidence.without_notice),
+            f"{len(evidence.taken_back)} ({evidence.without_notice})",
             f"{evidence.saves_completed}/{evidence.saves_tried}",
             str(job.account.resizes),
-            f"{job.loss_gap:+.3%} (spread {job.spread:.3%})",
+            f"{100 * job.loss_gap:+.2f} ({100 * job.spread:.2f})",
             f"{job.cost_micro_usd / 1e6:.2f}",
             f"{job.msu_micro_usd / 1e6:.2f}",
             f"{job.on_demand_micro_usd / 1e6:.2f}",

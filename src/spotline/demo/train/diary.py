@@ -45,6 +45,10 @@ class Diary:
         """Note the digest of the parameters after an update; before any checkpoint holds them."""
         self._note({"kind": "reached", "step": step, "parameters": parameters})
 
+    def judged(self, step: int, held_out_loss: float) -> None:
+        """Note the held-out loss after an update on the way."""
+        self._note({"kind": "judged", "step": step, "held_out_loss": held_out_loss})
+
     def ended(self, step: int, *, held_out_loss: float, parameters: str) -> None:
         """Note the result."""
         self._note(

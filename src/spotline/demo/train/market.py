@@ -1,7 +1,7 @@
 """The market of the proof: a window of a recorded trace, or of a generated market, in one zone.
 
-It is chosen by a rule that looks at the market alone, never at how jobs fare. Of all zones and all
-windows that start on a full hour, those qualify in which a fleet of `FLEET` spot instances would
+Of what a zone can launch, `SHARE_OF_ZONE` is ours: as much as the jobs could hold at most. The window is chosen by a rule that looks at the market alone, never at how jobs fare. Of all
+zones and all windows that start on a full hour, those qualify in which a fleet of `FLEET` spot instances would
 lose one every `SLOTS_PER_RECLAIM` slots, and half of it could be held for `LEAST_UP` of the time;
 one of them is drawn by the seed.
 """
@@ -21,9 +21,11 @@ from spotline.domain.market.generate import generate
 from spotline.domain.market.market import Market
 from spotline.domain.units import S_PER_HOUR, utc_iso
 
+SHARE_OF_ZONE = 2
+"""One in so many instances that there are can be ours."""
 FLEET = 4
 SLOTS_PER_RECLAIM = 3
-LEAST_UP = 0.4
+LEAST_UP = 0.6
 SLOT_S = 900
 
 # 2026-01-05, a Monday: generated markets need a date, not today's.
@@ -69,6 +71,7 @@ def demo_window(data: Path | None, *, slots: int, seed: int) -> DemoWindow:
     whole = recorded or generate(
         "mixed", seed=seed, slots=_GENERATED_SLOTS, slot_s=SLOT_S, start_ns=_GENERATED_START_NS
     )
+    whole = replace(whole, spot_available=whole.spot_available // SHARE_OF_ZONE)
     found = qualifying_windows(whole, slots)
     if not found:
         raise ContractError(
@@ -84,7 +87,7 @@ def demo_window(data: Path | None, *, slots: int, seed: int) -> DemoWindow:
         recorded=recorded is not None,
         reclaims_per_instance_hour=_reclaim_rate(_alone(whole, column)),
         words=(
-            f"{whole.source}; {slots} slots of {SLOT_S} s of {market.offerings[0].zone} from "
+            f"{whole.source}; one in {SHARE_OF_ZONE} is ours; {slots} slots of {SLOT_S} s of {market.offerings[0].zone} from "
             f"{utc_iso(market.start_ns)}, drawn with seed {seed} from {len(found)} windows"
         ),
     )

@@ -149,7 +149,7 @@ def _legend(axes: Any) -> None:
 def _losses(axes: Any, job: JobFared, *, first: bool) -> None:
     per_step = job.task.batch * LENGTH / 1000
     for run in job.undisturbed:
-        curve = run.account.losses
+        curve = run.losses
         axes.plot([step * per_step for step in curve], list(curve.values()), color=_GREY, lw=0.8)
     curve = job.account.losses
     axes.plot([step * per_step for step in curve], list(curve.values()), color=_SIZES[2], lw=1.3)

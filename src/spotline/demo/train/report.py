@@ -170,6 +170,11 @@ def events_in(entries: Iterable[StoredEntry]) -> list[Event]:
     ]
 
 
+def as_simulated(job: Job) -> Job:
+    """The job without its program: a simulation runs none whose end could be awaited."""
+    return replace(job, run=None, awaits_exit=False)
+
+
 def measured_job(
     job: Job, steps: int, pages: Sequence[Page], evidence: JobEvidence, compression: Compression
 ) -> Job:
@@ -195,7 +200,7 @@ def measured_job(
             interrupted_s=restart_s,
         )
     return replace(
-        job,
+        as_simulated(job),
         throughputs=(Throughput(offering=throughput.offering, table=tuple(table)),),
         overheads=overheads,
     )

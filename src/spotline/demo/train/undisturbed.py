@@ -11,12 +11,12 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spotline.contracts.errors import SpotlineError
-from spotline.demo.train.accounts import TrainingAccount, reckoned
+from spotline.demo.train.accounts import reckoned
 from spotline.demo.train.diary import Page, read_diary
 from spotline.demo.train.scenario import TrainingProgram, TrainingTask
 
@@ -38,16 +38,10 @@ class UndisturbedRun:
 
     task: TrainingTask
     seed: int
-    account: TrainingAccount
+    held_out_loss: float
+    losses: Mapping[int, float]
     steps_per_s: float
     start_s: float
-
-    @property
-    def held_out_loss(self) -> float:
-        """Nats per token."""
-        if self.account.held_out_loss is None:
-            raise ProgramFailed(f"{self.task.name}, seed {self.seed}: says of no result")
-        return self.account.held_out_loss
 
 
 async def pretrained(cache: Path, *, steps: int, seed: int = 0) -> Path:
@@ -72,7 +66,10 @@ async def pretrained(cache: Path, *, steps: int, seed: int = 0) -> Path:
 async def undisturbed(
     program: TrainingProgram, tasks: Sequence[TrainingTask], seeds: Sequence[int], cache: Path
 ) -> list[UndisturbedRun]:
-    """Run every task with every seed, as many at a time as there are cores.
+    """Run the tasks with every seed, as many at a time as there are cores.
+
+    They are the same training, of which each takes as many updates as it states: one run of the
+    longest, judged on the way, tells of all.
 
     Raises
     ------
@@ -80,25 +77,30 @@ async def undisturbed(
         One failed; its last words are told.
     """
     room = asyncio.Semaphore(os.cpu_count() or 1)
+    longest = max(tasks, key=lambda task: task.steps)
+    program = replace(
+        program,
+        options=(*program.options, "--judged-at", *(str(task.steps) for task in tasks)),
+    )
 
-    async def run(task: TrainingTask, seed: int) -> UndisturbedRun:
+    async def run(seed: int) -> list[UndisturbedRun]:
         async with room:
-            return await _undisturbed(program, task, seed, cache)
+            return await _undisturbed(program, longest, tasks, seed, cache)
 
     async with asyncio.TaskGroup() as group:
-        running = [
-            group.create_task(run(task, seed), name=f"{task.name}-{seed}")
-            for task in tasks
-            for seed in seeds
-        ]
-    return [done.result() for done in running]
+        running = [group.create_task(run(seed), name=f"seed-{seed}") for seed in seeds]
+    return [ran for done in running for ran in done.result()]
 
 
 async def _undisturbed(
-    program: TrainingProgram, task: TrainingTask, seed: int, cache: Path
-) -> UndisturbedRun:
+    program: TrainingProgram,
+    longest: TrainingTask,
+    tasks: Sequence[TrainingTask],
+    seed: int,
+    cache: Path,
+) -> list[UndisturbedRun]:
     # When it may begin and must end changes nothing of what is trained.
-    shape = replace(task, name="", first_slot=0, deadline_slots=0, counts=(1,))
+    shape = replace(longest, name="", first_slot=0, deadline_slots=0, counts=(1,))
     key = _digest(program.path, repr(shape), str(seed), *map(str, program.options))
     for name, folder in sorted(program.folders.items()):
         key = _digest(program.path, key, name, *_contents(folder))
@@ -108,21 +110,26 @@ async def _undisturbed(
         shutil.rmtree(folder, ignore_errors=True)
         work = folder / "work"
         lay_out(program, work)
-        words = program.words(task, diary=diary.resolve(), seed=seed)
+        words = program.words(longest, diary=diary.resolve(), seed=seed)
         await _run(words, work)
         shutil.rmtree(work)
         _finish(folder)
     pages = read_diary(diary)
-    account = reckoned(pages, steps=task.steps, batch=task.batch)
+    account = reckoned(pages, steps=longest.steps, batch=longest.batch)
     if account.problems:
-        raise ProgramFailed(f"{task.name}, seed {seed}, undisturbed: {account.problems[0]}")
-    return UndisturbedRun(
-        task=task,
-        seed=seed,
-        account=account,
-        steps_per_s=_rate(pages),
-        start_s=next(pages[0].of("began"))["cpu_s"],
-    )
+        raise ProgramFailed(f"{longest.name}, seed {seed}, undisturbed: {account.problems[0]}")
+    judged = {note["step"]: note["held_out_loss"] for page in pages for note in page.of("judged")}
+    return [
+        UndisturbedRun(
+            task=task,
+            seed=seed,
+            held_out_loss=judged[task.steps],
+            losses={step: loss for step, loss in account.losses.items() if step <= task.steps},
+            steps_per_s=_rate(pages),
+            start_s=next(pages[0].of("began"))["cpu_s"],
+        )
+        for task in tasks
+    ]
 
 
 def lay_out(program: TrainingProgram, work: Path) -> None:

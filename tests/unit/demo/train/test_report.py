@@ -60,7 +60,9 @@ def account(loss=2.2, lost=3):
 
 def fared(job, **changes):
     calm = tuple(
-        UndisturbedRun(task=TASK, seed=seed, account=account(loss), steps_per_s=2.0, start_s=5.0)
+        UndisturbedRun(
+            task=TASK, seed=seed, held_out_loss=loss, losses={}, steps_per_s=2.0, start_s=5.0
+        )
         for seed, loss in enumerate((2.19, 2.20, 2.21))
     )
     evidence = JobEvidence(

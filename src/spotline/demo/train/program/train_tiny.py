@@ -60,6 +60,7 @@ class TuningRun:
     task: int
     seed: int
     interval_s: float | None
+    judged_at: tuple[int, ...]
 
 
 class Positions(Dataset[dict[str, torch.Tensor]]):
@@ -108,9 +109,19 @@ class NotingTrainer(Trainer):
 class NotingCallback(TrainerCallback):
     """Notes where the training stands, before anything of it is saved."""
 
-    def __init__(self, diary: Diary, model: PeftModel, session: TrainingSession) -> None:
+    def __init__(
+        self,
+        diary: Diary,
+        model: PeftModel,
+        session: TrainingSession,
+        *,
+        source: TokenSource,
+        judged_at: tuple[int, ...],
+    ) -> None:
         self._diary = diary
         self._model = model
+        self._source = source
+        self._judged_at = judged_at
         self._world = session.allocation.world_size
         self._first = session.allocation.rank == 0
 
@@ -128,6 +139,10 @@ class NotingCallback(TrainerCallback):
         """What an update led to."""
         if self._first:
             self._diary.reached(state.global_step, digest_of(self._model))
+            if state.global_step in self._judged_at:
+                loss = held_out_loss(self._model, self._source)
+                self._model.train()
+                self._diary.judged(state.global_step, loss)
 
     def on_log(
         self,
@@ -193,7 +208,7 @@ def train(settings: TuningRun) -> None:
         diary=diary,
         # Notes first: what is saved was noted.
         callbacks=[
-            NotingCallback(diary, model, session),
+            NotingCallback(diary, model, session, source=source, judged_at=settings.judged_at),
             SpotlineCallback(
                 session, unit="tokens", tokens_per_sample=source.length, global_batch=settings.batch
             ),
@@ -247,7 +262,11 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--task", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--interval-s", type=float, default=None)
-    train(TuningRun(**vars(parser.parse_args(arguments))))
+    parser.add_argument(
+        "--judged-at", type=int, nargs="*", default=[], help="steps whose held-out loss is noted"
+    )
+    stated = vars(parser.parse_args(arguments))
+    train(TuningRun(**{**stated, "judged_at": tuple(stated["judged_at"])}))
 
 
 if __name__ == "__main__":
