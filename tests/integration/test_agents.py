@@ -10,6 +10,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from spotline.adapters.agents.keys import AgentKeys
+from spotline.adapters.grpc.agent.servicer import AgentServicer
 from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.grpc.allocator.server import RpcServer
 from spotline.adapters.grpc.kit.errors import failure_of
@@ -249,6 +250,26 @@ async def test_a_member_that_vanishes_aborts_the_others_and_a_failure_is_told_on
 
 
 # --- who may come in ----------------------------------------------------------------------------
+
+
+async def test_an_agent_counts_as_heard_of_before_the_log_says_that_it_joined(
+    plane, log, monkeypatch
+):
+    """Else a server that has run for a while would take it for silent."""
+    heard = []
+    record = AgentServicer._record
+
+    async def noting(self, gang, event, what):
+        if isinstance(event, AgentJoined):
+            heard.append(event.instance_id in self._keeper._of(gang).agents)
+        await record(self, gang, event, what)
+
+    monkeypatch.setattr(AgentServicer, "_record", noting)
+    async with agent(plane, "i-1") as first:
+        await log.hold(JOB_ID, "i-1")
+        await first.join()
+
+    assert heard == [True]
 
 
 async def test_a_token_is_good_for_one_agent_also_after_a_restart(plane, log):

@@ -118,6 +118,8 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         Of two at once the log's first has joined.
         """
         instance_id = asked.instance_id
+        # Before the log says that it has joined: else it would count as silent since our start.
+        self._keeper.heard(gang, instance_id)
         changed = self._keeper.watch(gang.job_id)
         try:
             await self._record(
