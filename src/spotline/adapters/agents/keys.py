@@ -29,7 +29,8 @@ _SERVER_LASTS = timedelta(days=397)
 # Clocks differ; a certificate is used long before it runs out.
 _BACKDATED = timedelta(minutes=5)
 _CA_LEFT = timedelta(days=365)
-_SERVER_LEFT = timedelta(days=30)
+# It is read when a server starts, which may then run for a year.
+_SERVER_LEFT = timedelta(days=366)
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 Now = Callable[[], datetime]
@@ -79,7 +80,7 @@ class AgentKeys:
     def server_identity(self, hosts: Sequence[str]) -> tuple[bytes, bytes]:
         """Key and certificate chain, PEM, of a server that is reached as any of `hosts`.
 
-        Renewed where it runs out within 30 days, or is of other hosts.
+        Renewed where it has less than a year left, or is of other hosts.
 
         Raises
         ------

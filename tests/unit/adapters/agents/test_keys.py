@@ -100,10 +100,10 @@ def test_the_certificate_is_renewed_before_it_runs_out_and_for_another_host(tmp_
 
     first = certificate(0)
 
-    assert certificate(300) == first
-    assert certificate(370) != first
-    renewed = certificate(371)
-    other = certificate(372, host="10.0.0.7")
+    assert certificate(20) == first
+    assert certificate(40) != first
+    renewed = certificate(41)
+    other = certificate(42, host="10.0.0.7")
     assert other != renewed
     names = other.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert "10.0.0.7" in [str(address) for address in names.get_values_for_type(x509.IPAddress)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import grpc
-import structlog
 
 from spotline.adapters.agents.keys import AgentKeys
 from spotline.adapters.grpc.agent.keeper import GangKeeper
@@ -15,9 +14,6 @@ from spotline.adapters.grpc.kit.serving import GrpcServer
 from spotline.api.v1 import agent_service_pb2, agent_service_pb2_grpc
 from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.ports import JobsHost
-from spotline.contracts.errors import ConfigError
-
-_log = structlog.get_logger(__name__)
 
 
 class AgentServer(GrpcServer):
@@ -57,7 +53,6 @@ class AgentServer(GrpcServer):
         self._keeper = keeper
         self._keys = keys
         self._hosts = tuple(hosts)
-        self._shown: grpc.ServerCertificateConfiguration
         self._servicer = AgentServicer(host, keeper, Sessions(keys.signer), output)
 
     def register(self, server: grpc.aio.Server) -> None:
@@ -65,24 +60,13 @@ class AgentServer(GrpcServer):
         agent_service_pb2_grpc.add_AgentServiceServicer_to_server(self._servicer, server)
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Our certificate, looked at again with every connection: it is renewed in time."""
-        self._shown = self._configuration()
-        return grpc.dynamic_ssl_server_credentials(
-            self._shown, self._renewed, require_client_authentication=False
-        )
+        """Our certificate as it is at the start, where it is renewed for more than a year.
+
+        gRPC can ask for it with every connection; under asyncio that call comes from a thread of its
+        own and ended the process with a segmentation fault when two agents dialled at once.
+        """
+        return grpc.ssl_server_credentials([self._keys.server_identity(self._hosts)])
 
     def end_streams(self) -> None:
         """End every watch."""
         self._keeper.end()
-
-    def _configuration(self) -> grpc.ServerCertificateConfiguration:
-        identity = self._keys.server_identity(self._hosts)
-        return grpc.ssl_server_certificate_configuration([identity])
-
-    def _renewed(self) -> grpc.ServerCertificateConfiguration:
-        # Called by gRPC, which takes an error for a refusal to speak at all.
-        try:
-            self._shown = self._configuration()
-        except ConfigError as error:
-            _log.warning("certificate_not_renewed", error=str(error))
-        return self._shown
