@@ -138,8 +138,6 @@ def held_in(ledger: Path) -> int:
         return int(connection.execute(held).fetchone()[0])
 
 
-# In one of two whole runs its agents found no control plane on the port that was picked for it.
-@pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_a_job_whose_trainer_and_instance_are_killed_ends_on_time_with_one_bill(
     tmp_path: Path,
