@@ -2,7 +2,7 @@
 # Create (or bring up to date) the training environment: Spotline, the trainers that it has callbacks
 # for, and pytest, from the lock; and torch, of which every index serves builds of its own.
 # TORCH names another one, with the options that pip needs for it:
-#   make setup-train TORCH="torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"
+#   make setup-train TORCH="torch==2.13.0 --index-url URL"
 set -euo pipefail
 venv=$1
 lock=$2

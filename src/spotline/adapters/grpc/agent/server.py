@@ -17,7 +17,7 @@ from spotline.application.allocator.ports import JobsHost
 
 
 class AgentServer(GrpcServer):
-    """Serves `AgentService` over TLS; whoever has no session can join and no more.
+    """Serves `AgentService` over TLS; a caller without a session can join and no more.
 
     Parameters
     ----------
