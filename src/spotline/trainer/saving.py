@@ -215,7 +215,7 @@ class CheckpointWriter:
         """Choose the newest complete checkpoint that can be trained on from, on all ranks alike.
 
         Those that are not whole are passed over and told of; what an earlier program was writing
-        when it was killed is removed.
+        when it was killed, or was removing, is removed.
         """
         chosen = self._choose() if self._rank == 0 else None
         kinds = list(SUFFIXES)
@@ -232,6 +232,7 @@ class CheckpointWriter:
             if name.generation <= self._generation:
                 self.say_fault(name, "incomplete", "the program ended while it was written")
                 shutil.rmtree(self._store.staging(name), ignore_errors=True)
+        self._store.finish_removals()
         for name in reversed(self._store.names()):
             if name.kind == FINAL:
                 continue

@@ -45,6 +45,10 @@ class CheckpointStore(Protocol):
         """Checkpoints that were being written and are not visible."""
         ...
 
+    def finish_removals(self) -> None:
+        """Remove what a killed program had begun to remove and nobody can see any more."""
+        ...
+
     def marker(self, name: CheckpointName) -> CommitMarker:
         """Read a marker; `CheckpointUnusable` where there is none or it is broken."""
         ...
@@ -118,6 +122,13 @@ class FolderStore:
         """See `CheckpointStore`."""
         return parsed(hidden(self._folders()))
 
+    def finish_removals(self) -> None:
+        """See `CheckpointStore`."""
+        for name in self._folders():
+            if name.startswith(_REMOVING):
+                # Whoever removes it at the same time is welcome to; what stays goes next time.
+                shutil.rmtree(self._root / name, ignore_errors=True)
+
     def marker(self, name: CheckpointName) -> CommitMarker:
         """See `CheckpointStore`."""
         try:
@@ -147,11 +158,9 @@ class FolderStore:
             self._drop(folder)
 
     def _drop(self, folder: Path) -> None:
-        # Half removed it must not look like a checkpoint. What a killed program left goes, too.
+        # Half removed it must not look like a checkpoint.
         folder.rename(self._root / f"{_REMOVING}{folder.name}")
-        for name in self._folders():
-            if name.startswith(_REMOVING):
-                shutil.rmtree(self._root / name)
+        self.finish_removals()
 
     def _folders(self) -> list[str]:
         try:
@@ -216,6 +225,9 @@ class UrlStore:
         if not self._scratch.is_dir():
             return []
         return parsed(hidden(entry.name for entry in self._scratch.iterdir()))
+
+    def finish_removals(self) -> None:
+        """See `CheckpointStore`: without a marker the rest is an incomplete checkpoint."""
 
     def marker(self, name: CheckpointName) -> CommitMarker:
         """See `CheckpointStore`."""

@@ -262,6 +262,19 @@ def test_a_killed_writer_leaves_nothing_behind(tmp_path):
     assert len(place.faults()) == 1
 
 
+def test_a_program_killed_while_it_removed_leaves_nothing_behind(tmp_path):
+    place = Place(str(tmp_path / "store"), tmp_path / "scratch", AgentFiles(tmp_path / "run"))
+    place.save(1, 1)
+    half = tmp_path / "store" / "checkpoints" / ".removing-00000001-0000000000" / "inner"
+    half.mkdir(parents=True)
+    (half / "state.json").write_text("{}")
+
+    assert place.session(generation=2).resume().step == 1
+
+    assert [path.name for path in (tmp_path / "store" / "checkpoints").iterdir()] == place.names()
+    assert place.faults() == []
+
+
 def names(*texts):
     return [CheckpointName.parse(text) for text in texts]
 
