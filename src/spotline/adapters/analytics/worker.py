@@ -24,7 +24,7 @@ from nats.js.client import JetStreamContext
 from nats.js.errors import APIError, NotFoundError
 
 from spotline.adapters.analytics.source import SourcedEntry, SourcedEvent, event_topic
-from spotline.adapters.faust.hosting import AppCrashed, running
+from spotline.adapters.faust.hosting import AppCrashed, data_folder, running
 from spotline.application.analytics.handler import SPEC, StatisticsFold
 from spotline.application.analytics.messages import (
     KeysPage,
@@ -128,6 +128,7 @@ class Analytics:
             consumer_group_instance_id=f"{SERVICE}-{settings.worker}",
             topic_partitions=1,
             web_enabled=False,
+            datadir=data_folder(f"{SERVICE}-{settings.partition}"),
             broker_commit_interval=settings.commit_every_s,
         )
         self._topic = event_topic(

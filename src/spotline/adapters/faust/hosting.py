@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import faust
@@ -15,6 +18,14 @@ _AGAIN_S = 5.0
 
 class AppCrashed(Exception):
     """A service of the app ended by an error, which is this one's cause."""
+
+
+def data_folder(name: str) -> Path:
+    """Where an app of this name keeps the files of its tables: none, if these are in memory.
+
+    Faust makes the folder nevertheless, by default where the process was started.
+    """
+    return Path(tempfile.gettempdir()) / f"spotline-{os.getuid()}-{name}-data"
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ import nats
 from faust.types import TP, Message
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
-from spotline.adapters.faust.hosting import running
+from spotline.adapters.faust.hosting import data_folder, running
 from spotline.adapters.faust.names import key_in, partition_filter, stream_name
 
 TOPIC = "bench-events"
@@ -196,7 +196,9 @@ async def _run(app: faust.App, watch: Stopwatch) -> None:
 
 
 def _app(url: str, name: str) -> faust.App:
-    return faust.App(name, broker=url, topic_partitions=1, web_enabled=False)
+    return faust.App(
+        name, broker=url, topic_partitions=1, web_enabled=False, datadir=data_folder(name)
+    )
 
 
 def _topic(app: faust.App) -> Any:
