@@ -6,16 +6,19 @@ import asyncio
 import json
 import os
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from spotline.adapters.ledger.opening import ledger_url
+from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.ledger.threaded import ThreadedLedger, opened_ledger
 from spotline.application.cloud_actuator.releasing import ReleasedInstances, release_all
 from spotline.bootstrap.clouds import ChosenCloud, CloudContext
 from spotline.bootstrap.system import LEDGER_OWNER
 from spotline.contracts.errors import ConfigError
+from spotline.domain.ledger.intents import HeldInstance
 
 RUNNING_FILE = "up.json"
 CLOUD_FILE = "cloud.json"
@@ -40,6 +43,21 @@ class RunningProcess:
         aside = store / f".{RUNNING_FILE}.{self.pid}"
         aside.write_text(json.dumps({"pid": self.pid, "started": self.started}))
         aside.replace(store / RUNNING_FILE)
+
+    def may_serve(self, store: Path) -> None:
+        """Refuse where another process serves the store.
+
+        Raises
+        ------
+        ConfigError
+            It does, and which it is.
+        """
+        other = self.of(store)
+        if other is not None and other != self and other.is_alive:
+            raise ConfigError(
+                f"the store {store} is in use by process {other.pid}; stop that process, or choose "
+                "another store"
+            )
 
     def erase(self, store: Path) -> None:
         """Take the word back, unless another process has left its own."""
@@ -119,17 +137,16 @@ class StandingCost:
 
 
 async def standing_costs(store: Path) -> tuple[StandingCost, ...]:
-    """What the ledger of a store holds, by job and offering.
+    """What the ledger of a store holds, by job and offering. Whose ledger it is, keeps it.
 
     Raises
     ------
     ConfigError
-        There is no ledger.
+        There is no ledger, or it cannot be read.
     LedgerDamaged, ProviderUnavailable
-        As opening it does.
+        As reading it does.
     """
-    async with opened_ledger(_ledger_of(store), LEDGER_OWNER) as ledger:
-        held = await ThreadedLedger(ledger).held()
+    held = await asyncio.to_thread(_held, _ledger_of(store))
     counts = Counter(
         (instance.job_id, instance.offering_id, instance.capacity_type.value) for instance in held
     )
@@ -139,6 +156,14 @@ async def standing_costs(store: Path) -> tuple[StandingCost, ...]:
         )
         for (job_id, offering_id, capacity_type), count in sorted(counts.items())
     )
+
+
+def _held(url: str) -> Sequence[HeldInstance]:
+    ledger = SqlLedger.looked_at(url, LEDGER_OWNER)
+    try:
+        return ledger.held()
+    finally:
+        ledger.close()
 
 
 async def release_store(store: Path, cloud: ChosenCloud, *, patience_s: float) -> ReleasedInstances:

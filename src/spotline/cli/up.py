@@ -216,6 +216,7 @@ def _serve(options: SystemOptions, cloud: str, *, health_port: int, as_json: boo
         compile_planners()
     store, this = options.store, RunningProcess.this()
     with explained():
+        this.may_serve(store)
         note_cloud(store, cloud)
     this.write(store)
     try:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import subprocess
 import sys
 from dataclasses import replace
 
 import pytest
 
+from spotline.adapters.ledger.opening import ledger_url
+from spotline.adapters.ledger.sql import SqlLedger
+from spotline.application.cloud_actuator.ports import OwnerFenced
 from spotline.bootstrap.clouds import chosen_cloud
 from spotline.bootstrap.standing_costs import (
     CLOUD_FILE,
     RUNNING_FILE,
     RunningProcess,
+    _started,
     note_cloud,
     noted_cloud,
     release_store,
     standing_costs,
 )
+from spotline.bootstrap.system import LEDGER_OWNER
 from spotline.contracts.errors import ConfigError
 
 
@@ -54,6 +61,50 @@ def test_what_cannot_be_read_names_nothing(tmp_path, text):
     (tmp_path / RUNNING_FILE).write_text(text)
 
     assert RunningProcess.of(tmp_path) is None
+
+
+def test_a_store_that_another_process_serves_is_not_to_be_served(tmp_path):
+    this = RunningProcess.this()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        replace(this, pid=other.pid, started=_started(other.pid)).write(tmp_path)
+
+        with pytest.raises(ConfigError, match=f"in use by process {other.pid}"):
+            this.may_serve(tmp_path)
+        other.communicate(b"\n")
+
+    this.may_serve(tmp_path)
+    this.write(tmp_path)
+    this.may_serve(tmp_path)
+
+
+async def test_asking_what_goes_on_costing_leaves_the_ledger_with_its_owner(tmp_path):
+    owner = SqlLedger(ledger_url(tmp_path / "ledger.sqlite"), LEDGER_OWNER)
+    try:
+        assert await standing_costs(tmp_path) == ()
+        owner.check_epoch()
+    finally:
+        owner.close()
+
+
+async def test_whoever_only_looks_at_a_ledger_cannot_write_it(tmp_path):
+    url = ledger_url(tmp_path / "ledger.sqlite")
+    SqlLedger(url, LEDGER_OWNER).close()
+    looking = SqlLedger.looked_at(url, LEDGER_OWNER)
+    try:
+        with pytest.raises(OwnerFenced):
+            looking.check_epoch()
+    finally:
+        looking.close()
+
+
+async def test_a_ledger_of_another_schema_is_not_read_as_if_it_were_ours(tmp_path):
+    file = tmp_path / "ledger.sqlite"
+    SqlLedger(ledger_url(file), LEDGER_OWNER).close()
+    with contextlib.closing(sqlite3.connect(file)) as database, database:
+        database.execute("UPDATE ledger_schema SET version = 2")
+
+    with pytest.raises(ConfigError, match=r"must have schema \d+ to be read, has 2"):
+        await standing_costs(tmp_path)
 
 
 async def test_a_folder_without_a_ledger_is_no_store(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from sqlalchemy import Engine, Row, insert, or_, select
 from sqlalchemy.exc import DBAPIError
@@ -20,6 +20,7 @@ from spotline.adapters.ledger.migrations.steps import migrate
 from spotline.adapters.ledger.opening import (
     open_engine,
     opening,
+    reading,
     shown_url,
     snapshot,
     without_secrets,
@@ -34,6 +35,8 @@ from spotline.domain.ledger.billing import HeldInterval
 from spotline.domain.ledger.intents import HeldInstance, Intent, IntentResult, Launch
 from spotline.domain.market.offering import CapacityType
 
+# An epoch before every owner's.
+_NOBODY = 0
 # What two runs are compared by: everything but the epoch, which counts starts of the process.
 _COMPARED = (t.intents, t.results, t.instances, t.charges)
 
@@ -71,6 +74,32 @@ class SqlLedger(AdmissionRows, BillRows, LifeRows):
         except BaseException:
             engine.dispose()
             raise
+
+    @classmethod
+    def looked_at(cls, url: str, owner_name: str) -> Self:
+        """Open it to read only: whose it is, keeps it. Each write raises `OwnerFenced`.
+
+        Raises
+        ------
+        ConfigError
+            As opening it does, or it is of another schema.
+        """
+        ledger = cls.__new__(cls)
+        engine = open_engine(url)
+        super(SqlLedger, ledger).__init__(engine, Owner(name=owner_name, epoch=_NOBODY))
+        try:
+            with reading(engine) as connection:
+                version = connection.execute(select(t.schema.c.version)).scalar()
+        except (DBAPIError, ProviderUnavailable) as error:
+            engine.dispose()
+            raise ConfigError(f"the ledger cannot be opened: {error}") from error
+        if version != t.SCHEMA_VERSION:
+            engine.dispose()
+            raise ConfigError(
+                f"the ledger must have schema {t.SCHEMA_VERSION} to be read, has {version}; "
+                "`spotline up` brings an older one to it"
+            )
+        return ledger
 
     def close(self) -> None:
         """Close all connections."""
