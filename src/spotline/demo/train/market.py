@@ -1,9 +1,8 @@
 """The market of the proof: a window of a recorded trace, or of a generated market, in one zone.
 
-Of what a zone can launch, `SHARE_OF_ZONE` is ours: as much as the jobs could hold at most. The window is chosen by a rule that looks at the market alone, never at how jobs fare. Of all
-zones and all windows that start on a full hour, those qualify in which a fleet of `FLEET` spot instances would
-lose one every `SLOTS_PER_RECLAIM` slots, and half of it could be held for `LEAST_UP` of the time;
-one of them is drawn by the seed.
+The window is chosen by a rule that looks at the market alone, never at how jobs fare: of all zones
+and all windows that start on a full hour, those qualify that are as a `WindowRule` says, and one of
+them is drawn by the seed.
 """
 
 from __future__ import annotations
@@ -21,11 +20,8 @@ from spotline.domain.market.generate import generate
 from spotline.domain.market.market import Market
 from spotline.domain.units import S_PER_HOUR, utc_iso
 
-SHARE_OF_ZONE = 2
-"""One in so many instances that there are can be ours."""
 FLEET = 4
-SLOTS_PER_RECLAIM = 3
-LEAST_UP = 0.6
+"""Spot instances by which windows are judged."""
 SLOT_S = 900
 
 # 2026-01-05, a Monday: generated markets need a date, not today's.
@@ -34,6 +30,32 @@ _GENERATED_SLOTS = 14 * 24 * S_PER_HOUR // SLOT_S
 _TRACE_FOLDER = Path("spot-traces-skypilot/availability/16-node/aws-08-27-2023")
 _TRACE_START_NS = 1_693_094_400_000_000_000  # 2023-08-27, the day in the folder's name
 _PRICES = Path("spot-price-aws-gpu-2020/aws_spot_price_2019-12-20_2020-03-23.csv.gz")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowRule:
+    """Which windows of a market qualify, by what a fleet of `FLEET` spot instances would meet there.
+
+    Parameters
+    ----------
+    share_of_zone
+        One in so many instances that there are can be ours.
+    slots_per_reclaim
+        The fleet loses at least one instance in so many slots.
+    least_up
+        Half of it can be held for at least this share of the time.
+    least_scarce
+        A part of it, not all, can be held for at least this share.
+    """
+
+    share_of_zone: int
+    slots_per_reclaim: int
+    least_up: float
+    least_scarce: float
+
+
+RECORDED = WindowRule(share_of_zone=4, slots_per_reclaim=5, least_up=0.75, least_scarce=0.25)
+GENERATED = WindowRule(share_of_zone=2, slots_per_reclaim=3, least_up=0.6, least_scarce=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +93,15 @@ def demo_window(data: Path | None, *, slots: int, seed: int) -> DemoWindow:
     whole = recorded or generate(
         "mixed", seed=seed, slots=_GENERATED_SLOTS, slot_s=SLOT_S, start_ns=_GENERATED_START_NS
     )
-    whole = replace(whole, spot_available=whole.spot_available // SHARE_OF_ZONE)
-    found = qualifying_windows(whole, slots)
+    rule = RECORDED if recorded is not None else GENERATED
+    whole = replace(whole, spot_available=whole.spot_available // rule.share_of_zone)
+    found = qualifying_windows(whole, slots, rule)
     if not found:
         raise ContractError(
             "market",
             f"no window of {slots} slots takes one of a fleet of {FLEET} every "
-            f"{SLOTS_PER_RECLAIM} slots",
+            f"{rule.slots_per_reclaim} slots, has room for half of it {rule.least_up:.0%} of the "
+            f"time, and for a part of it only {rule.least_scarce:.0%}",
         )
     rng = np.random.Generator(np.random.PCG64(seed))
     column, first = found[int(rng.integers(len(found)))]
@@ -87,24 +111,27 @@ def demo_window(data: Path | None, *, slots: int, seed: int) -> DemoWindow:
         recorded=recorded is not None,
         reclaims_per_instance_hour=_reclaim_rate(_alone(whole, column)),
         words=(
-            f"{whole.source}; one in {SHARE_OF_ZONE} is ours; {slots} slots of {SLOT_S} s of {market.offerings[0].zone} from "
-            f"{utc_iso(market.start_ns)}, drawn with seed {seed} from {len(found)} windows"
+            f"{whole.source}; one in {rule.share_of_zone} is ours; {slots} slots of {SLOT_S} s of "
+            f"{market.offerings[0].zone} from {utc_iso(market.start_ns)}, drawn with seed {seed} "
+            f"from {len(found)} windows"
         ),
     )
 
 
-def qualifying_windows(market: Market, slots: int) -> list[tuple[int, int]]:
-    """Columns and first slots of the windows that have enough reclaims, and enough to be held."""
+def qualifying_windows(market: Market, slots: int, rule: WindowRule) -> list[tuple[int, int]]:
+    """Columns and first slots of the windows that are as the rule says."""
     counts = np.minimum(market.spot_available, FLEET)
     reclaims = np.maximum(0, -np.diff(counts, axis=0))
     held = counts >= FLEET // 2
+    scarce = (counts > 0) & (counts < FLEET)
     step = max(1, S_PER_HOUR // market.slot_s)
     return [
         (column, first)
         for column in range(len(market.offerings))
         for first in range(0, market.slots - slots + 1, step)
-        if int(reclaims[first : first + slots - 1, column].sum()) * SLOTS_PER_RECLAIM >= slots
-        and float(held[first : first + slots, column].mean()) >= LEAST_UP
+        if int(reclaims[first : first + slots - 1, column].sum()) * rule.slots_per_reclaim >= slots
+        and float(held[first : first + slots, column].mean()) >= rule.least_up
+        and float(scarce[first : first + slots, column].mean()) >= rule.least_scarce
     ]
 
 

@@ -128,7 +128,9 @@ class TrainReport:
                 found.append(f"{name}: {outcome.value if outcome else 'not over'}, not on time")
             found += [f"{name}: {problem}" for problem in job.evidence.problems()]
             found += [f"{name}: {problem}" for problem in job.account.problems]
-            if not abs(job.loss_gap) <= MOST_SPREADS * job.spread:
+            if math.isnan(job.loss_gap):
+                found.append(f"{name}: there is no held-out loss, as it did not end")
+            elif abs(job.loss_gap) > MOST_SPREADS * job.spread:
                 found.append(
                     f"{name}: held-out loss is {job.loss_gap:+.4%} off, more than "
                     f"{MOST_SPREADS:g} spreads of {job.spread:.4%}"

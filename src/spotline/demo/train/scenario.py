@@ -82,7 +82,7 @@ class TrainingProgram:
     script: str
     options: tuple[str, ...] = ()
     folders: dict[str, Path] = field(default_factory=dict)
-    interval_wall_s: float = 10.0
+    interval_wall_s: float = 6.0
     restart_wall_s: float = 2.0
     save_wall_s: float = 0.5
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from spotline.contracts.errors import ContractError
-from spotline.demo.train.market import FLEET, SLOT_S, demo_window, qualifying_windows
+from spotline.demo.train.market import (
+    FLEET,
+    GENERATED,
+    SLOT_S,
+    demo_window,
+    qualifying_windows,
+)
 from spotline.domain.market.generate import generate
 
 
@@ -33,7 +41,19 @@ def test_a_calm_market_has_no_window() -> None:
     market = generate("mixed", seed=1, slots=96, slot_s=SLOT_S, start_ns=0)
     last = len(market.offerings) - 1
 
-    assert all(column != last for column, _ in qualifying_windows(market, 90))
+    assert all(column != last for column, _ in qualifying_windows(market, 90, GENERATED))
+
+
+def test_windows_are_scarce_where_the_rule_asks_for_it() -> None:
+    market = generate("mixed", seed=1, slots=960, slot_s=SLOT_S, start_ns=0)
+    scarce = replace(GENERATED, slots_per_reclaim=30, least_scarce=0.3)
+
+    found = qualifying_windows(market, 40, scarce)
+
+    assert 0 < len(found) < len(qualifying_windows(market, 40, replace(scarce, least_scarce=0.0)))
+    for column, first in found:
+        counts = market.spot_available[first : first + 40, column]
+        assert ((counts > 0) & (counts < FLEET)).mean() >= 0.3
 
 
 def test_a_market_that_is_too_short_is_refused() -> None:

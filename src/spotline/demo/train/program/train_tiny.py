@@ -7,6 +7,7 @@ what a rank contributes is noted in its diary before it is added to that of the 
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
 import json
 import sys
@@ -15,9 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Half of the time that transformers takes to load goes into scikit-learn, which it uses for a
-# way of generating that no training needs: without it, a restart costs half as much.
-sys.modules["sklearn"] = None  # type: ignore[assignment]
+# Half of the time that transformers takes to load goes into scikit-learn and SciPy, which it uses
+# for generating and for losses that this training does not need, and into collecting no garbage:
+# without these, a restart costs half as much.
+sys.modules["sklearn"] = sys.modules["scipy"] = None  # type: ignore[assignment]
+gc.disable()
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
@@ -36,6 +39,8 @@ from spotline.demo.train.tokens import TokenSource
 from spotline.trainer import TrainingSession, attach
 from spotline.trainer.elastic import DataOrder, StepBatches
 from spotline.trainer.huggingface import SpotlineCallback
+
+gc.enable()
 
 _HELD_OUT = 64
 _LEARNING_RATE = 4e-3
