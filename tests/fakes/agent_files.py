@@ -65,7 +65,7 @@ class AgreeingThreads:
 
     def __init__(self, ranks):
         self._said = [None] * ranks
-        self._barrier = threading.Barrier(ranks, timeout=20)
+        self._barrier = threading.Barrier(ranks, timeout=60)
         self.counts = [0] * ranks
 
     def of(self, rank):

@@ -175,7 +175,7 @@ class ScriptedAgent:
             "host": f"host-of-{self.instance_id}",
             **changes,
         }
-        joined = await self.stub.Join(pb.JoinRequest(**asked), timeout=20, wait_for_ready=True)
+        joined = await self.stub.Join(pb.JoinRequest(**asked), timeout=60, wait_for_ready=True)
         self.session = joined.session
         return joined
 
@@ -187,7 +187,7 @@ class ScriptedAgent:
         request_type = getattr(pb, f"{method}Request")
         call = getattr(self.stub, method)
         return await call(
-            request_type(**fields), metadata=self.metadata, timeout=10, wait_for_ready=True
+            request_type(**fields), metadata=self.metadata, timeout=60, wait_for_ready=True
         )
 
     async def end(self, exit_code: int) -> None:
@@ -205,7 +205,7 @@ class ScriptedAgent:
             return self.state == state and generation in (None, self.told[-1].generation)
 
         try:
-            await eventually(reached, timeout_s=15)
+            await eventually(reached, timeout_s=60)
         except AssertionError:
             raise AssertionError(f"{self.instance_id} not told to {state}: {self.told}") from None
         return self.told[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -27,15 +28,24 @@ class AwsMetadata:
     ----------
     endpoint
         `AWS_EC2_METADATA_SERVICE_ENDPOINT`, by default the link-local one.
+    timeout_s
+        Wall seconds that it gets for an answer.
     """
 
-    def __init__(self, instance_id: str, endpoint: str = DEFAULT_ENDPOINT) -> None:
+    def __init__(
+        self,
+        instance_id: str,
+        endpoint: str = DEFAULT_ENDPOINT,
+        *,
+        timeout_s: float = _TIMEOUT_S,
+    ) -> None:
         if not endpoint.startswith(("http://", "https://")):
             raise ValueError(
                 f"AWS_EC2_METADATA_SERVICE_ENDPOINT must be an http URL, was {endpoint!r}"
             )
         self._instance_id = instance_id
         self._endpoint = endpoint.rstrip("/")
+        self._timeout_s = timeout_s
         self._token = ""
         # What lies on the machine itself is no business of a proxy.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -71,7 +81,7 @@ class AwsMetadata:
             self._endpoint + path, headers=dict(headers), method=method
         )
         try:
-            with self._opener.open(request, timeout=_TIMEOUT_S) as response:
+            with self._opener.open(request, timeout=self._timeout_s) as response:
                 text: str = response.read().decode("utf-8", "replace")
                 return text
         except urllib.error.HTTPError as error:
@@ -82,8 +92,9 @@ class AwsMetadata:
                 if error.code == _ABSENT:
                     return None
                 raise ProviderUnavailable(f"{self._endpoint}{path}: {error}") from error
-        except OSError as error:
-            raise ProviderUnavailable(f"{self._endpoint}{path}: {error}") from error
+        except (OSError, http.client.HTTPException) as error:
+            # It is not there, or ended within its answer.
+            raise ProviderUnavailable(f"{self._endpoint}{path}: {error!r}") from error
 
     def _notice(self, action: str) -> LocalNotice:
         """`{"action": "terminate", "time": "2026-09-18T08:22:00Z"}`."""

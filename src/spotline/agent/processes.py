@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from spotline.adapters.process_environment import environment_of
+
 MARKER = "SPOTLINE_RANKS"
 
 _PROC = Path("/proc")
@@ -51,9 +53,9 @@ def all_processes() -> Mapping[int, ProcessEntry]:
 
 def _environment(pid: int) -> list[bytes]:
     try:
-        return (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+        return environment_of(pid)
     except OSError:
-        return []  # it has ended, or is another user's
+        return []  # it is another user's
 
 
 def processes_of(marker: str) -> set[int]:

@@ -28,6 +28,8 @@ WANTS_TO_GO_ON = 75
 _FAILED_S = 5.0
 _READ_BYTES = 64 * 1024
 _PIPE_LIMIT_S = 2.0
+# What was killed ends when the machine gets round to it.
+_REAP_LIMIT_S = 10.0
 _KILL_EVERY_S = 0.02
 _MOST_KILLS = 500
 
@@ -111,7 +113,7 @@ class Program:
         try:
             return await self._start(starts, outputs, work_dir)
         except BaseException:
-            send_signal(processes_of(self._marker), signal.SIGKILL)
+            await self._kill_all()
             await self._reap()
             self._close_outputs()
             raise
@@ -183,7 +185,7 @@ class Program:
                     task.cancel()
         finally:
             # Nothing is left of what ended by itself; of a wait that is cancelled, all is.
-            send_signal(processes_of(self._marker), signal.SIGKILL)
+            await self._kill_all()
             await self._reap()
             self._close_outputs()
         return self._ending()
@@ -191,7 +193,7 @@ class Program:
     async def _reap(self) -> None:
         waiting = [process.wait() for process in self._processes.values()]
         try:
-            async with asyncio.timeout(_PIPE_LIMIT_S):
+            async with asyncio.timeout(_REAP_LIMIT_S):
                 await asyncio.gather(*waiting)
         except TimeoutError:
             _log.error("processes_left", marker=self._marker)
@@ -236,9 +238,12 @@ class Program:
                 send_signal(ranks, signal.SIGTERM)
 
     async def _end_all(self) -> None:
-        """Kill until nothing is left: a process may start another while it is looked for."""
         if self._end_containers is not None:
             await self._end_containers()
+        await self._kill_all()
+
+    async def _kill_all(self) -> None:
+        """Kill until nothing is left: a process may start another while it is looked for."""
         for _ in range(_MOST_KILLS):
             left = processes_of(self._marker)
             if not left:

@@ -36,9 +36,24 @@ class Service(http.server.BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def service():
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Service) as server:
+class CutService(Service):
+    """Ends within its answers."""
+
+    def _answer(self, status, text):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text) + 1))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+
+def metadata_at(url):
+    # Nothing is measured, and a busy machine may take its time.
+    return AwsMetadata("i-1", url, timeout_s=60)
+
+
+@pytest.fixture(params=[Service])
+def service(request):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), request.param) as server:
         server.tokens, server.action, server.status = 0, None, 200
         server.url = f"http://127.0.0.1:{server.server_address[1]}/"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -50,7 +65,7 @@ def service():
 
 def test_an_interruption_is_a_notice_with_its_deadline(service, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    metadata = AwsMetadata("i-1", service.url)
+    metadata = metadata_at(service.url)
     assert metadata.read() == ()
 
     service.action = '{"action": "terminate", "time": "2026-09-18T08:22:00Z"}'
@@ -65,7 +80,7 @@ def test_an_interruption_is_a_notice_with_its_deadline(service, monkeypatch):
 
 
 def test_a_token_that_is_over_is_renewed(service):
-    metadata = AwsMetadata("i-1", service.url)
+    metadata = metadata_at(service.url)
     metadata.read()
     service.tokens += 1  # the service counts on: the old one is none of its any more
     service.action = '{"action": "stop", "time": "2026-09-18T08:22:00Z"}'
@@ -76,10 +91,16 @@ def test_a_token_that_is_over_is_renewed(service):
 def test_a_service_that_fails_or_is_not_there_is_unavailable(service):
     service.action, service.status = "{}", 503
     with pytest.raises(ProviderUnavailable, match="503"):
-        AwsMetadata("i-1", service.url).read()
+        metadata_at(service.url).read()
 
     with pytest.raises(ProviderUnavailable):
-        AwsMetadata("i-1", "http://127.0.0.1:1").read()
+        metadata_at("http://127.0.0.1:1").read()
+
+
+@pytest.mark.parametrize("service", [CutService], indirect=True)
+def test_a_service_that_ends_within_its_answer_is_unavailable(service):
+    with pytest.raises(ProviderUnavailable, match="latest/api/token"):
+        metadata_at(service.url).read()
 
 
 @pytest.mark.parametrize("action", ["no json", "[]", '{"action": "stop"}', '{"time": 5}'])
@@ -87,7 +108,7 @@ def test_another_answer_than_the_documented_one_breaks_the_contract(service, act
     service.action = action
 
     with pytest.raises(ContractError, match="spot/instance-action: expected an action"):
-        AwsMetadata("i-1", service.url).read()
+        metadata_at(service.url).read()
 
 
 def test_the_endpoint_must_be_a_url():

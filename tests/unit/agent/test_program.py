@@ -56,7 +56,7 @@ class Running:
         return await self.program.start(self.starts, self.outputs, self.folder)
 
     async def wait(self) -> Ending:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             ending = await self.program.wait()
         assert processes_of(self.marker) == set()
         return ending
@@ -74,7 +74,7 @@ async def test_ranks_that_end_well_end_with_0(tmp_path):
 
 
 async def test_stop_has_all_ranks_save(tmp_path):
-    running = Running(tmp_path, SAVES, SAVES, grace_s=20)
+    running = Running(tmp_path, SAVES, SAVES, grace_s=60)
     await running.start()
 
     async with asyncio.TaskGroup() as tasks:
@@ -89,7 +89,7 @@ async def test_stop_has_all_ranks_save(tmp_path):
 
 async def test_stop_reaches_what_a_shell_runs_and_gets_its_code(tmp_path):
     line = ("sh", "-c", f'"{sys.executable}" -c "$SCRIPT"; code=$?; echo then; exit $code')
-    running = Running(tmp_path, SAVES, words=line, grace_s=20)
+    running = Running(tmp_path, SAVES, words=line, grace_s=60)
     await running.start()
 
     async with asyncio.TaskGroup() as tasks:
@@ -128,7 +128,7 @@ async def test_kill_ends_a_grace_that_runs(tmp_path):
 
 
 async def test_one_rank_that_fails_ends_the_others_and_is_the_one_that_is_told(tmp_path):
-    running = Running(tmp_path, SAVES, "import sys; sys.exit('out of memory')", grace_s=20)
+    running = Running(tmp_path, SAVES, "import sys; sys.exit('out of memory')", grace_s=60)
     await running.start()
 
     assert await running.wait() == Ending(exit_code=1, detail="out of memory")
@@ -185,6 +185,28 @@ async def test_a_wait_that_is_cancelled_leaves_no_process(tmp_path):
         waiting.cancel()
 
     await eventually(lambda: not processes_of(running.marker))
+
+
+# It starts one process after the other, and whoever lists them misses the next ones.
+STARTS_ON = (
+    "import os, time\nprint('ready', flush=True)\n"
+    "for _ in range(300):\n"
+    "    os.fork() or (time.sleep(600), os._exit(0))\n"
+    "    time.sleep(0.001)\ntime.sleep(600)"
+)
+
+
+async def test_a_wait_that_is_cancelled_leaves_nothing_that_is_started_meanwhile(tmp_path):
+    running = Running(tmp_path, STARTS_ON)
+    await running.start()
+
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(running.wait())
+        await running.ready()
+        await eventually(lambda: len(processes_of(running.marker)) > 10)
+        waiting.cancel()
+
+    assert processes_of(running.marker) == set()
 
 
 @pytest.mark.parametrize("steps", range(0, 12, 3))

@@ -23,13 +23,16 @@ def test_what_a_killed_agent_leaves_is_killed_and_the_instance_shut_down(tmp_pat
         for marker in (f"{instance_id}/3/1.0", f"{instance_id}0/3/1.0")
     )
 
-    watch_over(io.BytesIO(b""), instance_id, f"touch {tmp_path}/shut")
+    try:
+        watch_over(io.BytesIO(b""), instance_id, f"touch {tmp_path}/shut")
 
-    assert left.wait(timeout=10) == -9
-    assert other.poll() is None
-    assert (tmp_path / "shut").exists()
-    other.kill()
-    other.wait()
+        assert left.wait(timeout=60) == -9
+        assert other.poll() is None
+        assert (tmp_path / "shut").exists()
+    finally:
+        for process in (left, other):
+            process.kill()
+            process.wait()
 
 
 def test_a_warden_goes_when_it_is_dismissed(tmp_path):

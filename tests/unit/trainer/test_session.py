@@ -137,7 +137,7 @@ class TestPeriodic:
         assert event["uri"] == str(job.checkpoints / "checkpoints/00000001-0000000002")
         assert (event["step"], event["done"], event["size_bytes"]) == (2, 2.0, 7)
         assert len(event["sha256"]) == 64
-        assert 0 < event["save_s"] < 10
+        assert 0 < event["save_s"] < 60
         assert (event["rank"], event["generation"]) == (0, 1)
         assert abs(event["at_s"] - time.time()) < 60
 
@@ -198,14 +198,17 @@ class TestNotices:
             notice("n-1", in_s=60, instance_ids=["i-b"]),
         )
 
-        info = attach(environ=job.environ(world_size=4, nnodes=2)).get_preemption_info()
+        session = attach(environ=job.environ(world_size=4, nnodes=2))
+        before_s = time.time()
+        info = session.get_preemption_info()
+        after_s = time.time()
 
         assert info.notice_ids == ("n-1", "n-2")
         assert info.instance_ids == ("i-a", "i-b")
         assert info.ranks == (0, 1, 2, 3)
         assert info.kind == "spot"
-        assert 50 < info.lead_s <= 60
-        assert abs(info.deadline_s - time.time() - info.lead_s) < 1
+        assert info.deadline_s - after_s <= info.lead_s <= info.deadline_s - before_s
+        assert abs(info.deadline_s - before_s - 60) < 30
 
     def test_saves_once_and_trains_on(self, job):
         session = attach(environ=job.environ())
@@ -322,7 +325,7 @@ class TestResuming:
         assert event["sha256"] == found.sha256 == saved.sha256
         assert event["done"] == 8.0
         assert event["generation"] == 2
-        assert 0 <= event["load_s"] < 10
+        assert 0 <= event["load_s"] < 60
 
     def test_the_result_is_committed_as_one(self, job, tmp_path):
         model = tmp_path / "model"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from spotline.adapters.clouds.local.init import write_aside
 from spotline.adapters.clouds.local.settings import LocalCloudSettings
 from spotline.contracts.errors import ConfigError
 from spotline.domain.market.market import OBSERVED, Market
@@ -37,7 +38,7 @@ def machine_market(settings: LocalCloudSettings, store: Path, host: str) -> Mark
     except FileNotFoundError:
         start_ns, slot_s = int(time.time()) * NS_PER_S, settings.slot_s
         store.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps({"start_ns": start_ns, "slot_s": slot_s}))
+        write_aside(str(file), {"start_ns": start_ns, "slot_s": slot_s})
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"{file} must hold start_ns and slot_s, whole numbers ({error}); use another --store"

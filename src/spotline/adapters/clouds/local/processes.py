@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import signal
 
+from spotline.adapters.process_environment import environment_of
+
 # A pid, and when that process began, in clock ticks since the machine did.
 Process = tuple[int, int]
 
@@ -111,11 +113,10 @@ def carriers(variable: str, text: str) -> list[Process]:
         if process is None:
             continue
         try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                environment = file.read()
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            environment = environment_of(pid)
+        except PermissionError:
             continue
         # Between two of these it may have become another's.
-        if wanted in environment.split(b"\0") and runs(process):
+        if wanted in environment and runs(process):
             found.append(process)
     return found

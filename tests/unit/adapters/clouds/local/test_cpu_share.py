@@ -1,5 +1,6 @@
 """An instance gets its share of the CPU and no more, whatever keeps it to it."""
 
+import os
 import time
 from pathlib import Path
 
@@ -13,11 +14,13 @@ from tests.eventually import eventually
 from tests.fakes.local_cloud import Clouds, below, shell, started
 
 SHARE, MEASURED_S = 0.3, 1.2
+# Two test runs of one machine must not take each other's.
+OWN = f"test-{os.getpid()}"
 BURN = "while :; do :; done"
 
 
 def cgroups_work():
-    groups = cgroups_for("test", required=False)
+    groups = cgroups_for(OWN, required=False)
     if groups is not None:
         groups.close()
     return groups is not None
@@ -30,18 +33,31 @@ def clouds(tmp_path):
     made.end()
 
 
-async def used_cores(instance_id):
-    """CPU seconds in a second of wall time that an instance uses, over `MEASURED_S`."""
+async def settles(instance_id, least, most):
+    """Wait until an instance has used so many CPU seconds in a second of wall time on average.
+
+    Whoever keeps it to its share comes late on a busy machine, and makes up for it afterwards: no
+    moment is like the average, to which it all comes in the end.
+    """
     running = await started(instance_id, 2)
 
     def used_s():
         return sum(processes.cpu_s(process) for process in running)
 
     # What was saved up at the start is spent.
-    await eventually(lambda: used_s() > 0.2)
+    await eventually(lambda: used_s() > 0.2, timeout_s=60)
     began_s, before_s = time.monotonic(), used_s()
-    await eventually(lambda: time.monotonic() - began_s >= MEASURED_S, every_s=0.1)
-    return (used_s() - before_s) / (time.monotonic() - began_s)
+    cores = []
+
+    def has_settled():
+        passed_s = time.monotonic() - began_s
+        cores.append((used_s() - before_s) / passed_s)
+        return passed_s >= MEASURED_S and least < cores[-1] < most
+
+    try:
+        await eventually(has_settled, timeout_s=30, every_s=0.1)
+    except AssertionError:
+        pytest.fail(f"on average it used {cores[-1]:.2f} cores, not {least} to {most}")
 
 
 @pytest.mark.parametrize("by", ["turns", "cgroup"])
@@ -52,22 +68,22 @@ async def test_what_burns_gets_its_share(clouds, by):
     (instance_id,) = await clouds.launch(cloud)
 
     # Busy machines give less, and none may give much more.
-    assert SHARE / 4 < await used_cores(instance_id) < SHARE * 1.5
+    await settles(instance_id, SHARE / 4, SHARE * 1.5)
 
 
 @pytest.mark.parametrize("by", ["turns", "cgroup"])
 async def test_the_agent_itself_has_no_share_and_never_stands_still(clouds, tmp_path, by):
     if by == "cgroup" and not cgroups_work():
         pytest.skip("no cgroup with a CPU quota can be made here")
-    groups = cgroups_for("spared", required=True) if by == "cgroup" else None
+    groups = cgroups_for(f"{OWN}-spared", required=True) if by == "cgroup" else None
     machine = Machine(tmp_path / "machine", {"PATH": "/bin:/usr/bin"}, groups)
-    script = tmp_path / "agent"
+    script, spared = tmp_path / "agent", f"{OWN}-{by}"
     script.write_text(f"#!/bin/sh\nsetsid sh -c '{BURN}' &\nwhile :; do sleep 0.05; done\n")
     script.chmod(0o700)
-    clouds.ids.add("spared-1")
+    clouds.ids.add(spared)
     machine.start(
         Body(
-            instance_id="spared-1",
+            instance_id=spared,
             argv=(str(script),),
             variables={},
             metadata={},
@@ -78,7 +94,7 @@ async def test_the_agent_itself_has_no_share_and_never_stands_still(clouds, tmp_
         )
     )
     try:
-        running = await started("spared-1", 3)
+        running = await started(spared, 3)
         agent = next(process for process in running if str(script) in command_of(process))
         states = []
 
@@ -87,24 +103,32 @@ async def test_the_agent_itself_has_no_share_and_never_stands_still(clouds, tmp_
             return len(states) >= 20
 
         await eventually(measured, every_s=0.05)
-        assert await used_cores("spared-1") < SHARE * 1.5
+        await settles(spared, 0, SHARE * 1.5)
         assert "T" not in states
         if groups is not None:
-            assert agent[0] not in groups.pids("spared-1")
-            assert groups.pids("spared-1")
+            assert agent[0] not in groups.pids(spared)
+            assert groups.pids(spared)
     finally:
-        machine.kill("spared-1", None)
-        machine.clear("spared-1")
+        machine.kill(spared, None)
+        machine.clear(spared)
         machine.close()
-    assert below("spared-1") == []
+    assert below(spared) == []
 
 
 def cgroups_of(instance_id):
-    return list(Path("/sys/fs/cgroup").glob(f"**/{instance_id}"))
+    # Others come and go meanwhile, which this passes over.
+    return [
+        Path(base, instance_id)
+        for base, folders, _ in os.walk("/sys/fs/cgroup")
+        if instance_id in folders
+    ]
 
 
 def command_of(process):
-    words = Path(f"/proc/{process[0]}/cmdline").read_bytes().split(b"\0")
+    try:
+        words = Path(f"/proc/{process[0]}/cmdline").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return []  # it has just ended
     return [word.decode() for word in words]
 
 

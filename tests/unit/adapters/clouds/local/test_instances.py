@@ -267,7 +267,7 @@ async def test_who_waits_fails_with_the_thread_that_sees_to_instances(clouds, mo
     monkeypatch.setattr(Reclaims, "advance", lambda _: 1 / 0)
 
     with pytest.raises(InvariantViolation, match="thread ended"):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await cloud.pushed()
     monkeypatch.undo()
 

@@ -10,6 +10,9 @@ import time
 import pytest
 
 from spotline.adapters.clouds.local import processes
+from spotline.adapters.clouds.local.cloud import STORE
+from spotline.adapters.clouds.local.reclaims import uniform
+from spotline.adapters.clouds.local.store import LocalStore
 from spotline.application.cloud_actuator.ports import CloudEventKind, InstanceState
 from spotline.domain.events.capacity import InterruptionKind
 from spotline.domain.market.offering import CapacityType
@@ -35,30 +38,41 @@ def of_kind(events, kind):
     return [event for event in events if event.kind is kind]
 
 
-async def test_the_latest_launched_gets_a_notice_and_is_killed_at_its_deadline(clouds, tmp_path):
-    said = tmp_path / "said"
-    script = f"trap 'echo term > {said}' TERM; while :; do sleep 0.05; done"
-    # A lead of 60 market seconds is 0.6 of wall time.
-    cloud = clouds.open(command=shell(script), notice_lead_s=60)
+async def test_the_latest_launched_gets_a_notice(clouds):
+    cloud = clouds.open(notice_lead_s=3600)
     first, second = await clouds.launch(cloud, 2)
-    await started(second, 2)
     before_s = time.time()
 
     clouds.sell(cloud, 1)
 
     notice = notice_of(cloud, second)
-    told = await cloud.events("opening", moment(1))
+    (event,) = await cloud.events("opening", moment(1))
     assert notice_of(cloud, first) is None
     assert notice.keys() == {"notice_id", "kind", "deadline_s"}
     assert notice["kind"] == "capacity_reclaimed"
-    assert before_s + 0.55 < notice["deadline_s"] < time.time() + 0.65
-    (event,) = told
-    assert (event.instance.instance_id, event.lead_s) == (second, 60)
-    assert event.event_id == notice["notice_id"]
-    end = (await ended(cloud, second))[-1]
-    assert time.time() >= notice["deadline_s"]
+    # A lead of 3600 market seconds is 36 of wall time.
+    assert before_s + 36 <= notice["deadline_s"] <= time.time() + 36
+    assert (event.kind, event.instance.instance_id) == (CloudEventKind.NOTICE, second)
+    assert (event.event_id, event.lead_s) == (notice["notice_id"], 3600)
+
+
+async def test_what_got_a_notice_is_killed_at_its_deadline(clouds, tmp_path):
+    said = tmp_path / "said"
+    script = f"trap 'echo term > {said}' TERM; while :; do sleep 0.05; done"
+    # 0.6 s of wall time.
+    cloud = clouds.open(command=shell(script), notice_lead_s=60)
+    first, second = await clouds.launch(cloud, 2)
+    await started(first, 2)
+    await started(second, 2)
+    began_s = time.monotonic()
+
+    clouds.sell(cloud, 1)
+
+    notice, end = await ended(cloud, second)
+    assert time.monotonic() - began_s >= 0.6
+    assert (notice.kind, notice.lead_s) == (CloudEventKind.NOTICE, 60)
     assert end.interruption is InterruptionKind.CAPACITY_RECLAIMED
-    assert end.at_ns >= event.at_ns + 60 * NS_PER_S
+    assert end.at_ns >= notice.at_ns + 60 * NS_PER_S
     # SIGKILL: it was not asked.
     assert not said.exists()
     assert below(second) == []
@@ -124,23 +138,52 @@ async def test_some_get_no_notice_and_then_none_is_guaranteed(clouds):
     assert cloud.notice_lead_s == 0
 
 
-async def test_reclaims_are_spread_over_the_slot(clouds):
+def moment_s(instance_id):
+    """The second of slot 1 at which an instance is taken back, where reclaims are spread over it."""
+    return uniform(0, "moment", 1, instance_id) * SLOT_S
+
+
+async def test_reclaims_are_planned_all_over_the_slot(clouds):
+    cloud = clouds.open(speed=1.0, notice_lead_s=0, reclaim_spread=1.0)
+    launched = await clouds.launch(cloud, 8)
+    before_ns = time.monotonic_ns()
+
+    clouds.sell(cloud, 0)
+
+    after_ns = time.monotonic_ns()
+    due_ns = due_in(clouds)
+    # What was due at once is gone with its plan.
+    assert all(moment_s(gone) < 60 for gone in set(launched) - due_ns.keys())
+    for instance_id, due in due_ns.items():
+        wait_ns = int(moment_s(instance_id) * NS_PER_S)
+        assert before_ns + wait_ns <= due <= after_ns + wait_ns
+
+
+def due_in(clouds):
+    """When instances are to be taken back, nanoseconds of the machine's clock."""
+    store = LocalStore(clouds.folder / "local" / STORE)
+    try:
+        rows = store.rows("SELECT instance_id, due_ns FROM reclaims")
+    finally:
+        store.close()
+    return {row["instance_id"]: row["due_ns"] for row in rows}
+
+
+async def test_each_is_taken_back_when_its_moment_has_come(clouds):
     cloud = clouds.open(speed=SLOT_S / 1.0, notice_lead_s=0, reclaim_spread=1.0)
     launched = await clouds.launch(cloud, 8)
-    began_s = time.monotonic()
 
     clouds.sell(cloud, 0)
     gone_s = {}
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(gone_s) < len(launched):
             await cloud.pushed()
-            for event in await cloud.events(f"e{time.monotonic_ns()}", moment(1)):
+            for event in await cloud.events(f"e{len(gone_s)}", moment(1)):
                 gone_s[event.instance.instance_id] = event.at_ns / NS_PER_S - SLOT_S
 
-    assert time.monotonic() - began_s > 0.2
-    assert max(gone_s.values()) - min(gone_s.values()) > 0.2 * SLOT_S
-    # A report lies within its slot.
-    assert all(0 <= at_s < SLOT_S for at_s in gone_s.values())
+    for instance_id, at_s in gone_s.items():
+        # A report lies within its slot, in whose last second the clock stands.
+        assert min(moment_s(instance_id), SLOT_S - 1) - 0.01 <= at_s < SLOT_S
 
 
 async def test_chance_takes_spot_back_inside_the_slot_though_there_is_enough(clouds):
@@ -148,15 +191,28 @@ async def test_chance_takes_spot_back_inside_the_slot_though_there_is_enough(clo
     launched = await clouds.launch(cloud, 4)
 
     clouds.sell(cloud, 8)
-    assert cloud.stopping()
-    # Needless to the market as they are, they are not given back.
-    await cloud.terminate(US, launched[:1])
 
     await eventually(lambda: not cloud.alive())
     told = await cloud.events("all", moment(1))
-    taken = {event.instance.instance_id for event in told if event.interruption is not None}
-    assert taken >= set(launched[1:])
+    assert [event.interruption for event in told] == [InterruptionKind.CAPACITY_RECLAIMED] * 4
+    assert {event.instance.instance_id for event in told} == set(launched)
     assert all(event.at_ns > SLOT_S * NS_PER_S for event in told)
+
+
+async def test_what_chance_takes_is_not_given_back(clouds):
+    cloud = clouds.open(speed=1.0, notice_lead_s=0, interruption_per_instance_hour=1.0)
+    launched = await clouds.launch(cloud, 4)
+    clouds.sell(cloud, 8)
+    assert cloud.stopping()
+    soon_ns = time.monotonic_ns() + 60 * NS_PER_S
+    wanted = {one: due for one, due in due_in(clouds).items() if due > soon_ns}
+
+    # Needless to the market as they are.
+    await cloud.terminate(US, launched[:1])
+    await ended(cloud, launched[0])
+
+    wanted.pop(launched[0], None)
+    assert due_in(clouds).items() >= wanted.items()
 
 
 async def test_on_demand_is_not_taken_back(clouds):
@@ -193,17 +249,28 @@ async def test_another_process_may_take_an_instance_back(clouds):
 
 
 async def test_what_was_to_be_killed_when_its_cloud_died_is_killed_by_the_next(clouds):
-    cloud = clouds.open(notice_lead_s=50)
+    cloud = clouds.open(notice_lead_s=3600)
     (instance_id,) = await clouds.launch(cloud)
     await started(instance_id, 2)
     clouds.sell(cloud, 0)
     clouds.close(cloud)
     assert below(instance_id)
+    time_passes(clouds)
 
-    cloud = clouds.open(notice_lead_s=50)
+    cloud = clouds.open(notice_lead_s=3600)
 
     end = (await ended(cloud, instance_id))[-1]
     assert end.interruption is InterruptionKind.CAPACITY_RECLAIMED
+
+
+def time_passes(clouds):
+    """Let everything be due that is planned, as if time had passed while no cloud was open."""
+    store = LocalStore(clouds.folder / "local" / STORE)
+    try:
+        with store.transaction() as connection:
+            connection.execute("UPDATE reclaims SET due_ns = ?", (time.monotonic_ns(),))
+    finally:
+        store.close()
 
 
 async def test_an_instance_that_dies_before_its_deadline_failed(clouds):

@@ -1,5 +1,7 @@
 """Settings say what is wrong with them, and the machine's market is the same again."""
 
+import os
+
 import pytest
 
 from spotline.adapters.clouds.local.market import machine_market
@@ -76,3 +78,15 @@ def test_a_store_keeps_its_market_and_refuses_other_slots(tmp_path):
     (tmp_path / "local_market.json").write_text("{}")
     with pytest.raises(ConfigError, match="must hold start_ns and slot_s"):
         machine_market(LocalCloudSettings(), tmp_path, "host")
+
+
+def test_who_dies_within_writing_the_market_leaves_none(tmp_path, monkeypatch):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "rename", killed)
+    with pytest.raises(KeyboardInterrupt):
+        machine_market(LocalCloudSettings(), tmp_path, "host")
+    monkeypatch.undo()
+
+    assert machine_market(LocalCloudSettings(), tmp_path, "host").slot_s == 300
