@@ -14,13 +14,21 @@ import nats.js.errors
 import pytest
 import pytest_asyncio
 import structlog
+from hypothesis import settings
 
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.contracts.subjects import StreamPart
 from spotline.runtime.broker import EmbeddedBroker
+from tests.eventually import PATIENCE_S
+from tests.fakes.jetstream import jetstream_of
 from tests.fakes.postgresql import running_postgresql
 from tests.fakes.shared_kernels import share_kernels
+
+# An example that takes longer than 0.2 s fails by Hypothesis' own default; here it shows no more than
+# that the machine was busy.
+settings.register_profile("unhurried", parent=settings.default, deadline=None)
+settings.load_profile("unhurried")
 
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
@@ -88,17 +96,15 @@ async def broker():
     """One nats-server for the session."""
     async with EmbeddedBroker() as running:
         async with NatsConnection(running.url, name="test") as connection:
-            link = await connection.link(timeout_s=5)
-            await link.client.jetstream().add_stream(name=KEPT, subjects=["kept"])
+            await (await jetstream_of(connection)).add_stream(name=KEPT, subjects=["kept"])
         yield running
 
 
 @pytest.fixture
 async def nats_connection(broker):
     """A connection to the session's broker, with no stream left over."""
-    async with NatsConnection(broker.url, name="test") as connection:
-        link = await connection.link(timeout_s=5)
-        js = link.client.jetstream()
+    async with NatsConnection(broker.url, name="test", timeout_s=PATIENCE_S) as connection:
+        js = await jetstream_of(connection)
         for info in await js.streams_info():
             if info.config.name == KEPT:
                 continue
@@ -107,6 +113,12 @@ async def nats_connection(broker):
             except nats.js.errors.NotFoundError:
                 continue
         yield connection
+
+
+@pytest.fixture
+async def js(nats_connection):
+    """JetStream itself, to ask the broker what it holds."""
+    return await jetstream_of(nats_connection)
 
 
 @pytest.fixture

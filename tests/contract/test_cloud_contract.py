@@ -20,6 +20,7 @@ from spotline.contracts.errors import Throttled, UnknownOutcome
 from spotline.domain.events.capacity import InterruptionKind, RefusalClass
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import NS_PER_S
+from tests.eventually import PATIENCE_S
 from tests.fakes.actuator import OWNER
 from tests.fakes.cloud_rigs import RIGS, VERBS, CloudRig
 
@@ -409,7 +410,7 @@ async def test_a_pushed_notice_wakes_who_waits_and_is_told(rig):
 
     rig.push_notice(instance, 90)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await waiting
     (notice,) = of_kind(await rig.taken(cloud), CloudEventKind.NOTICE)
     assert (notice.instance.instance_id, notice.lead_s) == (instance.instance_id, 90)

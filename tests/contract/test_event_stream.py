@@ -16,7 +16,9 @@ from spotline.contracts.subjects import filter_of
 from spotline.domain.events.forecast import ForecastOverdue
 from spotline.domain.events.lifecycle import JobCancelled
 from spotline.runtime.broker import EmbeddedBroker
+from tests.eventually import PATIENCE_S
 from tests.fakes.events import cancelled, envelope, overdue, published
+from tests.fakes.processes import free_port
 
 pytestmark = pytest.mark.integration
 
@@ -27,7 +29,7 @@ CANCELLED = filter_of(JobCancelled)
 async def take(subscription, count, *, ack=False):
     """The next `count` entries."""
     entries = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while len(entries) < count:
             batch = await subscription.fetch(limit=count - len(entries), timeout_s=0.5)
             entries += batch
@@ -101,9 +103,8 @@ async def test_opening_twice_is_opening_once(nats_connection, event_stream):
     assert await (await NatsEventStream.open(nats_connection)).last_seq() == 1
 
 
-async def test_a_foreign_stream_on_our_subjects_is_refused(nats_connection):
-    link = await nats_connection.link(timeout_s=5)
-    await link.client.jetstream().add_stream(name="OTHER", subjects=["spotline.v1.market.>"])
+async def test_a_foreign_stream_on_our_subjects_is_refused(nats_connection, js):
+    await js.add_stream(name="OTHER", subjects=["spotline.v1.market.>"])
 
     with pytest.raises(ConfigError, match=r"SPOTLINE_0 cannot be used: subjects overlap"):
         await NatsEventStream.open(nats_connection)
@@ -187,13 +188,12 @@ async def floor_of(js, stream):
     return (await js.consumer_info(stream, "reader")).ack_floor.stream_seq
 
 
-async def test_what_a_killed_predecessor_left_pending_comes_at_once(broker, event_stream):
+async def test_what_a_killed_predecessor_left_pending_comes_at_once(broker, event_stream, js):
     await event_stream.publish(published(overdue(n) for n in range(1, 5)))
     async with NatsConnection(broker.url) as other:
         killed = await (await NatsEventStream.open(other)).subscribe("reader", [OVERDUE])
         await killed.ack((await take(killed, 3))[0])
-        js = (await other.link(timeout_s=5)).client.jetstream()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             # The server works off acknowledgements in its own time, and nothing tells when.
             while await floor_of(js, event_stream.name) < 1:  # noqa: ASYNC110 - the broker is asked
                 await asyncio.sleep(0.01)
@@ -213,12 +213,11 @@ async def test_a_lost_place_starts_from_the_given_seq(event_stream):
     assert [entry.seq for entry in await take(subscription, 2)] == [3, 4]
 
 
-async def test_a_consumer_deleted_under_us_is_made_anew(nats_connection, event_stream):
+async def test_a_consumer_deleted_under_us_is_made_anew(event_stream, js):
     await event_stream.publish(published(overdue(n) for n in range(1, 4)))
     subscription = await event_stream.subscribe("reader", [OVERDUE])
     await subscription.ack((await take(subscription, 2))[0])
 
-    js = (await nats_connection.link(timeout_s=5)).client.jetstream()
     await js.delete_consumer(event_stream.name, "reader")
 
     assert [entry.seq for entry in await take(subscription, 3)][-2:] == [2, 3]
@@ -244,12 +243,11 @@ class Restarting:
 
     def __init__(self, store):
         self.store = store
-        self.port = -1
+        self.port = free_port()
         self.broker = None
 
     async def start(self):
         self.broker = await EmbeddedBroker(self.store, port=self.port).__aenter__()
-        self.port = int(self.broker.url.rsplit(":", 1)[1])
         return self.broker.url
 
     async def stop(self, *, kill=False):
@@ -265,15 +263,16 @@ async def restarting(tmp_path):
     await broker.stop()
 
 
+@pytest.mark.timeout(240)
 async def test_order_and_count_survive_kills_in_the_middle_of_publishing(restarting):
     url = await restarting.start()
     events = [overdue(n) for n in range(3000)]
     async with NatsConnection(url) as connection:
-        stream = await NatsEventStream.open(connection)
+        stream = await NatsEventStream.open(connection, publish_timeout_s=200)
         subscription = await stream.subscribe("reader", [OVERDUE])
         publishing = asyncio.create_task(stream.publish(published(events)))
         for target in (300, 1200):
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE_S):
                 while await stream.last_seq() < target:  # noqa: ASYNC110 - the broker is asked
                     await asyncio.sleep(0)
             await restarting.stop(kill=True)
@@ -320,11 +319,12 @@ async def test_reading_survives_a_restart(restarting):
 async def test_a_broker_that_stays_away_is_reported(restarting):
     url = await restarting.start()
     async with NatsConnection(url) as connection:
-        stream = await NatsEventStream.open(connection, publish_timeout_s=1.5)
+        stream = await NatsEventStream.open(connection)
+        hasty = NatsEventStream(connection, publish_timeout_s=1.5)
         await restarting.stop()
 
         with pytest.raises(ProviderUnavailable, match=r"NATS at .* within|could not be stored"):
-            await stream.publish(published([overdue(1)]))
+            await hasty.publish(published([overdue(1)]))
 
         await restarting.start()
         assert await stream.publish(published([overdue(2)])) == [1]

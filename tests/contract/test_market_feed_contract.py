@@ -16,6 +16,7 @@ from spotline.contracts.errors import ProviderUnavailable, Throttled
 from spotline.domain.market.market import Market
 from spotline.domain.market.offering import Quote
 from spotline.domain.units import NS_PER_S
+from tests.eventually import PATIENCE_S
 from tests.fakes.clock import TurnedClock
 from tests.fakes.recorded_run import small_market
 from tests.fakes.reserved import with_one
@@ -87,7 +88,7 @@ async def said_until_silent(rig: FeedRig, quotes: AsyncIterator[Quoted]) -> list
         async for quoted in quotes:
             said.append(quoted)  # noqa: PERF401 - what came before a failure counts
 
-    async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
         taking = tasks.create_task(take())
         while not taking.done():
             for _ in range(4):  # whoever is awake has his turn before time goes on
@@ -121,7 +122,7 @@ async def test_it_begins_with_the_latest_quote_of_every_offering(rig):
     feed = rig.open(False, 0.0)
     rig.turn(3)
 
-    async with asyncio.timeout(20), aclosing(feed.quotes()) as quotes:
+    async with asyncio.timeout(PATIENCE_S), aclosing(feed.quotes()) as quotes:
         first = [await anext(quotes) for _ in source().offerings]
 
     assert latest(first) == {quote.offering_id: quote for quote in source().quotes(3)}

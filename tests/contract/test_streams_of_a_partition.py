@@ -18,7 +18,7 @@ from spotline.contracts.subjects import StreamPart, filter_of, stream_name
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.statistics import MarketStatisticsIssued
 from spotline.runtime.fan_out import FanOut
-from tests.eventually import eventually
+from tests.eventually import PATIENCE_S, eventually
 from tests.fakes.events import envelope, overdue
 from tests.samples.events import SAMPLES
 
@@ -50,20 +50,18 @@ async def test_each_event_goes_to_its_own_stream(nats_connection):
         assert await stream.last_seq() == 1
 
 
-async def test_heartbeats_are_taken_by_no_stream(nats_connection):
+async def test_heartbeats_are_taken_by_no_stream(nats_connection, js):
     streams = await open_all(nats_connection)
-    js = (await nats_connection.link(timeout_s=5)).jetstream()
 
     with pytest.raises(NoRespondersError):
-        await js._nc.request("spotline.v1.heartbeat.worker-1", b"alive", timeout=2)
+        await js._nc.request("spotline.v1.heartbeat.worker-1", b"alive", timeout=PATIENCE_S)
 
     assert [await stream.last_seq() for stream in streams] == [0, 0, 0]
 
 
 @pytest.fixture
-async def store_of_before(nats_connection):
+async def store_of_before(js):
     """What 0.2.0 left: one stream with everything on it."""
-    js = (await nats_connection.link(timeout_s=5)).jetstream()
     await js.add_stream(
         StreamConfig(
             name="SPOTLINE_0",
@@ -99,9 +97,8 @@ async def test_a_store_of_before_is_brought_up_to_date_and_keeps_what_it_holds(
 
 
 async def test_limits_that_somebody_set_stay_unless_others_are_asked_for(
-    nats_connection, event_stream
+    nats_connection, event_stream, js
 ):
-    js = (await nats_connection.link(timeout_s=5)).jetstream()
     config = (await js.stream_info("SPOTLINE_0")).config
     await js.update_stream(replace(config, max_bytes=1 << 20))
     await NatsEventStream.open(nats_connection)
@@ -115,8 +112,7 @@ async def test_limits_that_somebody_set_stay_unless_others_are_asked_for(
         assert (kept.max_age, kept.max_bytes) == (86_400.0 * days, 1 << 24)
 
 
-async def test_a_stream_of_our_name_that_is_kept_in_memory_is_refused(nats_connection):
-    js = (await nats_connection.link(timeout_s=5)).jetstream()
+async def test_a_stream_of_our_name_that_is_kept_in_memory_is_refused(nats_connection, js):
     await js.add_stream(name="SPOTLINE_0", subjects=["other"], storage=StorageType.MEMORY)
 
     with pytest.raises(ConfigError, match="storage must be file, was memory"):
@@ -133,14 +129,13 @@ async def test_the_seq_of_a_time_is_that_of_the_first_entry_since(nats_connectio
     assert await event_stream.first_seq_since(last.stored_ns + 10**10) == 3
 
 
-async def test_decisions_are_fanned_out_for_plain_clients(nats_connection):
+async def test_decisions_are_fanned_out_for_plain_clients(nats_connection, js):
     log, beside, _ = await open_all(nats_connection)
-    js = (await nats_connection.link(timeout_s=5)).jetstream()
     reader = await js.subscribe("spotline.v1.decision.>", stream=beside.name)
     publishing = asyncio.create_task(FanOut(log, beside).run())
     try:
         await log.publish([one.envelope for one in packed([envelope(DECISION)])])
-        message = await reader.next_msg(timeout=20)
+        message = await reader.next_msg(timeout=PATIENCE_S)
         await eventually(lambda: not publishing.done())
     finally:
         publishing.cancel()
@@ -150,8 +145,7 @@ async def test_decisions_are_fanned_out_for_plain_clients(nats_connection):
     assert message.data == envelope(DECISION).payload
 
 
-async def test_a_stream_that_is_just_being_removed_is_no_wrong_configuration(nats_connection):
-    js = (await nats_connection.link(timeout_s=5)).jetstream()
+async def test_a_stream_that_is_just_being_removed_is_no_wrong_configuration(nats_connection, js):
     for _ in range(20):
         stream = await NatsEventStream.open(nats_connection)
         # The server works on both at once: the folder goes while it is made.

@@ -2,16 +2,21 @@
 
 import faust
 
+from spotline.adapters.faust.hosting import data_folder
 from tests.eventually import eventually
 
+# No pause of the machine is as long: a lease that is lost unasked brings events a second time.
+LASTING = "?lease_s=60"
 
-def small_app(url, name="app", *, options="?lease_s=2", partitions=2, **settings):
-    """An app without a web server that commits often."""
+
+def small_app(url, name="app", *, options=LASTING, partitions=2, **settings):
+    """An app without a web server that commits often, and leaves no folder where tests run."""
     return faust.App(
         name,
         broker=url + options,
         topic_partitions=partitions,
         web_enabled=False,
+        datadir=data_folder(name),
         **{"broker_commit_interval": 0.1, **settings},
     )
 

@@ -13,7 +13,7 @@ import sys
 
 import faust
 
-from spotline.adapters.faust.hosting import running
+from spotline.adapters.faust.hosting import data_folder, running
 
 APP = "summing"
 TOPIC = "numbers"
@@ -27,6 +27,7 @@ def summing_app(url, name=None, *, naive=False, **settings):
         broker=url,
         topic_partitions=PARTITIONS,
         web_enabled=False,
+        datadir=data_folder(APP),
         broker_commit_interval=0.1,
         consumer_group_instance_id=name,
         **settings,

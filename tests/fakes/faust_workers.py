@@ -10,6 +10,7 @@ from pathlib import Path
 import nats.js.errors
 
 from spotline.adapters.faust.names import bucket_name, key_in, offset_key, stream_name
+from tests.eventually import PATIENCE_S
 from tests.fakes.faust_worker import APP, PARTITIONS, TOPIC
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +48,7 @@ class Workers:
         process = self.running.pop(name)
         if process.returncode is None:
             process.send_signal(how)
-        return await asyncio.wait_for(process.wait(), 30)
+        return await asyncio.wait_for(process.wait(), PATIENCE_S)
 
     def signal(self, name, which):
         self.running[name].send_signal(which)
@@ -113,7 +114,7 @@ class Broker:
         return values
 
 
-async def until(condition, workers, timeout_s=60.0):
+async def until(condition, workers, timeout_s=100.0):
     """Wait until `await condition()`; fail with what the workers said."""
     try:
         async with asyncio.timeout(timeout_s):

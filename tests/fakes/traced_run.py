@@ -26,6 +26,7 @@ from spotline.application.spec import Timer
 from spotline.bootstrap.clouds import chosen_cloud
 from spotline.bootstrap.system import RunningSystem, SystemOptions, running_system
 from spotline.contracts.envelope import Envelope
+from spotline.contracts.subjects import stream_name
 from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobAdmitted, JobClosed
@@ -33,6 +34,7 @@ from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.generate import generate
 from spotline.replay.jobs import generated_draft, generated_jobs
+from tests.fakes.jetstream import jetstream_of
 from tests.fakes.knowledge import configuration, measured
 from tests.fakes.placer import pipeline
 
@@ -123,13 +125,22 @@ async def traced_run(folder: Path, *, in_the_end: Callable[[], None] = lambda: N
 
 
 async def _at_rest(system: RunningSystem) -> None:
-    """Wait until what was published last has arrived everywhere."""
-    quiet = 0
+    """Wait until what was published last has arrived everywhere, and has led to all it leads to."""
+    js = await jetstream_of(system.probes.connections["selector"])
+    quiet, before = 0, None
     while quiet < 3:
         # A host asks for more every 0.2 s, and says by its lag that it got something.
         await asyncio.sleep(0.25)
         moving = any(host.backlog or host.lag_s for host in system.probes.hosts.values())
-        quiet = 0 if moving else quiet + 1
+        # A host may not have got to it yet: the broker knows what is not acknowledged, which is
+        # when all that follows from it is stored.
+        now = [info.state.last_seq for info in await js.streams_info()]
+        now += [host.counters.handled for host in system.probes.hosts.values()]
+        for place in await js.consumers_info(stream_name()):
+            moving |= bool(place.config.durable_name and place.num_pending)
+            moving |= bool(place.num_ack_pending)
+        quiet = 0 if moving or now != before else quiet + 1
+        before = now
 
 
 @dataclass

@@ -9,7 +9,7 @@ from spotline.bench.stream.apps import VARIANTS
 
 COMMAND = "from spotline.cli.main import app; app()"
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 def test_the_figures_of_all_variants_are_written_side_by_side(tmp_path):
@@ -24,7 +24,7 @@ def test_the_figures_of_all_variants_are_written_side_by_side(tmp_path):
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

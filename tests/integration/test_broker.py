@@ -11,8 +11,9 @@ from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.contracts.errors import ConfigError, ProviderUnavailable
 from spotline.runtime.broker import EmbeddedBroker, check_server_version, read_banner
-from tests.eventually import eventually
+from tests.eventually import PATIENCE_S, eventually
 from tests.fakes.events import overdue, published
+from tests.fakes.processes import free_port
 
 pytestmark = pytest.mark.integration
 
@@ -38,7 +39,7 @@ async def start_owner(tmp_path, *arguments):
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    return owner, int(await asyncio.wait_for(owner.stdout.readline(), 30))
+    return owner, int(await asyncio.wait_for(owner.stdout.readline(), PATIENCE_S))
 
 
 async def kill(owner):
@@ -118,7 +119,7 @@ async def test_a_server_that_cannot_start_says_why(tmp_path):
 async def test_owner_learns_that_its_server_ended(tmp_path):
     async with EmbeddedBroker(tmp_path) as broker:
         os.kill(broker.server_pid, signal.SIGKILL)
-        assert await asyncio.wait_for(broker.stopped(), 10) == -signal.SIGKILL
+        assert await asyncio.wait_for(broker.stopped(), PATIENCE_S) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("version", ["2.9.10", "2.12.2", "v2.11.9", "", "unknown"])
@@ -135,11 +136,13 @@ def test_new_enough_servers_are_taken(version):
 async def test_connecting_to_an_old_server_is_refused():
     async def talk(reader, writer):
         info = {"server_id": "old", "version": "2.9.10", "headers": True, "max_payload": 1048576}
-        writer.write(b"INFO " + json.dumps(info).encode() + b"\r\n")
-        while line := await reader.readline():
-            if line.startswith(b"PING"):
-                writer.write(b"PONG\r\n")
-        writer.close()
+        try:
+            writer.write(b"INFO " + json.dumps(info).encode() + b"\r\n")
+            while line := await reader.readline():
+                if line.startswith(b"PING"):
+                    writer.write(b"PONG\r\n")
+        finally:
+            writer.close()
 
     server = await asyncio.start_server(talk, "127.0.0.1", 0)
     async with server:
@@ -148,8 +151,8 @@ async def test_connecting_to_an_old_server_is_refused():
             await NatsConnection(url).__aenter__()
 
 
-async def test_connecting_to_nobody_says_so(unused_tcp_port):
-    url = f"nats://127.0.0.1:{unused_tcp_port}"
+async def test_connecting_to_nobody_says_so():
+    url = f"nats://127.0.0.1:{free_port()}"
     with pytest.raises(ProviderUnavailable, match=r"no answer from NATS at .* is it running\?"):
         await NatsConnection(url, timeout_s=0.3).__aenter__()
 

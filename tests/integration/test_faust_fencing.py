@@ -12,7 +12,7 @@ from spotline.adapters.faust.offsets import Fenced, Offsets
 from spotline.adapters.faust.publisher import Publisher, PublishRefused
 from spotline.adapters.faust.session import Session
 from spotline.adapters.faust.topics import Topics
-from tests.eventually import eventually
+from tests.eventually import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -76,7 +76,7 @@ async def test_a_key_is_only_replaced_at_the_revision_that_was_read(bucket):
 
 async def test_changes_of_the_owner_before_are_refused_once_the_next_has_a_fence(session):
     await Topics(session).create(CHANGELOG.topic, 1, compacting=True, retention_s=3600.0)
-    publisher = Publisher(session, patience_s=10)
+    publisher = Publisher(session, patience_s=PATIENCE_S)
     subject = subject_of(*CHANGELOG, b"key")
     before, after = Fences(session), Fences(session)
 

@@ -7,6 +7,7 @@ import signal
 import pytest
 from faust.exceptions import ProducerSendError
 
+from spotline.adapters.faust import publisher as publishing
 from spotline.adapters.faust.inbox import subscribe_raw
 from spotline.adapters.faust.names import subject_of
 from spotline.adapters.faust.publisher import Publisher
@@ -14,12 +15,14 @@ from spotline.adapters.faust.session import Session
 from spotline.adapters.faust.topics import Topics
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.runtime.broker import EmbeddedBroker
-from tests.eventually import eventually
+from tests.eventually import PATIENCE_S, eventually
 from tests.fakes.processes import free_port
 
 pytestmark = pytest.mark.integration
 
 KILLS = 3
+# Sent and not answered: enough to be amid when the server is killed.
+AHEAD = 300
 
 
 async def killed(broker, store, port):
@@ -36,26 +39,27 @@ async def payloads(session, topic, count):
     stored = asyncio.Queue()
     js = link.client.jetstream()
     await js.subscribe(f"faust.{topic}.>", ordered_consumer=True, cb=stored.put)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         return [int((await stored.get()).data) for _ in range(count)]
 
 
 async def test_a_client_that_closed_without_a_word_is_replaced(broker, nats_connection):
     async with NatsConnection(broker.url, name="silent") as connection:
-        first = await connection.link(timeout_s=5)
+        first = await connection.link(timeout_s=PATIENCE_S)
         told = []
         first.when_lost(lambda: told.append(1))
         first.client._closed_cb = None
         await first.client.close()
 
         assert first.lost
-        second = await connection.link(timeout_s=5)
+        second = await connection.link(timeout_s=PATIENCE_S)
 
         assert second is not first
         assert told == [1]
         assert connection.connected
 
 
+@pytest.mark.timeout(300)
 async def test_messages_sent_while_a_server_is_killed_are_stored_once_and_in_order(tmp_path):
     port = free_port()
     broker = EmbeddedBroker(tmp_path, port=port)
@@ -63,7 +67,7 @@ async def test_messages_sent_while_a_server_is_killed_are_stored_once_and_in_ord
     session = Session(broker.url, name="killed")
     await session.open()
     await Topics(session).create("numbers", 1)
-    publisher = Publisher(session, patience_s=60)
+    publisher = Publisher(session, patience_s=300)
     running = asyncio.create_task(publisher.run())
     sent = []
     is_over = asyncio.Event()
@@ -76,7 +80,9 @@ async def test_messages_sent_while_a_server_is_killed_are_stored_once_and_in_ord
                     subject_of("numbers", 0, b"k"), str(number).encode().ljust(20_000)
                 )
             )
-            await asyncio.sleep(0)
+            await eventually(
+                lambda: publisher.in_flight < AHEAD or is_over.is_set(), timeout_s=300, every_s=0
+            )
 
     feeding = asyncio.create_task(feed())
     try:
@@ -87,8 +93,8 @@ async def test_messages_sent_while_a_server_is_killed_are_stored_once_and_in_ord
             )
             broker = await killed(broker, tmp_path, port)
         is_over.set()
-        await asyncio.wait_for(feeding, 40)
-        assert await publisher.drained(timeout_s=30)
+        await asyncio.wait_for(feeding, PATIENCE_S)
+        assert await publisher.drained(timeout_s=PATIENCE_S)
 
         assert [one.exception() for one in sent if one.exception()] == []
         info = await session.ask(lambda js: js.stream_info("FAUST_numbers"))
@@ -119,7 +125,7 @@ async def test_a_message_too_large_sent_without_a_link_fails_alone(session):
     before = len((await session.link()).client._subs)
 
     running = asyncio.create_task(publisher.run())
-    assert await asyncio.wait_for(small, 10) == 1
+    assert await asyncio.wait_for(small, PATIENCE_S) == 1
     with pytest.raises(ProducerSendError, match="exceed the server's max_payload"):
         await large
     running.cancel()
@@ -138,13 +144,15 @@ async def test_a_message_stored_twice_because_its_answer_was_lost_is_there_once(
 
     await session.drop(await session.link())
 
-    assert await asyncio.wait_for(unanswered, 10) == 1
+    assert await asyncio.wait_for(unanswered, PATIENCE_S) == 1
     info = await session.ask(lambda js: js.stream_info("FAUST_answers"))
     assert info.state.messages == 1
     running.cancel()
 
 
-async def test_what_follows_a_message_put_off_is_stored_behind_it(session):
+async def test_what_follows_a_message_put_off_is_stored_behind_it(session, monkeypatch):
+    # Nobody answers below; no pause may have the link given up for it.
+    monkeypatch.setattr(publishing, "_SILENCE_S", 10 * PATIENCE_S)
     await Topics(session).create("puts", 1)
     publisher = Publisher(session, patience_s=60)
     running = asyncio.create_task(publisher.run())
@@ -163,14 +171,14 @@ async def test_what_follows_a_message_put_off_is_stored_behind_it(session):
 
     publisher._answered(b"inbox.0", b"", refusal, None)
 
-    assert await asyncio.wait_for(first, 10) < await asyncio.wait_for(second, 10)
+    assert await asyncio.wait_for(first, PATIENCE_S) < await asyncio.wait_for(second, PATIENCE_S)
     running.cancel()
     last = await session.ask(lambda js: js.get_msg("FAUST_puts", subject=subject))
     assert last.data == b"2"
 
 
 async def eventually_stored(session, stream, count):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             info = await session.ask(lambda js: js.stream_info(stream))
             if info.state.messages == count:

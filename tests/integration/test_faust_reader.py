@@ -9,7 +9,7 @@ from spotline.adapters.faust.names import subject_of
 from spotline.adapters.faust.reader import PartitionReader
 from spotline.adapters.faust.session import Session
 from spotline.adapters.faust.topics import Topics
-from tests.eventually import eventually
+from tests.eventually import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -37,13 +37,14 @@ def reader_of(session, next_offset=1):
 
 async def stored(session, *payloads):
     client = (await session.link()).client
-    js = client.jetstream()
+    js = client.jetstream(timeout=PATIENCE_S)
     for payload in payloads:
         await js.publish(SUBJECT, payload)
 
 
 async def test_what_waits_is_bounded_in_bytes_and_all_of_it_comes(session, monkeypatch):
     monkeypatch.setattr(reading, "_MAX_BYTES", 1024 * 1024)
+    monkeypatch.setattr(reading, "_SILENCE_S", 2 * PATIENCE_S)
     await stored(session, *(b"x" * 1_000_000 for _ in range(40)))
     reader = reader_of(session)
     await reader.open()
@@ -62,7 +63,7 @@ async def test_what_waits_is_bounded_in_bytes_and_all_of_it_comes(session, monke
     # What was under way when the limit was met: at most one request more than fits.
     assert len(reader.records) <= 20
     got = 0
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while got < 40:
             if reader.records:
                 reader.take()
@@ -77,10 +78,12 @@ async def test_a_reader_that_hears_messages_is_not_reopened(session, monkeypatch
     reader = reader_of(session)
     await reader.open()
     loop = asyncio.get_running_loop()
-    until_s = loop.time() + 1.0
+    until_s, count = loop.time() + 1.0, 0
 
     while loop.time() < until_s:
         await stored(session, b"1")
+        count += 1
+        await eventually(lambda count=count: len(reader.records) == count)
         await reader.request()
 
     assert reader.is_open

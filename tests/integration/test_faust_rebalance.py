@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from faust.types import TP
 
 from spotline.adapters.faust import leases
 from spotline.adapters.faust.hosting import AppCrashed, running
@@ -15,11 +16,6 @@ from tests.fakes.faust_apps import ready, small_app
 pytestmark = pytest.mark.integration
 
 APP = "app"
-
-
-@pytest.fixture
-async def js(nats_connection):
-    return (await nats_connection.link(timeout_s=5)).client.jetstream()
 
 
 class Counting:
@@ -111,6 +107,50 @@ async def test_refused_changes_are_made_again_before_anything_is_committed(broke
         assert after.counts() == dict.fromkeys(KEYS, 1)
 
 
+async def test_what_was_done_before_a_partition_was_lost_is_not_committed_when_it_is_back(
+    broker, js
+):
+    one = Counting(broker.url, broker_commit_interval=3600.0)
+    async with running(one.app):
+        await ready(one.app)
+        consumer = one.app.consumer
+        await one.send(*KEYS)
+        await eventually(lambda: len(one.seen) == len(KEYS) and not consumer._unacked_messages)
+        commit, assigned = consumer.commit, consumer.on_partitions_assigned
+
+        async def leave_it_to_the_one_under_way(**_):
+            return False
+
+        async def commit_at_once(*partitions):
+            consumer.commit = commit
+            await commit()
+            await assigned(*partitions)
+
+        consumer.commit = leave_it_to_the_one_under_way
+        consumer.on_partitions_assigned = commit_at_once
+        consumer._on_refused(TP(f"{APP}-counts-changelog", 0))
+        await eventually(lambda: len(one.seen) == 2 * len(KEYS))
+
+        assert one.counts() == dict.fromkeys(KEYS, 1)
+
+
+async def test_a_commit_that_was_under_way_when_a_partition_went_stores_nothing(broker, js):
+    one = Counting(broker.url, broker_commit_interval=3600.0)
+    async with running(one.app):
+        await ready(one.app)
+        consumer = one.app.consumer
+        await one.send(*KEYS)
+        await eventually(lambda: len(one.seen) == len(KEYS) and not consumer._unacked_messages)
+        offsets = consumer._filter_committable_offsets([TP("words", 0)])
+
+        await one.take_again()
+        await eventually(lambda: len(one.seen) == 2 * len(KEYS))
+        await consumer._commit(offsets)
+
+        assert offsets == {TP("words", 0): len(KEYS) + 1}
+        assert await committed(js) is None
+
+
 async def test_a_partition_is_not_claimed_again_before_an_event_of_it_has_ended(broker, js):
     one = Counting(broker.url)
     async with running(one.app):
@@ -130,7 +170,7 @@ async def test_a_partition_is_not_claimed_again_before_an_event_of_it_has_ended(
 
         await one.take_again()
         await eventually(lambda: one.app.rebalancing)
-        await asyncio.wait_for(js.account_info(), 5)
+        await js.account_info()
         assert claimed == []
         one.gate.set()
         await eventually(lambda: claimed)

@@ -46,9 +46,8 @@ async def test_events_come_with_their_place_time_and_headers(broker, event_strea
     assert (events.counters.read, events.counters.rejected) == (2, 0)
 
 
-async def test_trace_headers_reach_the_agent(broker, nats_connection, event_stream):
+async def test_trace_headers_reach_the_agent(broker, js, event_stream):
     [one] = published([overdue(1)])
-    js = (await nats_connection.link(timeout_s=5)).client.jetstream()
     await js.publish(
         one.subject, one.payload, headers={**one.headers(), "traceparent": "00-a-b-01"}
     )
@@ -60,10 +59,7 @@ async def test_trace_headers_reach_the_agent(broker, nats_connection, event_stre
     assert got[0].headers["traceparent"] == "00-a-b-01"
 
 
-async def test_what_breaks_the_contract_is_counted_and_passed_over(
-    broker, nats_connection, event_stream
-):
-    js = (await nats_connection.link(timeout_s=5)).client.jetstream()
+async def test_what_breaks_the_contract_is_counted_and_passed_over(broker, js, event_stream):
     await event_stream.publish(published([overdue(1)]))
     await js.publish("spotline.v1.forecast.overdue", b"rubbish", headers={"ce-id": "1"})
     [whole] = published([overdue(2)])
@@ -87,8 +83,7 @@ async def test_what_breaks_the_contract_is_counted_and_passed_over(
     assert events.counters.rejected == 0
 
 
-async def test_each_partition_is_a_stream_of_its_own(broker, nats_connection, event_stream):
-    js = (await nats_connection.link(timeout_s=5)).client.jetstream()
+async def test_each_partition_is_a_stream_of_its_own(broker, js, event_stream):
     await js.delete_stream(event_stream.name)
     for partition in (0, 1):
         await js.add_stream(name=f"SPOTLINE_{partition}", subjects=[f"p{partition}.>"])

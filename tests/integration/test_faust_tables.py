@@ -6,9 +6,10 @@ import pytest
 
 from spotline.adapters.faust.hosting import running
 from spotline.adapters.faust.names import partition_filter, stream_name
+from spotline.contracts.errors import ProviderUnavailable
 from spotline.runtime.broker import EmbeddedBroker
 from tests.eventually import eventually
-from tests.fakes.faust_apps import collecting, ready, small_app
+from tests.fakes.faust_apps import LASTING, collecting, ready, small_app
 from tests.fakes.processes import free_port
 
 pytestmark = pytest.mark.integration
@@ -16,12 +17,7 @@ pytestmark = pytest.mark.integration
 APP = "app"
 
 
-@pytest.fixture
-async def js(nats_connection):
-    return (await nats_connection.link(timeout_s=5)).client.jetstream()
-
-
-def counting(url, *, options="?lease_s=2", partitions=2, **settings):
+def counting(url, *, options=LASTING, partitions=2, **settings):
     """An app that counts words, and forgets one at `-word`."""
     app = small_app(url, APP, options=options, partitions=partitions, **settings)
     words = app.topic("words", key_type=str, value_type=str)
@@ -177,7 +173,7 @@ async def test_recovery_ends_although_the_last_entry_has_expired_meanwhile(broke
 async def test_an_app_goes_on_after_the_server_was_away(tmp_path):
     port = free_port()
     async with EmbeddedBroker(tmp_path, port=port) as broker:
-        app, words, counts, seen = counting(broker.url, options="?lease_s=30")
+        app, words, counts, seen = counting(broker.url)
         app_run = running(app)
         await app_run.__aenter__()
         await say(words, seen, ["a"] * 20)
@@ -197,9 +193,7 @@ async def test_an_app_goes_on_after_the_server_was_away(tmp_path):
 
 async def test_lost_and_won_back_a_table_is_exact_and_so_is_its_changelog(broker, js):
     def summing():
-        app = small_app(
-            broker.url, APP, options="?lease_s=0.4", partitions=1, broker_commit_interval=3600.0
-        )
+        app = small_app(broker.url, APP, partitions=1, broker_commit_interval=3600.0)
         topic = app.topic("in", key_type=str, value_type=int)
         table = app.Table("sums", default=lambda: (0, 0))
         seen = []
@@ -223,11 +217,18 @@ async def test_lost_and_won_back_a_table_is_exact_and_so_is_its_changelog(broker
         info = await js.stream_info(stream_name(f"{APP}-sums-changelog"))
         assert info.state.messages == 1  # the fence: nothing is written yet
         keeper, generation = app.consumer._keeper, app.consumer_generation_id
-        step, silent = keeper._step, asyncio.Event()
-        keeper._step = silent.wait
-        await eventually(lambda: not app.consumer.assignment())
+        step, tries = keeper._step, []
+
+        async def unanswered():
+            tries.append(1)
+            raise ProviderUnavailable("no beat gets through")
+
+        # As if the lease had been over by now.
+        keeper._step, keeper._valid_until_s = unanswered, 0.0
+        keeper.look()
+        await eventually(lambda: tries and not app.consumer.assignment())
         keeper._step = step
-        silent.set()
+        keeper.look()
         await eventually(
             lambda: app.consumer_generation_id > generation + 1 or app.consumer.assignment()
         )

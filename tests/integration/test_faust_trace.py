@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import faust
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -18,6 +17,7 @@ from spotline.runtime.broker import EmbeddedBroker
 from spotline.runtime.telemetry import Telemetry
 from tests.eventually import eventually
 from tests.fakes.events import cancelled, envelope, overdue
+from tests.fakes.faust_apps import small_app
 
 pytestmark = pytest.mark.integration
 
@@ -30,7 +30,7 @@ async def test_an_agents_spans_follow_the_event_through_it(
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     tracer = provider.get_tracer("test")
     source, agent, sink = (Telemetry(name, tracer) for name in ("source", "agent", "sink"))
-    app = faust.App("traced", broker=broker.url, web_enabled=False)
+    app = small_app(broker.url, "traced", partitions=1)
     handled: list[int] = []
     sunk: list[str] = []
 

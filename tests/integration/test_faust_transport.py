@@ -6,7 +6,6 @@ import os
 import sys
 from pathlib import Path
 
-import faust
 import pytest
 from faust.exceptions import ImproperlyConfigured, ProducerSendError
 from faust.transport import by_url
@@ -15,17 +14,12 @@ from spotline.adapters.faust.hosting import AppCrashed, running
 from spotline.adapters.faust.names import stream_name
 from spotline.adapters.faust.transport import Transport
 from spotline.contracts.errors import ConfigError
-from tests.eventually import eventually
+from tests.eventually import PATIENCE_S, eventually
 from tests.fakes.faust_apps import collecting, ready, small_app
 
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-async def js(nats_connection):
-    return (await nats_connection.link(timeout_s=5)).client.jetstream()
 
 
 def test_faust_finds_the_transport_by_the_url_alone():
@@ -150,7 +144,7 @@ async def test_an_agent_can_be_asked(broker, js):
 
     async with running(app):
         await ready(app)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             assert await square.ask(7) == 49
 
 
@@ -276,19 +270,22 @@ async def test_exactly_once_is_refused_with_what_to_do_instead(broker):
 async def test_a_server_that_is_too_old_is_refused_with_the_reason():
     async def old_server(reader, writer):
         info = {"version": "2.9.10", "max_payload": 1048576, "headers": True, "jetstream": True}
-        writer.write(b"INFO " + json.dumps(info).encode() + b"\r\n")
-        while line := await reader.readline():
-            if line.startswith(b"PING"):
-                writer.write(b"PONG\r\n")
-        writer.close()
+        try:
+            writer.write(b"INFO " + json.dumps(info).encode() + b"\r\n")
+            while line := await reader.readline():
+                if line.startswith(b"PING"):
+                    writer.write(b"PONG\r\n")
+        finally:
+            writer.close()
 
     async with await asyncio.start_server(old_server, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        app = faust.App("old", broker=f"nats://127.0.0.1:{port}", web_enabled=False)
+        app = small_app(f"nats://127.0.0.1:{port}", "old")
         with pytest.raises(ConfigError, match=r"version 2\.9\.10, Spotline needs 2\.12\.3"):
             await app.producer.start()
 
 
+@pytest.mark.timeout(240)
 async def test_the_example_runs_under_fausts_own_worker(broker, js, tmp_path):
     example = (ROOT / "docs/examples/faust_on_nats.py").read_text()
     (tmp_path / "faust_on_nats.py").write_text(example.replace("nats://127.0.0.1:4222", broker.url))
@@ -307,7 +304,7 @@ async def test_the_example_runs_under_fausts_own_worker(broker, js, tmp_path):
             await (await visits.send(key="ada", value=page))
     said = ""
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(200):
             while "ada was here 2 times, last on /docs" not in said:
                 line = await worker.stdout.readline()
                 assert line, said

@@ -6,12 +6,15 @@ import signal
 import faust
 import pytest
 
+from spotline.adapters.faust.hosting import data_folder
+from tests.fakes.faust_apps import LASTING
 from tests.fakes.faust_worker import PARTITIONS, TOPIC
 from tests.fakes.faust_workers import Broker, Workers, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
-LEASE_S = 1.0
+# Where another worker is to take over: one that pauses for as long is taken for dead.
+SHORT = "?lease_s=1"
 
 
 class Sender:
@@ -36,13 +39,14 @@ class Sender:
 
 
 @pytest.fixture
-async def js(nats_connection):
-    return (await nats_connection.link(timeout_s=5)).client.jetstream()
-
-
-@pytest.fixture
 async def sender(broker, js):
-    app = faust.App("sender", broker=broker.url, topic_partitions=PARTITIONS, web_enabled=False)
+    app = faust.App(
+        "sender",
+        broker=broker.url,
+        topic_partitions=PARTITIONS,
+        web_enabled=False,
+        datadir=data_folder("sender"),
+    )
     app.producer_only = True
     topic = app.topic(TOPIC, key_type=str, value_type=int)
     await app.producer.maybe_start()
@@ -52,7 +56,13 @@ async def sender(broker, js):
 
 @pytest.fixture
 async def workers(broker, tmp_path):
-    async with Workers(f"{broker.url}?lease_s={LEASE_S}", tmp_path) as started:
+    async with Workers(broker.url + LASTING, tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+async def impatient_workers(broker, tmp_path):
+    async with Workers(broker.url + SHORT, tmp_path) as started:
         yield started
 
 
@@ -69,6 +79,8 @@ async def test_killed_at_random_points_and_restarted_a_table_is_exact(js, sender
         before = sum((await stored.committed()).values())
 
         async def has_begun(before=before):
+            # The one before may have committed everything by the time it was killed.
+            await sender.send(1)
             return sum((await stored.committed()).values()) > before
 
         await until(has_begun, workers)
@@ -106,8 +118,8 @@ async def test_without_the_last_applied_offset_what_was_stored_counts_twice(js, 
     assert counted_before > 0
 
 
-async def test_another_worker_takes_over_from_one_that_was_killed(js, sender, workers):
-    stored = Broker(js)
+async def test_another_worker_takes_over_from_one_that_was_killed(js, sender, impatient_workers):
+    stored, workers = Broker(js), impatient_workers
     await sender.send(100)
     await workers.start("one")
     await workers.start("two")
@@ -142,8 +154,8 @@ async def test_a_worker_that_stops_leaves_its_partitions_at_once(js, sender, wor
     assert await worked_off(stored, workers) == sender.expected
 
 
-async def test_a_paused_worker_is_shut_out_and_joins_again(js, sender, workers):
-    stored = Broker(js)
+async def test_a_paused_worker_is_shut_out_and_joins_again(js, sender, impatient_workers):
+    stored, workers = Broker(js), impatient_workers
     await sender.send(400)
     await workers.start("paused")
 
@@ -183,5 +195,8 @@ async def test_a_second_process_of_the_same_name_ends_the_first(js, sender, work
 
     await until(first_has_ended, workers)
     assert "another process has started as worker 'same'" in workers.said()
+    # The first took nothing from the second when it left.
+    leases = (await stored.group())["leases"].values()
+    assert {(lease["owner"], lease["epoch"]) for lease in leases} == {("same", 2)}
     await sender.send(100)
     assert await worked_off(stored, workers) == sender.expected

@@ -11,6 +11,7 @@ from spotline.contracts.build import event_of
 from spotline.domain.events.market import QuoteObserved
 from spotline.domain.units import NS_PER_S
 from spotline.runtime.feeding import FeedTally, record_feed
+from tests.eventually import PATIENCE_S
 from tests.fakes.clock import TurnedClock
 from tests.fakes.recorded_run import small_market
 from tests.fakes.reserved import with_one
@@ -33,7 +34,7 @@ async def recorded(stream) -> FeedTally:
         ),
     ]
     feed = RecordedFeed(MARKET, clock, speed=float(MARKET.slot_s), outages=outages)
-    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
         recording = tasks.create_task(record_feed(feed, stream, pause=clock.sleep))
         while not recording.done():
             if clock.sleepers:

@@ -5,6 +5,7 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -117,15 +118,16 @@ def test_default_is_no_worse_than_persistence_at_every_step_of_every_family(name
 def test_learning_and_forecasting_a_slot_takes_milliseconds(slot_s):
     opened = slots("availability/16-node/aws-08-27-2023", slot_s)[:400]
     forecaster = make_forecaster()
-    started_s = time.process_time()
+    took_s = []
     for each in opened:
+        started_s = time.process_time()
         forecaster.learn(each)
         forecaster.forecast(HORIZON)
         forecaster.scores()
+        took_s.append(time.process_time() - started_s)
 
-    per_slot_s = (time.process_time() - started_s) / len(opened)
-
-    assert per_slot_s < 0.02
+    # Not the mean: the first slot may compile, and other threads of the process count too.
+    assert median(took_s) < 0.02
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from spotline.adapters.grpc.allocator import allocator_servicer
 from spotline.adapters.grpc.allocator.client import AllocateCallPort, JobClient, open_channel
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.server import RpcServer
@@ -28,6 +30,7 @@ from spotline.application.allocator.messages import (
     QuotaLimit,
     Submission,
 )
+from spotline.application.allocator.planning import plan
 from spotline.application.spec import Call
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.mapping import digest, to_message
@@ -41,6 +44,7 @@ from spotline.domain.events.lifecycle import (
 )
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.policies.answer import DecisionReason
+from tests.eventually import PATIENCE_S, eventually
 from tests.fakes.allocator import (
     EAST,
     SLOT_NS,
@@ -436,10 +440,10 @@ async def test_a_watch_goes_on_when_the_allocator_is_back() -> None:
         host.record(admitted(one))
         first_seen.clear()
         async with serving(host, address):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 await first_seen.wait()
             host.record(closed(one))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 await following
 
     assert states == [
@@ -456,7 +460,7 @@ async def test_a_call_is_answered_as_the_pure_function_answers() -> None:
     request = allocate_request()
 
     async with serving(opened_host()) as address:
-        port = AllocateCallPort(address)
+        port = AllocateCallPort(address, timeout_s=100)
         (answered,) = await port.perform(call_of(request))
         await port.close()
 
@@ -471,7 +475,7 @@ async def test_a_refused_call_is_an_answer_with_the_reason() -> None:
     wrong = replace(request, tasks=(replace(request.tasks[0], policy_id="guess"),))
 
     async with serving(opened_host()) as address:
-        port = AllocateCallPort(address)
+        port = AllocateCallPort(address, timeout_s=100)
         (answered,) = await port.perform(call_of(wrong))
         (mistaken,) = await port.perform(replace(call_of(request), digest="another"))
         await port.close()
@@ -503,6 +507,8 @@ async def test_nobody_there_is_unavailable_and_a_hanging_server_times_out() -> N
     bound = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     port = AllocateCallPort(f"127.0.0.1:{bound}", timeout_s=0.5)
+    async with asyncio.timeout(PATIENCE_S):
+        await port._channel.channel_ready()
     (hanging,) = await port.perform(call_of(allocate_request()))
     await port.close()
     await server.stop(None)
@@ -513,7 +519,7 @@ async def test_nobody_there_is_unavailable_and_a_hanging_server_times_out() -> N
 
 async def test_an_allocator_that_comes_back_in_time_is_found() -> None:
     address = f"127.0.0.1:{free_port()}"
-    port = AllocateCallPort(address, timeout_s=30.0)
+    port = AllocateCallPort(address, timeout_s=2 * PATIENCE_S)
 
     async with serving(opened_host(), address):
         (before,) = await port.perform(call_of(allocate_request()))
@@ -522,7 +528,7 @@ async def test_an_allocator_that_comes_back_in_time_is_found() -> None:
         await asyncio.sleep(0)
         assert not waiting.done()
         async with serving(opened_host(), address):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 (after,) = await waiting
     await port.close()
 
@@ -530,22 +536,30 @@ async def test_an_allocator_that_comes_back_in_time_is_found() -> None:
     assert after.outcome is CallOutcome.ANSWERED
 
 
-async def test_a_plan_marks_one_option_and_the_loop_stays_free() -> None:
+async def test_a_plan_marks_one_option_and_the_loop_stays_free(monkeypatch) -> None:
     host = opened_host()
+    begun, let = threading.Event(), threading.Event()
+
+    def held(*asked, **options):
+        begun.set()
+        assert let.wait(PATIENCE_S)
+        return plan(*asked, **options)
+
+    monkeypatch.setattr(allocator_servicer, "plan", held)
 
     async with client_of(host) as client:
         async with asyncio.TaskGroup() as tasks:
             planning = tasks.create_task(client.plan(PlanRequest(job=job())))
-            beats = 0
-            while not planning.done():
-                await client.list()
-                beats += 1
+            await eventually(begun.is_set)
+            await client.list()
+            was_planning = not planning.done()
+            let.set()
         infeasible = await client.plan(PlanRequest(job=job(deadline_slots=3)))
         with pytest.raises(RpcFailed, match="unknown policy") as caught:
             await client.plan(PlanRequest(job=job(), policy_ids=("guess",)))
 
     answer = planning.result()
-    assert beats > 1
+    assert was_planning
     assert answer.feasible
     assert [option.chosen for option in answer.options].count(True) == 1
     assert answer.options[0].chosen
@@ -659,4 +673,4 @@ async def _raw(channel: grpc.aio.Channel, method: str, message: Message):
         request_serializer=type(message).SerializeToString,
         response_deserializer=job_service_pb2.SubmitResponse.FromString,
     )
-    return await call(message, timeout=10)
+    return await call(message, timeout=30)

@@ -22,11 +22,13 @@ async def ask(port: int, request: str) -> tuple[int, str, str]:
     """Status, content type and body; status 0 while nobody listens."""
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            writer.write(f"{request} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+            head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
+        finally:
+            writer.close()
     except OSError:
         return 0, "", ""
-    writer.write(f"{request} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
-    head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
-    writer.close()
     fields = dict(line.split(": ", 1) for line in head.splitlines()[1:])
     return int(head.split()[1]), fields["Content-Type"], body
 
@@ -51,6 +53,7 @@ async def test_without_metrics_there_is_no_such_page() -> None:
         assert (await ask(port, "GET /metrics"))[0] == 404
 
 
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize(("wanted", "status"), [("true", 200), ("false", 404)])
 async def test_a_service_shows_its_metrics_unless_told_not_to(
     broker: EmbeddedBroker, tmp_path: Path, wanted: str, status: int, nats_connection: object
@@ -59,7 +62,7 @@ async def test_a_service_shows_its_metrics_unless_told_not_to(
     settings = {"SPOTLINE_HEALTH_PORT": str(port), "SPOTLINE_METRICS": wanted}
     async with (
         ServiceProcesses(broker.url, tmp_path, MARKET, **settings) as processes,
-        asyncio.timeout(60),
+        asyncio.timeout(200),
     ):
         await processes.start("market_ingest")
         while (await ask(port, "GET /healthz"))[0] != 200:

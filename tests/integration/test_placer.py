@@ -124,7 +124,7 @@ async def test_without_an_id_the_request_names_the_job() -> None:
         stub = placement_service_pb2_grpc.PlacementServiceStub(channel)
         request = pb.PlaceRequest(pipeline=to_message(pipeline()))
         request.pipeline.job_id = ""
-        named = [(await stub.Place(request, timeout=10)).status.pipeline.job_id for _ in range(2)]
+        named = [(await stub.Place(request, timeout=30)).status.pipeline.job_id for _ in range(2)]
 
     assert len(named[0]) == 32
     assert named[0] == named[1]
@@ -176,7 +176,7 @@ async def test_bad_input_is_refused_with_field_and_expectation(field, value, sai
     async with serving(host) as address, open_channel(address) as channel:
         stub = placement_service_pb2_grpc.PlacementServiceStub(channel)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await stub.Place(request, timeout=10)
+            await stub.Place(request, timeout=30)
 
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert said in caught.value.details()
@@ -189,9 +189,9 @@ async def test_a_request_without_an_id_gets_one_and_one_by_its_new_name_is_the_s
 
     async with serving(FakePlacerHost(*TWO)) as address, open_channel(address) as channel:
         stub = placement_service_pb2_grpc.PlacementServiceStub(channel)
-        own = await stub.Place(pb.PlaceRequest(pipeline=message), timeout=10)
-        named = await stub.Place(pb.PlaceRequest(pipeline=message, request_id="one"), timeout=10)
-        again = await stub.Place(pb.PlaceRequest(pipeline=message, request_id="one"), timeout=10)
+        own = await stub.Place(pb.PlaceRequest(pipeline=message), timeout=30)
+        named = await stub.Place(pb.PlaceRequest(pipeline=message, request_id="one"), timeout=30)
+        again = await stub.Place(pb.PlaceRequest(pipeline=message, request_id="one"), timeout=30)
 
     assert own.status.pipeline.job_id != named.status.pipeline.job_id
     assert named.status.pipeline.job_id == id_of("one")
@@ -209,7 +209,7 @@ async def test_an_id_that_is_not_the_requests_own_is_refused_with_the_one_expect
     async with serving(host) as address, open_channel(address) as channel:
         stub = placement_service_pb2_grpc.PlacementServiceStub(channel)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await getattr(stub, rpc)(request, timeout=10)
+            await getattr(stub, rpc)(request, timeout=30)
 
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert dict(caught.value.trailing_metadata())["spotline-field"] == "pipeline.job_id"
@@ -251,7 +251,7 @@ async def test_without_regions_or_bus_it_says_that_nothing_was_recorded() -> Non
 
 async def once(work, until=lambda answer: True):
     """Ask until it is up, has seen the regions, and the answer is as wanted."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         while True:
             with suppress_unavailable():
                 answer = await work()
@@ -311,6 +311,7 @@ async def test_slots_bring_a_loss_that_moves_a_pipeline_and_time_that_ends_it(
 # --- as a process -----------------------------------------------------------------------------
 
 
+@pytest.mark.timeout(240)
 async def test_killed_and_started_again_it_answers_as_before(tmp_path: Path) -> None:
     file = tmp_path / "geography.yaml"
     file.write_text(GEOGRAPHY)

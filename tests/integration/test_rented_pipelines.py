@@ -29,7 +29,7 @@ from spotline.replay.verify import verify
 from tests.fakes.placer import START_NS, id_of, of_type, pipeline
 from tests.fakes.recorded_run import environment, manifest_of
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 # neocloud's spot count is 16 in slots 0 to 3 and 15 from slot 4 on.
 MARKET = generate("mixed", seed=3, slots=6, slot_s=1800, start_ns=START_NS)
@@ -46,7 +46,7 @@ LONG = {"iterations": 5_000, "min_gpus": 8}
 
 async def first_placed(client: PlacerClient, name: str) -> PlaceReceipt:
     """Hand a pipeline over as soon as regions are known."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         while True:
             try:
                 return await client.place(pipeline(name, **LONG))
@@ -86,9 +86,9 @@ async def test_pipelines_are_rented_lose_an_instance_go_elsewhere_and_are_billed
         first = await first_placed(client, "one")
         second = await client.place(pipeline("two", **LONG))
         go.set()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(100):
             await over.wait()
-        async with open_stream(system.bus, name="test") as (_, stream), asyncio.timeout(60):
+        async with open_stream(system.bus, name="test") as (_, stream), asyncio.timeout(100):
             while True:
                 last_seq = await stream.last_seq()
                 log = [

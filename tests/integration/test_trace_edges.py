@@ -21,7 +21,7 @@ from tests.fakes.listed_telemetry import (
 from tests.fakes.trace_edges import TABLE, edge_problems
 from tests.fakes.traced_run import traced_run
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 SERVICES = {
     *("market_ingest", "forecaster", "selector", "allocator", "configurator", "placer"),
@@ -43,6 +43,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
     scrapes: list[bytes] = []
     with collecting() as (endpoint, collector), pytest.MonkeyPatch.context() as environment:
         environment.setenv(exporting.ENDPOINT_VARIABLE, endpoint)
+        # Nothing is dropped because the collector, which shares this process, was slow.
+        environment.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60")
+        environment.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "65536")
         scrape = exporting.scraped_metrics()
         try:
             folder = tmp_path_factory.mktemp("traced")

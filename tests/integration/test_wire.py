@@ -12,6 +12,7 @@ from google.rpc import error_details_pb2 as details
 from google.rpc.status_pb2 import Status
 
 from spotline.adapters.grpc.allocator import admitting
+from spotline.adapters.grpc.allocator import client as client_module
 from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.server import RpcServer
@@ -327,6 +328,7 @@ async def test_many_submissions_at_once_are_all_answered_or_told_to_come_again(
 ) -> None:
     # More than gRPC itself would take before it cancels calls at random.
     monkeypatch.setattr(admitting, "_MOST_WAITING", 500)
+    monkeypatch.setattr(client_module, "_CALL_TIMEOUT_S", 100.0)
     host = opened_host()
     host.admits = True
     jobs = [job(f"r{number}") for number in range(2000)]

@@ -10,6 +10,8 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
+import pytest
+
 from spotline.adapters.eventlog.manifest import environment
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.state import SelectorState
@@ -145,6 +147,7 @@ print(digest_of_a_run())
 """
 
 
+@pytest.mark.timeout(300)
 def test_re_estimates_do_not_depend_on_the_hash_seed() -> None:
     running = []
     for seed in range(3):
@@ -164,7 +167,7 @@ def test_re_estimates_do_not_depend_on_the_hash_seed() -> None:
         )
     said = []
     for process in running:
-        out, problems = process.communicate(timeout=110)
+        out, problems = process.communicate(timeout=280)
         assert process.returncode == 0, problems
         said.append(out.strip())
 

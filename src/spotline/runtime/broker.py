@@ -24,7 +24,7 @@ FREE_PORT = -1
 
 _HOST = "127.0.0.1"
 _POLL_S = 0.01
-_BANNER_S = 5.0
+_BANNER_S = 20.0
 # A server that was killed checks its whole store when it starts again.
 _READY_S = 60.0
 _STOP_S = 20.0

@@ -65,6 +65,8 @@ class Consumer(base.Consumer):
         self._lost: frozenset[TP] = frozenset()
         self._epochs: dict[int, int] = {}
         self._generation = 0
+        # The generation of which offsets are being committed.
+        self._committing = 0
         self._feeder = Feeder(
             self.app, self._session, self._topics, may_flow=lambda: self.flow_active
         )
@@ -182,6 +184,9 @@ class Consumer(base.Consumer):
         # From here on what earlier events change or acknowledge is refused.
         self._generation += 1
         self.app.consumer_generation_id = self._generation
+        # Also what lost partitions had acknowledged: the changes that went with it are dropped.
+        for tp in self._assigned or ():
+            self._feeder.forget(tp)
         kept = {tp for tp in wanted if self._is_same_epoch(tp, epochs)}
         self._forget((self._assigned or frozenset()) - kept)
         self._assigned, self._epochs, self._lost = frozenset(), {}, frozenset()
@@ -456,14 +461,18 @@ class Consumer(base.Consumer):
             # The fetcher is cancelled when the app stops; a commit that was begun is finished.
             await asyncio.shield(self.add_future(self.commit()))
 
+    def _filter_committable_offsets(self, tps: Iterable[TP]) -> dict[TP, int]:
+        self._committing = self._generation
+        return super()._filter_committable_offsets(tps)
+
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         failure = cast(Producer, self.app.producer).failure
         if failure is not None:
             await self.crash(ProducerSendError(f"a message was not stored: {failure}"))
             return False
         # Replies are read once and by no other process. What was lost while flushing, because of a lease
-        # or because a change was refused, is handled again.
-        mine = self.assignment()
+        # or because a change was refused, is handled again, also if it is this worker's again by now.
+        mine = self.assignment() if self._committing == self._generation else set()
         shared = {
             tp: offset
             for tp, offset in offsets.items()

@@ -125,7 +125,7 @@ class LeaseKeeper:
         self._left = True
         self._valid_until_s = 0.0
         if self._joined:
-            await self._write(lambda group: leases.without(group, [self.name]))
+            await self._write(self._without_this)
 
     def _tell(self) -> None:
         """Call back if anything is other than when that was done last."""
@@ -144,7 +144,7 @@ class LeaseKeeper:
         """What this worker makes of `group`: its beat, the dead gone, what falls to it taken."""
         self._refuse_namesake(group)
         if self._left:
-            return leases.without(group, [self.name])
+            return self._without_this(group)
         dead = self._watch.look(group, asyncio.get_running_loop().time()) - {self.name}
         if dead:
             _log.warning("faust_worker_lost", workers=sorted(dead), noticed_by=self.name)
@@ -155,6 +155,12 @@ class LeaseKeeper:
             return leases.taken(group, self.name, leases.takeable(group, self.name))
         free = {p for p, lease in group.leases.items() if lease.owner not in group.workers}
         return leases.taken(group, self.name, sorted(self._static & free))
+
+    def _without_this(self, group: Group) -> Group:
+        """`group` without this worker; another that has started under its name stays."""
+        known = group.workers.get(self.name)
+        is_mine = known is not None and known.nonce == self._nonce
+        return leases.without(group, [self.name]) if is_mine else group
 
     def _refuse_namesake(self, group: Group) -> None:
         known = group.workers.get(self.name)
