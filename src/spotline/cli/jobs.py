@@ -305,7 +305,7 @@ def plan(
     stated = stated_jobs(files, as_json=as_json)
     now_ns = market_ns(stated, address, as_json=as_json)
     ready = planned_jobs(stated, now_ns, as_json=as_json)
-    read = tuple(one.job for one in ready)
+    read = tuple(prepared.job for prepared in ready)
     for name, usd in (("--budget", budget), ("--egress", egress)):
         if not 0 <= usd < _MOST_USD:
             fail(EXIT_BAD_INPUT, f"{name} must be >= 0, was {usd:g}", as_json=as_json)
@@ -337,7 +337,7 @@ def plan(
         async with JobClient(address) as client:
             return await client.plan(request)
 
-    sent = [(one.file, one.job) for one in ready]
+    sent = [(prepared.file, prepared.job) for prepared in ready]
     answer = answered(run(), as_json=as_json, sent=sent)
     if as_json:
         print_json(plain(answer))
