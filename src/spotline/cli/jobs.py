@@ -308,7 +308,8 @@ def plan(
     read = tuple(prepared.job for prepared in ready)
     for name, usd in (("--budget", budget), ("--egress", egress)):
         if not 0 <= usd < _MOST_USD:
-            fail(EXIT_BAD_INPUT, f"{name} must be >= 0, was {usd:g}", as_json=as_json)
+            said = f"{name} must be >= 0 and < {_MOST_USD:g}, was {usd:g}"
+            fail(EXIT_BAD_INPUT, said, as_json=as_json)
     jobs = tuple(job for job in read if isinstance(job, Job))
     drafts = tuple(draft for draft in read if isinstance(draft, JobDraft))
     together = len(read) > 1 or bool(quota) or bool(budget)
