@@ -42,7 +42,7 @@ def init(
     work: Annotated[
         str,
         typer.Option(
-            help="In the place of model and tokens: the work, such as '64 instance_hours'."
+            help="Instead of model and tokens: the work, such as '64 instance_hours'."
         ),
     ] = "",
     deadline: Annotated[
