@@ -122,7 +122,9 @@ def up(
     wait_for_work: Annotated[
         bool, typer.Option(help="Stop market time while no job and no pipeline is under way.")
     ] = False,
-    slot: Annotated[int, typer.Option(min=0, help="Slot length, seconds; 0: the market's own.")] = 0,
+    slot: Annotated[
+        int, typer.Option(min=0, help="Slot length, seconds; 0: the market's own.")
+    ] = 0,
     health_port: Annotated[int, typer.Option(min=0, help="Port of /healthz; 0 is any.")] = 0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the addresses as one line of JSON.")
