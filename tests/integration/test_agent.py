@@ -407,6 +407,16 @@ async def test_killed_control_plane_ends_the_lease_and_the_instance(
     assert shut.exists()
 
 
+async def test_an_instance_with_a_wrong_environment_shuts_down(agents, tmp_path):
+    agent = agents(
+        "i-1", SPOTLINE_CONTROL="nowhere", SPOTLINE_SHUTDOWN_COMMAND=f"touch {tmp_path}/shut"
+    )
+
+    assert await agent.ended() == 2
+    assert "SPOTLINE_CONTROL must be HOST:PORT" in (agent.folder / "agent.log").read_text()
+    assert (tmp_path / "shut").exists()
+
+
 async def test_refused_token_and_terminated_agent(control, agents, trainer, tmp_path):
     instance = control.instances["i-1"] = Instance(job=job_of(run_of(trainer, "output")))
     refused = agents("i-2", SPOTLINE_SHUTDOWN_COMMAND=f"touch {tmp_path / 'shut'}")

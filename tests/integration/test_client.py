@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tarfile
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
@@ -103,6 +104,41 @@ async def test_a_plain_program_follows_a_job_to_its_end(tmp_path) -> None:
 
     assert changes == ["", "job.closed"]
     assert state is JobState.COMPLETED
+
+
+async def test_a_job_file_brings_its_program_and_counts_its_deadline_from_market_time(
+    tmp_path,
+) -> None:
+    host = opened_host(slot_opened(0))
+    (tmp_path / "train.py").write_text("print('trained')\n")
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        "tenant: research\nwork: {amount: 8, unit: instance_hours}\n"
+        "deadline: {hard: 36h}\nvalue_usd: 400\n"
+        'instances: {min: 1, max: 4}\nthroughput: {"*": {alpha_per_hour: 1}}\n'
+        "run: {command: python train.py, workdir: .}\ncheckpoint: {location: checkpoints}\n"
+    )
+
+    async with served(host) as address, AsyncClient(address) as spotline:
+        planned = await spotline.plan(file)
+        assert not (tmp_path / "checkpoints").exists()
+        job = (await spotline.get((await spotline.submit(file)).job_id)).job
+        again = await spotline.submit(str(file))
+        clock = (await spotline.market()).clock
+        absent = {"run": {"command": "true", "workdir": str(tmp_path / "nowhere")}}
+        kept = {"checkpoint": {"location": str(tmp_path / "checkpoints")}}
+        for ask in (spotline.plan, spotline.submit):
+            with pytest.raises(BadFile, match=r"run\.workdir: expected a folder"):
+                await ask({**FIELDS, **absent, **kept})
+
+    assert planned.feasible
+    assert job.run is not None
+    assert job.run.package is not None
+    with tarfile.open(job.run.package.uri) as stored:
+        assert {"job.yaml", "train.py"} <= {*stored.getnames()}
+    assert clock is not None
+    assert job.deadline.at_ns == clock.market_ns + 36 * 3600 * 10**9
+    assert again.already_submitted
 
 
 async def test_a_watch_that_is_left_early_ends() -> None:

@@ -47,19 +47,51 @@ async def eventually_known(spotline: AsyncClient) -> None:
         clocks.append((await spotline.market()).clock)
 
 
-async def test_what_goes_on_costing_is_said_and_ended(tmp_path: Path) -> None:
+async def started_up(folder: Path) -> asyncio.subprocess.Process:
+    """Start `spotline up` on a market of the folder, on ports of its own."""
     market = generate("mixed", seed=11, slots=3000, slot_s=1800, start_ns=START_NS)
-    write_market(market, tmp_path / "market.parquet")
+    write_market(market, folder / "market.parquet")
     free = "127.0.0.1:0"
-    up = await asyncio.create_subprocess_exec(
+    return await asyncio.create_subprocess_exec(
         *(*SPOTLINE, "up", "--market", "market.parquet", "--wait-for-work", "--json"),
         *("--slots-per-s", "4", "--address", free, "--configurator-address", free),
-        *("--placer-address", free, "--analytics-address", free),
-        cwd=tmp_path,
+        *("--placer-address", free, "--analytics-address", free, "--agents-address", free),
+        cwd=folder,
         env={**os.environ, "COLUMNS": "200"},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
+
+
+async def test_a_second_one_on_the_store_is_refused_and_disturbs_nothing(tmp_path: Path) -> None:
+    first = await started_up(tmp_path)
+    assert first.stdout is not None
+    second = None
+    try:
+        async with asyncio.timeout(110):
+            addresses = json.loads(await first.stdout.readline())
+            second = await started_up(tmp_path)
+            _, refused = await second.communicate()
+            async with AsyncClient(addresses["gRPC"]) as spotline:
+                await eventually_known(spotline)
+        ended = await asyncio.to_thread(down, tmp_path, "--keep")
+        async with asyncio.timeout(30):
+            _, said = await first.communicate()
+    finally:
+        for process in (first, second):
+            if process is not None and process.returncode is None:
+                process.kill()
+                await process.wait()
+
+    assert second.returncode == 2
+    assert f"is in use by process {first.pid}; stop that process" in refused.decode()
+    assert "goes on costing" not in refused.decode()
+    assert ended.returncode == 0, ended.stderr
+    assert first.returncode == 0, said.decode()
+
+
+async def test_what_goes_on_costing_is_said_and_ended(tmp_path: Path) -> None:
+    up = await started_up(tmp_path)
     assert up.stdout is not None
     try:
         async with asyncio.timeout(100):

@@ -71,6 +71,7 @@ async def test_an_update_says_where_the_job_stands_now() -> None:
         ((), "nothing to change"),
         (("--deadline", "soon"), "--deadline: a time must be RFC 3339"),
         (("--budget-usd", "-1"), "--budget-usd must be >= 0"),
+        (("--value-usd", "2e12"), "--value-usd must be >= 0 and < 1e+12, was 2e+12"),
         (("--on-limit", "explode"), "--on-limit must be one of wait, stop"),
     ],
 )

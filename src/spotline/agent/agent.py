@@ -92,7 +92,7 @@ class Agent:
         return await self._duty.serve()
 
     async def _join(self, control: AgentControl) -> Enrolled | None:
-        """Join; None where it is told to end meanwhile."""
+        """Join; None if it is told to end before it has joined."""
         joined: list[Enrolled] = []
 
         async def joining() -> None:

@@ -212,7 +212,7 @@ class Duty:
         except TimeoutError:
             _log.error("not_delivered", news=len(self._news))
 
-    # --- what is heard ------------------------------------------------------------------------
+    # --- what the control plane says ----------------------------------------------------------
 
     async def _watch(self) -> None:
         pauses = self._pauses()
@@ -307,14 +307,14 @@ class Duty:
 
 
 def _log_change(event: str, error: str, before: str) -> str:
-    """Log an error that comes again at every look once."""
+    """Log an error once, though every look repeats it; returns what was logged last."""
     if error != before:
         _log.error(event, error=error)
     return error
 
 
 def _place(settings: AgentSettings, notice_file: Path, market_s_per_s: float) -> RankPlace:
-    """Where the program runs, but for its secrets.
+    """Where the program runs; its secrets are added when they are resolved.
 
     Its PATH finds the Python that the agent runs on first, as in an active virtual environment.
     """

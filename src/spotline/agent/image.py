@@ -51,7 +51,7 @@ class ContainerEngine:
         return (self.command, "rm", "--force", name)
 
 
-# What is the machine's, or would lead nowhere inside.
+# Variables of the machine itself, and paths that do not exist in a container.
 _MACHINES_OWN = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "TMPDIR", "HOSTNAME", "_"}
     | {"LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "TERM", "SHLVL"}

@@ -113,7 +113,7 @@ class Listener:
             self._read = reader_of_field(reading.pattern)
 
     def disturb(self) -> None:
-        """Note a notice or a stop: what comes now is no undisturbed work."""
+        """Note a notice or a stop: from now on work is disturbed, and its rate is not measured."""
         self._meter.disturb()
 
     def heed_line(self, line: str) -> None:

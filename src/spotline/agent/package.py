@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import tarfile
 import zlib
@@ -85,8 +86,7 @@ def unpack_package(
                 count += 1
                 _check_bounds(size, most_bytes, count, most_members)
                 _check(member)
-                # Python's own filter again looks at what a path is once links are followed.
-                packed.extract(member, aside, filter="data")
+                _extract(packed, member, aside)
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         shutil.rmtree(aside, ignore_errors=True)
         raise PackageRefused(f"run.package cannot be unpacked: {error}") from error
@@ -95,6 +95,29 @@ def unpack_package(
         raise
     shutil.rmtree(folder, ignore_errors=True)
     aside.replace(folder)
+
+
+def _extract(packed: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    """Unpack a member as a file of ours; where links that were unpacked before lead, it stays."""
+    place = folder / member.name
+    leads_to = [place]
+    if member.issym():
+        leads_to = [place.parent / member.linkname]
+    elif member.islnk():
+        leads_to.append(folder / member.linkname)
+    root = os.path.realpath(folder)
+    for path in (place.parent, *leads_to):
+        if not Path(os.path.realpath(path)).is_relative_to(root):
+            raise PackageRefused(
+                f"run.package must hold paths below its root, {member.name!r} leads out of it"
+            )
+    member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+    member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
+    if hasattr(tarfile, "data_filter"):
+        packed.extract(member, folder, filter="data")
+    else:
+        # Python before 3.11.4, as Debian 12 has it, does not know filters.
+        packed.extract(member, folder)
 
 
 def _check_bounds(size: int, most_bytes: int, count: int, most_members: int) -> None:

@@ -97,7 +97,7 @@ class Preparation:
         await self._settled.wait()
 
     def result(self) -> Prepared:
-        """What came of it.
+        """Return the outcome.
 
         Raises
         ------

@@ -1,8 +1,8 @@
 """Finding and signalling the processes of a program, also those that made sessions of their own.
 
 Every process of a program inherits a variable of its environment, the marker. So they are found by
-it in `/proc`, whoever their parent is by now; a process that emptied its environment is still found
-below one that did not.
+it in `/proc`, whatever their parent is by now; a process that emptied its environment is found below
+one that did not.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def rank_processes(root: int, *, launched: bool) -> set[int]:
     Parameters
     ----------
     launched
-        The process is torchrun. Before it has workers it is the rank.
+        The process is torchrun; as long as it has no workers, it stands for the rank.
     """
     processes = all_processes()
     if root not in processes:
@@ -129,7 +129,7 @@ def _is_worker(pid: int) -> bool:
 
 
 def send_signal(pids: Iterable[int], number: signal.Signals) -> int:
-    """Signal processes; those that have just ended are passed over. Returns how many got it."""
+    """Signal processes, but for those that have just ended; returns how many were reached."""
     reached = 0
     for pid in sorted(pids):
         try:

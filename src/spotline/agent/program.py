@@ -135,7 +135,7 @@ class Program:
         return None
 
     async def _start_rank(self, rank_start: RankStart, work_dir: Path) -> None:
-        # A pipe of our own: asyncio takes a process whose pipe a child still holds for alive.
+        # A pipe of our own: for asyncio a process is alive as long as a child of it holds its pipe.
         reading, writing = os.pipe()
         try:
             self._pipes[rank_start.rank] = await _OutputPipe.open(reading)

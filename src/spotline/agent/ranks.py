@@ -53,7 +53,7 @@ class RankPlace:
     run_dir
         Folder of what agent and program say to each other.
     own_environment
-        Of the agent; what is Spotline's in it is not passed on.
+        Of the agent; its `SPOTLINE_*` variables are not passed on.
     secrets
         Values by name.
     """

@@ -15,8 +15,8 @@ from spotline.agent.timing import RetryPauses
 
 MOST_NEWS = 10_000
 
-# What a server cannot say why it failed is tried this often, then given up: a bug there must not
-# keep back all that comes after.
+# A call that fails for a reason that the server does not state is made this often, then given up:
+# a bug there must not hold back all news behind it.
 MOST_TRIES = 20
 _TRIED_ON = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "CANCELLED")
 
@@ -26,8 +26,8 @@ _log = structlog.get_logger()
 class NewsQueue:
     """News in the order in which it is told.
 
-    Of more than `most`, the oldest goes that says neither that a checkpoint nor that the program's
-    processes began or ended: those are never dropped. Work done that waits is overtaken by newer.
+    Beyond `most`, the oldest is dropped, but never news of a checkpoint, or of processes that began
+    or ended. A report of work done that still waits is replaced by a newer one.
     """
 
     def __init__(self, *, most: int = MOST_NEWS) -> None:

@@ -24,7 +24,7 @@ def resolve_secrets(
     """Find the values of secrets on this instance.
 
     A file of the name in `folder` goes before the variable `SPOTLINE_SECRET_<NAME>`; the line break
-    at the end of a file is none of the secret.
+    at the end of a file is not part of the secret.
 
     Raises
     ------

@@ -34,8 +34,6 @@ class AgentSettings:
         Folder of all that the agent keeps on the instance.
     metadata_dir, secrets_dir
         Where the cloud says notices, and where secrets lie; None: nowhere.
-    shutdown_command
-        A line for a shell that shuts the instance down; empty: its end is the agent's end.
     """
 
     control: str
@@ -49,7 +47,6 @@ class AgentSettings:
     secrets_dir: Path | None = None
     cloud_kind: str = ""
     aws_endpoint: str = ""
-    shutdown_command: str = ""
     environ: Mapping[str, str] = field(repr=False, default_factory=dict)
 
     @property
@@ -66,6 +63,14 @@ class AgentSettings:
     def output_dir(self) -> Path:
         """The folder of what the program wrote."""
         return self.base_dir / "output"
+
+
+def read_shutdown_command(environ: Mapping[str, str]) -> str:
+    """A line for a shell that shuts the instance down; empty: its end is the agent's end.
+
+    It is read apart: it counts also where the rest of the environment is wrong.
+    """
+    return environ.get("SPOTLINE_SHUTDOWN_COMMAND", "").strip()
 
 
 def read_settings(environ: Mapping[str, str]) -> AgentSettings:
@@ -105,7 +110,6 @@ def read_settings(environ: Mapping[str, str]) -> AgentSettings:
         secrets_dir=_folder(environ, "SPOTLINE_SECRETS_DIR"),
         cloud_kind=environ.get("SPOTLINE_CLOUD_KIND", "").strip(),
         aws_endpoint=environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "").strip(),
-        shutdown_command=environ.get("SPOTLINE_SHUTDOWN_COMMAND", "").strip(),
         environ=dict(environ),
     )
 

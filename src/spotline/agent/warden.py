@@ -14,7 +14,7 @@ from typing import IO
 
 from spotline.agent.processes import processes_of, send_signal
 
-# What an agent says that ends by itself: nothing is left to do.
+# What an agent writes before it ends by itself: the warden then has nothing to do.
 ORDERLY = b"."
 
 _EVERY_S = 0.02
@@ -42,7 +42,7 @@ def dismiss_warden(warden: subprocess.Popen[bytes]) -> None:
 
 
 def watch_over(agent: IO[bytes], instance_id: str, shutdown_command: str) -> None:
-    """Wait for the agent's end; kill its processes, and shut down, if it did not say it would."""
+    """Wait for the agent's end; unless it ended by itself, kill its processes and shut down."""
     if agent.read().endswith(ORDERLY):
         return
     for _ in range(_MOST_KILLS):
@@ -56,7 +56,7 @@ def watch_over(agent: IO[bytes], instance_id: str, shutdown_command: str) -> Non
 
 
 if __name__ == "__main__":
-    # Who ends the agent by a signal to its group must not end this one first.
+    # A signal to the agent's process group must not end the warden first.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     watch_over(sys.stdin.buffer, sys.argv[1], sys.argv[2])

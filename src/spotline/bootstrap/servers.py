@@ -307,7 +307,7 @@ async def _answer_while_following(
 
 
 def _all(listeners: Sequence[Listener]) -> Listener:
-    """Tell all that are listed by then."""
+    """Call every listener of a list, also those that are added later."""
 
     def tell(event: Any, envelope: Any, seq: int) -> None:
         for listener in listeners:

@@ -39,7 +39,7 @@ class RunningProcess:
         return cls(pid=os.getpid(), started=_started(os.getpid()))
 
     def write(self, store: Path) -> None:
-        """Leave word of it in the store."""
+        """Note this process in the store."""
         aside = store / f".{RUNNING_FILE}.{self.pid}"
         aside.write_text(json.dumps({"pid": self.pid, "started": self.started}))
         aside.replace(store / RUNNING_FILE)
@@ -60,13 +60,13 @@ class RunningProcess:
             )
 
     def erase(self, store: Path) -> None:
-        """Take the word back, unless another process has left its own."""
+        """Remove the note, unless another process has left its own."""
         if self.of(store) == self:
             (store / RUNNING_FILE).unlink(missing_ok=True)
 
     @classmethod
     def of(cls, store: Path) -> Self | None:
-        """Whom a store names, None where it names nothing that can be read."""
+        """The process that a store names, None where it names none that can be read."""
         try:
             said = json.loads((store / RUNNING_FILE).read_text())
             return cls(pid=int(said["pid"]), started=str(said["started"]))
@@ -91,7 +91,7 @@ def _started(pid: int) -> str:
 
 
 def note_cloud(store: Path, name: str) -> None:
-    """Leave word in a store of the cloud that its instances are on.
+    """Note in a store the cloud that its instances are on.
 
     Raises
     ------

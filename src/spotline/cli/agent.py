@@ -27,20 +27,30 @@ def agent(
     import subprocess
     import sys
 
-    from spotline.agent.settings import read_settings
+    from spotline.agent.settings import read_settings, read_shutdown_command
     from spotline.agent.warden import dismiss_warden, start_warden
     from spotline.cli.failures import explained
     from spotline.runtime.log import configure_logging
 
-    with explained():
-        configure_logging(log_level)
-        settings = read_settings(os.environ)
-        settings.base_dir.mkdir(parents=True, exist_ok=True)
-    warden = start_warden(settings.instance_id, settings.shutdown_command)
+    shutdown_command = read_shutdown_command(os.environ)
+
+    def shut_down() -> None:
+        if shutdown_command:
+            subprocess.run(["sh", "-c", shutdown_command], check=False)  # noqa: S603, S607
+
+    try:
+        with explained():
+            configure_logging(log_level)
+            settings = read_settings(os.environ)
+            settings.base_dir.mkdir(parents=True, exist_ok=True)
+    except typer.Exit:
+        # An instance that no agent can serve must not bill on.
+        shut_down()
+        raise
+    warden = start_warden(settings.instance_id, shutdown_command)
     exit_code = _serve(settings)
     dismiss_warden(warden)
-    if settings.shutdown_command:
-        subprocess.run(["sh", "-c", settings.shutdown_command], check=False)  # noqa: S603, S607
+    shut_down()
     sys.stdout.flush()
     sys.stderr.flush()
     # A thread may still wait for a store that does not answer: an instance that is not needed

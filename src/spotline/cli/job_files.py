@@ -125,27 +125,17 @@ def packed_jobs(
     Ends the command with every mistake in any of them.
     """
     from spotline.adapters.files.mistake import BadFile
-    from spotline.adapters.files.packing import packed
+    from spotline.adapters.files.packing import packed_job
 
     ready: list[ReadyJob] = []
     bad: list[BadFile] = []
     with ExitStack() as stack:
         for file, job in stated:
             try:
-                if job.workdir is None:
-                    ready.append(ReadyJob(file=file, job=job.resolved(now_ns=now_ns)))
-                    continue
-                location = job.checkpoint_location
-                package = stack.enter_context(
-                    packed(
-                        job.workdir,
-                        where=job.where,
-                        most_bytes=round(package_mb * 1e6),
-                        leave_out=[Path(location.removeprefix("file://"))],
-                    )
-                )
-                whole = job.resolved(now_ns=now_ns, package=package.package_at(location))
-                ready.append(ReadyJob(file=file, job=whole, archive=package.archive))
+                most_bytes = round(package_mb * 1e6)
+                packing = packed_job(job, now_ns, most_bytes=most_bytes)
+                whole, archive = stack.enter_context(packing)
+                ready.append(ReadyJob(file=file, job=whole, archive=archive))
             except BadFile as error:
                 bad.append(error)
         if bad:

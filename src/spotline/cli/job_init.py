@@ -41,9 +41,7 @@ def init(
     tokens: Annotated[str, typer.Option(help="Tokens to train on, such as 300M.")] = "",
     work: Annotated[
         str,
-        typer.Option(
-            help="In the place of model and tokens: the work, such as '64 instance_hours'."
-        ),
+        typer.Option(help="Instead of model and tokens: the work, such as '64 instance_hours'."),
     ] = "",
     deadline: Annotated[
         str, typer.Option(help="Such as 36h after the submission, or a time with its UTC offset.")

@@ -305,10 +305,11 @@ def plan(
     stated = stated_jobs(files, as_json=as_json)
     now_ns = market_ns(stated, address, as_json=as_json)
     ready = planned_jobs(stated, now_ns, as_json=as_json)
-    read = tuple(one.job for one in ready)
+    read = tuple(prepared.job for prepared in ready)
     for name, usd in (("--budget", budget), ("--egress", egress)):
         if not 0 <= usd < _MOST_USD:
-            fail(EXIT_BAD_INPUT, f"{name} must be >= 0, was {usd:g}", as_json=as_json)
+            said = f"{name} must be >= 0 and < {_MOST_USD:g}, was {usd:g}"
+            fail(EXIT_BAD_INPUT, said, as_json=as_json)
     jobs = tuple(job for job in read if isinstance(job, Job))
     drafts = tuple(draft for draft in read if isinstance(draft, JobDraft))
     together = len(read) > 1 or bool(quota) or bool(budget)
@@ -337,7 +338,7 @@ def plan(
         async with JobClient(address) as client:
             return await client.plan(request)
 
-    sent = [(one.file, one.job) for one in ready]
+    sent = [(prepared.file, prepared.job) for prepared in ready]
     answer = answered(run(), as_json=as_json, sent=sent)
     if as_json:
         print_json(plain(answer))

@@ -53,7 +53,7 @@ def up(
         str,
         typer.Option(
             metavar="HOST:PORT",
-            help="As what instances reach that; by default the address itself.",
+            help="Where instances reach that port; by default the address itself.",
             envvar="SPOTLINE_AGENTS_ADVERTISE",
         ),
     ] = "",
@@ -109,20 +109,22 @@ def up(
         float, typer.Option(min=0.0, help="Replay speed; 0 is as fast as slots are decided.")
     ] = 0.0,
     wall_clock: Annotated[
-        bool, typer.Option(help="One slot per slot length, shifted to begin now.")
+        bool, typer.Option(help="Open a slot every slot length, the market moved to begin now.")
     ] = False,
     speed: Annotated[
         float,
         typer.Option(
             min=0.0,
-            help="Market seconds in a second of wall time, by which alone slots open; 0 is not at "
-            "all by time.",
+            help="Market seconds in a second of wall time: slots then open by time alone; 0: not "
+            "stated.",
         ),
     ] = 0.0,
     wait_for_work: Annotated[
         bool, typer.Option(help="Stop market time while no job and no pipeline is under way.")
     ] = False,
-    slot: Annotated[int, typer.Option(min=0, help="Slot length, seconds; 0 keeps it.")] = 0,
+    slot: Annotated[
+        int, typer.Option(min=0, help="Slot length, seconds; 0: the market's own.")
+    ] = 0,
     health_port: Annotated[int, typer.Option(min=0, help="Port of /healthz; 0 is any.")] = 0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the addresses as one line of JSON.")

@@ -116,5 +116,6 @@ def _micro_usd(name: str, usd: float, *, as_json: bool) -> int:
 
     if not 0 <= usd < _MOST_USD:
         option = f"--{name.replace('_', '-')}"
-        fail(EXIT_BAD_INPUT, f"{option} must be >= 0, was {usd:g}", as_json=as_json)
+        said = f"{option} must be >= 0 and < {_MOST_USD:g}, was {usd:g}"
+        fail(EXIT_BAD_INPUT, said, as_json=as_json)
     return micro_usd_from_usd(usd)

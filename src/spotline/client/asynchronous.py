@@ -10,7 +10,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from spotline.adapters.files.job_file import job_of, read_job_file
+from spotline.adapters.files.job_file import StatedJob, read_stated_job, stated_job_of
+from spotline.adapters.files.mistake import bad_file
+from spotline.adapters.files.packing import packed_job, store
 from spotline.adapters.grpc.allocator.client import DEFAULT_ADDRESS, JobClient
 from spotline.application.allocator.messages import (
     ChangeReceipt,
@@ -57,23 +59,38 @@ class AsyncClient:
     async def submit(self, job: Submitted) -> SubmissionReceipt:
         """Hand a job over; the same request again is the same job.
 
+        The working directory that a file or mapping states is packed and stored at its checkpoint
+        location; a deadline that is a while after the submission counts from market time.
+
         Parameters
         ----------
         job
-            A job, a draft, the path of a job file, or a mapping with the fields of one.
+            A job, a draft, the path of a job file, or a mapping with the fields of one, whose
+            relative paths are taken from the present working directory.
 
         Raises
         ------
         BadFile
-            The file or mapping is no job; it names every field that is wrong.
+            The file or mapping is no job, or its working directory cannot be packed or stored; it
+            names every field that is wrong.
         RpcFailed
             The server refused it.
         """
-        return await self._jobs.submit(_as_job(job))
+        if isinstance(job, (Job, JobDraft)):
+            return await self._jobs.submit(job)
+        stated = _stated(job)
+        now_ns = await self._market_ns(stated)
+        return await self._jobs.submit(await asyncio.to_thread(_packed_and_stored, stated, now_ns))
 
     async def plan(self, job: Submitted) -> PlanAnswer:
-        """What could be done with a job, with cost and probability; nothing is bought."""
-        asked = _as_job(job)
+        """What could be done with a job, with cost and probability; nothing is bought or packed.
+
+        Raises
+        ------
+        BadFile, RpcFailed
+            As `submit`.
+        """
+        asked = job if isinstance(job, (Job, JobDraft)) else await self._unpacked(_stated(job))
         if isinstance(asked, JobDraft):
             return await self._jobs.plan(PlanRequest(draft=asked))
         return await self._jobs.plan(PlanRequest(job=asked))
@@ -170,13 +187,32 @@ class AsyncClient:
         """What time it is in the market, and whether that goes on."""
         return await self._jobs.market()
 
+    async def _market_ns(self, stated: StatedJob) -> int | None:
+        """Market time where a deadline counts from it, else None."""
+        if not stated.needs_clock:
+            return None
+        clock = (await self._jobs.market()).clock
+        return None if clock is None else clock.market_ns
 
-def _as_job(job: Submitted) -> Job | JobDraft:
-    if isinstance(job, (Job, JobDraft)):
-        return job
+    async def _unpacked(self, stated: StatedJob) -> Job | JobDraft:
+        """The job as it would be submitted now, without what would be packed for it."""
+        if stated.workdir is not None and not stated.workdir.is_dir():
+            raise bad_file(stated.where, "run.workdir", "a folder", f"none at {stated.workdir}")
+        return stated.resolved(now_ns=await self._market_ns(stated))
+
+
+def _stated(job: Path | str | Mapping[str, Any]) -> StatedJob:
     if isinstance(job, Mapping):
-        return job_of(job, where="the job")
-    return read_job_file(Path(job))
+        return stated_job_of(job, where="the job", folder=Path())
+    return read_stated_job(Path(job))
+
+
+def _packed_and_stored(stated: StatedJob, now_ns: int | None) -> Job | JobDraft:
+    """The job with its working directory, if it has one, where its instances find it."""
+    with packed_job(stated, now_ns) as (job, archive):
+        if archive is not None and job.run is not None and job.run.package is not None:
+            store(archive, job.run.package, where=stated.where)
+        return job
 
 
 def _moved(deadline: Deadline, at: datetime) -> Deadline:

@@ -207,7 +207,7 @@ class CheckpointWriter:
     def say_fault(
         self, name: CheckpointName, fault: str, detail: str, *, done: float = 0.0
     ) -> None:
-        """Tell the agent, and whoever reads the output, of a checkpoint that there is not."""
+        """Tell the agent, and the readers of the output, why a checkpoint is not there."""
         warn(f"checkpoint {name.text} {fault}: {detail}")
         self._events.append("checkpoint", **about(name, done=done), fault=fault, detail=detail)
 

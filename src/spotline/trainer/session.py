@@ -1,4 +1,4 @@
-"""What a training program says to Spotline, and hears from it."""
+"""The session of a training program: what it tells Spotline, and what Spotline tells it."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class TrainingSession:
         self._unreported: dict[str, Any] | None = None
         self._done = 0.0
 
-    # --- what is so -----------------------------------------------------------------------------
+    # --- state ----------------------------------------------------------------------------------
 
     @property
     def inside(self) -> bool:
@@ -146,7 +146,7 @@ class TrainingSession:
         return self._writer is not None
 
     def take_sigterm(self) -> bool:
-        """Take SIGTERM over from a library that took it from this session; False: no main thread."""
+        """Take SIGTERM back from a library that took it; False outside the main thread."""
         return self.inside and self._board.stop.install()
 
     @property
@@ -156,7 +156,7 @@ class TrainingSession:
         return replace(self._place, instance_ids=self._board.instance_ids)
 
     def get_preemption_info(self) -> PreemptionInfo | None:
-        """Return what is taken back, and when; None: no notice is open. Ranks may see it apart."""
+        """Return what is taken back, and when; None without a notice. Ranks do not agree on it."""
         self._board.look(now=True)
         return self._board.preemption()
 
@@ -176,8 +176,8 @@ class TrainingSession:
     def should_checkpoint(self, step: int) -> bool:
         """Agree whether to save now. Call it on every rank after every step of the optimiser.
 
-        True when the interval is over, once for a notice, and once when told to stop. Where 95 of
-        100 saves take longer than what is left, none is tried, and that is told.
+        True when the interval is over, once for a notice, and once when told to stop. Where the
+        95th percentile of saves is longer than the time left, none is tried, and that is reported.
 
         Raises
         ------

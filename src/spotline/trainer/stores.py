@@ -126,7 +126,7 @@ class FolderStore:
         """See `CheckpointStore`."""
         for name in self._folders():
             if name.startswith(_REMOVING):
-                # Whoever removes it at the same time is welcome to; what stays goes next time.
+                # Another process may remove it at the same time; what is left goes next time.
                 shutil.rmtree(self._root / name, ignore_errors=True)
 
     def marker(self, name: CheckpointName) -> CommitMarker:

@@ -1,6 +1,7 @@
 import gzip
 import hashlib
 import io
+import os
 import tarfile
 
 import pytest
@@ -36,6 +37,21 @@ def stated(path, **fields) -> RunPackage:
     return RunPackage(**{**known, **fields})
 
 
+@pytest.fixture(autouse=True, params=["data filter", "no filter"])
+def python(request, monkeypatch):
+    """Python with tarfile's filters, and as it was before 3.11.4: Debian 12 has 3.11.2."""
+    if request.param == "data filter" or not hasattr(tarfile, "data_filter"):
+        return
+    today = tarfile.TarFile.extract
+
+    def extract(self, member, path="", set_attrs=True, *, numeric_owner=False):
+        trusted = {"numeric_owner": numeric_owner, "filter": "fully_trusted"}
+        return today(self, member, path, set_attrs, **trusted)
+
+    monkeypatch.setattr(tarfile.TarFile, "extract", extract)
+    monkeypatch.delattr(tarfile, "data_filter")
+
+
 @pytest.fixture
 def packed(tmp_path):
     return archive_of(
@@ -55,6 +71,20 @@ def test_a_package_is_fetched_and_unpacked(packed, tmp_path, prefix):
     assert (tmp_path / "work/code/train.py").read_text() == "print(1)\n"
     assert (tmp_path / "work/code/link").read_text() == "print(1)\n"
     assert (tmp_path / "work/hard").read_text() == "print(1)\n"
+
+
+def test_of_modes_only_the_right_to_execute_is_kept_and_files_are_ours(tmp_path):
+    archive = archive_of(
+        tmp_path / "p.tar.gz",
+        ("run", {"content": b"1", "mode": 0o4777, "uid": 12345, "gid": 12345, "uname": "nobody"}),
+        ("read", {"content": b"1", "mode": 0o2666}),
+    )
+
+    unpack_package(archive, tmp_path / "work")
+
+    run, read = (tmp_path / "work" / name for name in ("run", "read"))
+    assert (run.stat().st_mode & 0o7777, read.stat().st_mode & 0o7777) == (0o755, 0o644)
+    assert (run.stat().st_uid, run.stat().st_gid) == (os.getuid(), os.getgid())
 
 
 def test_unpacking_replaces_what_was_there(packed, tmp_path):
@@ -117,6 +147,19 @@ def test_a_file_through_a_link_that_was_unpacked_before_is_refused(tmp_path):
     with pytest.raises(PackageRefused):
         unpack_package(archive, tmp_path / "work")
     assert list((tmp_path / "outside").iterdir()) == []
+
+
+def test_a_file_over_a_link_that_leads_out_by_now_is_refused(tmp_path):
+    archive = archive_of(
+        tmp_path / "p.tar.gz",
+        ("l", {"type": tarfile.SYMTYPE, "linkname": "d/.."}),
+        ("d", {"type": tarfile.SYMTYPE, "linkname": "."}),
+        ("l/x", {"content": b"1"}),
+    )
+
+    with pytest.raises(PackageRefused):
+        unpack_package(archive, tmp_path / "work")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.tar.gz"]
 
 
 def test_bounds_hold_before_anything_beyond_them_is_written(tmp_path):

@@ -87,7 +87,10 @@ def test_the_work_may_be_stated_in_the_place_of_a_model(tmp_path: Path) -> None:
     text = file.read_text()
     assert "alpha_per_hour: " in text
     file.write_text(text.replace("alpha_per_hour: ", "alpha_per_hour: 1 "))
-    assert isinstance(read_job_file(file, now_ns=0), Job)
+    job = read_job_file(file, now_ns=0)
+    assert isinstance(job, Job)
+    # A program of one process, as `--command` is by default, cannot run on several instances.
+    assert job.allowed_counts == (1,)
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

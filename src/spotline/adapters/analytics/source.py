@@ -123,7 +123,7 @@ class _EventSchema(faust.Schema):  # type: ignore[type-arg]
             )
             try:
                 events = unpacked(entry, kinds)
-                sourced = [SourcedEvent(event_of(one), message.partition, one) for one in events]
+                sourced = [SourcedEvent(event_of(held), message.partition, held) for held in events]
             except ContractError as error:
                 if not is_batch(entry):
                     raise ValueDecodeError(str(error)) from error
@@ -144,12 +144,12 @@ def _readable(
     except ContractError as error:
         raise ValueDecodeError(str(error)) from error
     sourced = []
-    for one in events:
+    for held in events:
         try:
-            sourced.append(SourcedEvent(event_of(one), partition, one))
+            sourced.append(SourcedEvent(event_of(held), partition, held))
         except ContractError as error:
             counters.rejected += 1
-            _tell_rejected(partition, one.seq, one.subject, str(error))
+            _tell_rejected(partition, held.seq, held.subject, str(error))
     return sourced
 
 

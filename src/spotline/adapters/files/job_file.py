@@ -151,6 +151,11 @@ def parse_stated_job(text: str, *, where: str, folder: Path) -> StatedJob:
     return _stated(parse_yaml(text, where=where), where, folder)
 
 
+def stated_job_of(content: Mapping[str, Any], *, where: str, folder: Path) -> StatedJob:
+    """Read the fields of a job file whose relative paths start at `folder`; `BadFile` as above."""
+    return _stated(content, where, folder)
+
+
 def read_job_file(path: Path, *, now_ns: int | None = None) -> Job | JobDraft:
     """Read a job file; one that names a model and not how fast it runs is a draft.
 
@@ -170,13 +175,6 @@ def parse_job_file(
 ) -> Job | JobDraft:
     """Read a job or draft from the text of a job file; `BadFile` as `read_job_file`."""
     return parse_stated_job(text, where=where, folder=Path()).resolved(now_ns=now_ns)
-
-
-def job_of(
-    content: Mapping[str, Any], *, where: str = "the job", now_ns: int | None = None
-) -> Job | JobDraft:
-    """Read a job or draft from the fields of a job file; `BadFile` as `read_job_file`."""
-    return _stated(content, where, Path()).resolved(now_ns=now_ns)
 
 
 def read_jobs(path: Path, *, now_ns: int | None = None) -> tuple[Job, ...]:

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
     from pathspec import GitIgnoreSpec
 
+    from spotline.adapters.files.job_file import StatedJob
+    from spotline.domain.jobs.draft import JobDraft
+    from spotline.domain.jobs.job import Job
+
 IGNORE_FILE = ".spotlineignore"
 ALWAYS_IGNORED = (
     *(".git/", ".hg/", ".svn/", "__pycache__/", "*.py[cod]", ".venv/", "venv/"),
@@ -69,6 +73,33 @@ class _Entry:
     mode: int
     size: int
     target: str = ""
+
+
+@contextmanager
+def packed_job(
+    stated: StatedJob, now_ns: int | None, *, most_bytes: int = DEFAULT_MOST_BYTES
+) -> Iterator[tuple[Job | JobDraft, Path | None]]:
+    """A job as it can be submitted at a market time, its working directory packed, not yet stored.
+
+    With it comes the archive, for as long as the context lasts; None where nothing is packed.
+
+    Raises
+    ------
+    BadFile
+        As `packed` and `StatedJob.resolved`.
+    """
+    if stated.workdir is None:
+        yield stated.resolved(now_ns=now_ns), None
+        return
+    location = stated.checkpoint_location
+    checkpoints = Path(location.removeprefix("file://"))
+    with packed(
+        stated.workdir, where=stated.where, most_bytes=most_bytes, leave_out=[checkpoints]
+    ) as package:
+        yield (
+            stated.resolved(now_ns=now_ns, package=package.package_at(location)),
+            package.archive,
+        )
 
 
 @contextmanager

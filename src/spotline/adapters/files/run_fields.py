@@ -253,7 +253,7 @@ class RunPart(Part):
         Annotated[Seconds, Field(ge=1, le=MOST_GRACE_S)] | None,
         FieldRow(
             "run.grace_s",
-            f"seconds | {DEFAULT_GRACE_S} | between being asked to save and being killed",
+            f"seconds | {DEFAULT_GRACE_S} | of wall time between being asked to save and being killed",
         ),
     ] = None
 

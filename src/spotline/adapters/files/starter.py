@@ -69,7 +69,9 @@ def _lines(starter: Starter) -> Iterator[_Line]:
     yield _text("")
     if starter.work:
         yield "work", starter.work, "in tokens, samples, steps, ...", 0
-        yield _text("instances: {min: 1, max: 4}")
+        yield _text(
+            "instances: {min: 1, max: 1}                 # more, if its ranks talk to each other"
+        )
         yield _text("throughput:")
         yield _text(
             '  "*":                                      # any offering; or an instance type'

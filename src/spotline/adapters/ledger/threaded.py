@@ -130,7 +130,7 @@ class ThreadedLedger:
     async def admit(self, admissions: Sequence[Admission]) -> None:
         """Hold these jobs, as one transaction; those held already stay as they are.
 
-        Who calls while another's transaction is under way shares the next one with all who wait.
+        A call that comes during another's transaction shares the next one with all that wait.
         """
         group = self._group
         group.admissions += admissions
@@ -138,9 +138,9 @@ class ThreadedLedger:
             if group.written:
                 return
             if self._group is group:
-                # Closed: who calls from now on waits for the next.
+                # Closed: a later call waits for the next group.
                 self._group = _Group()
-            # Cancelled or failed here, the next who waits for this group writes it (again).
+            # If this is cancelled or fails, the next that waits for this group writes it (again).
             await asyncio.to_thread(self._ledger.admit, group.admissions)
             group.written = True
 

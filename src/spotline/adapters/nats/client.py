@@ -18,7 +18,7 @@ async def heeding_cancel(work: Awaitable[ResultT]) -> ResultT:
 
     `asyncio.wait_for`, with which nats-py waits for answers, returns the answer and drops the
     cancellation where both come in the same turn of the loop; so a loop that asks again and again
-    goes on although it was cancelled, and who waits for its end waits without end. Only a
+    goes on although it was cancelled, and a caller that awaits its end never returns. Only a
     cancellation that comes while `work` runs counts: a task that cleans up after an earlier one
     may ask.
 

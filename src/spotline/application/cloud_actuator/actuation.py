@@ -209,7 +209,7 @@ class CloudActuation:
         if not pending:
             return
         shown = await self._cloud.list(self._ledger.owner.name)
-        running = [one for one in shown if one.state is not InstanceState.ENDED]
+        running = [found for found in shown if found.state is not InstanceState.ENDED]
         launched: list[LedgerLaunch] = []
         results: list[IntentResult] = []
         for intent in pending:
@@ -454,7 +454,7 @@ class CloudActuation:
     ) -> CloudNews:
         events = await self._cloud.events(key, at)
         told_of = [event.instance.instance_id for event in events]
-        ended = await self._ledger.lives_of([one for one in told_of if one not in lives])
+        ended = await self._ledger.lives_of([known for known in told_of if known not in lives])
         lives.remember(ended.values())
         known = await self._ledger.taken([event.event_id for event in events])
         return hear(events, known, lives, _ids(held), at)

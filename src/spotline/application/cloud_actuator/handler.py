@@ -192,7 +192,7 @@ class ActuateHandler:
             # What comes after a market's end is billed already.
             last=opened.last and event.offset_s < opened.slot_s,
         )
-        places = tuple(state.places[one] for one in commanded if one in state.places)
+        places = tuple(state.places[name] for name in commanded if name in state.places)
         call = _called(APPLY_REVISION, request)
         return Outcome(calls=(replace(call, request=replace(request, places=places)),))
 

@@ -45,8 +45,8 @@ class LivesInHand:
 
     def drain_of(self, subjects: Collection[str]) -> tuple[Transition, ...]:
         """Hand over what was learnt of some of them."""
-        learnt = tuple(one for one in self._transitions if one.life.subject in subjects)
-        self._transitions = [one for one in self._transitions if one not in learnt]
+        learnt = tuple(step for step in self._transitions if step.life.subject in subjects)
+        self._transitions = [step for step in self._transitions if step not in learnt]
         return learnt
 
     def __contains__(self, subject: object) -> bool:

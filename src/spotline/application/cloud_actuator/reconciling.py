@@ -141,7 +141,8 @@ async def look(
         Whether anything may be asked to end.
     """
     shown = {instance.instance_id: instance for instance in await cloud.list(ledger.owner.name)}
-    lives.remember((await ledger.lives_of([one for one in shown if one not in lives])).values())
+    not_in_hand = [instance_id for instance_id in shown if instance_id not in lives]
+    lives.remember((await ledger.lives_of(not_in_hand)).values())
     tokens = {launch.token for intent in await ledger.pending() for launch in intent.launches}
     before = {life.subject: life for life in lives.all()}
     unknown = {life.token: life for life in lives.unknown_launches()}
@@ -226,7 +227,7 @@ def _found(
             and (was.state, life.state) == (LifeState.UNKNOWN, LifeState.STOPPING)
         ),
         missing=tuple(sorted(set(held) - set(shown))),
-        gone=tuple(sorted(one for one in held if lives.is_gone(one))),
+        gone=tuple(sorted(instance_id for instance_id in held if lives.is_gone(instance_id))),
         adopted=tuple(adopted),
         given_up=tuple(
             life.token

@@ -37,7 +37,7 @@ LONGEST_RETRY_S = 3600
 EX_TEMPFAIL = 75
 
 
-# --- what is heard of a job -------------------------------------------------------------------
+# --- what owners and programs say of a job ----------------------------------------------------
 
 
 def note_cancelled(state: SelectorState, run: JobRun, event: JobCancelled) -> None:

@@ -1,8 +1,8 @@
 """Text that can be learned: sequences of a Markov source, each drawn from its position alone.
 
 The source of a task differs from the base source in half of its states, so that a model that was
-pre-trained on the base has something left to learn. Sequence `p` is the same whoever draws it and
-whenever: a program that resumes at position `p` goes on with the very text it had not read.
+pre-trained on the base has something left to learn. Sequence `p` is always the same, whatever program
+draws it: one that resumes at position `p` goes on with the very text it had not read.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Cgroups:
             raise
 
     def make(self, name: str, cores: float) -> Path:
-        """Make the cgroup of an instance; whatever writes its pid into the result is of it."""
+        """Make the cgroup of an instance; a process joins it by writing its pid into the result."""
         group = self._folder / name
         group.mkdir(exist_ok=True)
         quota_us = max(_LEAST_US, round(cores * _PERIOD_US))

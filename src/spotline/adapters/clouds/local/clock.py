@@ -69,5 +69,5 @@ class LocalClock:
         return int(anchors[0]["slot"]) if anchors else -1
 
     def wall_ns(self, market_s: float) -> int:
-        """Nanoseconds of wall time in which so many market seconds pass."""
+        """Nanoseconds of wall time in which `market_s` market seconds pass."""
         return int(market_s / self._speed * NS_PER_S)

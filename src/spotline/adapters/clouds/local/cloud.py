@@ -221,7 +221,7 @@ class LocalCloud:
 def take_back(folder: Path, instance_ids: Sequence[str], *, lead_s: int = 0) -> None:
     """Have the process that uses the cloud of `folder` take instances back, within a second.
 
-    For who rehearses losses from outside; `lead_s` as of `LocalCloud.take_back`.
+    To rehearse losses from another process; `lead_s` as of `LocalCloud.take_back`.
     """
     store = LocalStore(folder / STORE)
     try:

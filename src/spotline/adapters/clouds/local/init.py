@@ -108,7 +108,7 @@ class CpuShare:
         return _TICK_S if self._share else _IDLE_S
 
     def keep(self) -> None:
-        """Look what has been used, and stop or go on."""
+        """Measure what was used, and stop or continue what runs."""
         now_s = time.monotonic()
         if self._group:
             if self._spared:
@@ -121,7 +121,7 @@ class CpuShare:
             self._take_turns(now_s)
 
     def release(self) -> None:
-        """Let everything go on that stands still."""
+        """Continue everything that was stopped."""
         self._signal(signal.SIGCONT)
         self._stopped = False
 

@@ -102,7 +102,7 @@ class Keeper:
         elif not processes.runs(process):
             self._gone(row)
         elif row["taken"] or _is_over(row["stop_by_ns"]):
-            # It hangs; or who took it back died before it was killed.
+            # It hangs, or the process that took it back died before it could kill it.
             self.end(row, process)
 
     def _recover(self, row: sqlite3.Row) -> None:
@@ -163,7 +163,7 @@ class Keeper:
     def _run(self) -> None:
         try:
             self._keep()
-        except Exception as error:  # noqa: BLE001 - it ends who waits for news, and so the service
+        except Exception as error:  # noqa: BLE001 - raised where news is awaited, ends the service
             self._news.fail(error)
 
     def _keep(self) -> None:

@@ -120,7 +120,7 @@ class Launches:
     def ask_to_end(
         self, owner: Owner, instance_ids: Sequence[str], within_s: float
     ) -> Sequence[processes.Process]:
-        """Write that an owner's instances are to end; the processes to tell it to."""
+        """Record that an owner's instances are to end; returns the processes to signal."""
         asked = []
         with self._store.transaction() as connection:
             _fence(connection, owner)
@@ -226,7 +226,7 @@ class Launches:
         return len(self._store.instances("state = 'running' AND taken = 0"))
 
     def _free_gpus(self, connection: sqlite3.Connection) -> list[str]:
-        """Those that no instance has, none that is just ending either."""
+        """The GPUs that no instance has, not even one that is just ending."""
         rows = connection.execute("SELECT gpus FROM instances WHERE state != 'ended'").fetchall()
         used = {gpu for row in rows for gpu in row["gpus"].split(",")}
         return [gpu for gpu in self._gpus if gpu not in used]

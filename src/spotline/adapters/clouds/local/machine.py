@@ -63,7 +63,7 @@ def agent_command() -> tuple[str, ...]:
 
 
 def boot_id() -> str:
-    """Tell this start of the machine from others: pids of another one are of no use."""
+    """Identify this start of the machine: pids of an earlier one mean nothing."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
@@ -185,8 +185,8 @@ class Machine:
     def kill(self, instance_id: str, process: Process | None) -> None:
         """End all of an instance at once; returns when nothing of it runs."""
         doomed = [] if process is None else [process, *processes.descendants(process)]
-        for one in (*doomed, *self._left(instance_id)):
-            processes.send(one, signal.SIGKILL)
+        for found in (*doomed, *self._left(instance_id)):
+            processes.send(found, signal.SIGKILL)
         self.sweep(instance_id)
 
     def sweep(self, instance_id: str) -> None:
@@ -207,14 +207,14 @@ class Machine:
         return end or {}
 
     def begun(self, instance_id: str) -> Process | None:
-        """The first process of an instance, if it has begun to be one."""
+        """The first process of an instance, None before it has begun."""
         begun: list[int] | None = _read(self._control / instance_id / init.BEGUN)
         return None if begun is None else (begun[0], begun[1])
 
     def reap(self, process: Process) -> None:
         """Take the exit of an instance's first process, if it was ours to take."""
         if process[0] <= 0:
-            return  # it was never started, and these stand for many
+            return  # never started; for waitpid such numbers are groups of processes
         with suppress(ChildProcessError):
             os.waitpid(process[0], os.WNOHANG)
 

@@ -1,4 +1,4 @@
-"""What the local cloud has to tell: events in its store, and a bell for who waits for them."""
+"""The events of the local cloud: kept in its store, with a bell for those who wait for them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class News:
     def noticed(
         self, connection: sqlite3.Connection, instance_id: str, at_ns: int, lead_s: int
     ) -> str:
-        """Tell that an instance will be taken back; its notice's id."""
+        """Record that an instance will be taken back; returns the id of its notice."""
         notice_id = f"notice-{at_ns}-{instance_id}"
         kind, reason = CloudEventKind.NOTICE, InterruptionKind.CAPACITY_RECLAIMED
         running = InstanceState.RUNNING
@@ -68,7 +68,7 @@ class News:
         return tuple(_event_of(row) for row in rows)
 
     def fail(self, error: Exception) -> None:
-        """Let who waits fail: nobody sees to instances any more."""
+        """Raise in all who wait: no thread sees to instances any more."""
         self._failure = error
         self.ring()
 
@@ -78,7 +78,7 @@ class News:
         return bool(self._store.rows("SELECT 1 FROM events WHERE token = '' LIMIT 1"))
 
     def ring(self) -> None:
-        """Wake who waits, from any thread."""
+        """Wake all who wait, from any thread."""
         with self._lock:
             waiting = list(self._waiting)
         for loop, bell in waiting:

@@ -37,7 +37,7 @@ class _Saying:
 class Reclaims:
     """Keeps a row for each instance that is wanted back, until it is gone or may stay.
 
-    Who looks calls `balance` when counts may have changed, and `advance` when something is due.
+    The keeper calls `balance` when counts may have changed, and `advance` when something is due.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Reclaims:
     def _want(
         self, connection: sqlite3.Connection, instance_id: str, wait_s: float, *, chance: bool
     ) -> None:
-        """Want an instance back in so many market seconds, with a notice or without."""
+        """Want an instance back in `wait_s` market seconds, with a notice or without."""
         settings, slot = self._settings, self._clock.slot()
         sudden = uniform(settings.seed, "sudden", slot, instance_id) < settings.sudden_share
         connection.execute(
@@ -211,7 +211,7 @@ class Reclaims:
 
 
 def want_back(store: LocalStore, instance_ids: Sequence[str], lead_s: int) -> list[str]:
-    """Want instances back whatever the market says; those that there are.
+    """Want instances back whatever the market says; returns the ids that exist.
 
     `lead_s` are market seconds of notice, which is due now; 0: they end at once and without.
     """

@@ -110,8 +110,8 @@ class AgentClient:
             grpc.ssl_channel_credentials(ca_pem),
             options=(
                 ("grpc.max_receive_message_length", _MESSAGE_BYTES),
-                # The channel connects again by itself, with jitter; who calls meanwhile is told at
-                # once and pauses, too.
+                # The channel connects again by itself, with jitter; a call meanwhile fails at once,
+                # and its caller pauses, too.
                 ("grpc.initial_reconnect_backoff_ms", 200),
                 ("grpc.min_reconnect_backoff_ms", 200),
                 ("grpc.max_reconnect_backoff_ms", 5000),

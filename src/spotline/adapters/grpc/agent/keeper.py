@@ -1,4 +1,4 @@
-"""Keeps the gangs going: takes what agents say, records what follows, wakes who waits for it."""
+"""Keeps the gangs going: takes what agents say, records what follows, wakes those who wait."""
 
 from __future__ import annotations
 

@@ -242,7 +242,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
                 ),
                 f"restarted:{report.generation}",
             )
-        # Who measured in a generation that is over says nothing on how many it was.
+        # A rate of a generation that is over does not say on how many instances it was measured.
         present = report.generation == gang.generation
         measured = present and report.rate_per_hour > 0
         whole = status.job.work.amount

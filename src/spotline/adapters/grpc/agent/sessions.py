@@ -58,7 +58,7 @@ class Sessions:
 
     @staticmethod
     def refuse_another(asked: JoinAsked, before: JoinedAgent) -> None:
-        """Refuse whoever is not the agent that has joined; `RpcRefused`: PERMISSION_DENIED."""
+        """Refuse a caller that is not the agent which joined; `RpcRefused`: PERMISSION_DENIED."""
         if before.nonce_sha256 != sha256_of(asked.nonce):
             raise RpcRefused(
                 grpc.StatusCode.PERMISSION_DENIED,

@@ -37,7 +37,7 @@ def status_of(state: JobsState, feed: JobFeed, job_id: str) -> JobStatus:
 
 
 def unknown_job(job_id: str, of: str = "") -> RpcRefused:
-    """The refusal of a job that there is not; `of` says whose it is not."""
+    """The refusal for a job that does not exist; `of` says more of it, such as its tenant."""
     if not job_id:
         return RpcRefused(
             grpc.StatusCode.INVALID_ARGUMENT,

@@ -192,7 +192,7 @@ def invalid(error: ValueError) -> RpcRefused:
 
 def unreadable(error: ContractError) -> RpcRefused:
     """Turn a request that breaks the contract into INVALID_ARGUMENT, with every such field."""
-    # "SubmitRequest job.work": the message's name says nothing to who filled in the field.
+    # "SubmitRequest job.work": the message's name means nothing to the caller.
     field = error.where.partition(" ")[2]
     message = f"{field}: {error.problem}" if field else error.problem
     if not field and not error.violations:

@@ -111,7 +111,7 @@ def _fill_in(job: job_pb2.Job, request_id: str) -> None:
 
 
 def _complete(deadline: job_pb2.Deadline) -> None:
-    """A deadline is hard unless it says when nothing is had any more."""
+    """A deadline is hard unless it says from when on the job is worthless."""
     if not deadline.kind and deadline.at_ns:
         soft = deadline.expires_ns not in (0, deadline.at_ns)
         hard_kind, soft_kind = job_pb2.DEADLINE_KIND_HARD, job_pb2.DEADLINE_KIND_SOFT
