@@ -125,7 +125,6 @@ def channel_to(address: str, ca_pem: str) -> grpc.aio.Channel:
     options = (
         ("grpc.enable_http_proxy", 0),
         ("grpc.initial_reconnect_backoff_ms", 50),
-        ("grpc.min_reconnect_backoff_ms", 50),
         ("grpc.max_reconnect_backoff_ms", 200),
     )
     return grpc.aio.secure_channel(address, credentials, options=options)
