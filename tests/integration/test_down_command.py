@@ -35,7 +35,7 @@ def down(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=240,
         check=False,
     )
 
@@ -53,17 +53,21 @@ async def test_what_goes_on_costing_is_said_and_ended(tmp_path: Path) -> None:
     free = "127.0.0.1:0"
     up = await asyncio.create_subprocess_exec(
         *(*SPOTLINE, "up", "--market", "market.parquet", "--wait-for-work", "--json"),
-        *("--slots-per-s", "4", "--address", free, "--configurator-address", free),
-        *("--placer-address", free, "--analytics-address", free),
+        # Spot is plentiful for ninety slots, however long the commands take to start.
+        *("--slots-per-s", "1", "--address", free, "--configurator-address", free),
+        *("--placer-address", free, "--analytics-address", free, "--agents-address", free),
         cwd=tmp_path,
         env={**os.environ, "COLUMNS": "200"},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
     assert up.stdout is not None
+    assert up.stderr is not None
     try:
-        async with asyncio.timeout(100):
-            addresses = json.loads(await up.stdout.readline())
+        async with asyncio.timeout(200):
+            line = await up.stdout.readline()
+            assert line, (await up.stderr.read()).decode()
+            addresses = json.loads(line)
             async with AsyncClient(addresses["gRPC"]) as spotline:
                 await eventually_known(spotline)
                 job_id = (await spotline.submit(JOB)).job_id
@@ -71,7 +75,7 @@ async def test_what_goes_on_costing_is_said_and_ended(tmp_path: Path) -> None:
                     if update.status.cost_micro_usd:
                         break
         kept = await asyncio.to_thread(down, tmp_path, "--keep", "--store", "spotline-store")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             _, said = await up.communicate()
     finally:
         if up.returncode is None:
