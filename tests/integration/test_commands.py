@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from spotline.adapters.market.parquet import write_market
+from spotline.bootstrap.standing_costs import RunningProcess
 from spotline.domain.market.generate import generate
 from tests.fakes.processes import ROOT
 
@@ -144,6 +145,8 @@ async def test_up_refuses_a_store_in_use_and_ends_on_ctrl_c(tmp_path: Path) -> N
             while HANDLED not in (metrics := await asyncio.to_thread(fetched, said["metrics"])):
                 assert first.returncode is None
         second = await asyncio.to_thread(spotline, *words, cwd=tmp_path)
+        # Nor does it lose the store to whom was refused: not its word, and not its ledger.
+        running = RunningProcess.of(tmp_path / "store")
         assert first.returncode is None, (await first.stderr.read()).decode()
         first.send_signal(signal.SIGINT)
         async with asyncio.timeout(60):
@@ -156,6 +159,8 @@ async def test_up_refuses_a_store_in_use_and_ends_on_ctrl_c(tmp_path: Path) -> N
     assert HANDLED in metrics
     assert int(said["agents"].removeprefix("127.0.0.1:")) > 0
     assert second.returncode == 2
+    assert running is not None
+    assert running.pid == first.pid
     assert f"process {first.pid}" in second.stderr
     assert code == 0
     manifest = json.loads((tmp_path / "store" / "log" / "manifest.json").read_text())

@@ -35,8 +35,24 @@ class RunningProcess:
         """The process that calls."""
         return cls(pid=os.getpid(), started=_started(os.getpid()))
 
+    def claim(self, store: Path) -> None:
+        """Leave word of it in the store.
+
+        Raises
+        ------
+        ConfigError
+            The store names another process, which is there.
+        """
+        other = self.of(store)
+        if other is not None and other != self and other.is_alive:
+            raise ConfigError(
+                f"the store {store} is in use by process {other.pid}; stop that process, or choose "
+                "another store"
+            )
+        self.write(store)
+
     def write(self, store: Path) -> None:
-        """Leave word of it in the store."""
+        """Leave word of it in the store, whoever it names."""
         aside = store / f".{RUNNING_FILE}.{self.pid}"
         aside.write_text(json.dumps({"pid": self.pid, "started": self.started}))
         aside.replace(store / RUNNING_FILE)
