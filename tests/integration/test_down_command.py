@@ -7,8 +7,10 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from spotline.adapters.market.parquet import write_market
@@ -49,12 +51,19 @@ async def eventually_known(spotline: AsyncClient) -> None:
 
 async def test_what_goes_on_costing_is_said_and_ended(tmp_path: Path) -> None:
     market = generate("mixed", seed=11, slots=3000, slot_s=1800, start_ns=START_NS)
+    # The same in every slot: the job holds as much whenever it is that the system ends.
+    market = replace(
+        market,
+        spot_available=np.full_like(market.spot_available, 16),
+        spot_price_micro_usd=np.full_like(
+            market.spot_price_micro_usd, market.spot_price_micro_usd.min()
+        ),
+    )
     write_market(market, tmp_path / "market.parquet")
     free = "127.0.0.1:0"
     up = await asyncio.create_subprocess_exec(
         *(*SPOTLINE, "up", "--market", "market.parquet", "--wait-for-work", "--json"),
-        # Spot is plentiful for ninety slots, however long the commands take to start.
-        *("--slots-per-s", "1", "--address", free, "--configurator-address", free),
+        *("--slots-per-s", "4", "--address", free, "--configurator-address", free),
         *("--placer-address", free, "--analytics-address", free, "--agents-address", free),
         cwd=tmp_path,
         env={**os.environ, "COLUMNS": "200"},
