@@ -23,6 +23,7 @@ from google.protobuf import json_format
 
 from spotline.api.v1 import agent_service_pb2 as api
 from spotline.api.v1 import agent_service_pb2_grpc, job_pb2, market_pb2
+from tests.fakes.ports import free_port
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,8 @@ class FakeAgentControl(agent_service_pb2_grpc.AgentServiceServicer):
         credentials = grpc.ssl_server_credentials(
             [(self.certificates.key, self.certificates.chain)]
         )
+        # Started again, it must be found where it was.
+        self.port = self.port or free_port()
         self.port = self._server.add_secure_port(f"localhost:{self.port}", credentials)
         await self._server.start()
 
@@ -194,6 +197,13 @@ class FakeAgentControl(agent_service_pb2_grpc.AgentServiceServicer):
         return api.SendOutputResponse(chunks=count)
 
 
+def whole(path: Path, text: str) -> None:
+    """Write a file that another process may be about to read."""
+    aside = path.with_suffix(".tmp")
+    aside.write_text(text)
+    aside.replace(path)
+
+
 async def _serve(folder: Path, port: int) -> None:
     """Serve one instance as `instance.json` says, with the order in `order.json`."""
     certificates = Certificates(
@@ -205,7 +215,7 @@ async def _serve(folder: Path, port: int) -> None:
     instance = Instance(job=json_format.ParseDict(said["job"], job_pb2.Job()), **said["terms"])
     control.instances[said["instance_id"]] = instance
     await control.start()
-    (folder / "port").write_text(str(control.port))
+    whole(folder / "port", str(control.port))
     order = folder / "order.json"
     seen = ""
     while True:
@@ -216,8 +226,7 @@ async def _serve(folder: Path, port: int) -> None:
         states = [
             [message.generation, message.state] for message in instance.of(api.ReportRanksRequest)
         ]
-        (folder / "ranks.tmp").write_text(json.dumps(states))
-        (folder / "ranks.tmp").replace(folder / "ranks.json")
+        whole(folder / "ranks.json", json.dumps(states))
         await asyncio.sleep(0.02)
 
 

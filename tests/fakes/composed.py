@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spotline.adapters.grpc.allocator.client import JobClient, RpcFailed
+from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.cloud_actuator.ports import ActuatorMode
@@ -30,6 +30,7 @@ from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ContractError
 from spotline.contracts.subjects import subjects_with
+from spotline.demo.submission import submit_until_taken
 from spotline.domain.events.event import Event
 from spotline.domain.jobs.job import Job
 from spotline.domain.ledger.caps import Caps
@@ -88,14 +89,7 @@ class Composed:
         """Hand jobs over gRPC."""
         async with JobClient(self.address) as client:
             for job in jobs:
-                while True:
-                    try:
-                        await client.submit(job)
-                        break
-                    except RpcFailed as error:
-                        if "no market is open" not in str(error):
-                            raise
-                        await asyncio.sleep(0.02)
+                await submit_until_taken(client, job)
 
     async def events(self, event_type: type[Event]) -> list[Event]:
         """All recorded events of a type."""
@@ -175,7 +169,8 @@ async def composed(
                 bus,
                 selector,
                 allocator_address=system.address,
-                allocate_timeout_s=30.0,
+                # Beyond it another decision is made: no test here is about that.
+                allocate_timeout_s=90.0,
                 hooks=watched,
             )
         )

@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import itertools
 import os
 import signal
-import socket
 import sys
 from pathlib import Path
 
 from spotline.adapters.market.parquet import write_market
 from spotline.domain.market.market import Market
+from tests.fakes.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVICES = ("allocator", "cloud_actuator", "forecaster", "selector", "market_ingest")
-
-
-# Below what the kernel hands out of itself, which may be anybody's a moment later; each test process
-# begins at a place of its own.
-_FIRST_PORT, _PORTS = 12_000, 20_000
-_offsets = itertools.count(os.getpid() * 97)
-
-
-def free_port() -> int:
-    """A port that is free and stays so: a server must come up, or come back, on this very one."""
-    for offset in itertools.islice(_offsets, _PORTS):
-        port = _FIRST_PORT + offset % _PORTS
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise RuntimeError("no port is free")
 
 
 class ServiceProcesses:
@@ -68,14 +50,14 @@ class ServiceProcesses:
         for process in self._running.values():
             await process.wait()
 
-    async def start(self, service: str) -> None:
-        """Start one service."""
+    async def start(self, service: str, **settings: str) -> None:
+        """Start one service, `settings` being of this start alone."""
         with self._log.open("ab") as log:
             self._running[service] = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
                 f"services.{service}",
-                env={**self._env, **self._own.get(service, {})},
+                env={**self._env, **self._own.get(service, {}), **settings},
                 cwd=ROOT,
                 stdout=log,
                 stderr=log,

@@ -99,7 +99,7 @@ class ShortTraining:
             market_s_per_s=SPEED,
             selector=SelectorOptions(rehearsals=0),
             cloud=chosen_cloud("local", most_instances=4, notice_lead_s=2400, stop_grace_s=10.0),
-            agent_times=AgentTimes(heartbeat_s=0.5, silent_s=3.0),
+            agent_times=AgentTimes(heartbeat_s=0.5),
         )
 
     @property

@@ -11,7 +11,8 @@ from spotline.adapters.clouds.local.processes import Process
 from spotline.adapters.clouds.local.store import LocalStore
 from spotline.domain.market.market import Market
 from spotline.domain.units import NS_PER_S
-from tests.fakes.processes import ServiceProcesses, free_port
+from tests.fakes.ports import free_port
+from tests.fakes.processes import ServiceProcesses
 
 INSTANCE_ID = "SPOTLINE_INSTANCE_ID"
 
@@ -74,6 +75,11 @@ class LocalInstances:
             if word in _command(process):
                 return processes.send(process, signal.SIGKILL)
         return False
+
+    def kill_newest(self, word: str) -> bool:
+        """`kill` in the instance that was launched last; False also where none runs just now."""
+        running = self.running()
+        return bool(running) and self.kill(running[-1], word)
 
     def kill_whole(self, instance_id: str) -> None:
         """SIGKILL all processes of an instance, its first one too."""

@@ -19,7 +19,7 @@ from google.protobuf import json_format
 from spotline.api.v1 import agent_service_pb2 as api
 from spotline.api.v1 import job_pb2, run_pb2, training_pb2
 from tests.eventually import eventually
-from tests.fakes.agent_control import FakeAgentControl, Instance, make_certificates
+from tests.fakes.agent_control import FakeAgentControl, Instance, make_certificates, whole
 
 pytestmark = pytest.mark.integration
 
@@ -59,7 +59,7 @@ for step in range(1, 100_000):
     time.sleep(0.02)
     if rank == "0":
         if mode == "output":
-            print(f"step {step} | tokens 1,{step % 1000:03}k | loss 2.0", flush=True)
+            print(f"step {step} | tokens {1000 + step:,}k | loss 2.0", flush=True)
         elif mode == "file":
             with open("metrics.jsonl", "a") as file:
                 file.write(json.dumps({"loss": 1.0, "train": {"tokens": step * 10}}) + "\\n")
@@ -71,7 +71,7 @@ for step in range(1, 100_000):
             if notices and not saved:
                 saved = True
                 checkpoint("-p", step)
-    if mode == "fail" and step == 20:
+    if mode == "fail" and os.path.exists("fail"):
         sys.exit("it went wrong")
     if mode == "deep" and step == 1:
         child = subprocess.Popen(
@@ -239,6 +239,8 @@ async def test_two_ranks_of_a_package_run_save_and_leave(control, agents, tmp_pa
         return instance.of(api.ReportWorkRequest)
 
     await eventually(lambda: len(work()) >= 4 and work()[-1].rate_per_hour > 0)
+    # What has not got so far ends at SIGTERM as any program does.
+    await eventually(lambda: instance.text.count(" sent\n") == 2)
     await control.order("i-1", allocation(1, "STOP", "i-1"))
     (end,) = await eventually(lambda: ended(instance, 1))
     await control.order("i-1", allocation(1, "LEAVE"))
@@ -249,7 +251,7 @@ async def test_two_ranks_of_a_package_run_save_and_leave(control, agents, tmp_pa
     assert (agent.work_dir / "saved-1").exists()
     first, *_, last = work()
     assert first.restart_s > 0
-    assert 1_001_000 <= last.done < 2_000_000
+    assert last.done > first.done >= 1_001_000
     assert last.step == 0
     text = instance.text
     assert "setting up with ***\n" in text
@@ -348,6 +350,7 @@ async def test_reports_wait_for_a_control_plane_that_is_started_again(control, a
     await eventually(lambda: instance.of(api.ReportRanksRequest))
 
     await control.stop()
+    (agent.work_dir / "fail").touch()
     log = agent.folder / "agent.log"
     await eventually(lambda: "generation_ended" in log.read_text())
     assert not ended(instance, 1)
@@ -359,7 +362,8 @@ async def test_reports_wait_for_a_control_plane_that_is_started_again(control, a
     assert await agent.ended() == 0
     assert end.exit_code == 1
     assert end.detail.endswith("it went wrong")
-    assert len([m for m in instance.received if isinstance(m, api.ReportRanksRequest)]) == 2
+    # Twice told, where the answer was lost, it is the same news.
+    assert len(instance.of(api.ReportRanksRequest)) == 2
     assert control.joins == 1
 
 
@@ -371,7 +375,8 @@ async def test_killed_control_plane_ends_the_lease_and_the_instance(
     for name in ("ca", "chain", "key"):
         (folder / f"{name}.pem").write_bytes(getattr(certificates, name))
     job = json_format.MessageToDict(job_of(run_of(trainer, "output")))
-    terms = {"lease_s": 2, "heartbeat_s": 0.2}
+    # Long enough that a machine which stops for a while does not end it.
+    terms = {"lease_s": 8, "heartbeat_s": 0.2}
     (folder / "instance.json").write_text(
         json.dumps({"instance_id": "i-1", "job": job, "terms": terms})
     )
@@ -389,10 +394,12 @@ async def test_killed_control_plane_ends_the_lease_and_the_instance(
             SPOTLINE_SHUTDOWN_COMMAND=f"touch {shut}",
         )
         order = json_format.MessageToJson(allocation(1, "RUN", "i-1"))
-        (folder / "order.json").write_text(order)
+        whole(folder / "order.json", order)
         started = [[1, api.RANKS_STATE_STARTED]]
         ranks = folder / "ranks.json"
         await eventually(lambda: ranks.exists() and json.loads(ranks.read_text()) == started)
+        output = agent.folder / "agent" / "output" / "1-0.log"
+        await eventually(lambda: "tokens" in output.read_text())
 
         serving.kill()
         assert await agent.ended() == 4

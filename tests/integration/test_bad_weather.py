@@ -66,7 +66,7 @@ async def _end(system) -> None:
 async def test_garbage_on_every_subject_is_dead_lettered_and_changes_nothing(
     tmp_path: Path, calm: Calm
 ) -> None:
-    async with asyncio.timeout(110):
+    async with asyncio.timeout(200):
         async with (
             EmbeddedBroker() as broker,
             composed(broker.url, tmp_path / "noisy", MARKET, selector=OPTIONS) as system,
@@ -106,7 +106,7 @@ async def test_garbage_on_every_subject_is_dead_lettered_and_changes_nothing(
 async def test_a_broker_gone_for_seconds_changes_nothing(
     tmp_path: Path, calm: Calm, outage_s: float
 ) -> None:
-    async with asyncio.timeout(115):
+    async with asyncio.timeout(200):
         port = free_port()
         broker = EmbeddedBroker(tmp_path / "broker", port=port)
         await broker.__aenter__()
@@ -146,11 +146,11 @@ from spotline.api.v1 import allocation_pb2
 
 async def main(url, wanted):
     client = await nats.connect(url)
-    subscription = await client.jetstream().subscribe(
+    subscription = await client.jetstream(timeout=60).subscribe(
         "spotline.v1.decision.>", ordered_consumer=True
     )
     for _ in range(wanted):
-        message = await subscription.next_msg(timeout=10)
+        message = await subscription.next_msg(timeout=60)
         decided = allocation_pb2.AllocationDecided.FromString(message.data)
         lots = [[lot.offering_id, lot.spot, lot.on_demand] for lot in decided.lots]
         print(json.dumps([decided.job_id, decided.slot, decided.revision, lots]))
@@ -179,7 +179,7 @@ async def test_a_plain_subscriber_with_protos_alone_reads_every_decision(
         (generated / package / "__init__.py").touch()
     script = tmp_path / "subscriber.py"
     script.write_text(PLAIN_SUBSCRIBER)
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(200):
         reader = await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from spotline.adapters.market.parquet import write_market
+from spotline.bootstrap.standing_costs import RunningProcess
 from spotline.domain.market.generate import generate
 from tests.fakes.processes import ROOT
 
@@ -35,7 +36,7 @@ def spotline(*words: str, cwd: Path, **more: str) -> subprocess.CompletedProcess
         env=environment(**more),
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=240,
         check=False,
     )
 
@@ -109,7 +110,7 @@ def test_an_altered_decision_is_found_and_named(
 
 
 def fetched(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return answer.read().decode()
 
 
@@ -120,6 +121,7 @@ async def test_up_refuses_a_store_in_use_and_ends_on_ctrl_c(tmp_path: Path) -> N
         *("up", "--market", "market.parquet", "--store", "store"),
         *("--address", "127.0.0.1:0", "--configurator-address", "127.0.0.1:0"),
         *("--placer-address", "127.0.0.1:0", "--agents-address", "127.0.0.1:0"),
+        *("--analytics-address", "127.0.0.1:0"),
     )
     first = await asyncio.create_subprocess_exec(
         *SPOTLINE,
@@ -130,20 +132,24 @@ async def test_up_refuses_a_store_in_use_and_ends_on_ctrl_c(tmp_path: Path) -> N
     )
     assert first.stderr is not None
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(90):
             # The last line of the opening: everything is there.
-            said = {}
+            said: dict[str, str] = {}
             while "log" not in said:
-                assert first.returncode is None
-                name, _, value = (await first.stderr.readline()).decode().partition(" ")
+                line = (await first.stderr.readline()).decode()
+                assert line, f"it has ended: {said}"
+                name, _, value = line.partition(" ")
                 said[name] = value.strip()
         # The selector counts a message when it has handled the first.
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while HANDLED not in (metrics := await asyncio.to_thread(fetched, said["metrics"])):
                 assert first.returncode is None
         second = await asyncio.to_thread(spotline, *words, cwd=tmp_path)
+        # Nor does it lose the store to whom was refused: not its word, and not its ledger.
+        running = RunningProcess.of(tmp_path / "store")
+        assert first.returncode is None, (await first.stderr.read()).decode()
         first.send_signal(signal.SIGINT)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             code = await first.wait()
     finally:
         if first.returncode is None:
@@ -153,6 +159,8 @@ async def test_up_refuses_a_store_in_use_and_ends_on_ctrl_c(tmp_path: Path) -> N
     assert HANDLED in metrics
     assert int(said["agents"].removeprefix("127.0.0.1:")) > 0
     assert second.returncode == 2
+    assert running is not None
+    assert running.pid == first.pid
     assert f"process {first.pid}" in second.stderr
     assert code == 0
     manifest = json.loads((tmp_path / "store" / "log" / "manifest.json").read_text())
@@ -162,7 +170,11 @@ async def test_up_refuses_a_store_in_use_and_ends_on_ctrl_c(tmp_path: Path) -> N
 def test_up_asks_as_what_agents_are_to_reach_it(tmp_path: Path) -> None:
     market = generate("mixed", seed=11, slots=4, slot_s=1800, start_ns=START_NS)
     write_market(market, tmp_path / "market.parquet")
-    words = ("up", "--market", "market.parquet", "--agents-address", "0.0.0.0:0")
+    words = (
+        *("up", "--market", "market.parquet", "--agents-address", "0.0.0.0:0"),
+        *("--address", "127.0.0.1:0", "--configurator-address", "127.0.0.1:0"),
+        *("--placer-address", "127.0.0.1:0", "--analytics-address", "127.0.0.1:0"),
+    )
 
     done = spotline(*words, cwd=tmp_path)
 

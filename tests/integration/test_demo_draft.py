@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from spotline.adapters.eventlog.reader import EventLogReader
+from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.system import SystemOptions
 from spotline.demo.run import DemoRun, run_demo
 from spotline.domain.events.allocation import AllocationDecided
@@ -28,7 +29,13 @@ JOBS = (*generated_jobs(MARKET, 2, 11), DRAFT)
 
 def run(folder: Path) -> DemoRun:
     assert DRAFT is not None
-    options = SystemOptions(market=MARKET, store=folder / "store")
+    # Patient: a service that is late on a busy machine would be decided without.
+    options = SystemOptions(
+        market=MARKET,
+        store=folder / "store",
+        allocate_timeout_s=90,
+        selector=SelectorOptions(forecast_timeout_s=90),
+    )
     return asyncio.run(
         run_demo(options, JOBS, folder / "log", run_id="test", started_ns=0, seeds={"platform": 11})
     )

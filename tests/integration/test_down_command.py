@@ -7,8 +7,10 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from spotline.adapters.market.parquet import write_market
@@ -35,7 +37,7 @@ def down(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=240,
         check=False,
     )
 
@@ -50,6 +52,14 @@ async def eventually_known(spotline: AsyncClient) -> None:
 async def started_up(folder: Path) -> asyncio.subprocess.Process:
     """Start `spotline up` on a market of the folder, on ports of its own."""
     market = generate("mixed", seed=11, slots=3000, slot_s=1800, start_ns=START_NS)
+    # The same in every slot: the job holds as much whenever it is that the system ends.
+    market = replace(
+        market,
+        spot_available=np.full_like(market.spot_available, 16),
+        spot_price_micro_usd=np.full_like(
+            market.spot_price_micro_usd, market.spot_price_micro_usd.min()
+        ),
+    )
     write_market(market, folder / "market.parquet")
     free = "127.0.0.1:0"
     return await asyncio.create_subprocess_exec(
@@ -63,39 +73,15 @@ async def started_up(folder: Path) -> asyncio.subprocess.Process:
     )
 
 
-async def test_a_second_one_on_the_store_is_refused_and_disturbs_nothing(tmp_path: Path) -> None:
-    first = await started_up(tmp_path)
-    assert first.stdout is not None
-    second = None
-    try:
-        async with asyncio.timeout(110):
-            addresses = json.loads(await first.stdout.readline())
-            second = await started_up(tmp_path)
-            _, refused = await second.communicate()
-            async with AsyncClient(addresses["gRPC"]) as spotline:
-                await eventually_known(spotline)
-        ended = await asyncio.to_thread(down, tmp_path, "--keep")
-        async with asyncio.timeout(30):
-            _, said = await first.communicate()
-    finally:
-        for process in (first, second):
-            if process is not None and process.returncode is None:
-                process.kill()
-                await process.wait()
-
-    assert second.returncode == 2
-    assert f"is in use by process {first.pid}; stop that process" in refused.decode()
-    assert "goes on costing" not in refused.decode()
-    assert ended.returncode == 0, ended.stderr
-    assert first.returncode == 0, said.decode()
-
-
 async def test_what_goes_on_costing_is_said_and_ended(tmp_path: Path) -> None:
     up = await started_up(tmp_path)
     assert up.stdout is not None
+    assert up.stderr is not None
     try:
-        async with asyncio.timeout(100):
-            addresses = json.loads(await up.stdout.readline())
+        async with asyncio.timeout(200):
+            line = await up.stdout.readline()
+            assert line, (await up.stderr.read()).decode()
+            addresses = json.loads(line)
             async with AsyncClient(addresses["gRPC"]) as spotline:
                 await eventually_known(spotline)
                 job_id = (await spotline.submit(JOB)).job_id
@@ -103,7 +89,7 @@ async def test_what_goes_on_costing_is_said_and_ended(tmp_path: Path) -> None:
                     if update.status.cost_micro_usd:
                         break
         kept = await asyncio.to_thread(down, tmp_path, "--keep", "--store", "spotline-store")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             _, said = await up.communicate()
     finally:
         if up.returncode is None:

@@ -279,9 +279,9 @@ async def test_a_platform_may_leave_the_drafts_job_id_empty_but_not_make_one_up(
 
     async with open_channel(address) as channel:
         stub = job_service_pb2_grpc.JobServiceStub(channel)
-        answer = await stub.Submit(empty, timeout=10)
+        answer = await stub.Submit(empty, timeout=60)
         with pytest.raises(grpc.aio.AioRpcError, match=r"draft\.job_id must be empty or"):
-            await stub.Submit(made_up, timeout=10)
+            await stub.Submit(made_up, timeout=60)
     await server.stop(grace_s=0.2)
 
     assert answer.job_id == job_id_for("research", "d1")

@@ -43,7 +43,8 @@ async def test_it_submits_changes_follows_withdraws_and_explains_a_refusal(tmp_p
     options = SystemOptions(
         market=MARKET,
         store=tmp_path,
-        ingest=IngestOptions(wait_for_work=True),
+        # Slow enough that the job is not over before it is changed and followed.
+        ingest=IngestOptions(wait_for_work=True, slot_interval_s=2.0),
         selector=SelectorOptions(rehearsals=2),
     )
 

@@ -37,7 +37,7 @@ async def test_ledger_and_its_metrics_are_read_and_written_in_threads(
         async with (
             composed(broker.url, tmp_path, MARKET, selector=SelectorOptions()) as system,
             serve_health({"x": lambda: Health(healthy=True)}, metrics=metrics) as port,
-            asyncio.timeout(100),
+            asyncio.timeout(200),
         ):
             system.go.set()
             await system.wait_for(CapacityReported, lambda report: report.slot >= 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from spotline.adapters.clouds.local.cloud import LocalCloud
 from spotline.adapters.clouds.local.settings import LocalCloudSettings
 from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.application.selector.state import SelectorOptions
+from spotline.application.spec import Timer
 from spotline.bootstrap.clouds import chosen_cloud, local_folder
 from spotline.bootstrap.pace import pace_of
 from spotline.bootstrap.parts import open_stream
@@ -22,6 +23,7 @@ from spotline.bootstrap.system import RunningSystem, SystemOptions, running_syst
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import Envelope
+from spotline.demo.submission import submit_until_taken
 from spotline.domain.events.capacity import CapacityLost, CapacityReported
 from spotline.domain.events.event import Event
 from spotline.domain.events.market import SlotOpened
@@ -38,8 +40,10 @@ from tests.fakes.recorded_run import environment, manifest_of
 pytestmark = pytest.mark.integration
 
 SLOT_S, SPEED = 1800, 1800.0
-WHOLE = generate("mixed", seed=3, slots=72, slot_s=SLOT_S, start_ns=START_NS)
-JOB = min(generated_jobs(WHOLE, 8, 3), key=lambda job: job.start_ns)
+SOON = generate("mixed", seed=3, slots=72, slot_s=SLOT_S, start_ns=START_NS)
+JOB = min(generated_jobs(SOON, 8, 3), key=lambda job: job.start_ns)
+# A slot a second: it must not be over before the second system has seen some of it.
+WHOLE = generate("mixed", seed=3, slots=400, slot_s=SLOT_S, start_ns=START_NS)
 MARKET = WHOLE.between((JOB.start_ns - START_NS) // (SLOT_S * NS_PER_S), WHOLE.slots)
 
 
@@ -85,8 +89,46 @@ class Heard:
             else ()
         )
 
+    def settled(self) -> int:
+        """The latest slot if all of it is settled, else -1."""
+        opened, reports = of_type(self.events, SlotOpened), of_type(self.events, CapacityReported)
+        if not (opened and reports and reports[-1].settled):
+            return -1
+        return reports[-1].slot if reports[-1].slot == opened[-1].slot else -1
+
     def lost(self) -> set[str]:
         return {one for event in of_type(self.events, CapacityLost) for one in event.instance_ids}
+
+
+class Clock:
+    """Lets the market's slots open only while the test waits for something to come of them.
+
+    The job has seconds: none of them passes while it is the test that takes its time.
+    """
+
+    def __init__(self, heard: Heard) -> None:
+        self._heard = heard
+        self._going = asyncio.Event()
+        self._next: int | None = None
+
+    async def gate(self, timer: Timer) -> None:
+        slot = int(timer.timer_id.removeprefix("slot:"))
+        if slot and not self._going.is_set():
+            self._next = slot
+            await self._going.wait()
+
+    async def stand_at(self, condition: Callable[[], object]) -> None:
+        """Let slots open until one is over and settled in whose end `condition` is true."""
+        while True:
+            self._next = None
+            self._going.set()
+            # Not often: to look for processes takes as long as a slot's decisions.
+            await eventually(condition, every_s=0.2)
+            self._going.clear()
+            # The next one is about to open: what the market wanted back in this one has been taken.
+            await eventually(lambda: self._next and self._heard.settled() == self._next - 1)
+            if condition():
+                return
 
 
 async def logged(system: RunningSystem) -> Sequence[Envelope]:
@@ -99,28 +141,31 @@ async def test_a_job_holds_processes_that_are_lost_and_replaced_and_outlive_the_
 ) -> None:
     options = options_of(store)
     first, second = Heard(), Heard()
+    clock = Clock(first)
 
-    async with running_system(options, listeners={"selector": first.hear}) as system:
-        await eventually(lambda: of_type(first.events, SlotOpened), timeout_s=60)
+    async with running_system(
+        options, gate=clock.gate, listeners={"selector": first.hear}
+    ) as system:
+        await eventually(lambda: of_type(first.events, SlotOpened))
         async with JobClient(system.allocator_address) as client:
-            await client.submit(JOB)
-        await eventually(lambda: first.held() and all(map(below, first.held())), timeout_s=60)
+            await submit_until_taken(client, JOB)
+        await clock.stand_at(lambda: first.held() and all(map(below, first.held())))
         victim = first.held()[0]
         for process in below(victim):
             processes.send(process, signal.SIGKILL)
-        await eventually(lambda: victim in first.lost(), timeout_s=30)
+        await eventually(lambda: victim in first.lost())
         assert below(victim) == []
-        await eventually(lambda: first.held() and victim not in first.held(), timeout_s=60)
+        await clock.stand_at(lambda: first.held() and victim not in first.held())
         log = await logged(system)
-        kept = [one for one in first.held() if below(one)]
+        kept = first.held()
+    assert kept
     assert all(map(below, kept)), "instances end with the system"
 
     async with running_system(options, listeners={"selector": second.hear}) as system:
         opened = of_type([event_of(one) for entry in log for one in unpacked(entry)], SlotOpened)
         last = opened[-1].slot
         await eventually(
-            lambda: any(event.slot > last + 1 for event in of_type(second.events, SlotOpened)),
-            timeout_s=60,
+            lambda: any(event.slot > last + 1 for event in of_type(second.events, SlotOpened))
         )
         log = await logged(system)
 

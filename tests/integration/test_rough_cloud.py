@@ -36,7 +36,7 @@ async def test_refusals_and_mid_slot_losses_are_decided_at_once(tmp_path: Path) 
     # Spot may be gone within the slot, so the safety net must not count on it.
     options = SelectorOptions(forecast_timeout_s=60.0, rehearsals=0, spot_firm=False)
     async with (
-        asyncio.timeout(110),
+        asyncio.timeout(200),
         EmbeddedBroker() as broker,
         composed(broker.url, tmp_path, MARKET, selector=options, cloud=ROUGH) as system,
     ):

@@ -3,6 +3,7 @@ import itertools
 import json
 import os
 import signal
+import time
 from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -29,6 +30,7 @@ from spotline.runtime.service import HostSettings, ServiceHost
 from spotline.runtime.snapshots import Snapshots
 from tests.eventually import eventually
 from tests.fakes.events import cancelled, envelope, overdue, published
+from tests.fakes.ports import free_port
 from tests.fakes.stream import on_any
 from tests.fakes.toy import ToyCalls, ToyCodec, ToyHandler, answer
 
@@ -126,7 +128,7 @@ async def running(host):
         yield task
     finally:
         host.stop()
-        await asyncio.wait((task,), timeout=10)
+        await asyncio.wait((task,), timeout=60)
     task.result()
 
 
@@ -246,7 +248,7 @@ async def test_a_repeated_event_id_changes_nothing(event_stream):
 
 
 async def republish(stream, one):
-    link = await stream._connection.link(timeout_s=5)
+    link = await stream._connection.link(timeout_s=60)
     headers = one.headers() | {"Nats-Msg-Id": "again"}
     await link.client.jetstream().publish(one.subject, one.payload, headers=headers)
 
@@ -506,7 +508,7 @@ async def test_an_unreadable_batch_is_dead_lettered_as_a_whole(event_stream):
     ids=["no headers", "few headers", "no protobuf", "another kind", "malformed header"],
 )
 async def test_garbage_is_dead_lettered_and_the_service_lives(event_stream, headers, payload):
-    link = await event_stream._connection.link(timeout_s=5)
+    link = await event_stream._connection.link(timeout_s=60)
     host = ServiceHost(ToyHandler(), event_stream, settings=QUICK)
     async with running(host):
         subject = envelope(overdue(1)).subject
@@ -524,7 +526,7 @@ async def test_garbage_is_dead_lettered_and_the_service_lives(event_stream, head
 
 
 async def test_garbage_is_dead_lettered_once_however_often_it_is_read(event_stream):
-    link = await event_stream._connection.link(timeout_s=5)
+    link = await event_stream._connection.link(timeout_s=60)
     await link.client.jetstream().publish(envelope(overdue(1)).subject, b"junk")
     for place in ("after publish", "before ack"):
         plan = CrashPlan(place, 1)
@@ -556,14 +558,34 @@ async def test_due_timers_fire_once_each_also_across_restarts(event_stream):
 
 
 async def test_a_timer_that_is_not_due_any_more_does_not_fire(event_stream):
-    host = ServiceHost(ToyHandler(timers=1, timer_s=0.2), event_stream, settings=QUICK)
-    async with running(host):
-        await event_stream.publish(published([cancelled(1)]))
-        await eventually(lambda: host.state.fired == 1)
-        assert not host._timers
-        await asyncio.sleep(0.3)
+    opened = asyncio.Event()
+    asked = []
 
-    assert len(await stored(event_stream)) == 1
+    async def gate(timer):
+        asked.append(timer.timer_id)
+        await opened.wait()
+
+    host = ServiceHost(ToyHandler(timers=1, gated=True), event_stream, gate=gate, settings=QUICK)
+    async with running(host):
+        await eventually(lambda: asked == ["cancel:0"])
+        await event_stream.publish(published([cancelled(1)]))
+        await eventually(lambda: host.state.fired == 1 and not host._timers)
+        opened.set()
+        # Had it fired, that would be stored before the latter of these.
+        for number in (2, 3):
+            await host.publish_observation(cancelled(number), event_id=f"later-{number}")
+            await eventually(lambda number=number: host.state.fired == number)
+
+    assert len(await stored(event_stream)) == 3
+
+
+async def test_a_timer_waits_for_its_moment(event_stream):
+    host = ServiceHost(ToyHandler(timers=1, timer_s=0.2), event_stream, settings=QUICK)
+    begun = time.monotonic()
+    async with running(host):
+        await eventually(lambda: host.state.fired == 1)
+
+    assert time.monotonic() - begun >= 0.2
 
 
 async def test_a_gated_timer_waits_for_its_gate(event_stream):
@@ -692,7 +714,8 @@ async def test_a_snapshot_of_another_version_is_ignored(nats_connection, event_s
 
 async def test_a_restart_of_the_broker_in_mid_run_loses_nothing(tmp_path):
     slots = 300
-    async with EmbeddedBroker(tmp_path) as broker:
+    port = free_port()
+    async with EmbeddedBroker(tmp_path, port=port) as broker:
         url = broker.url
         connections = [await NatsConnection(url).__aenter__() for _ in range(2)]
         streams = [await NatsEventStream.open(connection) for connection in connections]
@@ -709,7 +732,7 @@ async def test_a_restart_of_the_broker_in_mid_run_loses_nothing(tmp_path):
         await broker.stopped()
     await asyncio.sleep(1.0)  # away for a while
     assert not work.done()
-    async with EmbeddedBroker(tmp_path, port=int(url.rsplit(":", 1)[1])):
+    async with EmbeddedBroker(tmp_path, port=port):
         await feeding
         await eventually(done(host, slots))
         host.stop()

@@ -22,9 +22,12 @@ from tests.eventually import eventually
 from tests.fakes.short_training import ShortTraining, counted_market
 
 STEPS = 150
-# One instance can be had, then two.
-COUNTS = [1] * 3 + [2] * 117
-NOTICE_S = 2400
+# One instance can be had, then two. Slots are half a second of wall time: the deadline is far enough
+# away for a machine that takes several times as long to start what is killed.
+DEADLINE_SLOTS = 380
+COUNTS = [1] * 3 + [2] * (DEADLINE_SLOTS + 7)
+# Eight seconds of wall time: to save in them must not be a matter of luck.
+NOTICE_S = 9600
 
 
 def newest_instance(folder: Path) -> str:
@@ -35,11 +38,13 @@ def newest_instance(folder: Path) -> str:
         store.close()
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 async def test_a_job_that_is_resized_killed_and_noticed_ends_as_if_nothing_had_been(
     tmp_path: Path,
 ) -> None:
-    task = TrainingTask(name="short", task=1, steps=STEPS, first_slot=1, deadline_slots=110)
+    task = TrainingTask(
+        name="short", task=1, steps=STEPS, first_slot=1, deadline_slots=DEADLINE_SLOTS
+    )
     short = ShortTraining(folder=tmp_path, market=counted_market(COUNTS), task=task)
     job = short.job()
     killed = 0
@@ -61,7 +66,7 @@ async def test_a_job_that_is_resized_killed_and_noticed_ends_as_if_nothing_had_b
             await eventually(lambda: short.updates(after_generation=killed) >= 3, timeout_s=60)
             take(lead_s=NOTICE_S)
 
-    async with asyncio.timeout(150):
+    async with asyncio.timeout(360):
         run = await run_training(
             short.system(), [job], tmp_path / "log", run_id="short", seeds={}, hold=hold
         )

@@ -20,6 +20,7 @@ from spotline.bootstrap.clouds import local_folder
 from spotline.demo.train.scenario import TrainingTask
 from spotline.runtime.broker import EmbeddedBroker
 from tests.eventually import eventually
+from tests.fakes.ports import free_port
 from tests.fakes.processes import SERVICES
 from tests.fakes.short_training import SLOT_S, ShortTraining, counted_market
 from tests.fakes.training_services import LocalInstances, TrainingServices, kill
@@ -28,6 +29,9 @@ from tests.integration.test_killed_services import submit_all
 # A slot in half a second of wall time.
 SPEED = 2.0 * SLOT_S
 STEPS = 260
+# Wall seconds from being asked to end to the end: the grace, what is added where it is over, and a
+# machine that stops for a while.
+MOST_LATE_S = 10 + 5 + 5
 TRAINER = "numpy_trainer.py"
 AGENT = " agent"
 
@@ -45,14 +49,17 @@ class World:
 
     async def start(self) -> None:
         self.broker = await self._stack.enter_async_context(
-            EmbeddedBroker(self.short.folder / "broker")
+            EmbeddedBroker(self.short.folder / "broker", port=free_port())
         )
         self.services = await self._stack.enter_async_context(
             TrainingServices(self.broker.url, self.short.folder, self.short.market, speed=SPEED)
         )
         for service in SERVICES[:-1]:
             await self.services.start(service)
-        async with asyncio.timeout(90), grpc.aio.insecure_channel(self.services.address) as channel:
+        async with (
+            asyncio.timeout(120),
+            grpc.aio.insecure_channel(self.services.address) as channel,
+        ):
             await channel.channel_ready()
         await self.services.start("market_ingest")
 
@@ -62,13 +69,14 @@ class World:
         await eventually(lambda: self.short.updates() >= before + updates, timeout_s=90)
 
     async def kill_trainer(self) -> None:
-        await eventually(lambda: self.instances.kill(self.instances.running()[-1], TRAINER))
+        await eventually(lambda: self.instances.kill_newest(TRAINER))
 
     async def kill_agent(self) -> None:
-        await eventually(lambda: self.instances.kill(self.instances.running()[-1], AGENT))
+        await eventually(lambda: self.instances.kill_newest(AGENT))
 
     async def kill_instance(self) -> None:
-        self.instances.kill_whole(self.instances.running()[-1])
+        newest = (await eventually(self.instances.running))[-1]
+        self.instances.kill_whole(newest)
 
     async def kill_actuator(self) -> None:
         await self.services.kill("cloud_actuator")
@@ -100,18 +108,18 @@ async def killed_in_turn(
             await world.trained_on()
             await next_kill(world)
         async with JobClient(world.services.address) as client:
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(180):
                 async for update in client.watch(job.job_id):
                     state = update.status.state
                     if state not in (JobState.PENDING, JobState.RUNNING, JobState.FINISHING):
                         break
         assert state is JobState.COMPLETED, world.services.said()
-        await eventually(lambda: not world.instances.running(), timeout_s=30)
+        await eventually(lambda: not world.instances.running(), timeout_s=60)
         account = short.account()
         assert account.problems == ()
-        held_s = await eventually(world.instances.held_s, timeout_s=30)
+        held_s = await eventually(world.instances.held_s, timeout_s=60)
         # The actuator learns of the last ends, and bills for them, a moment later.
-        await eventually(lambda: not held_in(world.store / "ledger.sqlite"), timeout_s=30)
+        await eventually(lambda: not held_in(world.store / "ledger.sqlite"), timeout_s=60)
     ledger = SqlLedger(ledger_url(world.store / "ledger.sqlite"), "default")
     try:
         bills = ledger.bills()
@@ -127,8 +135,8 @@ async def killed_in_turn(
         billed_s = (row["end_slot"] - row["start_slot"]) * SLOT_S + (
             row["end_offset_s"] - row["start_offset_s"]
         )
-        # It ends within the grace that it has after being asked to; slots are half a second.
-        assert abs(billed_s - held_s[row["instance_id"]]) <= 12 * SPEED, row
+        # Asked to end it has its grace, and one that hangs some seconds more.
+        assert abs(billed_s - held_s[row["instance_id"]]) <= MOST_LATE_S * SPEED, row
 
 
 def held_in(ledger: Path) -> int:
@@ -138,7 +146,7 @@ def held_in(ledger: Path) -> int:
         return int(connection.execute(held).fetchone()[0])
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 async def test_a_job_whose_trainer_and_instance_are_killed_ends_on_time_with_one_bill(
     tmp_path: Path,
 ) -> None:
@@ -146,7 +154,7 @@ async def test_a_job_whose_trainer_and_instance_are_killed_ends_on_time_with_one
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 async def test_a_job_of_which_everything_is_killed_in_turn_ends_on_time_with_one_bill(
     tmp_path: Path,
 ) -> None:

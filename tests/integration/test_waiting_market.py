@@ -56,9 +56,10 @@ async def test_the_market_stands_until_a_job_comes_and_again_when_it_is_over(
         assert host.state.slot == 0
         stood = []
         for job in (FIRST, SECOND):
+            before = host.state.slot
             await client.submit(job)
-            await eventually(lambda: host.state.work.unfinished, timeout_s=60)
-            await eventually(stands, timeout_s=60)
+            await eventually(lambda before=before: host.state.slot > before)
+            await eventually(stands)
             stood.append(host.state.slot)
         async with open_stream(system.bus, name="test") as (_, stream), asyncio.timeout(60):
             log = [entry async for entry in stream.read([], last_seq=await stream.last_seq())]

@@ -38,19 +38,13 @@ class RunningProcess:
         """The process that calls."""
         return cls(pid=os.getpid(), started=_started(os.getpid()))
 
-    def write(self, store: Path) -> None:
-        """Note this process in the store."""
-        aside = store / f".{RUNNING_FILE}.{self.pid}"
-        aside.write_text(json.dumps({"pid": self.pid, "started": self.started}))
-        aside.replace(store / RUNNING_FILE)
-
-    def may_serve(self, store: Path) -> None:
-        """Refuse where another process serves the store.
+    def claim(self, store: Path) -> None:
+        """Note this process in the store.
 
         Raises
         ------
         ConfigError
-            It does, and which it is.
+            The store names another process, which is there.
         """
         other = self.of(store)
         if other is not None and other != self and other.is_alive:
@@ -58,6 +52,13 @@ class RunningProcess:
                 f"the store {store} is in use by process {other.pid}; stop that process, or choose "
                 "another store"
             )
+        self.write(store)
+
+    def write(self, store: Path) -> None:
+        """Note this process in the store, whichever it names."""
+        aside = store / f".{RUNNING_FILE}.{self.pid}"
+        aside.write_text(json.dumps({"pid": self.pid, "started": self.started}))
+        aside.replace(store / RUNNING_FILE)
 
     def erase(self, store: Path) -> None:
         """Remove the note, unless another process has left its own."""

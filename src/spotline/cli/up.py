@@ -206,7 +206,11 @@ def _serve(options: SystemOptions, cloud: str, *, health_port: int, as_json: boo
     from spotline.cli.down import say_standing
     from spotline.cli.failures import explained
 
+    served = False
+
     def told(addresses: Mapping[str, str]) -> None:
+        nonlocal served
+        served = True
         if as_json:
             typer.echo(json.dumps(addresses))
         else:
@@ -218,15 +222,16 @@ def _serve(options: SystemOptions, cloud: str, *, health_port: int, as_json: boo
         compile_planners()
     store, this = options.store, RunningProcess.this()
     with explained():
-        this.may_serve(store)
         note_cloud(store, cloud)
-    this.write(store)
+        this.claim(store)
     try:
         code = run_to_exit_code(run_up(options, health_port=health_port, told=told))
     finally:
         this.erase(store)
-    with explained():
-        say_standing(asyncio.run(standing_costs(store)), store)
+    if served:
+        # Where nothing was served there may be no ledger, or it is another's to speak of.
+        with explained():
+            say_standing(asyncio.run(standing_costs(store)), store)
     raise typer.Exit(code)
 
 

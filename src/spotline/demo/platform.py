@@ -20,6 +20,7 @@ from spotline.application.allocator.messages import ProgressReport
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.state import SelectorState
 from spotline.contracts.envelope import Envelope
+from spotline.demo.submission import submit_until_taken
 from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
@@ -163,7 +164,7 @@ class TrainingPlatform:
         """
         await self._configurator.forecast(slot - 1)
         try:
-            receipt = await self._client.submit(draft)
+            receipt = await submit_until_taken(self._client, draft)
         except RpcFailed as error:
             if error.unreachable:
                 raise

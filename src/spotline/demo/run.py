@@ -19,6 +19,7 @@ from spotline.bootstrap.system import LEDGER_OWNER, RunningSystem, SystemOptions
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.subjects import StreamPart, stream_name
 from spotline.demo.platform import Ear, TrainingPlatform, TrueRates
+from spotline.demo.submission import submit_until_taken
 from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobAdmitted, JobAdvanced, JobClosed
@@ -237,5 +238,5 @@ class _Arrivals:
                 taken = await platform.submit(job, slot)
                 self._progress.jobs -= not taken
             else:
-                await client.submit(job)
+                await submit_until_taken(client, job)
             self._jobs.pop(0)

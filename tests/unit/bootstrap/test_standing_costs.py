@@ -66,15 +66,17 @@ def test_what_cannot_be_read_names_nothing(tmp_path, text):
 def test_a_store_that_another_process_serves_is_not_to_be_served(tmp_path):
     this = RunningProcess.this()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
-        replace(this, pid=other.pid, started=_started(other.pid)).write(tmp_path)
+        served = replace(this, pid=other.pid, started=_started(other.pid))
+        served.write(tmp_path)
 
         with pytest.raises(ConfigError, match=f"in use by process {other.pid}"):
-            this.may_serve(tmp_path)
+            this.claim(tmp_path)
+        assert RunningProcess.of(tmp_path) == served
         other.communicate(b"\n")
 
-    this.may_serve(tmp_path)
-    this.write(tmp_path)
-    this.may_serve(tmp_path)
+    this.claim(tmp_path)
+    this.claim(tmp_path)
+    assert RunningProcess.of(tmp_path) == this
 
 
 async def test_asking_what_goes_on_costing_leaves_the_ledger_with_its_owner(tmp_path):

@@ -25,7 +25,8 @@ from spotline.runtime.broker import check_server_version
 
 _log = structlog.get_logger(__name__)
 
-CONNECT_TIMEOUT_S = 10.0
+# While the services of a process start, on a busy machine, its loop may stand still for seconds.
+CONNECT_TIMEOUT_S = 30.0
 
 _FIRST_BACKOFF_S = 0.05
 _LONGEST_BACKOFF_S = 0.5

@@ -11,7 +11,6 @@ from pathlib import Path
 from spotline.adapters.eventlog.manifest import Manifest, environment
 from spotline.adapters.eventlog.writer import Recording
 from spotline.adapters.grpc.allocator.client import JobClient
-from spotline.adapters.grpc.kit.errors import RpcFailed
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.application.spec import Timer
 from spotline.bootstrap.parts import open_part, open_stream
@@ -19,6 +18,7 @@ from spotline.bootstrap.standing_costs import release_store
 from spotline.bootstrap.system import LEDGER_OWNER, RunningSystem, SystemOptions, running_system
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.subjects import StreamPart, stream_name
+from spotline.demo.submission import submit_until_taken
 from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobClosed
@@ -26,7 +26,6 @@ from spotline.domain.events.market import SlotOpened
 from spotline.domain.jobs.job import Job
 from spotline.domain.ledger.bills import InstanceBill
 
-_ASK_AGAIN_S = 0.05
 # Longer than the grace that an instance has to end.
 _PATIENCE_S = 45.0
 
@@ -130,7 +129,7 @@ async def run_training(
                 recording = Recording(stream, statistics, log, manifest)
                 recorded = tasks.create_task(recording.run(), name="record")
                 for job in jobs:
-                    await _submit(client, job)
+                    await submit_until_taken(client, job)
                 submitted.set()
                 await progress.finished.wait()
                 await recording.stop()
@@ -148,18 +147,6 @@ async def run_training(
         bills=bills,
         slots_opened_s=tuple(progress.opened_s),
     )
-
-
-async def _submit(client: JobClient, job: Job) -> None:
-    while True:
-        try:
-            await client.submit(job)
-            return
-        except RpcFailed as error:
-            # The market's first entry may still be on its way to the job board.
-            if "no market is open" not in str(error):
-                raise
-            await asyncio.sleep(_ASK_AGAIN_S)
 
 
 def _ledger(system: RunningSystem) -> tuple[int, tuple[InstanceBill, ...]]:

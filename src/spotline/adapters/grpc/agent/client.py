@@ -113,7 +113,6 @@ class AgentClient:
                 # The channel connects again by itself, with jitter; a call meanwhile fails at once,
                 # and its caller pauses, too.
                 ("grpc.initial_reconnect_backoff_ms", 200),
-                ("grpc.min_reconnect_backoff_ms", 200),
                 ("grpc.max_reconnect_backoff_ms", 5000),
                 # A peer that vanished without a word is noticed, and a proxy keeps the line open.
                 ("grpc.keepalive_time_ms", 20_000),

@@ -27,8 +27,8 @@ def open_channel(address: str, *, caller: str = ANY_CLIENT) -> grpc.aio.Channel:
         options=(
             ("grpc.max_receive_message_length", MESSAGE_BYTES),
             ("grpc.max_send_message_length", MESSAGE_BYTES),
+            # No least backoff: it also bounds how long a server may take to say its first words.
             ("grpc.initial_reconnect_backoff_ms", 50),
-            ("grpc.min_reconnect_backoff_ms", 50),
             ("grpc.max_reconnect_backoff_ms", 500),
             ("grpc.enable_http_proxy", 0),
         ),
