@@ -21,7 +21,7 @@ from spotline.domain.jobs.job import Job
 from spotline.domain.market.generate import generate
 from spotline.domain.market.market import Market
 from spotline.replay.handlers import handlers_of
-from spotline.replay.host import LocalHost
+from spotline.replay.host import Answer, LocalHost
 from spotline.replay.jobs import generated_jobs
 from spotline.replay.parts import ExactCloud, answer_in_process
 
@@ -49,9 +49,10 @@ def play(
     jobs: Sequence[Job],
     *,
     record: Callable[[StoredEntry], None] | None = None,
+    answer: Answer = answer_in_process,
 ) -> LocalHost:
     """Run a market and its jobs through handlers, and return their host."""
-    host = LocalHost(handlers, answers={ALLOCATE_CALL: answer_in_process}, record=record)
+    host = LocalHost(handlers, answers={ALLOCATE_CALL: answer}, record=record)
     opened = MarketOpened(
         offerings=market.offerings,
         slot_s=market.slot_s,

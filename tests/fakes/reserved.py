@@ -14,7 +14,8 @@ from spotline.domain.market.offering import Offering, Reservation
 from spotline.domain.market.reservations import reserved_offering, with_reservations
 from spotline.domain.units import NS_PER_S
 from spotline.replay.handlers import handlers_of
-from spotline.replay.parts import ExactCloud
+from spotline.replay.host import Answer
+from spotline.replay.parts import ExactCloud, answer_in_process
 from tests.fakes.recorded_run import play
 
 # Persistence learns nothing: rules about places need no good forecasts.
@@ -42,13 +43,15 @@ def with_one(market: Market, *, instances: int, slots: int | None = None) -> Mar
 
 
 def entries_of_run(
-    market: Market, jobs: Sequence[Job], said: Mapping[int, Event] | None = None
+    market: Market,
+    jobs: Sequence[Job],
+    said: Mapping[int, Event] | None = None,
+    answer: Answer = answer_in_process,
 ) -> list[StoredEntry]:
     """Every entry of a run in which jobs compete; `said` is what others publish, by slot."""
     log: list[StoredEntry] = []
-    host = play(
-        [*handlers_of(SETTINGS), ExactCloud()], market.between(0, 1), jobs, record=log.append
-    )
+    handlers = [*handlers_of(SETTINGS), ExactCloud()]
+    host = play(handlers, market.between(0, 1), jobs, record=log.append, answer=answer)
     clock = IngestHandler(market, IngestOptions())
     for slot in range(1, market.slots):
         for event in clock.slot_events(slot):

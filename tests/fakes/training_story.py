@@ -11,6 +11,7 @@ from spotline.application.allocator.handler import JobsHandler
 from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
+    InstancesEnded,
     InterruptionKind,
     InterruptionNoticed,
     InterruptionWithdrawn,
@@ -169,6 +170,17 @@ class Story:
         if self.unreported_dead:
             self.unreported_dead = []
             self.report_holding()
+
+    def tell_ended(self):
+        """The cloud shows that what was released has ended."""
+        for machine in self.machines.values():
+            name = machine.name
+            if not machine.alive and name in self.gang.gone - self.gang.lost - self.gang.ended:
+                self.record(
+                    self.of_job(
+                        InstancesEnded, offering_id=EAST, instance_ids=(name,), slot=0, offset_s=1
+                    )
+                )
 
     def notice(self, name, lead_s=60):
         self.record(

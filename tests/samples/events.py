@@ -23,6 +23,7 @@ from spotline.domain.events.capacity import (
     CapacityReported,
     CapacitySignalled,
     CostAccrued,
+    InstancesEnded,
     InterruptionKind,
     InterruptionNoticed,
     InterruptionWithdrawn,
@@ -315,6 +316,13 @@ SAMPLES = (
         instance_ids=("i-01", "i-02"),
         slot=17,
         offset_s=660,
+    ),
+    InstancesEnded(
+        **WHOSE,
+        offering_id=OFFERING.offering_id,
+        instance_ids=("i-02",),
+        slot=17,
+        offset_s=690,
     ),
     AgentJoined(
         **WHOSE,

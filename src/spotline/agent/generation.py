@@ -25,8 +25,9 @@ from spotline.agent.ranks import (
     checkpoint_uri,
     rank_starts,
 )
+from spotline.agent.rendezvous import PortTaken, is_free, master_port, own_port, says_in_use
 from spotline.agent.secrets import Masker
-from spotline.agent.settings import AgentSettings, free_port
+from spotline.agent.settings import AgentSettings
 from spotline.domain.jobs.run import Launcher, ProgressReading
 
 # How often events and progress are looked at, wall seconds; output is sent at every fifth look.
@@ -94,6 +95,8 @@ class GenerationRun:
         post = self._ports.listening.post
         prepared: Prepared | None = None
         try:
+            # Now, since members that are ready sooner look for it; and when the ranks start.
+            self._rendezvous_port()
             prepared = await self._prepared()
             if prepared is None or self._called_off.is_set():
                 ending = Ending(
@@ -103,6 +106,9 @@ class GenerationRun:
                 ending = await self._run(prepared)
         except NotPrepared as error:
             ending = Ending(exit_code=error.exit_code, detail=str(error))
+        except PortTaken as error:
+            # The next generation has another one.
+            ending = Ending(exit_code=WANTS_TO_GO_ON, detail=str(error))
         except (MembersUnreachable, OSError) as error:
             ending = Ending(exit_code=1, detail=str(error))
         masker = prepared.masker if prepared else Masker()
@@ -125,7 +131,8 @@ class GenerationRun:
 
     async def _run(self, prepared: Prepared) -> Ending:
         ports, task = self._ports, self._ports.task
-        starts = self._starts(prepared)
+        port = self._rendezvous_port()
+        starts = self._starts(prepared, port)
         listener = self._listener = self._new_listener(prepared.place)
         outputs = {start.rank: self._output(start, prepared, listener) for start in starts}
         self._write_allocation("run")
@@ -159,11 +166,35 @@ class GenerationRun:
         finally:
             ports.listening.board.running(False)
         listener.look(final=True)
+        words = [output.last_words for output in outputs.values()]
+        if ending.exit_code not in (0, WANTS_TO_GO_ON) and any(map(says_in_use, words)):
+            # None of the ranks is left: another program may have been quicker than they were.
+            self._check_port(port)
         return ending
 
-    def _starts(self, prepared: Prepared) -> list[RankStart]:
+    def _rendezvous_port(self) -> int:
+        """The port at which the ranks find each other.
+
+        Raises
+        ------
+        PortTaken
+            It is one of this instance, and something else listens there.
+        """
+        job_id = self._ports.task.job_id
+        if len(self._order.peers) == 1:
+            return own_port(job_id, self.generation)
+        port = master_port(job_id, self.generation)
+        self._check_port(port)
+        return port
+
+    def _check_port(self, port: int) -> None:
+        is_first = self._order.node_rank(self._ports.settings.instance_id) == 0
+        if is_first and not is_free(port):
+            raise PortTaken(f"MASTER_PORT {port} is taken on the first member")
+
+    def _starts(self, prepared: Prepared, port: int) -> list[RankStart]:
         task, place = self._ports.task, prepared.place
-        starts = rank_starts(task, self._order, place, free_port())
+        starts = rank_starts(task, self._order, place, port)
         if prepared.engine is None:
             return starts
         mounts = folders_to_mount(checkpoint_uri(task), place.work_dir, place.run_dir)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,25 +10,11 @@ from spotline.adapters.grpc.agent.messages import AgentTask, Order, Peer
 from spotline.contracts.errors import SpotlineError
 from spotline.domain.jobs.run import Launcher
 
-# Below the ports that Linux hands out by itself (32768 and up), above those of services.
-FIRST_PORT = 20_000
-PORTS = 12_000
-
 _PREFIX = "SPOTLINE_"
 
 
 class MembersUnreachable(SpotlineError):
     """The first member of a generation did not say where others reach it."""
-
-
-def master_port(job_id: str, generation: int) -> int:
-    """The port at which the ranks of a generation find each other, the same on all members.
-
-    It follows from job and generation, so two programs on one machine share one in one of `PORTS`
-    cases; then one of them ends, and its next generation has another.
-    """
-    digest = hashlib.sha256(f"{job_id}/{generation}".encode()).digest()
-    return FIRST_PORT + int.from_bytes(digest[:8], "big") % PORTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +58,13 @@ def checkpoint_uri(task: AgentTask) -> str:
     return f"{location}/{task.job_id}" if location else ""
 
 
-def rank_starts(task: AgentTask, order: Order, place: RankPlace, free_port: int) -> list[RankStart]:
+def rank_starts(task: AgentTask, order: Order, place: RankPlace, port: int) -> list[RankStart]:
     """What to start for a generation that this instance is a member of.
 
     Parameters
     ----------
-    free_port
-        A free port of this machine, for the master of a program on a single member.
+    port
+        At which the ranks find each other, on the first member.
 
     Raises
     ------
@@ -90,7 +75,7 @@ def rank_starts(task: AgentTask, order: Order, place: RankPlace, free_port: int)
     node_rank = order.node_rank(place.instance_id)
     if node_rank is None:
         raise ValueError(f"members must have {place.instance_id}, were {order.peers}")
-    host, port = _master(task, order, peers, free_port)
+    host = _master(peers)
     common = {
         **common_environment(task, order.generation, place),
         "SPOTLINE_NNODES": str(len(peers)),
@@ -132,17 +117,15 @@ def script_words(command: Sequence[str]) -> Sequence[str]:
     return command[1:] if named else command
 
 
-def _master(
-    task: AgentTask, order: Order, peers: Sequence[Peer], free_port: int
-) -> tuple[str, int]:
+def _master(peers: Sequence[Peer]) -> str:
     if len(peers) == 1:
-        return "127.0.0.1", free_port
+        return "127.0.0.1"
     if not peers[0].host:
         raise MembersUnreachable(
             f"instance {peers[0].instance_id} is the first of {len(peers)} members and said no "
             "host: set SPOTLINE_HOST in its environment"
         )
-    return peers[0].host, master_port(task.job_id, order.generation)
+    return peers[0].host
 
 
 def common_environment(task: AgentTask, generation: int, place: RankPlace) -> dict[str, str]:

@@ -147,10 +147,3 @@ def own_address(host: str, port: int) -> str:
             return str(probe.getsockname()[0])
     except (OSError, UnicodeError):
         return ""  # a proxy resolves the name, or there is no way yet: SPOTLINE_HOST says it
-
-
-def free_port() -> int:
-    """A port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

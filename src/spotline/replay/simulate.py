@@ -132,7 +132,11 @@ def simulate(
 
 
 def _without_program(job: Job) -> Job:
-    """The job as a simulation runs it: nobody starts its program, so progress is what rates say."""
+    """The job as a simulation runs it: nobody starts its program, so progress is what rates say.
+
+    Nobody says either that it has ended: it ends when its work is done.
+    """
+    job = replace(job, awaits_exit=False)
     if job.run is None:
         return job
     return replace(job, run=None, egress_budget_micro_usd=job.egress_cap_micro_usd or 0)

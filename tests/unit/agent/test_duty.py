@@ -1,5 +1,7 @@
 import asyncio
+import itertools
 import os
+import socket
 import sys
 from functools import partial
 
@@ -7,6 +9,7 @@ import pytest
 
 from spotline.adapters.grpc.agent.messages import Enrolled, Order, OrderState, Peer, RanksNews
 from spotline.agent.agent import NOT_JOINED, Agent
+from spotline.agent.rendezvous import is_free, master_port
 from spotline.agent.settings import AgentSettings
 from spotline.agent.timing import MachineClock
 from spotline.domain.jobs.run import EnvironmentVariable, Launcher, RunPackage
@@ -319,6 +322,97 @@ async def test_workers_of_torchrun_are_told_to_stop_and_their_code_is_told(setti
 
     assert script.ends[0].exit_code == 75
     assert "--nnodes=1 --node-rank=0 --nproc-per-node=2 --master-addr=127.0.0.1" in script.text
+
+
+MEETS = """
+import os, pathlib, socket, time
+print("meets at", os.environ["MASTER_PORT"], flush=True)
+while not pathlib.Path("gate").exists():
+    time.sleep(0.02)
+socket.create_server(("", int(os.environ["MASTER_PORT"]))).close()
+"""
+
+
+@pytest.fixture
+def generation():
+    """One whose port is free, and that of the next one: other tests run on this machine, too."""
+
+    def suits(found: int) -> bool:
+        return all(is_free(master_port("job-1", one)) for one in (found, found + 1))
+
+    return next(found for found in itertools.count(1 + 97 * os.getpid()) if suits(found))
+
+
+async def test_a_port_that_is_taken_before_the_ranks_start_is_no_failure(settings, generation):
+    script = Script(enrolled_for(python("print('begun')")))
+    port, members = master_port("job-1", generation), ("i-1", "i-2")
+    script.say("RUN", generation, *members)
+
+    with socket.create_server(("", port)):
+        async with Run(settings, script):
+            await eventually(lambda: script.ends)
+            script.say("RUN", generation + 1, *members)
+            await eventually(partial(script.has_ended, 2))
+            script.say("OVER", generation + 1)
+
+    assert [end.exit_code for end in script.ends] == [75, 0]
+    assert f"MASTER_PORT {port} is taken" in script.ends[0].detail
+    assert script.starts == [generation + 1]
+    assert script.text == "begun\n"
+
+
+@pytest.mark.parametrize("members", [("i-1",), ("i-1", "i-2")])
+async def test_a_port_that_is_taken_as_the_ranks_start_is_no_failure(settings, generation, members):
+    script = Script(enrolled_for(python(MEETS)))
+    script.say("RUN", generation, *members)
+
+    async with Run(settings, script):
+        await eventually(lambda: script.text.endswith("\n"))
+        with socket.create_server(("", int(script.text.split()[-1]))):
+            (settings.work_dir / "gate").touch()
+            await eventually(lambda: script.ends)
+        script.say("RUN", generation + 1, *members)
+        await eventually(partial(script.has_ended, 2))
+        script.say("OVER", generation + 1)
+
+    assert [end.exit_code for end in script.ends] == [75, 0]
+
+
+async def test_a_port_that_is_taken_is_said_before_the_instance_is_ready(settings, generation):
+    script = Script(enrolled_for(task_of(setup="sleep 600")))
+    script.say("RUN", generation, "i-1", "i-2")
+
+    with socket.create_server(("", master_port("job-1", generation))):
+        async with Run(settings, script):
+            await eventually(lambda: script.ends)
+            script.say("OVER", generation)
+
+    assert [end.exit_code for end in script.ends] == [75]
+
+
+async def test_another_address_that_is_taken_is_the_programs_failure(settings, generation):
+    with socket.create_server(("", 0)) as other:
+        port = other.getsockname()[1]
+        script = Script(enrolled_for(python(f"import socket; socket.create_server(('', {port}))")))
+        script.say("RUN", generation, "i-1", "i-2")
+        async with Run(settings, script):
+            await eventually(lambda: script.ends)
+            script.say("OVER", generation)
+
+    assert script.ends[0].exit_code == 1
+    assert "Address already in use" in script.ends[0].detail
+
+
+async def test_the_port_is_the_first_members_alone(settings, generation):
+    script = Script(enrolled_for(python("print('begun')")))
+    script.say("RUN", generation, "i-0", "i-1")
+
+    with socket.create_server(("", master_port("job-1", generation))):
+        async with Run(settings, script):
+            await eventually(lambda: script.ends)
+            script.say("OVER", generation)
+
+    assert script.ends == [RanksNews(generation=generation, exit_code=0)]
 
 
 async def test_leaving_ends_a_setup_that_would_go_on(settings):

@@ -3,15 +3,7 @@ from pathlib import Path
 import pytest
 
 from spotline.adapters.grpc.agent.messages import Order, OrderState, Peer
-from spotline.agent.ranks import (
-    FIRST_PORT,
-    PORTS,
-    MembersUnreachable,
-    RankPlace,
-    checkpoint_uri,
-    master_port,
-    rank_starts,
-)
+from spotline.agent.ranks import MembersUnreachable, RankPlace, checkpoint_uri, rank_starts
 from spotline.domain.jobs.run import EnvironmentVariable, Launcher
 from tests.fakes.agent_parts import task_of
 
@@ -50,11 +42,11 @@ def test_plain_ranks_count_over_all_members():
     }
     assert (second["LOCAL_RANK"], second["LOCAL_WORLD_SIZE"]) == ("1", "2")
     assert first["MASTER_ADDR"] == "10.0.0.1"
-    assert first["MASTER_PORT"] == str(master_port("job-1", 3))
+    assert first["MASTER_PORT"] == "5"
     assert (first["SPOTLINE_NNODES"], first["SPOTLINE_NODE_RANK"]) == ("2", "1")
 
 
-def test_a_single_member_takes_a_port_that_is_free():
+def test_a_single_member_meets_on_its_own_machine():
     (start,) = rank_starts(task_of(), order_of(""), place_on("i-0"), 4711)
 
     assert start.environment["MASTER_ADDR"] == "127.0.0.1"
@@ -71,7 +63,7 @@ def test_torchrun_meets_statically():
     assert start.rank == 8
     assert start.words == (
         *("python", "-m", "torch.distributed.run", "--nnodes=2", "--node-rank=1"),
-        *("--nproc-per-node=8", "--master-addr=a", f"--master-port={master_port('job-1', 3)}"),
+        *("--nproc-per-node=8", "--master-addr=a", "--master-port=5"),
         *("train.py", "--lr", "1e-4"),
     )
     assert "RANK" not in start.environment
@@ -124,14 +116,6 @@ def test_checkpoints_are_as_far_apart_in_wall_time_as_the_job_says_in_market_tim
 
 def test_without_a_location_there_is_no_checkpoint_uri():
     assert checkpoint_uri(task_of()) == ""
-
-
-def test_ports_of_generations_differ_and_stay_below_those_of_the_system():
-    ports = [master_port(f"job-{job}", generation) for job in range(20) for generation in range(50)]
-
-    assert min(ports) >= FIRST_PORT
-    assert max(ports) < FIRST_PORT + PORTS <= 32_768
-    assert len(set(ports)) > 900
 
 
 def test_a_first_member_without_a_host_is_named():

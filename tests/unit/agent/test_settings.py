@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from spotline.agent.settings import free_port, own_address, read_settings
+from spotline.agent.settings import own_address, read_settings
 from spotline.contracts.errors import ConfigError
 
 PEM = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"
@@ -66,7 +66,3 @@ def test_a_wrong_variable_is_named(name, value, message):
 
 def test_a_name_that_only_a_proxy_resolves_leaves_the_host_open():
     assert own_address("x" * 70, 1) == ""
-
-
-def test_a_free_port_is_one():
-    assert 1024 < free_port() < 65536

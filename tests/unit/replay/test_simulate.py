@@ -73,6 +73,19 @@ def test_a_job_with_a_program_is_simulated_as_if_its_program_ran(market, jobs):
     assert all(life.value_micro_usd for life in run.lives["msu"])
 
 
+@pytest.mark.parametrize("contention", [False, True])
+def test_a_program_whose_end_is_awaited_ends_when_its_work_is_done(market, jobs, contention):
+    awaited = [replace(job, awaits_exit=True) for job in jobs]
+    options = SimulationOptions(contention=contention, selector=QUICK)
+
+    ended, plain = (
+        simulate(market, some, ["msu", SPOTLINE], forecaster="persistence", options=options)
+        for some in (awaited, jobs)
+    )
+
+    assert ended.lives == plain.lives
+
+
 # --- one accounting ---------------------------------------------------------------------------
 
 

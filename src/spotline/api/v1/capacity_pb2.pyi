@@ -422,6 +422,52 @@ class CapacityLost(_message.Message):
 Global___CapacityLost: _TypeAlias = CapacityLost  # noqa: Y015
 
 @_typing.final
+class InstancesEnded(_message.Message):
+    """Instances that were released, and took a while to end, have ended.
+    Subject: capacity.ended.<tenant>.<job>.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    OFFERING_ID_FIELD_NUMBER: _builtins.int
+    INSTANCE_IDS_FIELD_NUMBER: _builtins.int
+    SLOT_FIELD_NUMBER: _builtins.int
+    OFFSET_S_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """Which job."""
+    tenant: _builtins.str
+    """Whose it is."""
+    offering_id: _builtins.str
+    """Which offering."""
+    slot: _builtins.int
+    """Slot number."""
+    offset_s: _builtins.int
+    """When that was seen, seconds after the slot's opening."""
+    @_builtins.property
+    def instance_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The provider's ids of the instances."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        tenant: _builtins.str = ...,
+        offering_id: _builtins.str = ...,
+        instance_ids: _abc.Iterable[_builtins.str] | None = ...,
+        slot: _builtins.int = ...,
+        offset_s: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance_ids", b"instance_ids", "job_id", b"job_id", "offering_id", b"offering_id", "offset_s", b"offset_s", "slot", b"slot", "tenant", b"tenant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InstancesEnded: _TypeAlias = InstancesEnded  # noqa: Y015
+
+@_typing.final
 class JobHolding(_message.Message):
     """What the cloud holds for a job."""
 

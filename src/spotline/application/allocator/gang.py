@@ -14,6 +14,7 @@ from spotline.application.spec import derive_id
 from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
+    InstancesEnded,
     InterruptionNoticed,
     InterruptionWithdrawn,
 )
@@ -54,8 +55,9 @@ class Gang:
     ----------
     held
         What the cloud holds for it, in launch order.
-    gone, lost
-        What was held once and is not any more; of these, what went without our asking.
+    gone, lost, ended
+        What was held once and is not any more; of these, what went without our asking, and what was
+        released and is seen to have ended.
     generation, members
         The present start of the program (0: none yet), its members in rank order.
     disturbed
@@ -71,6 +73,7 @@ class Gang:
     held: tuple[str, ...] = ()
     gone: set[str] = field(default_factory=set)
     lost: set[str] = field(default_factory=set)
+    ended: set[str] = field(default_factory=set)
     joined: dict[str, JoinedAgent] = field(default_factory=dict)
     notices: dict[str, StandingNotice] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
@@ -156,6 +159,8 @@ def _fold_own(gang: Gang, event: Event, market: MarketFold) -> None:
     match event:
         case CapacityLost():
             gang.lose(event.instance_ids)
+        case InstancesEnded():
+            gang.ended.update(event.instance_ids)
         case InterruptionNoticed():
             _note_notice(gang, event, market)
         case InterruptionWithdrawn():

@@ -51,7 +51,8 @@ class GangView:
 
     def out_of_reach(self, instance_id: str) -> bool:
         """Whether nothing is to be expected of an instance."""
-        return instance_id in self.gang.lost or self.silent(instance_id)
+        over = instance_id in self.gang.lost or instance_id in self.gang.ended
+        return over or self.silent(instance_id)
 
     def end_of(self, member: str) -> RanksEnd | None:
         """How the present generation ended on a member, None where that was not heard."""

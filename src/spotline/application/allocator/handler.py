@@ -31,6 +31,7 @@ from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
+    InstancesEnded,
     InterruptionNoticed,
     InterruptionWithdrawn,
 )
@@ -88,7 +89,8 @@ SPEC = Spec(
         ThroughputReestimated,
         ValueTableRequested,
         JobExited,
-        *(CapacityReported, CapacityLost, InterruptionNoticed, InterruptionWithdrawn),
+        *(CapacityReported, CapacityLost, InstancesEnded),
+        *(InterruptionNoticed, InterruptionWithdrawn),
         *(AgentJoined, GenerationFormed, TrainingRestarted, JobSilent, JobHeard),
         *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged),
     ),

@@ -42,6 +42,7 @@ from spotline.application.cloud_actuator.ports import (
 from spotline.application.cloud_actuator.reconciling import CloudNews, Reconciliation, hear, look
 from spotline.application.cloud_actuator.reporting import (
     adopted_launch,
+    ends_seen,
     held_after,
     holdings,
     ledger_launch,
@@ -183,6 +184,7 @@ class CloudActuation:
             *(charge.cost for charge in charges),
             *notices(told.notices, at),
             *withdrawals(told.withdrawn, at),
+            *ends_seen(lives.left(), at),
         )
         await self._ledger.record(
             LedgerEntry(
@@ -310,6 +312,7 @@ class CloudActuation:
             *notices(told.notices, at),
             *withdrawals(told.withdrawn, at),
             *losses(lost, at, lost_s),
+            *(() if request.last else ends_seen(lives.left(), at)),
             report,
             *(charge.cost for charge in charges),
         )
@@ -425,6 +428,7 @@ class CloudActuation:
                 holdings=holdings(running),
             )
             answers = (*answers, report)
+        answers = (*ends_seen(lives.left(), at), *answers)
         await self._ledger.record(
             LedgerEntry(
                 call_key=key,

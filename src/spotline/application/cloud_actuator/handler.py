@@ -31,6 +31,7 @@ from spotline.domain.events.capacity import (
     CapacityReported,
     CapacitySignalled,
     CostAccrued,
+    InstancesEnded,
     InterruptionNoticed,
     InterruptionWithdrawn,
     LaunchRefused,
@@ -56,6 +57,7 @@ _OBSERVED = (
     InterruptionNoticed,
     InterruptionWithdrawn,
     CapacityLost,
+    InstancesEnded,
     CapacityReported,
     CostAccrued,
 )
@@ -77,7 +79,10 @@ SPEC = Spec(
         CallSpec(name=APPLY_REVISION, answers=_OBSERVED),
         CallSpec(
             name=SIGNALLED,
-            answers=(InterruptionNoticed, InterruptionWithdrawn, CapacityLost, CapacityReported),
+            answers=(
+                *(InterruptionNoticed, InterruptionWithdrawn, CapacityLost, InstancesEnded),
+                CapacityReported,
+            ),
         ),
         CallSpec(name=ADMIT, answers=(AdmissionRecorded,)),
     ),

@@ -31,6 +31,7 @@ class LivesInHand:
         self._lives = {life.subject: life for life in lives}
         self._graces = graces
         self._transitions: list[Transition] = []
+        self._leaving = [s for s, life in self._lives.items() if _was_asked(life, now_ns)]
         self.now_ns = now_ns
 
     @property
@@ -81,6 +82,11 @@ class LivesInHand:
         first = Transition(life=after, before=life.state, what=what, at_ns=at_ns)
         self._transitions.append(transition or first)
 
+    def left(self) -> list[InstanceLife]:
+        """Instances whose end had been asked for before, and that are seen to have ended since."""
+        lives = [self._lives[subject] for subject in self._leaving]
+        return [life for life in lives if life.state is LifeState.ENDED]
+
     def to_stop(self) -> list[str]:
         """Instances whose end must be asked for now, for the first time or again."""
         return [
@@ -108,6 +114,15 @@ class LivesInHand:
     def of_token(self, token: str) -> list[InstanceLife]:
         """Instances in hand that a token launched."""
         return [life for life in self._lives.values() if life.token == token and not life.is_launch]
+
+
+def _was_asked(life: InstanceLife, now_ns: int) -> bool:
+    """Whether an instance of ours is ending, and was asked to before now.
+
+    What a step asked for that was killed and is done again is of now, whichever time it is.
+    """
+    asked = life.asked_ns is not None and life.asked_ns < now_ns
+    return asked and life.ours and life.state is LifeState.STOPPING
 
 
 def launch_life(intent: Intent, launch: Launch, *, instance_id: str = "") -> InstanceLife:

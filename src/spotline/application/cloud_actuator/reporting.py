@@ -17,17 +17,19 @@ from spotline.contracts.errors import InvariantViolation
 from spotline.domain.events.capacity import (
     CapacityLost,
     CostAccrued,
+    InstancesEnded,
     InterruptionKind,
     InterruptionNoticed,
     InterruptionWithdrawn,
 )
 from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.ledger.billing import Charge
+from spotline.domain.ledger.instance_life import InstanceLife
 from spotline.domain.ledger.intents import HeldInstance, Intent, IntentResult
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import NS_PER_S
 
-AnyInstance = TypeVar("AnyInstance", Instance, HeldInstance)
+AnyInstance = TypeVar("AnyInstance", Instance, HeldInstance, InstanceLife)
 
 
 def transfers(request: ApplyRevisionRequest) -> tuple[Charge, ...]:
@@ -219,4 +221,22 @@ def losses(lost: Iterable[AnyInstance], at: Moment, lost_s: int) -> tuple[Capaci
             offset_s=lost_s,
         )
         for (job_id, tenant, offering_id), instance_ids in _by_lot(lost).items()
+    )
+
+
+def ends_seen(left: Iterable[InstanceLife], at: Moment) -> tuple[InstancesEnded, ...]:
+    """Report released instances that are seen to have ended, one by lot.
+
+    Nothing is to be decided because of them, and nobody waits for them when a market is over.
+    """
+    return tuple(
+        InstancesEnded(
+            job_id=job_id,
+            tenant=tenant,
+            offering_id=offering_id,
+            instance_ids=instance_ids,
+            slot=at.slot,
+            offset_s=at.offset_s,
+        )
+        for (job_id, tenant, offering_id), instance_ids in _by_lot(left).items()
     )

@@ -98,6 +98,7 @@ def _departed(state: SelectorState, run: JobRun, task: JobTask, way: NextHome) -
         alternatives=(),
         on_demand_reserve_slots=reserve_slots,
         rescue_instances=rescue_instances,
+        notice_lead_s=state.lead_s(run.job, way.offering_id),
     )
 
 

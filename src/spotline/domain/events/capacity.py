@@ -100,6 +100,18 @@ class CapacityLost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InstancesEnded:
+    """Instances that were released, and took a while to end, have ended; this was seen then."""
+
+    job_id: str
+    tenant: str
+    offering_id: str
+    instance_ids: tuple[str, ...]
+    slot: int
+    offset_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityReported:
     """What every job holds after the commands of a revision were carried out.
 

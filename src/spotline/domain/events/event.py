@@ -71,4 +71,5 @@ Event = (
     | training.NoticeAcknowledged
     | training.JobSilent
     | training.JobHeard
+    | capacity.InstancesEnded
 )

@@ -121,6 +121,23 @@ def test_a_member_that_is_lost_aborts_the_others():
     assert story.exits() == []
 
 
+def test_a_member_that_dies_while_it_leaves_is_not_waited_for_once_its_end_is_seen():
+    story = running_story(2)
+    story.release("i-2")
+    story.step()
+    story.kill("i-2")
+    story.until(lambda: not story.machines["i-1"].running)
+    story.step()
+    assert len(story.generations()) == 1
+
+    story.tell_ended()
+    story.step()
+
+    assert len(story.generations()) == 2
+    assert not story.silent(story.machines["i-2"])
+    assert story.exits() == []
+
+
 def test_zero_of_all_is_the_end():
     story = running_story(2)
     story.ranks_end("i-1", 0)
@@ -379,8 +396,9 @@ def test_times_that_cannot_be_are_refused(wrong):
 
 CALAMITIES = st.sampled_from(
     (
-        *("launch", "release", "join", "notice", "withdraw", "kill", "lost", "lose_contact"),
-        *("contact", "crash_with_others", "wish", "restart", "step", "step", "step", "pass"),
+        *("launch", "release", "join", "notice", "withdraw", "kill", "lost", "ended"),
+        *("lose_contact", "contact", "crash_with_others", "wish", "restart"),
+        *("step", "step", "step", "pass"),
     )
 )
 STORIES = st.lists(st.tuples(CALAMITIES, st.integers(0, 7)), max_size=60)
@@ -397,6 +415,8 @@ def happen(story, what, which):
         story.restart_control_plane()
     elif what == "lost":
         story.tell_lost()
+    elif what == "ended":
+        story.tell_ended()
     elif what == "pass":
         for _ in range(which * 2):
             story.step()

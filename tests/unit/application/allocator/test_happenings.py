@@ -12,7 +12,7 @@ from tests.samples.events import SAMPLES
 # What changes too often, or is no news to an owner.
 QUIET = {
     *("MarketOpened", "SlotOpened", "ForecastIssued", "JobAdvanced", "JobProgressReported"),
-    *("AdmissionRecorded", "ValueTableRequested", "CapacityReported"),
+    *("AdmissionRecorded", "ValueTableRequested", "CapacityReported", "InstancesEnded"),
     *("PipelineSubmitted", "PlacementDecided", "PlacementEnded"),
 }
 

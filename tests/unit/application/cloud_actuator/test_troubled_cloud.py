@@ -17,6 +17,7 @@ from spotline.domain.events.capacity import (
     CapacityReported,
     CapacitySignalled,
     CostAccrued,
+    InstancesEnded,
     InterruptionNoticed,
     InterruptionWithdrawn,
     LaunchRefused,
@@ -215,6 +216,27 @@ async def test_a_notice_that_is_withdrawn_is_reported_and_the_instance_runs_agai
     assert not reported(answers).settled
     lives = await rig.lives_of(first.instance_id, second.instance_id)
     assert [life.state for life in lives] == [LifeState.RUNNING, LifeState.NOTICED]
+
+
+async def test_the_end_of_a_released_instance_is_told_once_when_it_is_seen(two_held):
+    rig, (first, second) = two_held
+    # The cloud is slow to end it, and to tell of that.
+    rig.memory.troubles = Troubles(end_lag=Lag(listings=2), ends=(Fate.NEVER,))
+    await run_slot(rig, opened(1), [("j", lot(spot=1))])
+    (left,) = {first.instance_id, second.instance_id} - {
+        instance.instance_id for instance in rig.ledger.held()
+    }
+    assert await rig.feed(CapacitySignalled(slot=1, offset_s=10)) == ()
+
+    seen = await rig.feed(CapacitySignalled(slot=1, offset_s=20))
+    later = await rig.feed(CapacitySignalled(slot=1, offset_s=30))
+
+    # Nothing is to be decided anew, and nothing was lost.
+    (ended,) = seen
+    assert isinstance(ended, InstancesEnded)
+    assert (ended.job_id, ended.instance_ids) == ("j", (left,))
+    assert (ended.slot, ended.offset_s) == (1, 20)
+    assert later == ()
 
 
 @pytest.mark.parametrize("noticed_before", [False, True])

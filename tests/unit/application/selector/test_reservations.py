@@ -16,6 +16,7 @@ from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobOutcome
 from spotline.domain.jobs.job import Throughput
 from spotline.replay.divergence import SAME
 from spotline.replay.handlers import handlers_of
+from spotline.replay.parts import answer_in_process
 from spotline.replay.verify import verify
 from tests.fakes.allocator import job
 from tests.fakes.recorded_run import manifest_of, small_market
@@ -136,20 +137,24 @@ def test_a_job_moves_to_a_reservation_that_another_has_done_with():
     assert max(held_of(events, reserved).values()) == 4
 
 
-def test_a_job_slower_than_it_was_taken_for_leaves_and_keeps_its_deadline():
-    market = with_one(MARKET, instances=4, slots=9)
-    reserved = market.offerings[-1].offering_id
-    slow = asked("r", arrives=1, hours=14.0, slots=22)
-    slower = ThroughputReestimated(
-        job_id=slow.job_id,
-        tenant=slow.tenant,
+def slower_of(job):
+    """It is found to run at six tenths of what was stated."""
+    return ThroughputReestimated(
+        job_id=job.job_id,
+        tenant=job.tenant,
         throughputs=(Throughput(offering="*", alpha=0.6),),
         reports=5,
         factor_ppm=600_000,
         half_width_ppm=10_000,
     )
 
-    log = entries_of_run(market, [slow], {3: slower})
+
+def test_a_job_slower_than_it_was_taken_for_leaves_and_keeps_its_deadline():
+    market = with_one(MARKET, instances=4, slots=9)
+    reserved = market.offerings[-1].offering_id
+    slow = asked("r", arrives=1, hours=14.0, slots=22)
+
+    log = entries_of_run(market, [slow], {3: slower_of(slow)})
 
     events = [event_of(entry) for entry in log]
     moves = [e.move for e in events if isinstance(e, AllocationDecided) and e.move is not None]
@@ -160,3 +165,26 @@ def test_a_job_slower_than_it_was_taken_for_leaves_and_keeps_its_deadline():
     assert closed.outcome is JobOutcome.COMPLETED
     manifest = replace(manifest_of(log), settings=SETTINGS)
     assert verify(log, handlers_of(SETTINGS), manifest, here=environment()).exit_code == SAME
+
+
+def test_a_job_that_leaves_is_planned_with_the_notice_of_its_next_home():
+    market = with_one(MARKET, instances=4, slots=9)
+    market = replace(
+        market,
+        offerings=tuple(
+            replace(offering, notice_lead_s=60 * index)
+            for index, offering in enumerate(market.offerings)
+        ),
+    )
+    leads = {offering.offering_id: offering.notice_lead_s for offering in market.offerings}
+    slow = asked("r", arrives=1, hours=14.0, slots=22)
+    tasks = []
+
+    def answer(call):
+        tasks.extend(call.request.tasks)
+        return answer_in_process(call)
+
+    entries_of_run(market, [slow], {3: slower_of(slow)}, answer)
+
+    assert len({task.offering_id for task in tasks}) == 2
+    assert [task.notice_lead_s for task in tasks] == [leads[task.offering_id] for task in tasks]

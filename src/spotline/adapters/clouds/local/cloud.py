@@ -189,7 +189,7 @@ class LocalCloud:
         return bool(rows)
 
     def console(self, instance_id: str) -> Path:
-        """What an instance's command wrote."""
+        """What an instance's command wrote: the beginning and the newest end."""
         return self._machine.console(instance_id)
 
     def metadata(self, instance_id: str) -> Path:

@@ -14,10 +14,12 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from typing import Any
 
 from spotline.adapters.clouds.local import processes
+from spotline.adapters.clouds.local.console import CONSOLE, Console
 from spotline.adapters.clouds.local.processes import Process
 
 SPEC, BEGUN, END, LOCK = "spec.json", "begun.json", "end.json", "lock"
@@ -33,6 +35,8 @@ _TICK_S, _LOOK_S, _IDLE_S = 0.02, 0.1, 3600.0
 # What is not used of the share is kept for this long.
 _SAVED_S = 0.2
 _END_S = 10.0
+# When all has ended, what it wrote last is there: only another's process can hold the pipe.
+_LAST_WORDS_S = 1.0
 
 
 def write_aside(path: str, content: object) -> None:
@@ -50,13 +54,15 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(number, f"prctl({option}): {os.strerror(number)}")
 
 
-def _start_command(spec: dict[str, Any]) -> int:
-    """Start the command as its user; it is killed if this process is."""
+def _start_command(spec: dict[str, Any], output: int) -> int:
+    """Start the command as its user, writing into `output`; it is killed if this process is."""
     parent = os.getpid()
     pid = os.fork()
     if pid:
         return pid
     try:
+        os.dup2(output, 1)
+        os.dup2(output, 2)
         if spec["uid"] is not None:
             os.setgroups(spec["groups"])
             os.setgid(spec["gid"])
@@ -178,7 +184,7 @@ class Init:
         if spec["cgroup"] and not spec["spare_command"]:
             with open(spec["cgroup"], "w", encoding="ascii") as file:
                 file.write(str(os.getpid()))
-        self._command = _start_command(spec)
+        console = self._start()
         share = CpuShare(spec, self._command if spec["spare_command"] else 0)
         how = "exited"
         while self._status is None:
@@ -191,7 +197,18 @@ class Init:
         if how == "exited" and self._stop_by_s is not None:
             how = "stopped"
         self._end_all()
+        console.join(_LAST_WORDS_S)
         return {"how": how, "status": self._status, "at_s": time.time()}
+
+    def _start(self) -> threading.Thread:
+        """Start the command, and what keeps its console within bounds."""
+        console = Console(os.path.join(self._folder, CONSOLE))
+        reading, writing = os.pipe()
+        self._command = _start_command(self._spec, writing)
+        os.close(writing)
+        thread = threading.Thread(target=console.follow, args=(reading,), daemon=True)
+        thread.start()
+        return thread
 
     def _hear(self, share: CpuShare) -> None:
         wait_s = share.every_s

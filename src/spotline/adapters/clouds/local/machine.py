@@ -23,11 +23,11 @@ from typing import Any
 import spotline
 from spotline.adapters.clouds.local import init, processes
 from spotline.adapters.clouds.local.cgroups import Cgroups
+from spotline.adapters.clouds.local.console import CONSOLE
 from spotline.adapters.clouds.local.processes import Process
 from spotline.contracts.errors import ConfigError
 
 INSTANCE_ID = "SPOTLINE_INSTANCE_ID"
-CONSOLE = "console.log"
 NOTICE, DESCRIPTION = "notice.json", "instance.json"
 # Ended instances whose console is kept.
 _KEPT = 100
@@ -136,7 +136,7 @@ class Machine:
         return self._instances / instance_id / "metadata"
 
     def console(self, instance_id: str) -> Path:
-        """What an instance's command wrote."""
+        """What an instance's command wrote: the beginning and the newest end."""
         return self._control / instance_id / CONSOLE
 
     def start(self, body: Body) -> Process:

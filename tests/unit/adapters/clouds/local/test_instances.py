@@ -160,6 +160,20 @@ async def test_a_command_that_ends_shuts_its_instance_down(clouds, script, inter
     assert cloud.console(instance_id).read_text() == "words\n"
 
 
+async def test_what_a_command_writes_is_bounded_and_its_first_and_last_words_are_kept(clouds):
+    script = "echo first; yes filler | head -c 21000000; echo last >&2"
+    cloud = clouds.open(command=shell(script))
+    (instance_id,) = await clouds.launch(cloud)
+
+    await ended(cloud, instance_id)
+
+    said = cloud.console(instance_id).read_bytes()
+    assert said.startswith(b"first\nfiller\n")
+    assert said.endswith(b"filler\nlast\n")
+    assert b"bytes were left out here]\nfiller\n" in said
+    assert len(said) < 4_000_000
+
+
 # --- deaths of the process that launched ------------------------------------------------------
 
 LAUNCHES = """
