@@ -1,7 +1,6 @@
 """Local clouds for tests: real processes, all of them ended with the test."""
 
 import asyncio
-import os
 import shlex
 import signal
 from dataclasses import replace
@@ -76,7 +75,7 @@ class Clouds:
         finally:
             for instance_id in self.ids:
                 for process in below(instance_id):
-                    os.kill(process[0], signal.SIGKILL)
+                    processes.send(process, signal.SIGKILL)
 
 
 def below(instance_id):
@@ -92,7 +91,7 @@ async def started(instance_id, count):
 async def ended(cloud, instance_id, token="ended"):
     """Wait until the cloud tells that an instance has ended; all that it tells."""
     told = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not any(
             event.state is InstanceState.ENDED and event.instance.instance_id == instance_id
             for event in told
