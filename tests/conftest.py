@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import hypothesis
 import nats.js.errors
 import pytest
 import pytest_asyncio
@@ -21,6 +22,12 @@ from spotline.contracts.subjects import StreamPart
 from spotline.runtime.broker import EmbeddedBroker
 from tests.fakes.postgresql import running_postgresql
 from tests.fakes.shared_kernels import share_kernels
+
+# A law holds or does not; how long an example takes says how busy the machine is.
+hypothesis.settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("untimed")
 
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
@@ -88,8 +95,8 @@ async def broker():
     """One nats-server for the session."""
     async with EmbeddedBroker() as running:
         async with NatsConnection(running.url, name="test") as connection:
-            link = await connection.link(timeout_s=5)
-            await link.client.jetstream().add_stream(name=KEPT, subjects=["kept"])
+            link = await connection.link(timeout_s=60)
+            await link.client.jetstream(timeout=60).add_stream(name=KEPT, subjects=["kept"])
         yield running
 
 
@@ -97,8 +104,8 @@ async def broker():
 async def nats_connection(broker):
     """A connection to the session's broker, with no stream left over."""
     async with NatsConnection(broker.url, name="test") as connection:
-        link = await connection.link(timeout_s=5)
-        js = link.client.jetstream()
+        link = await connection.link(timeout_s=60)
+        js = link.client.jetstream(timeout=60)
         for info in await js.streams_info():
             if info.config.name == KEPT:
                 continue
