@@ -4,7 +4,7 @@ import asyncio
 import time
 
 
-async def eventually(condition, *, timeout_s=20.0, every_s=0.01):
+async def eventually(condition, *, timeout_s=60.0, every_s=0.01):
     """Wait until `condition()` is true, and return what it is; fail after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while not (result := condition()):
