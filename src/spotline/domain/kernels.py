@@ -74,16 +74,18 @@ def cache_folder(parents: Iterable[Path], digest: str) -> Path | None:
         except OSError:
             continue
         if fresh:
-            _forget_oldest(parent)
+            _forget_oldest(parent, folder)
         return folder
     return None
 
 
-def _forget_oldest(parent: Path) -> None:
+def _forget_oldest(parent: Path, fresh: Path) -> None:
+    # The one just made stays whatever the clock says: folders made at once may have equal times.
+    others = [folder for folder in parent.glob("kernels-*") if folder != fresh]
     # Another process may be at it too.
     with suppress(FileNotFoundError):
-        folders = sorted(parent.glob("kernels-*"), key=lambda path: path.stat().st_mtime_ns)
-        for folder in folders[:-_KEPT_FOLDERS]:
+        others.sort(key=lambda path: (path.stat().st_mtime_ns, path.name))
+        for folder in others[: 1 - _KEPT_FOLDERS]:
             shutil.rmtree(folder, ignore_errors=True)
 
 

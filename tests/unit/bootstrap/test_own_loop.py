@@ -49,7 +49,7 @@ async def test_cancelled_it_lets_the_work_clean_up_and_waits_for_that():
             cleaned.append(True)
 
     task = asyncio.create_task(in_own_loop(work, name="apart"))
-    await asyncio.to_thread(began.wait, 5)
+    assert await asyncio.to_thread(began.wait, 30)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -68,7 +68,7 @@ async def test_error_while_stopping_is_not_lost():
             raise ValueError("could not be closed")
 
     task = asyncio.create_task(in_own_loop(work, name="apart"))
-    await asyncio.to_thread(began.wait, 5)
+    assert await asyncio.to_thread(began.wait, 30)
     task.cancel()
     with pytest.raises(ValueError, match="could not be closed"):
         await task

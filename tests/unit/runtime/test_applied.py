@@ -28,7 +28,7 @@ async def test_what_was_applied_before_is_not_waited_for():
     board = Board()
     board.apply(cancelled(1))
 
-    await asyncio.wait_for(board.until(1), 1)
+    await asyncio.wait_for(board.until(1), 30)
 
 
 async def test_all_who_wait_for_it_go_on_and_the_others_wait():
@@ -38,11 +38,11 @@ async def test_all_who_wait_for_it_go_on_and_the_others_wait():
 
     board.apply(overdue(1))
     board.apply(cancelled(1))
-    await asyncio.wait_for(asyncio.gather(first, second), 1)
+    await asyncio.wait_for(asyncio.gather(first, second), 30)
 
     assert not other.done()
     board.apply(cancelled(2))
-    await asyncio.wait_for(other, 1)
+    await asyncio.wait_for(other, 30)
 
 
 async def test_an_event_that_does_not_suffice_is_waited_on():
@@ -57,7 +57,7 @@ async def test_an_event_that_does_not_suffice_is_waited_on():
 
     board.apply(cancelled(2))
     board.apply(cancelled(1))
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 30)
 
 
 async def test_a_caller_that_gives_up_stops_no_other():
@@ -68,4 +68,4 @@ async def test_a_caller_that_gives_up_stops_no_other():
 
     board.apply(cancelled(1))
 
-    await asyncio.wait_for(patient, 1)
+    await asyncio.wait_for(patient, 30)

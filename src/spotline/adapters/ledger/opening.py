@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
+from spotline.adapters.write_ahead import write_ahead
 from spotline.contracts.errors import ConfigError, LedgerDamaged, ProviderUnavailable
 
 _SQLITE, _POSTGRESQL = "sqlite", "postgresql"
@@ -174,7 +175,8 @@ def _is_sqlite(engine: Engine | Connection) -> bool:
 def _harden(connection: Any, _record: object) -> None:
     # Bytes that are no text must not end the reading: their row's checksum tells.
     connection.text_factory = lambda stored: stored.decode("utf-8", "backslashreplace")
+    write_ahead(connection)
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000"):
+    for pragma in ("synchronous=FULL", "busy_timeout=10000"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()

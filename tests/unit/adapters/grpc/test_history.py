@@ -72,9 +72,9 @@ async def test_who_waits_is_woken_by_what_comes_and_by_the_end():
     waiting = asyncio.create_task(history.change("j", 0))
     await asyncio.sleep(0)
     history.note(cancelled(1), "j", 1)
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 30)
 
     waiting = asyncio.create_task(history.change("j", 1))
     await asyncio.sleep(0)
     history.end()
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 30)

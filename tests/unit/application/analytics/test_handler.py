@@ -99,7 +99,7 @@ class Persisted:
         for name in self.NAMES:
             now, before = getattr(self.store, name), self.committed[name]
             kept = {}
-            for key in {*now, *before}:
+            for key in dict.fromkeys([*now, *before]):  # in an order that a seed repeats
                 version = now.get(key) if dice.random() < 0.5 else before.get(key)
                 if version is not None:
                     kept[key] = version

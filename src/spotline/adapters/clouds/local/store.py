@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spotline.adapters.clouds.local.processes import Process
+from spotline.adapters.write_ahead import write_ahead
 from spotline.application.cloud_actuator.ports import Instance, InstanceState
 from spotline.contracts.errors import ConfigError
 from spotline.domain.market.offering import CapacityType
@@ -68,7 +69,7 @@ class LocalStore:
         )
         self._connection.row_factory = sqlite3.Row
         # Its instances do not survive the end of the machine either.
-        self._connection.execute("PRAGMA journal_mode=WAL")
+        write_ahead(self._connection)
         self._connection.execute("PRAGMA synchronous=NORMAL")
         version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
         if version not in (0, SCHEMA_VERSION):

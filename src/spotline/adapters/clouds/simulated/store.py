@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from spotline.adapters.write_ahead import write_ahead
 from spotline.application.cloud_actuator.ports import Instance, InstanceState
 from spotline.contracts.errors import ConfigError
 from spotline.domain.market.offering import CapacityType
@@ -61,7 +62,7 @@ class CloudStore:
         )
         self._connection.row_factory = sqlite3.Row
         # A cloud of this machine need survive the end of a process, not of the machine.
-        self._connection.execute("PRAGMA journal_mode=WAL")
+        write_ahead(self._connection)
         self._connection.execute("PRAGMA synchronous=NORMAL")
         version = int(self._connection.execute("PRAGMA user_version").fetchone()[0])
         if version not in (0, SCHEMA_VERSION):
