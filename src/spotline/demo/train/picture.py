@@ -85,7 +85,10 @@ def _timeline(axes: Any, drawn: Drawn) -> None:
     axes.set_xlim(left=0)
     axes.set_xlabel("wall seconds since the market opened")
     axes.set_title("Who trained when, on how many instances, and what was taken back", loc="left")
-    _legend(axes)
+    sizes = {
+        began["world"] for pages in drawn.pages for page in pages for began in page.of("began")
+    }
+    _legend(axes, sorted(sizes))
 
 
 def _draw_page(axes: Any, job: JobFared, page: Page, row: int, begin: float) -> None:
@@ -128,13 +131,15 @@ def _draw_interruptions(axes: Any, drawn: Drawn, job: JobFared, row: int) -> Non
             axes.plot(drawn.wall_s(event.slot + 1, 0), row, "D", color="#1d7a46", ms=5)
 
 
-def _legend(axes: Any) -> None:
+def _legend(axes: Any, sizes: Sequence[int]) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     handles = [
-        Patch(color=_SIZES[1], label="1 instance"),
-        Patch(color=_SIZES[2], label="2 instances"),
+        *(
+            Patch(color=_SIZES.get(size, _SIZES[4]), label=f"{size} instance{'s' * (size > 1)}")
+            for size in sizes
+        ),
         Patch(color=_LOST, alpha=0.55, label="lost, trained again"),
         Line2D([], [], marker="v", ls="", color=_NOTICED, label="notice"),
         Line2D([], [], marker="x", ls="", color=_SUDDEN, label="gone without notice"),
