@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import permutations, product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spotline.domain.placement.exact import place_exactly
@@ -94,8 +94,19 @@ def test_nothing_there_is_comes_to_less_than_the_exact_placement(drawn):
     assert found.bound_usd == pytest.approx(total_usd, rel=1e-6)
 
 
+def stalls(job, placement):
+    return placement.iteration_s > job.iteration_s(placement.gpus) * (1 + 1e-9)
+
+
+ONLY_STALLED = (
+    graph_of([1, 1], links={("a", "b"): 1e8}),
+    [job_of("job-0", activation_bytes=9e8, min_gpus=2, max_gpus=2)],
+)
+
+
 @settings(max_examples=8, deadline=None)
 @given(drawn=tiny())
+@example(drawn=ONLY_STALLED)
 def test_ours_never_comes_to_less_than_the_proven_optimum(drawn):
     graph, queue = drawn
     moment = moment_of(graph)
@@ -103,7 +114,13 @@ def test_ours_never_comes_to_less_than_the_proven_optimum(drawn):
     exact_usd = weigh(queue, place_exactly(queue, moment).answers, moment).total_usd
     answers = Spotline().place(queue, moment)
 
-    if any(isinstance(answer, Placement) for answer in answers):
+    ours = [
+        (job, answer)
+        for job, answer in zip(queue, answers, strict=True)
+        if isinstance(answer, Placement)
+    ]
+    # Where nothing else is left ours lets stages wait for the network, which the exact one never does.
+    if ours and not any(stalls(*one) for one in ours):
         assert weigh(queue, answers, moment).total_usd >= exact_usd * (1 - 1e-6)
 
 
