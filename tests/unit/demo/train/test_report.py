@@ -124,7 +124,7 @@ def test_the_numbers_of_a_proof_that_holds(job) -> None:
             {"account": account(loss=2.25)},
             "one: held-out loss is +2.2727% off, more than 2 spreads",
         ),
-        ({"account": account(loss=None)}, "one: held-out loss is +nan% off"),
+        ({"account": account(loss=None)}, "one: there is no held-out loss, as it did not end"),
         ({"account": replace(account(), problems=("a hole",))}, "one: a hole"),
         ({"account": replace(account(), generations=())}, "0 resizes, fewer than 5"),
         ({"cost_micro_usd": 1}, "one: the log says that it cost 2000000 micro-USD, its bills 1"),
