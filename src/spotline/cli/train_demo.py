@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from spotline.demo.train.report import JobFared, TrainReport
     from spotline.demo.train.run import TrainProgress
 
-_SEED = 42
-_SPEED = 90.0
+_SEED = 2026
+_SPEED = 60.0
 _NEEDED = ("torch", "transformers", "peft", "accelerate")
 
 

@@ -54,7 +54,7 @@ class WindowRule:
     least_scarce: float
 
 
-RECORDED = WindowRule(share_of_zone=4, slots_per_reclaim=6, least_up=0.75, least_scarce=0.15)
+RECORDED = WindowRule(share_of_zone=3, slots_per_reclaim=4, least_up=0.75, least_scarce=0.15)
 GENERATED = WindowRule(share_of_zone=2, slots_per_reclaim=3, least_up=0.6, least_scarce=0.0)
 
 

@@ -51,7 +51,7 @@ from spotline.domain.selection.saved import SavedWeights
 UNDISTURBED_SEEDS = (0, 1, 2)
 SUDDEN_SHARE = 0.6
 """Of what is taken back, so much gets no notice."""
-TIMES_RECLAIMED = 2.0
+TIMES_RECLAIMED = 3.0
 """At random moments instances go so many times as often as the trace takes one back.
 
 A run of minutes holds instances for some ten hours of market time, in which the trace itself would
@@ -99,8 +99,8 @@ class ProofOptions:
     folder: Path
     cache: Path
     data: Path | None
-    seed: int = 42
-    speed: float = 90.0
+    seed: int = 2026
+    speed: float = 60.0
     cpu_share: float = 0.36
     most_instances: int = 5
     notice_wall_s: float = 8.0
@@ -128,10 +128,10 @@ def _planned(name: str, steps: int, first_slot: int, times: float) -> PlannedTas
 
 
 TASKS: tuple[PlannedTask, ...] = (
-    _planned("tight", 290, 1, 1.7),
-    _planned("large", 380, 3, 1.9),
-    _planned("medium", 320, 14, 1.8),
-    _planned("relaxed", 270, 20, 2.1),
+    _planned("tight", 260, 1, 1.7),
+    _planned("large", 340, 2, 1.9),
+    _planned("medium", 290, 9, 1.8),
+    _planned("relaxed", 240, 13, 2.1),
 )
 
 
