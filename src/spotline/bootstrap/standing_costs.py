@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 from collections import Counter
@@ -46,13 +47,16 @@ class RunningProcess:
         ConfigError
             The store names another process, which is there.
         """
-        other = self.of(store)
-        if other is not None and other != self and other.is_alive:
-            raise ConfigError(
-                f"the store {store} is in use by process {other.pid}; stop that process, or choose "
-                "another store"
-            )
-        self.write(store)
+        with (store / ".up.lock").open("ab") as lock:
+            # Two that come at once must not both find nobody; closing the file unlocks it.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            other = self.of(store)
+            if other is not None and other != self and other.is_alive:
+                raise ConfigError(
+                    f"the store {store} is in use by process {other.pid}; stop that process, or "
+                    "choose another store"
+                )
+            self.write(store)
 
     def write(self, store: Path) -> None:
         """Note this process in the store, whichever it names."""

@@ -25,7 +25,7 @@ from spotline.bootstrap.standing_costs import (
     standing_costs,
 )
 from spotline.bootstrap.system import LEDGER_OWNER
-from spotline.contracts.errors import ConfigError
+from spotline.contracts.errors import ConfigError, LedgerDamaged
 
 
 def test_a_store_names_the_process_that_serves_it(tmp_path):
@@ -79,6 +79,47 @@ def test_a_store_that_another_process_serves_is_not_to_be_served(tmp_path):
     assert RunningProcess.of(tmp_path) == this
 
 
+CLAIM = """
+import sys
+from pathlib import Path
+from spotline.bootstrap.standing_costs import RunningProcess
+from spotline.contracts.errors import ConfigError, LedgerDamaged
+
+input()
+try:
+    RunningProcess.this().claim(Path(sys.argv[1]))
+    print("claimed", flush=True)
+except ConfigError:
+    print("refused", flush=True)
+input()
+"""
+
+
+def test_of_processes_that_claim_a_store_at_once_a_single_one_gets_it(tmp_path):
+    with contextlib.ExitStack() as stack:
+        claiming = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", CLAIM, str(tmp_path)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for _ in range(4)
+        ]
+        for process in claiming:
+            process.stdin.write("\n")
+            process.stdin.flush()
+        said = [process.stdout.readline().strip() for process in claiming]
+        named = RunningProcess.of(tmp_path)
+        for process in claiming:
+            process.communicate("\n")
+
+    assert sorted(said) == ["claimed", "refused", "refused", "refused"]
+    assert named.pid == claiming[said.index("claimed")].pid
+
+
 async def test_asking_what_goes_on_costing_leaves_the_ledger_with_its_owner(tmp_path):
     owner = SqlLedger(ledger_url(tmp_path / "ledger.sqlite"), LEDGER_OWNER)
     try:
@@ -106,6 +147,17 @@ async def test_a_ledger_of_another_schema_is_not_read_as_if_it_were_ours(tmp_pat
         database.execute("UPDATE ledger_schema SET version = 2")
 
     with pytest.raises(ConfigError, match=r"must have schema \d+ to be read, has 2"):
+        await standing_costs(tmp_path)
+
+
+async def test_a_file_that_is_no_ledger_is_told_from_one_that_was_not_written_yet(tmp_path):
+    file = tmp_path / "ledger.sqlite"
+    file.write_bytes(b"no database" * 100)
+    with pytest.raises(LedgerDamaged, match="not a database"):
+        await standing_costs(tmp_path)
+
+    file.write_bytes(b"")
+    with pytest.raises(ConfigError, match="the ledger cannot be opened"):
         await standing_costs(tmp_path)
 
 

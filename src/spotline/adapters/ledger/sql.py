@@ -67,10 +67,7 @@ class SqlLedger(AdmissionRows, BillRows, LifeRows):
             raise ConfigError(f"the ledger cannot be opened: {error}") from error
         except DBAPIError as error:
             engine.dispose()
-            said = without_secrets(engine, str(error.orig))
-            raise ConfigError(
-                f"the ledger {shown_url(engine.url)} cannot be opened: {said}"
-            ) from None
+            raise _not_opened(engine, error) from None
         except BaseException:
             engine.dispose()
             raise
@@ -81,24 +78,23 @@ class SqlLedger(AdmissionRows, BillRows, LifeRows):
 
         Raises
         ------
-        ConfigError
+        ConfigError, LedgerDamaged
             As opening it does, or it is of another schema.
         """
         ledger = cls.__new__(cls)
         engine = open_engine(url)
         super(SqlLedger, ledger).__init__(engine, Owner(name=owner_name, epoch=_NOBODY))
         try:
-            with reading(engine) as connection:
-                version = connection.execute(select(t.schema.c.version)).scalar()
-        except (DBAPIError, ProviderUnavailable) as error:
+            _check_schema(engine)
+        except ProviderUnavailable as error:
             engine.dispose()
             raise ConfigError(f"the ledger cannot be opened: {error}") from error
-        if version != t.SCHEMA_VERSION:
+        except DBAPIError as error:
             engine.dispose()
-            raise ConfigError(
-                f"the ledger must have schema {t.SCHEMA_VERSION} to be read, has {version}; "
-                "`spotline up` brings an older one to it"
-            )
+            raise _not_opened(engine, error) from None
+        except BaseException:
+            engine.dispose()
+            raise
         return ledger
 
     def close(self) -> None:
@@ -271,6 +267,12 @@ def _record_instances(transaction: Transaction, entry: LedgerEntry) -> None:
     transaction.change(t.instances, noticed, noticed_slot=entry.slot)
 
 
+def _not_opened(engine: Engine, error: DBAPIError) -> ConfigError:
+    """What went wrong in a database, without what its URL keeps secret."""
+    said = without_secrets(engine, str(error.orig))
+    return ConfigError(f"the ledger {shown_url(engine.url)} cannot be opened: {said}")
+
+
 def _open_schema(engine: Engine) -> None:
     with opening(engine) as connection:
         t.schema.create(connection, checkfirst=True)
@@ -280,6 +282,17 @@ def _open_schema(engine: Engine) -> None:
             connection.execute(insert(t.schema).values(version=t.SCHEMA_VERSION))
         else:
             migrate(connection, version)
+
+
+def _check_schema(engine: Engine) -> None:
+    """Refuse another schema than this release's: to look is not to migrate."""
+    with reading(engine) as connection:
+        version = connection.execute(select(t.schema.c.version)).scalar()
+    if version != t.SCHEMA_VERSION:
+        raise ConfigError(
+            f"the ledger must have schema {t.SCHEMA_VERSION} to be read, has {version}; "
+            "`spotline up` brings an older one to it"
+        )
 
 
 def _take_over(engine: Engine, owner_name: str) -> Owner:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Half of the time that transformers takes to load goes into scikit-learn and SciPy, which it uses
-# for generating and for losses that this training does not need, and into collecting no garbage:
-# without these, a restart costs half as much.
+# Much of the time that transformers takes to load goes into scikit-learn and SciPy, which it uses for
+# generating and for losses that this training does not need, and into looking for garbage while
+# there is none: every restart pays for it.
 sys.modules["sklearn"] = sys.modules["scipy"] = None  # type: ignore[assignment]
 gc.disable()
 
