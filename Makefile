@@ -63,9 +63,9 @@ test: setup ## the whole suite but the slow and e2e tests (ARGS=... for pytest; 
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: test-slow
-test-slow: setup ## the tests that take minutes
+test-slow: setup ## the tests that take minutes, and the laws with other examples
 	$(BIN)/python -m pytest -m "slow or e2e" --timeout 1200 $(ARGS)
-	SPOTLINE_DEEP=1 $(BIN)/python -m pytest --timeout 1200 $$(grep -rl "tests.depth import" tests) $(ARGS)
+	SPOTLINE_DEEP=1 $(BIN)/python -m pytest --timeout 1200 $$(grep -rlE --include="test_*.py" "(tests.depth|hypothesis) import" tests) $(ARGS)
 
 .PHONY: test-train
 test-train: setup-train ## spotline.trainer with torch, Hugging Face, Lightning and Accelerate themselves
