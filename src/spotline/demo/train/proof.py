@@ -57,6 +57,11 @@ TIMES_RECLAIMED = 3.0
 A run of minutes holds instances for some ten hours of market time, in which the trace itself would
 hardly take any.
 """
+SOLD_OUT_S = 2 * SLOT_S
+"""Where something was taken back there is no spot for so long, in market seconds.
+
+Whoever took it keeps it; without this it would be replaced at once, which no real market does.
+"""
 # Wall seconds: an agent that is gone is missed as quickly as market time runs.
 _HEARTBEAT_S, _SILENT_S, _STOP_GRACE_S = 1.0, 5.0, 12.0
 _CLOUD = "local"
@@ -182,6 +187,7 @@ async def prove(
         f"for a start\nmarket: {window.words}\nspeed {options.speed:g}: {slots} slots of "
         f"{SLOT_S / options.speed:.1f} s; {_reclaims(window):.2f} reclaims per "
         f"instance-hour at random moments; {SUDDEN_SHARE:.0%} of all without notice, "
+        f"no spot for {SOLD_OUT_S // 60} min where some was taken, "
         f"seed {options.seed}"
     )
     jobs = [job_of(task, window.market, said) for task in tasks]
@@ -273,6 +279,7 @@ def _system(options: ProofOptions, window: DemoWindow) -> SystemOptions:
             notice_lead_s=round(options.notice_wall_s * options.speed),
             sudden_share=SUDDEN_SHARE,
             interruption_per_instance_hour=_reclaims(window),
+            sold_out_s=SOLD_OUT_S,
             stop_grace_s=_STOP_GRACE_S,
             seed=options.seed,
         ),

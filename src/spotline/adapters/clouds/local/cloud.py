@@ -102,6 +102,7 @@ class LocalCloud:
             self._store,
             settings,
             self._machine,
+            self.clock,
             enrolment=enrolment,
             boot=boot,
             market_s_per_s=market_s_per_s,

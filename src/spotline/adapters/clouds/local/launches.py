@@ -11,6 +11,7 @@ from pathlib import Path
 import structlog
 
 from spotline.adapters.clouds.local import processes
+from spotline.adapters.clouds.local.clock import LocalClock
 from spotline.adapters.clouds.local.init import own_process
 from spotline.adapters.clouds.local.machine import Body, Machine, agent_command
 from spotline.adapters.clouds.local.reclaims import running_of
@@ -26,6 +27,7 @@ from spotline.application.cloud_actuator.ports import (
 )
 from spotline.contracts.errors import ConfigError, SpotlineError
 from spotline.domain.events.capacity import RefusalClass
+from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import NS_PER_S
 
 _log = structlog.get_logger(__name__)
@@ -51,12 +53,14 @@ class Launches:
         store: LocalStore,
         settings: LocalCloudSettings,
         machine: Machine,
+        clock: LocalClock,
         *,
         enrolment: Enrolment | None,
         boot: str,
         market_s_per_s: float,
     ) -> None:
-        self._store, self._settings, self._machine = store, settings, machine
+        self._store, self._settings = store, settings
+        self._machine, self._clock = machine, clock
         self._enrolment, self._boot, self._speed = enrolment, boot, market_s_per_s
         self._gpus = _devices(settings)
         self._starter = own_process()
@@ -167,6 +171,8 @@ class Launches:
         if stock["instances"] is not None:
             running = running_of(self._store, request.offering_id, request.capacity_type)
             bounds.append((stock["instances"] - running, "no more in stock"))
+        if self._sold_out(connection, request):
+            bounds.append((0, "spot was taken back a short time ago"))
         if self._settings.gpus_per_instance:
             free = len(self._free_gpus(connection))
             bounds.append((free // self._settings.gpus_per_instance, "no more GPUs are free"))
@@ -221,6 +227,14 @@ class Launches:
                 *self._starter,
             ),
         )
+
+    def _sold_out(self, connection: sqlite3.Connection, request: LaunchRequest) -> bool:
+        if request.capacity_type is not CapacityType.SPOT:
+            return False
+        known = connection.execute(
+            "SELECT until_ns FROM sold_out WHERE offering_id = ?", (request.offering_id,)
+        ).fetchone()
+        return known is not None and self._clock.now_ns() < known["until_ns"]
 
     def _running(self) -> int:
         return len(self._store.instances("state = 'running' AND taken = 0"))

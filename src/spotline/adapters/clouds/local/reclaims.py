@@ -94,6 +94,7 @@ class Reclaims:
                         "UPDATE instances SET taken = 1 WHERE instance_id = ?",
                         (row["instance_id"],),
                     )
+                    self._sell_out(connection, row)
                     doomed.append(row)
                 else:
                     self._notice(connection, row, saying)
@@ -178,6 +179,16 @@ class Reclaims:
                 sudden or settings.notice_lead_s == 0,
                 time.monotonic_ns() + self._clock.wall_ns(wait_s),
             ),
+        )
+
+    def _sell_out(self, connection: sqlite3.Connection, row: sqlite3.Row) -> None:
+        """Whoever took the instance keeps it for a while, and there is no other."""
+        seconds = self._settings.sold_out_s
+        if not seconds or row["capacity_type"] != CapacityType.SPOT.value:
+            return
+        until_ns = self._clock.now_ns() + seconds * NS_PER_S
+        connection.execute(
+            "INSERT OR REPLACE INTO sold_out VALUES (?, ?)", (row["offering_id"], until_ns)
         )
 
     def _notice(self, connection: sqlite3.Connection, row: sqlite3.Row, saying: _Saying) -> None:

@@ -46,6 +46,8 @@ class LocalCloudSettings:
     interruption_per_instance_hour
         Probability for each market hour held that spot is taken back though the market has enough;
         within a slot at most 1. Each slot draws for what runs when it opens, at a random moment.
+    sold_out_s
+        Market seconds for which an offering sells no spot after some of it was taken back.
     stop_grace_s
         Wall seconds from being asked to end to being killed.
     seed
@@ -67,13 +69,14 @@ class LocalCloudSettings:
     sudden_share: float = 0.0
     reclaim_spread: float = 0.0
     interruption_per_instance_hour: float = 0.0
+    sold_out_s: int = 0
     stop_grace_s: float = 30.0
     seed: int = 0
     price_usd_per_instance_hour: float = 1.0
     slot_s: int = 300
 
     def __post_init__(self) -> None:
-        for name in ("most_instances", "gpus_per_instance", "notice_lead_s"):
+        for name in ("most_instances", "gpus_per_instance", "notice_lead_s", "sold_out_s"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be >= 0, was {getattr(self, name)}")
         for name in ("cpu_share", "stop_grace_s", "interruption_per_instance_hour"):

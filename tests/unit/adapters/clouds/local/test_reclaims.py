@@ -6,6 +6,7 @@ import signal
 import sys
 import textwrap
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,7 @@ from spotline.adapters.clouds.local.cloud import STORE
 from spotline.adapters.clouds.local.reclaims import uniform
 from spotline.adapters.clouds.local.store import LocalStore
 from spotline.application.cloud_actuator.ports import CloudEventKind, InstanceState
-from spotline.domain.events.capacity import InterruptionKind
+from spotline.domain.events.capacity import InterruptionKind, RefusalClass
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import NS_PER_S
 from tests.eventually import eventually
@@ -184,6 +185,31 @@ async def test_each_is_taken_back_when_its_moment_has_come(clouds):
     for instance_id, at_s in gone_s.items():
         # A report lies within its slot, in whose last second the clock stands.
         assert min(moment_s(instance_id), SLOT_S - 1) - 0.01 <= at_s < SLOT_S
+
+
+async def test_what_was_taken_back_cannot_be_had_again_for_a_while(clouds):
+    cloud = clouds.open(sold_out_s=2 * SLOT_S)
+    first, _ = await clouds.launch(cloud, 2)
+    cloud.take_back([first])
+    await ended(cloud, first)
+
+    def asked(token, **changes):
+        return cloud.launch(replace(launch(token, 1), **changes))
+
+    refused = await asked("at once")
+    on_demand = await asked("on demand", capacity_type=CapacityType.ON_DEMAND)
+    clouds.ids.update(instance.instance_id for instance in on_demand.instances)
+    clouds.close(cloud)
+    cloud = clouds.open(sold_out_s=2 * SLOT_S)
+    still_refused = await asked("after a restart")
+    for _ in range(3):
+        clouds.sell(cloud, 8)
+
+    assert refused.refusal.refusal_class is RefusalClass.NO_CAPACITY
+    assert refused.refusal.detail == "0 of 1: spot was taken back a short time ago"
+    assert (on_demand.refusal, len(on_demand.instances)) == (None, 1)
+    assert still_refused.refusal.detail == refused.refusal.detail
+    assert len(await clouds.launch(cloud, 1, "later")) == 1
 
 
 async def test_chance_takes_spot_back_inside_the_slot_though_there_is_enough(clouds):

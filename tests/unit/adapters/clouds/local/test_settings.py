@@ -16,6 +16,7 @@ from spotline.contracts.errors import ConfigError
     ("stated", "words"),
     [
         ({"notice_lead_s": -1}, "notice_lead_s must be >= 0, was -1"),
+        ({"sold_out_s": -1}, "sold_out_s must be >= 0, was -1"),
         ({"sudden_share": 1.5}, r"sudden_share must lie in 0\.\.1, was 1.5"),
         ({"reclaim_spread": -0.1}, r"reclaim_spread must lie in 0\.\.1, was -0.1"),
         ({"cpu_share": float("nan")}, "cpu_share must be finite and >= 0"),
