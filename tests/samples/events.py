@@ -43,6 +43,7 @@ from spotline.domain.events.lifecycle import (
     JobExited,
     JobOutcome,
     JobProgressReported,
+    JobQuoted,
     JobRetryScheduled,
     JobSubmitted,
     JobUpdated,
@@ -85,6 +86,7 @@ from spotline.domain.jobs.job import (
     Work,
 )
 from spotline.domain.jobs.lot import JobHolding, Lot
+from spotline.domain.jobs.outlook import JobOutlook, OutlookOffering, OutlookPolicy
 from spotline.domain.market.forecast import (
     CountProbability,
     ForecastScore,
@@ -274,6 +276,41 @@ SAMPLES = (
         **WHOSE, slot=5, retry=2, not_before_ns=START_NS + 10**12, detail="out of memory"
     ),
     AdmissionRecorded(**WHOSE),
+    JobQuoted(
+        **WHOSE,
+        slot=17,
+        outlook=JobOutlook(
+            slot=18,
+            futures=64,
+            on_time_probability_ppm=984_375,
+            expected_cost_micro_usd=81_000_000,
+            cost_p10_micro_usd=61_000_000,
+            cost_p50_micro_usd=79_000_000,
+            cost_p90_micro_usd=104_000_000,
+            finish_p10_ns=START_NS + 10**13,
+            finish_p50_ns=START_NS + 2 * 10**13,
+            finish_p90_ns=0,
+            expected_utility_micro_usd=-3_000_000,
+            offerings=(
+                OutlookOffering(
+                    offering_id=OFFERING.offering_id,
+                    share_ppm=1_000_000,
+                    expected_cost_micro_usd=81_000_000,
+                    on_time_probability_ppm=984_375,
+                    moves_ppm=250_000,
+                ),
+            ),
+            policies=(
+                OutlookPolicy(
+                    policy_id="sdp",
+                    weight_ppm=1_000_000,
+                    expected_cost_micro_usd=81_000_000,
+                    on_time_probability_ppm=984_375,
+                    expected_utility_micro_usd=-3_000_000,
+                ),
+            ),
+        ),
+    ),
     CapacitySignalled(slot=5, offset_s=61),
     JobProgressReported(**WHOSE, done=312.625),
     AllocationAnswered(

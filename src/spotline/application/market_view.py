@@ -40,13 +40,17 @@ class MarketState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockReading:
-    """Market time: when the open `slot` opened; before the first (-1), when it will."""
+    """Market time: when the open `slot` opened; before the first (-1), when it will.
+
+    `wall_ns` is when the log stored that, in wall time (0: not known).
+    """
 
     message_name: ClassVar[str] = "MarketClock"
 
     market_ns: int
     slot: int
     slot_s: int
+    wall_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from spotline.api.v1 import forecast_pb2 as _forecast_pb2
 from spotline.api.v1 import job_pb2 as _job_pb2
 from spotline.api.v1 import law_pb2 as _law_pb2
 from spotline.api.v1 import market_pb2 as _market_pb2
+from spotline.api.v1 import outlook_pb2 as _outlook_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -293,6 +294,8 @@ class PlanRequest(_message.Message):
     BUDGET_MICRO_USD_PER_HOUR_FIELD_NUMBER: _builtins.int
     EGRESS_MICRO_USD_PER_GB_FIELD_NUMBER: _builtins.int
     DRAFT_FIELD_NUMBER: _builtins.int
+    DEADLINES_NS_FIELD_NUMBER: _builtins.int
+    LEAST_ON_TIME_PPM_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
     """Number of the slot the quotes belong to."""
     slot_s: _builtins.int
@@ -303,6 +306,10 @@ class PlanRequest(_message.Message):
     """What all the jobs may spend, micro-USD per hour, slot by slot; 0: no limit."""
     egress_micro_usd_per_gb: _builtins.int
     """Price of copying a checkpoint between regions, micro-USD per 10^9 bytes."""
+    least_on_time_ppm: _builtins.int
+    """What probability of being on time is asked for, parts per million; 0: 99 % of a hard deadline,
+    any of a soft one.
+    """
     @_builtins.property
     def job(self) -> _job_pb2.Job:
         """The job; absent where several are planned at once."""
@@ -337,6 +344,10 @@ class PlanRequest(_message.Message):
         given.
         """
 
+    @_builtins.property
+    def deadlines_ns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Deadlines to plan one job for besides, ns since the epoch, for the curve of price over deadline."""
+
     def __init__(
         self,
         *,
@@ -353,10 +364,12 @@ class PlanRequest(_message.Message):
         budget_micro_usd_per_hour: _builtins.int = ...,
         egress_micro_usd_per_gb: _builtins.int = ...,
         draft: _job_pb2.JobDraft | None = ...,
+        deadlines_ns: _abc.Iterable[_builtins.int] | None = ...,
+        least_on_time_ppm: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["draft", b"draft", "forecast", b"forecast", "job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget_micro_usd_per_hour", b"budget_micro_usd_per_hour", "draft", b"draft", "egress_micro_usd_per_gb", b"egress_micro_usd_per_gb", "forecast", b"forecast", "job", b"job", "jobs", b"jobs", "offerings", b"offerings", "policy_ids", b"policy_ids", "quotas", b"quotas", "quotes", b"quotes", "slot", b"slot", "slot_s", b"slot_s", "slot_start_ns", b"slot_start_ns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget_micro_usd_per_hour", b"budget_micro_usd_per_hour", "deadlines_ns", b"deadlines_ns", "draft", b"draft", "egress_micro_usd_per_gb", b"egress_micro_usd_per_gb", "forecast", b"forecast", "job", b"job", "jobs", b"jobs", "least_on_time_ppm", b"least_on_time_ppm", "offerings", b"offerings", "policy_ids", b"policy_ids", "quotas", b"quotas", "quotes", b"quotes", "slot", b"slot", "slot_s", b"slot_s", "slot_start_ns", b"slot_start_ns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -591,6 +604,10 @@ class PlanResponse(_message.Message):
     CLOCK_FIELD_NUMBER: _builtins.int
     ON_DEMAND_QUOTE_MICRO_USD_FIELD_NUMBER: _builtins.int
     MOST_COST_MICRO_USD_FIELD_NUMBER: _builtins.int
+    OUTLOOK_FIELD_NUMBER: _builtins.int
+    LIKELY_ENOUGH_FIELD_NUMBER: _builtins.int
+    CURVE_FIELD_NUMBER: _builtins.int
+    ALL_ON_TIME_PROBABILITY_PPM_FIELD_NUMBER: _builtins.int
     feasible: _builtins.bool
     """Whether the deadline (of every job, where several are planned) can be met at all."""
     infeasible_reason: _builtins.str
@@ -603,6 +620,10 @@ class PlanResponse(_message.Message):
     """The most that it may cost, micro-USD: its budget, set from the quote where it states no value;
     0: no bound.
     """
+    likely_enough: _builtins.bool
+    """Whether that is as likely to be on time as was asked for."""
+    all_on_time_probability_ppm: _builtins.int
+    """The probability that every one of several jobs is on time, parts per million; 0 for one job."""
     @_builtins.property
     def options(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanOption]:
         """Best first; none where several jobs were asked for."""
@@ -619,6 +640,16 @@ class PlanResponse(_message.Message):
     def clock(self) -> _market_pb2.MarketClock:
         """Market time as of this answer; absent before a market is known."""
 
+    @_builtins.property
+    def outlook(self) -> _outlook_pb2.JobOutlook:
+        """What submitting the job now would bring, by the mixture of policies that really runs; absent
+        where several were asked for, or nothing can be said.
+        """
+
+    @_builtins.property
+    def curve(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadlineOutlook]:
+        """One for each of the deadlines asked for, in their order."""
+
     def __init__(
         self,
         *,
@@ -631,14 +662,46 @@ class PlanResponse(_message.Message):
         clock: _market_pb2.MarketClock | None = ...,
         on_demand_quote_micro_usd: _builtins.int = ...,
         most_cost_micro_usd: _builtins.int = ...,
+        outlook: _outlook_pb2.JobOutlook | None = ...,
+        likely_enough: _builtins.bool = ...,
+        curve: _abc.Iterable[Global___DeadlineOutlook] | None = ...,
+        all_on_time_probability_ppm: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "completion", b"completion", "joint", b"joint"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "completion", b"completion", "joint", b"joint", "outlook", b"outlook"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "completion", b"completion", "earliest_feasible_deadline_ns", b"earliest_feasible_deadline_ns", "feasible", b"feasible", "infeasible_reason", b"infeasible_reason", "joint", b"joint", "most_cost_micro_usd", b"most_cost_micro_usd", "on_demand_quote_micro_usd", b"on_demand_quote_micro_usd", "options", b"options"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_on_time_probability_ppm", b"all_on_time_probability_ppm", "clock", b"clock", "completion", b"completion", "curve", b"curve", "earliest_feasible_deadline_ns", b"earliest_feasible_deadline_ns", "feasible", b"feasible", "infeasible_reason", b"infeasible_reason", "joint", b"joint", "likely_enough", b"likely_enough", "most_cost_micro_usd", b"most_cost_micro_usd", "on_demand_quote_micro_usd", b"on_demand_quote_micro_usd", "options", b"options", "outlook", b"outlook"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PlanResponse: _TypeAlias = PlanResponse  # noqa: Y015
+
+@_typing.final
+class DeadlineOutlook(_message.Message):
+    """What is expected of a job with another deadline."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEADLINE_NS_FIELD_NUMBER: _builtins.int
+    OUTLOOK_FIELD_NUMBER: _builtins.int
+    deadline_ns: _builtins.int
+    """The deadline, ns since the epoch."""
+    @_builtins.property
+    def outlook(self) -> _outlook_pb2.JobOutlook:
+        """What is expected; absent where it cannot be met at all."""
+
+    def __init__(
+        self,
+        *,
+        deadline_ns: _builtins.int = ...,
+        outlook: _outlook_pb2.JobOutlook | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["outlook", b"outlook"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deadline_ns", b"deadline_ns", "outlook", b"outlook"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeadlineOutlook: _TypeAlias = DeadlineOutlook  # noqa: Y015
 
 @_typing.final
 class MarketSlot(_message.Message):

@@ -26,68 +26,75 @@ from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mas
 from spotline.api.v1 import allocation_pb2 as spotline_dot_api_dot_v1_dot_allocation__pb2
 from spotline.api.v1 import allocator_service_pb2 as spotline_dot_api_dot_v1_dot_allocator__service__pb2
 from spotline.api.v1 import configuration_pb2 as spotline_dot_api_dot_v1_dot_configuration__pb2
+from spotline.api.v1 import explanation_pb2 as spotline_dot_api_dot_v1_dot_explanation__pb2
 from spotline.api.v1 import job_pb2 as spotline_dot_api_dot_v1_dot_job__pb2
+from spotline.api.v1 import job_view_pb2 as spotline_dot_api_dot_v1_dot_job__view__pb2
 from spotline.api.v1 import market_pb2 as spotline_dot_api_dot_v1_dot_market__pb2
+from spotline.api.v1 import outlook_pb2 as spotline_dot_api_dot_v1_dot_outlook__pb2
 from spotline.api.v1 import output_pb2 as spotline_dot_api_dot_v1_dot_output__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!spotline/api/v1/job_service.proto\x12\x0fspotline.api.v1\x1a google/protobuf/field_mask.proto\x1a spotline/api/v1/allocation.proto\x1a\'spotline/api/v1/allocator_service.proto\x1a#spotline/api/v1/configuration.proto\x1a\x19spotline/api/v1/job.proto\x1a\x1cspotline/api/v1/market.proto\x1a\x1cspotline/api/v1/output.proto\"\x96\x03\n\tJobStatus\x12!\n\x03job\x18\x01 \x01(\x0b\x32\x14.spotline.api.v1.Job\x12(\n\x05state\x18\x02 \x01(\x0e\x32\x19.spotline.api.v1.JobState\x12\x14\n\x0csubmitted_ns\x18\x03 \x01(\x03\x12\x11\n\tpolicy_id\x18\x04 \x01(\t\x12\x13\n\x0boffering_id\x18\x05 \x01(\t\x12\x14\n\x0cprogress_ppm\x18\x06 \x01(\x03\x12\x16\n\x0e\x63ost_micro_usd\x18\x07 \x01(\x03\x12\x17\n\x0fvalue_micro_usd\x18\x08 \x01(\x03\x12\"\n\x04lots\x18\t \x03(\x0b\x32\x14.spotline.api.v1.Lot\x12\x15\n\rdeadline_slot\x18\n \x01(\x03\x12\x11\n\tlast_slot\x18\x0b \x01(\x03\x12\x34\n\x0blast_reason\x18\x0c \x01(\x0e\x32\x1f.spotline.api.v1.DecisionReason\x12\x18\n\x10last_explanation\x18\r \x01(\t\x12\x0b\n\x03seq\x18\x0e \x01(\x03\x12\x0c\n\x04\x65tag\x18\x0f \x01(\t\"p\n\rSubmitRequest\x12!\n\x03job\x18\x01 \x01(\x0b\x32\x14.spotline.api.v1.Job\x12(\n\x05\x64raft\x18\x02 \x01(\x0b\x32\x19.spotline.api.v1.JobDraft\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"\xd9\x01\n\x0eSubmitResponse\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x19\n\x11\x61lready_submitted\x18\x02 \x01(\x08\x12\x38\n\rconfiguration\x18\x03 \x01(\x0b\x32!.spotline.api.v1.JobConfiguration\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12+\n\x05\x63lock\x18\x05 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\x12!\n\x19on_demand_quote_micro_usd\x18\x06 \x01(\x03\"\x1c\n\nGetRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"f\n\x0bGetResponse\x12*\n\x06status\x18\x01 \x01(\x0b\x32\x1a.spotline.api.v1.JobStatus\x12+\n\x05\x63lock\x18\x02 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"n\n\x0bListRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12(\n\x05state\x18\x02 \x01(\x0e\x32\x19.spotline.api.v1.JobState\x12\x11\n\tpage_size\x18\x03 \x01(\x03\x12\x12\n\npage_token\x18\x04 \x01(\t\"\x82\x01\n\x0cListResponse\x12,\n\x08statuses\x18\x01 \x03(\x0b\x32\x1a.spotline.api.v1.JobStatus\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12+\n\x05\x63lock\x18\x03 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"3\n\rCancelRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"U\n\x0e\x43\x61ncelResponse\x12\x16\n\x0e\x61lready_closed\x18\x01 \x01(\x08\x12+\n\x05\x63lock\x18\x02 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"\xd8\x01\n\x15ReportProgressRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04\x64one\x18\x03 \x01(\x01\x12\x13\n\x0bts_event_ns\x18\x04 \x01(\x03\x12\x15\n\rrate_per_hour\x18\x05 \x01(\x01\x12\x11\n\tinstances\x18\x06 \x01(\x03\x12\x12\n\ngeneration\x18\x07 \x01(\x03\x12\x19\n\x0c\x63heckpointed\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\nrequest_id\x18\t \x01(\tB\x0f\n\r_checkpointed\"E\n\x16ReportProgressResponse\x12+\n\x05\x63lock\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"\x1e\n\x0cWatchRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"\x85\x01\n\rWatchResponse\x12*\n\x06status\x18\x01 \x01(\x0b\x32\x1a.spotline.api.v1.JobStatus\x12\x0e\n\x06\x63hange\x18\x02 \x01(\t\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12+\n\x05\x63lock\x18\x04 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"\x81\x02\n\x10UpdateJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12+\n\x08\x64\x65\x61\x64line\x18\x03 \x01(\x0b\x32\x19.spotline.api.v1.Deadline\x12\x17\n\x0fvalue_micro_usd\x18\x04 \x01(\x03\x12\x18\n\x10\x62udget_micro_usd\x18\x05 \x01(\x03\x12*\n\x08on_limit\x18\x06 \x01(\x0e\x32\x18.spotline.api.v1.OnLimit\x12\x0c\n\x04\x65tag\x18\x07 \x01(\t\x12\x12\n\nrequest_id\x18\x08 \x01(\t\"\x99\x01\n\x11UpdateJobResponse\x12*\n\x06status\x18\x01 \x01(\x0b\x32\x1a.spotline.api.v1.JobStatus\x12+\n\x04plan\x18\x02 \x01(\x0b\x32\x1d.spotline.api.v1.PlanResponse\x12+\n\x05\x63lock\x18\x03 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"~\n\x11ReportExitRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x03\x12\x11\n\texit_code\x18\x04 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\x12\x12\n\nrequest_id\x18\x06 \x01(\t\"A\n\x12ReportExitResponse\x12+\n\x05\x63lock\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"\x12\n\x10GetMarketRequest\"\xaa\x01\n\x11GetMarketResponse\x12+\n\x05\x63lock\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\x12+\n\x05state\x18\x02 \x01(\x0e\x32\x1c.spotline.api.v1.MarketState\x12\x1a\n\x12next_slot_start_ns\x18\x03 \x01(\x03\x12\x0f\n\x07\x65nds_ns\x18\x04 \x01(\x03\x12\x0e\n\x06source\x18\x05 \x01(\t\"A\n\x11ReadOutputRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06\x66ollow\x18\x02 \x01(\x08\x12\x0c\n\x04last\x18\x03 \x01(\x03\"A\n\x12ReadOutputResponse\x12+\n\x05\x63hunk\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.OutputChunk\"F\n\x11ReadEventsRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06\x66ollow\x18\x02 \x01(\x08\x12\x11\n\tafter_seq\x18\x03 \x01(\x03\"L\n\x0cJobHappening\x12\x0b\n\x03seq\x18\x01 \x01(\x03\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x03 \x01(\x03\x12\x0c\n\x04text\x18\x04 \x01(\t\"s\n\x12ReadEventsResponse\x12\x30\n\thappening\x18\x01 \x01(\x0b\x32\x1d.spotline.api.v1.JobHappening\x12+\n\x05\x63lock\x18\x02 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock*\xa8\x02\n\x08JobState\x12\x19\n\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11JOB_STATE_PENDING\x10\x01\x12\x15\n\x11JOB_STATE_RUNNING\x10\x02\x12\x17\n\x13JOB_STATE_COMPLETED\x10\x03\x12\x1c\n\x18JOB_STATE_COMPLETED_LATE\x10\x04\x12\x1d\n\x19JOB_STATE_MISSED_DEADLINE\x10\x05\x12\x15\n\x11JOB_STATE_EXPIRED\x10\x06\x12\x17\n\x13JOB_STATE_CANCELLED\x10\x07\x12\x17\n\x13JOB_STATE_FINISHING\x10\x08\x12\x14\n\x10JOB_STATE_FAILED\x10\t\x12\x1e\n\x1aJOB_STATE_STOPPED_BY_LIMIT\x10\n2\x87\x07\n\nJobService\x12I\n\x06Submit\x12\x1e.spotline.api.v1.SubmitRequest\x1a\x1f.spotline.api.v1.SubmitResponse\x12@\n\x03Get\x12\x1b.spotline.api.v1.GetRequest\x1a\x1c.spotline.api.v1.GetResponse\x12\x43\n\x04List\x12\x1c.spotline.api.v1.ListRequest\x1a\x1d.spotline.api.v1.ListResponse\x12I\n\x06\x43\x61ncel\x12\x1e.spotline.api.v1.CancelRequest\x1a\x1f.spotline.api.v1.CancelResponse\x12\x61\n\x0eReportProgress\x12&.spotline.api.v1.ReportProgressRequest\x1a\'.spotline.api.v1.ReportProgressResponse\x12H\n\x05Watch\x12\x1d.spotline.api.v1.WatchRequest\x1a\x1e.spotline.api.v1.WatchResponse0\x01\x12R\n\tUpdateJob\x12!.spotline.api.v1.UpdateJobRequest\x1a\".spotline.api.v1.UpdateJobResponse\x12U\n\nReportExit\x12\".spotline.api.v1.ReportExitRequest\x1a#.spotline.api.v1.ReportExitResponse\x12R\n\tGetMarket\x12!.spotline.api.v1.GetMarketRequest\x1a\".spotline.api.v1.GetMarketResponse\x12W\n\nReadOutput\x12\".spotline.api.v1.ReadOutputRequest\x1a#.spotline.api.v1.ReadOutputResponse0\x01\x12W\n\nReadEvents\x12\".spotline.api.v1.ReadEventsRequest\x1a#.spotline.api.v1.ReadEventsResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!spotline/api/v1/job_service.proto\x12\x0fspotline.api.v1\x1a google/protobuf/field_mask.proto\x1a spotline/api/v1/allocation.proto\x1a\'spotline/api/v1/allocator_service.proto\x1a#spotline/api/v1/configuration.proto\x1a!spotline/api/v1/explanation.proto\x1a\x19spotline/api/v1/job.proto\x1a\x1espotline/api/v1/job_view.proto\x1a\x1cspotline/api/v1/market.proto\x1a\x1dspotline/api/v1/outlook.proto\x1a\x1cspotline/api/v1/output.proto\"\xbe\x03\n\tJobStatus\x12!\n\x03job\x18\x01 \x01(\x0b\x32\x14.spotline.api.v1.Job\x12(\n\x05state\x18\x02 \x01(\x0e\x32\x19.spotline.api.v1.JobState\x12\x14\n\x0csubmitted_ns\x18\x03 \x01(\x03\x12\x11\n\tpolicy_id\x18\x04 \x01(\t\x12\x13\n\x0boffering_id\x18\x05 \x01(\t\x12\x14\n\x0cprogress_ppm\x18\x06 \x01(\x03\x12\x16\n\x0e\x63ost_micro_usd\x18\x07 \x01(\x03\x12\x17\n\x0fvalue_micro_usd\x18\x08 \x01(\x03\x12\"\n\x04lots\x18\t \x03(\x0b\x32\x14.spotline.api.v1.Lot\x12\x15\n\rdeadline_slot\x18\n \x01(\x03\x12\x11\n\tlast_slot\x18\x0b \x01(\x03\x12\x34\n\x0blast_reason\x18\x0c \x01(\x0e\x32\x1f.spotline.api.v1.DecisionReason\x12\x18\n\x10last_explanation\x18\r \x01(\t\x12\x0b\n\x03seq\x18\x0e \x01(\x03\x12\x0c\n\x04\x65tag\x18\x0f \x01(\t\x12&\n\x04view\x18\x10 \x01(\x0b\x32\x18.spotline.api.v1.JobView\"\x8b\x01\n\rSubmitRequest\x12!\n\x03job\x18\x01 \x01(\x0b\x32\x14.spotline.api.v1.Job\x12(\n\x05\x64raft\x18\x02 \x01(\x0b\x32\x19.spotline.api.v1.JobDraft\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x19\n\x11least_on_time_ppm\x18\x04 \x01(\x03\"\x87\x02\n\x0eSubmitResponse\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x19\n\x11\x61lready_submitted\x18\x02 \x01(\x08\x12\x38\n\rconfiguration\x18\x03 \x01(\x0b\x32!.spotline.api.v1.JobConfiguration\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12+\n\x05\x63lock\x18\x05 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\x12!\n\x19on_demand_quote_micro_usd\x18\x06 \x01(\x03\x12,\n\x07outlook\x18\x07 \x01(\x0b\x32\x1b.spotline.api.v1.JobOutlook\"\x1c\n\nGetRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"f\n\x0bGetResponse\x12*\n\x06status\x18\x01 \x01(\x0b\x32\x1a.spotline.api.v1.JobStatus\x12+\n\x05\x63lock\x18\x02 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"n\n\x0bListRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12(\n\x05state\x18\x02 \x01(\x0e\x32\x19.spotline.api.v1.JobState\x12\x11\n\tpage_size\x18\x03 \x01(\x03\x12\x12\n\npage_token\x18\x04 \x01(\t\"\xad\x01\n\x0cListResponse\x12,\n\x08statuses\x18\x01 \x03(\x0b\x32\x1a.spotline.api.v1.JobStatus\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12+\n\x05\x63lock\x18\x03 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\x12)\n\x05\x66leet\x18\x04 \x01(\x0b\x32\x1a.spotline.api.v1.FleetView\"3\n\rCancelRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"U\n\x0e\x43\x61ncelResponse\x12\x16\n\x0e\x61lready_closed\x18\x01 \x01(\x08\x12+\n\x05\x63lock\x18\x02 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"\xd8\x01\n\x15ReportProgressRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04\x64one\x18\x03 \x01(\x01\x12\x13\n\x0bts_event_ns\x18\x04 \x01(\x03\x12\x15\n\rrate_per_hour\x18\x05 \x01(\x01\x12\x11\n\tinstances\x18\x06 \x01(\x03\x12\x12\n\ngeneration\x18\x07 \x01(\x03\x12\x19\n\x0c\x63heckpointed\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\nrequest_id\x18\t \x01(\tB\x0f\n\r_checkpointed\"E\n\x16ReportProgressResponse\x12+\n\x05\x63lock\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"\x1e\n\x0cWatchRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"\x85\x01\n\rWatchResponse\x12*\n\x06status\x18\x01 \x01(\x0b\x32\x1a.spotline.api.v1.JobStatus\x12\x0e\n\x06\x63hange\x18\x02 \x01(\t\x12\x0b\n\x03seq\x18\x03 \x01(\x03\x12+\n\x05\x63lock\x18\x04 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"\x81\x02\n\x10UpdateJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12+\n\x08\x64\x65\x61\x64line\x18\x03 \x01(\x0b\x32\x19.spotline.api.v1.Deadline\x12\x17\n\x0fvalue_micro_usd\x18\x04 \x01(\x03\x12\x18\n\x10\x62udget_micro_usd\x18\x05 \x01(\x03\x12*\n\x08on_limit\x18\x06 \x01(\x0e\x32\x18.spotline.api.v1.OnLimit\x12\x0c\n\x04\x65tag\x18\x07 \x01(\t\x12\x12\n\nrequest_id\x18\x08 \x01(\t\"\x99\x01\n\x11UpdateJobResponse\x12*\n\x06status\x18\x01 \x01(\x0b\x32\x1a.spotline.api.v1.JobStatus\x12+\n\x04plan\x18\x02 \x01(\x0b\x32\x1d.spotline.api.v1.PlanResponse\x12+\n\x05\x63lock\x18\x03 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"~\n\x11ReportExitRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x03\x12\x11\n\texit_code\x18\x04 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\x12\x12\n\nrequest_id\x18\x06 \x01(\t\"A\n\x12ReportExitResponse\x12+\n\x05\x63lock\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"\x12\n\x10GetMarketRequest\"\xaa\x01\n\x11GetMarketResponse\x12+\n\x05\x63lock\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\x12+\n\x05state\x18\x02 \x01(\x0e\x32\x1c.spotline.api.v1.MarketState\x12\x1a\n\x12next_slot_start_ns\x18\x03 \x01(\x03\x12\x0f\n\x07\x65nds_ns\x18\x04 \x01(\x03\x12\x0e\n\x06source\x18\x05 \x01(\t\"A\n\x11ReadOutputRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06\x66ollow\x18\x02 \x01(\x08\x12\x0c\n\x04last\x18\x03 \x01(\x03\"A\n\x12ReadOutputResponse\x12+\n\x05\x63hunk\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.OutputChunk\"F\n\x11ReadEventsRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06\x66ollow\x18\x02 \x01(\x08\x12\x11\n\tafter_seq\x18\x03 \x01(\x03\"]\n\x0cJobHappening\x12\x0b\n\x03seq\x18\x01 \x01(\x03\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x03 \x01(\x03\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\x0f\n\x07wall_ns\x18\x05 \x01(\x03\"s\n\x12ReadEventsResponse\x12\x30\n\thappening\x18\x01 \x01(\x0b\x32\x1d.spotline.api.v1.JobHappening\x12+\n\x05\x63lock\x18\x02 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"h\n\x16\x45xplainDecisionRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x11\n\x04slot\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x15\n\x08revision\x18\x03 \x01(\x03H\x01\x88\x01\x01\x42\x07\n\x05_slotB\x0b\n\t_revision\"\xd8\x02\n\x17\x45xplainDecisionResponse\x12\x34\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0b\x32\".spotline.api.v1.AllocationDecided\x12\x0b\n\x03seq\x18\x02 \x01(\x03\x12\x13\n\x0bts_event_ns\x18\x03 \x01(\x03\x12\x0f\n\x07summary\x18\x04 \x01(\t\x12<\n\x0c\x61lternatives\x18\x05 \x03(\x0b\x32&.spotline.api.v1.ConsideredAlternative\x12\x0e\n\x06method\x18\x06 \x01(\t\x12.\n\x06inputs\x18\x07 \x03(\x0b\x32\x1e.spotline.api.v1.DecisionInput\x12)\n\x05\x63hain\x18\x08 \x03(\x0b\x32\x1a.spotline.api.v1.CauseLink\x12+\n\x05\x63lock\x18\t \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock*\xa8\x02\n\x08JobState\x12\x19\n\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11JOB_STATE_PENDING\x10\x01\x12\x15\n\x11JOB_STATE_RUNNING\x10\x02\x12\x17\n\x13JOB_STATE_COMPLETED\x10\x03\x12\x1c\n\x18JOB_STATE_COMPLETED_LATE\x10\x04\x12\x1d\n\x19JOB_STATE_MISSED_DEADLINE\x10\x05\x12\x15\n\x11JOB_STATE_EXPIRED\x10\x06\x12\x17\n\x13JOB_STATE_CANCELLED\x10\x07\x12\x17\n\x13JOB_STATE_FINISHING\x10\x08\x12\x14\n\x10JOB_STATE_FAILED\x10\t\x12\x1e\n\x1aJOB_STATE_STOPPED_BY_LIMIT\x10\n2\xed\x07\n\nJobService\x12I\n\x06Submit\x12\x1e.spotline.api.v1.SubmitRequest\x1a\x1f.spotline.api.v1.SubmitResponse\x12@\n\x03Get\x12\x1b.spotline.api.v1.GetRequest\x1a\x1c.spotline.api.v1.GetResponse\x12\x43\n\x04List\x12\x1c.spotline.api.v1.ListRequest\x1a\x1d.spotline.api.v1.ListResponse\x12I\n\x06\x43\x61ncel\x12\x1e.spotline.api.v1.CancelRequest\x1a\x1f.spotline.api.v1.CancelResponse\x12\x61\n\x0eReportProgress\x12&.spotline.api.v1.ReportProgressRequest\x1a\'.spotline.api.v1.ReportProgressResponse\x12H\n\x05Watch\x12\x1d.spotline.api.v1.WatchRequest\x1a\x1e.spotline.api.v1.WatchResponse0\x01\x12R\n\tUpdateJob\x12!.spotline.api.v1.UpdateJobRequest\x1a\".spotline.api.v1.UpdateJobResponse\x12U\n\nReportExit\x12\".spotline.api.v1.ReportExitRequest\x1a#.spotline.api.v1.ReportExitResponse\x12R\n\tGetMarket\x12!.spotline.api.v1.GetMarketRequest\x1a\".spotline.api.v1.GetMarketResponse\x12W\n\nReadOutput\x12\".spotline.api.v1.ReadOutputRequest\x1a#.spotline.api.v1.ReadOutputResponse0\x01\x12W\n\nReadEvents\x12\".spotline.api.v1.ReadEventsRequest\x1a#.spotline.api.v1.ReadEventsResponse0\x01\x12\x64\n\x0f\x45xplainDecision\x12\'.spotline.api.v1.ExplainDecisionRequest\x1a(.spotline.api.v1.ExplainDecisionResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spotline.api.v1.job_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_JOBSTATE']._serialized_start=3213
-  _globals['_JOBSTATE']._serialized_end=3509
-  _globals['_JOBSTATUS']._serialized_start=288
-  _globals['_JOBSTATUS']._serialized_end=694
-  _globals['_SUBMITREQUEST']._serialized_start=696
-  _globals['_SUBMITREQUEST']._serialized_end=808
-  _globals['_SUBMITRESPONSE']._serialized_start=811
-  _globals['_SUBMITRESPONSE']._serialized_end=1028
-  _globals['_GETREQUEST']._serialized_start=1030
-  _globals['_GETREQUEST']._serialized_end=1058
-  _globals['_GETRESPONSE']._serialized_start=1060
-  _globals['_GETRESPONSE']._serialized_end=1162
-  _globals['_LISTREQUEST']._serialized_start=1164
-  _globals['_LISTREQUEST']._serialized_end=1274
-  _globals['_LISTRESPONSE']._serialized_start=1277
-  _globals['_LISTRESPONSE']._serialized_end=1407
-  _globals['_CANCELREQUEST']._serialized_start=1409
-  _globals['_CANCELREQUEST']._serialized_end=1460
-  _globals['_CANCELRESPONSE']._serialized_start=1462
-  _globals['_CANCELRESPONSE']._serialized_end=1547
-  _globals['_REPORTPROGRESSREQUEST']._serialized_start=1550
-  _globals['_REPORTPROGRESSREQUEST']._serialized_end=1766
-  _globals['_REPORTPROGRESSRESPONSE']._serialized_start=1768
-  _globals['_REPORTPROGRESSRESPONSE']._serialized_end=1837
-  _globals['_WATCHREQUEST']._serialized_start=1839
-  _globals['_WATCHREQUEST']._serialized_end=1869
-  _globals['_WATCHRESPONSE']._serialized_start=1872
-  _globals['_WATCHRESPONSE']._serialized_end=2005
-  _globals['_UPDATEJOBREQUEST']._serialized_start=2008
-  _globals['_UPDATEJOBREQUEST']._serialized_end=2265
-  _globals['_UPDATEJOBRESPONSE']._serialized_start=2268
-  _globals['_UPDATEJOBRESPONSE']._serialized_end=2421
-  _globals['_REPORTEXITREQUEST']._serialized_start=2423
-  _globals['_REPORTEXITREQUEST']._serialized_end=2549
-  _globals['_REPORTEXITRESPONSE']._serialized_start=2551
-  _globals['_REPORTEXITRESPONSE']._serialized_end=2616
-  _globals['_GETMARKETREQUEST']._serialized_start=2618
-  _globals['_GETMARKETREQUEST']._serialized_end=2636
-  _globals['_GETMARKETRESPONSE']._serialized_start=2639
-  _globals['_GETMARKETRESPONSE']._serialized_end=2809
-  _globals['_READOUTPUTREQUEST']._serialized_start=2811
-  _globals['_READOUTPUTREQUEST']._serialized_end=2876
-  _globals['_READOUTPUTRESPONSE']._serialized_start=2878
-  _globals['_READOUTPUTRESPONSE']._serialized_end=2943
-  _globals['_READEVENTSREQUEST']._serialized_start=2945
-  _globals['_READEVENTSREQUEST']._serialized_end=3015
-  _globals['_JOBHAPPENING']._serialized_start=3017
-  _globals['_JOBHAPPENING']._serialized_end=3093
-  _globals['_READEVENTSRESPONSE']._serialized_start=3095
-  _globals['_READEVENTSRESPONSE']._serialized_end=3210
-  _globals['_JOBSERVICE']._serialized_start=3512
-  _globals['_JOBSERVICE']._serialized_end=4415
+  _globals['_JOBSTATE']._serialized_start=3938
+  _globals['_JOBSTATE']._serialized_end=4234
+  _globals['_JOBSTATUS']._serialized_start=386
+  _globals['_JOBSTATUS']._serialized_end=832
+  _globals['_SUBMITREQUEST']._serialized_start=835
+  _globals['_SUBMITREQUEST']._serialized_end=974
+  _globals['_SUBMITRESPONSE']._serialized_start=977
+  _globals['_SUBMITRESPONSE']._serialized_end=1240
+  _globals['_GETREQUEST']._serialized_start=1242
+  _globals['_GETREQUEST']._serialized_end=1270
+  _globals['_GETRESPONSE']._serialized_start=1272
+  _globals['_GETRESPONSE']._serialized_end=1374
+  _globals['_LISTREQUEST']._serialized_start=1376
+  _globals['_LISTREQUEST']._serialized_end=1486
+  _globals['_LISTRESPONSE']._serialized_start=1489
+  _globals['_LISTRESPONSE']._serialized_end=1662
+  _globals['_CANCELREQUEST']._serialized_start=1664
+  _globals['_CANCELREQUEST']._serialized_end=1715
+  _globals['_CANCELRESPONSE']._serialized_start=1717
+  _globals['_CANCELRESPONSE']._serialized_end=1802
+  _globals['_REPORTPROGRESSREQUEST']._serialized_start=1805
+  _globals['_REPORTPROGRESSREQUEST']._serialized_end=2021
+  _globals['_REPORTPROGRESSRESPONSE']._serialized_start=2023
+  _globals['_REPORTPROGRESSRESPONSE']._serialized_end=2092
+  _globals['_WATCHREQUEST']._serialized_start=2094
+  _globals['_WATCHREQUEST']._serialized_end=2124
+  _globals['_WATCHRESPONSE']._serialized_start=2127
+  _globals['_WATCHRESPONSE']._serialized_end=2260
+  _globals['_UPDATEJOBREQUEST']._serialized_start=2263
+  _globals['_UPDATEJOBREQUEST']._serialized_end=2520
+  _globals['_UPDATEJOBRESPONSE']._serialized_start=2523
+  _globals['_UPDATEJOBRESPONSE']._serialized_end=2676
+  _globals['_REPORTEXITREQUEST']._serialized_start=2678
+  _globals['_REPORTEXITREQUEST']._serialized_end=2804
+  _globals['_REPORTEXITRESPONSE']._serialized_start=2806
+  _globals['_REPORTEXITRESPONSE']._serialized_end=2871
+  _globals['_GETMARKETREQUEST']._serialized_start=2873
+  _globals['_GETMARKETREQUEST']._serialized_end=2891
+  _globals['_GETMARKETRESPONSE']._serialized_start=2894
+  _globals['_GETMARKETRESPONSE']._serialized_end=3064
+  _globals['_READOUTPUTREQUEST']._serialized_start=3066
+  _globals['_READOUTPUTREQUEST']._serialized_end=3131
+  _globals['_READOUTPUTRESPONSE']._serialized_start=3133
+  _globals['_READOUTPUTRESPONSE']._serialized_end=3198
+  _globals['_READEVENTSREQUEST']._serialized_start=3200
+  _globals['_READEVENTSREQUEST']._serialized_end=3270
+  _globals['_JOBHAPPENING']._serialized_start=3272
+  _globals['_JOBHAPPENING']._serialized_end=3365
+  _globals['_READEVENTSRESPONSE']._serialized_start=3367
+  _globals['_READEVENTSRESPONSE']._serialized_end=3482
+  _globals['_EXPLAINDECISIONREQUEST']._serialized_start=3484
+  _globals['_EXPLAINDECISIONREQUEST']._serialized_end=3588
+  _globals['_EXPLAINDECISIONRESPONSE']._serialized_start=3591
+  _globals['_EXPLAINDECISIONRESPONSE']._serialized_end=3935
+  _globals['_JOBSERVICE']._serialized_start=4237
+  _globals['_JOBSERVICE']._serialized_end=5242
 # @@protoc_insertion_point(module_scope)

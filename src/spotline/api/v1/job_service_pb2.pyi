@@ -12,8 +12,11 @@ from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from spotline.api.v1 import allocation_pb2 as _allocation_pb2
 from spotline.api.v1 import allocator_service_pb2 as _allocator_service_pb2
 from spotline.api.v1 import configuration_pb2 as _configuration_pb2
+from spotline.api.v1 import explanation_pb2 as _explanation_pb2
 from spotline.api.v1 import job_pb2 as _job_pb2
+from spotline.api.v1 import job_view_pb2 as _job_view_pb2
 from spotline.api.v1 import market_pb2 as _market_pb2
+from spotline.api.v1 import outlook_pb2 as _outlook_pb2
 from spotline.api.v1 import output_pb2 as _output_pb2
 import builtins as _builtins
 import sys
@@ -103,6 +106,7 @@ class JobStatus(_message.Message):
     LAST_EXPLANATION_FIELD_NUMBER: _builtins.int
     SEQ_FIELD_NUMBER: _builtins.int
     ETAG_FIELD_NUMBER: _builtins.int
+    VIEW_FIELD_NUMBER: _builtins.int
     state: Global___JobState.ValueType
     """Where it stands."""
     submitted_ns: _builtins.int
@@ -137,6 +141,10 @@ class JobStatus(_message.Message):
     def lots(self) -> _containers.RepeatedCompositeFieldContainer[_allocation_pb2.Lot]:
         """What it is to hold now."""
 
+    @_builtins.property
+    def view(self) -> _job_view_pb2.JobView:
+        """The same for people, and what is expected; absent from servers before 0.3.0."""
+
     def __init__(
         self,
         *,
@@ -155,10 +163,11 @@ class JobStatus(_message.Message):
         last_explanation: _builtins.str = ...,
         seq: _builtins.int = ...,
         etag: _builtins.str = ...,
+        view: _job_view_pb2.JobView | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "view", b"view"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost_micro_usd", b"cost_micro_usd", "deadline_slot", b"deadline_slot", "etag", b"etag", "job", b"job", "last_explanation", b"last_explanation", "last_reason", b"last_reason", "last_slot", b"last_slot", "lots", b"lots", "offering_id", b"offering_id", "policy_id", b"policy_id", "progress_ppm", b"progress_ppm", "seq", b"seq", "state", b"state", "submitted_ns", b"submitted_ns", "value_micro_usd", b"value_micro_usd"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost_micro_usd", b"cost_micro_usd", "deadline_slot", b"deadline_slot", "etag", b"etag", "job", b"job", "last_explanation", b"last_explanation", "last_reason", b"last_reason", "last_slot", b"last_slot", "lots", b"lots", "offering_id", b"offering_id", "policy_id", b"policy_id", "progress_ppm", b"progress_ppm", "seq", b"seq", "state", b"state", "submitted_ns", b"submitted_ns", "value_micro_usd", b"value_micro_usd", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -173,10 +182,13 @@ class SubmitRequest(_message.Message):
     JOB_FIELD_NUMBER: _builtins.int
     DRAFT_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    LEAST_ON_TIME_PPM_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """The caller's own id of this request, 1 to 128 characters: again, it is the same job. The
     job's client_request_id is the same by its older name; empty: the server makes one.
     """
+    least_on_time_ppm: _builtins.int
+    """Refuse it unless it is as likely to be on time, parts per million; 0: take it all the same."""
     @_builtins.property
     def job(self) -> _job_pb2.Job:
         """The job; absent where a draft is given."""
@@ -191,10 +203,11 @@ class SubmitRequest(_message.Message):
         job: _job_pb2.Job | None = ...,
         draft: _job_pb2.JobDraft | None = ...,
         request_id: _builtins.str = ...,
+        least_on_time_ppm: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["draft", b"draft", "job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draft", b"draft", "job", b"job", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draft", b"draft", "job", b"job", "least_on_time_ppm", b"least_on_time_ppm", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -212,6 +225,7 @@ class SubmitResponse(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     CLOCK_FIELD_NUMBER: _builtins.int
     ON_DEMAND_QUOTE_MICRO_USD_FIELD_NUMBER: _builtins.int
+    OUTLOOK_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Its id."""
     already_submitted: _builtins.bool
@@ -228,6 +242,10 @@ class SubmitResponse(_message.Message):
     def clock(self) -> _market_pb2.MarketClock:
         """Market time as of this answer; absent before a market is known."""
 
+    @_builtins.property
+    def outlook(self) -> _outlook_pb2.JobOutlook:
+        """What is expected of it; absent where that was not asked for."""
+
     def __init__(
         self,
         *,
@@ -237,10 +255,11 @@ class SubmitResponse(_message.Message):
         request_id: _builtins.str = ...,
         clock: _market_pb2.MarketClock | None = ...,
         on_demand_quote_micro_usd: _builtins.int = ...,
+        outlook: _outlook_pb2.JobOutlook | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "configuration", b"configuration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "configuration", b"configuration", "outlook", b"outlook"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_submitted", b"already_submitted", "clock", b"clock", "configuration", b"configuration", "job_id", b"job_id", "on_demand_quote_micro_usd", b"on_demand_quote_micro_usd", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_submitted", b"already_submitted", "clock", b"clock", "configuration", b"configuration", "job_id", b"job_id", "on_demand_quote_micro_usd", b"on_demand_quote_micro_usd", "outlook", b"outlook", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -341,6 +360,7 @@ class ListResponse(_message.Message):
     STATUSES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     CLOCK_FIELD_NUMBER: _builtins.int
+    FLEET_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """For the next page; empty: this was the last."""
     @_builtins.property
@@ -351,16 +371,21 @@ class ListResponse(_message.Message):
     def clock(self) -> _market_pb2.MarketClock:
         """Market time as of this answer; absent before a market is known."""
 
+    @_builtins.property
+    def fleet(self) -> _job_view_pb2.FleetView:
+        """What all jobs of the tenant (of all tenants, if none was named) hold together."""
+
     def __init__(
         self,
         *,
         statuses: _abc.Iterable[Global___JobStatus] | None = ...,
         next_page_token: _builtins.str = ...,
         clock: _market_pb2.MarketClock | None = ...,
+        fleet: _job_view_pb2.FleetView | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "fleet", b"fleet"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "next_page_token", b"next_page_token", "statuses", b"statuses"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "fleet", b"fleet", "next_page_token", b"next_page_token", "statuses", b"statuses"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -875,6 +900,7 @@ class JobHappening(_message.Message):
     KIND_FIELD_NUMBER: _builtins.int
     TS_EVENT_NS_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
+    WALL_NS_FIELD_NUMBER: _builtins.int
     seq: _builtins.int
     """Position in the log."""
     kind: _builtins.str
@@ -883,6 +909,8 @@ class JobHappening(_message.Message):
     """When, ns since the epoch, in market time."""
     text: _builtins.str
     """What, for people."""
+    wall_ns: _builtins.int
+    """When the log stored it, ns since the epoch in wall time; 0: not known."""
     def __init__(
         self,
         *,
@@ -890,10 +918,11 @@ class JobHappening(_message.Message):
         kind: _builtins.str = ...,
         ts_event_ns: _builtins.int = ...,
         text: _builtins.str = ...,
+        wall_ns: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "seq", b"seq", "text", b"text", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "seq", b"seq", "text", b"text", "ts_event_ns", b"ts_event_ns", "wall_ns", b"wall_ns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -928,3 +957,104 @@ class ReadEventsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReadEventsResponse: _TypeAlias = ReadEventsResponse  # noqa: Y015
+
+@_typing.final
+class ExplainDecisionRequest(_message.Message):
+    """Ask why a decision was what it was."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    SLOT_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """Of which job."""
+    slot: _builtins.int
+    """The slot it was made in; absent: the latest."""
+    revision: _builtins.int
+    """The revision within the slot; absent: the last."""
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        slot: _builtins.int | None = ...,
+        revision: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_revision", b"_revision", "_slot", b"_slot", "revision", b"revision", "slot", b"slot"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_revision", b"_revision", "_slot", b"_slot", "job_id", b"job_id", "revision", b"revision", "slot", b"slot"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__revision: _TypeAlias = _typing.Literal["revision"]  # noqa: Y015
+    _WhichOneofArgType__revision: _TypeAlias = _typing.Literal["_revision", b"_revision"]  # noqa: Y015
+    _WhichOneofReturnType__slot: _TypeAlias = _typing.Literal["slot"]  # noqa: Y015
+    _WhichOneofArgType__slot: _TypeAlias = _typing.Literal["_slot", b"_slot"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__revision) -> _WhichOneofReturnType__revision | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__slot) -> _WhichOneofReturnType__slot | None: ...
+
+Global___ExplainDecisionRequest: _TypeAlias = ExplainDecisionRequest  # noqa: Y015
+
+@_typing.final
+class ExplainDecisionResponse(_message.Message):
+    """Why it was."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DECISION_FIELD_NUMBER: _builtins.int
+    SEQ_FIELD_NUMBER: _builtins.int
+    TS_EVENT_NS_FIELD_NUMBER: _builtins.int
+    SUMMARY_FIELD_NUMBER: _builtins.int
+    ALTERNATIVES_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
+    INPUTS_FIELD_NUMBER: _builtins.int
+    CHAIN_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
+    seq: _builtins.int
+    """Position of it in the log."""
+    ts_event_ns: _builtins.int
+    """When, ns since the epoch, in market time."""
+    summary: _builtins.str
+    """The same for people, with the numbers."""
+    method: _builtins.str
+    """What utility and probability of the alternatives are estimated by."""
+    @_builtins.property
+    def decision(self) -> _allocation_pb2.AllocationDecided:
+        """The decision."""
+
+    @_builtins.property
+    def alternatives(self) -> _containers.RepeatedCompositeFieldContainer[_explanation_pb2.ConsideredAlternative]:
+        """What was considered, what was chosen first, the rest by utility."""
+
+    @_builtins.property
+    def inputs(self) -> _containers.RepeatedCompositeFieldContainer[_explanation_pb2.DecisionInput]:
+        """What it was made from."""
+
+    @_builtins.property
+    def chain(self) -> _containers.RepeatedCompositeFieldContainer[_explanation_pb2.CauseLink]:
+        """From the quote to the bill, in the order of the log."""
+
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """Market time as of this answer; absent before a market is known."""
+
+    def __init__(
+        self,
+        *,
+        decision: _allocation_pb2.AllocationDecided | None = ...,
+        seq: _builtins.int = ...,
+        ts_event_ns: _builtins.int = ...,
+        summary: _builtins.str = ...,
+        alternatives: _abc.Iterable[_explanation_pb2.ConsideredAlternative] | None = ...,
+        method: _builtins.str = ...,
+        inputs: _abc.Iterable[_explanation_pb2.DecisionInput] | None = ...,
+        chain: _abc.Iterable[_explanation_pb2.CauseLink] | None = ...,
+        clock: _market_pb2.MarketClock | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "decision", b"decision"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alternatives", b"alternatives", "chain", b"chain", "clock", b"clock", "decision", b"decision", "inputs", b"inputs", "method", b"method", "seq", b"seq", "summary", b"summary", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainDecisionResponse: _TypeAlias = ExplainDecisionResponse  # noqa: Y015

@@ -92,6 +92,11 @@ class JobServiceStub:
                 request_serializer=spotline_dot_api_dot_v1_dot_job__service__pb2.ReadEventsRequest.SerializeToString,
                 response_deserializer=spotline_dot_api_dot_v1_dot_job__service__pb2.ReadEventsResponse.FromString,
                 _registered_method=True)
+        self.ExplainDecision = channel.unary_unary(
+                '/spotline.api.v1.JobService/ExplainDecision',
+                request_serializer=spotline_dot_api_dot_v1_dot_job__service__pb2.ExplainDecisionRequest.SerializeToString,
+                response_deserializer=spotline_dot_api_dot_v1_dot_job__service__pb2.ExplainDecisionResponse.FromString,
+                _registered_method=True)
 
 
 class JobServiceServicer:
@@ -177,6 +182,13 @@ class JobServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExplainDecision(self, request, context):
+        """Why a decision was what it was, worked out again from the log.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -234,6 +246,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.ReadEvents,
                     request_deserializer=spotline_dot_api_dot_v1_dot_job__service__pb2.ReadEventsRequest.FromString,
                     response_serializer=spotline_dot_api_dot_v1_dot_job__service__pb2.ReadEventsResponse.SerializeToString,
+            ),
+            'ExplainDecision': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainDecision,
+                    request_deserializer=spotline_dot_api_dot_v1_dot_job__service__pb2.ExplainDecisionRequest.FromString,
+                    response_serializer=spotline_dot_api_dot_v1_dot_job__service__pb2.ExplainDecisionResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -536,6 +553,33 @@ class JobService:
             '/spotline.api.v1.JobService/ReadEvents',
             spotline_dot_api_dot_v1_dot_job__service__pb2.ReadEventsRequest.SerializeToString,
             spotline_dot_api_dot_v1_dot_job__service__pb2.ReadEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainDecision(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spotline.api.v1.JobService/ExplainDecision',
+            spotline_dot_api_dot_v1_dot_job__service__pb2.ExplainDecisionRequest.SerializeToString,
+            spotline_dot_api_dot_v1_dot_job__service__pb2.ExplainDecisionResponse.FromString,
             options,
             channel_credentials,
             insecure,

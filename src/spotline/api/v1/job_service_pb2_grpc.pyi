@@ -58,6 +58,8 @@ class JobServiceStub:
     """What a job's program wrote, oldest first."""
     ReadEvents: _grpc.UnaryStreamMultiCallable[_job_service_pb2.ReadEventsRequest, _job_service_pb2.ReadEventsResponse]
     """What has happened to a job, oldest first."""
+    ExplainDecision: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ExplainDecisionRequest, _job_service_pb2.ExplainDecisionResponse]
+    """Why a decision was what it was, worked out again from the log."""
 
 @_typing.type_check_only
 class JobServiceAsyncStub(JobServiceStub):
@@ -89,6 +91,8 @@ class JobServiceAsyncStub(JobServiceStub):
     """What a job's program wrote, oldest first."""
     ReadEvents: _aio.UnaryStreamMultiCallable[_job_service_pb2.ReadEventsRequest, _job_service_pb2.ReadEventsResponse]  # type: ignore[assignment]
     """What has happened to a job, oldest first."""
+    ExplainDecision: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ExplainDecisionRequest, _job_service_pb2.ExplainDecisionResponse]  # type: ignore[assignment]
+    """Why a decision was what it was, worked out again from the log."""
 
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
     """Jobs in, their state out; served from a read model of the log. A request that changes something
@@ -183,5 +187,13 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_job_service_pb2.ReadEventsResponse], _abc.AsyncIterator[_job_service_pb2.ReadEventsResponse]]:
         """What has happened to a job, oldest first."""
+
+    @_abc_1.abstractmethod
+    def ExplainDecision(
+        self,
+        request: _job_service_pb2.ExplainDecisionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_service_pb2.ExplainDecisionResponse, _abc.Awaitable[_job_service_pb2.ExplainDecisionResponse]]:
+        """Why a decision was what it was, worked out again from the log."""
 
 def add_JobServiceServicer_to_server(servicer: JobServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -24,35 +24,38 @@ _sym_db = _symbol_database.Default()
 
 from spotline.api.v1 import allocation_pb2 as spotline_dot_api_dot_v1_dot_allocation__pb2
 from spotline.api.v1 import job_pb2 as spotline_dot_api_dot_v1_dot_job__pb2
+from spotline.api.v1 import outlook_pb2 as spotline_dot_api_dot_v1_dot_outlook__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fspotline/api/v1/lifecycle.proto\x12\x0fspotline.api.v1\x1a spotline/api/v1/allocation.proto\x1a\x19spotline/api/v1/job.proto\"F\n\x0cJobSubmitted\x12!\n\x03job\x18\x01 \x01(\x0b\x32\x14.spotline.api.v1.Job\x12\x13\n\x0bts_event_ns\x18\x02 \x01(\x03\"C\n\x0cJobCancelled\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x03 \x01(\x03\"d\n\nJobUpdated\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12!\n\x03job\x18\x03 \x01(\x0b\x32\x14.spotline.api.v1.Job\x12\x13\n\x0bts_event_ns\x18\x04 \x01(\x03\"w\n\tJobExited\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x03\x12\x11\n\texit_code\x18\x04 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x06 \x01(\x03\"w\n\x11JobRetryScheduled\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04slot\x18\x03 \x01(\x03\x12\r\n\x05retry\x18\x04 \x01(\x03\x12\x15\n\rnot_before_ns\x18\x05 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\"3\n\x11\x41\x64missionRecorded\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\"\xc2\x01\n\x13JobProgressReported\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04\x64one\x18\x03 \x01(\x01\x12\x13\n\x0bts_event_ns\x18\x04 \x01(\x03\x12\x15\n\rrate_per_hour\x18\x05 \x01(\x01\x12\x11\n\tinstances\x18\x06 \x01(\x03\x12\x12\n\ngeneration\x18\x07 \x01(\x03\x12\x19\n\x0c\x63heckpointed\x18\x08 \x01(\x01H\x00\x88\x01\x01\x42\x0f\n\r_checkpointed\"\x8e\x01\n\x0bJobAdmitted\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04slot\x18\x03 \x01(\x03\x12\x11\n\tpolicy_id\x18\x04 \x01(\t\x12\x13\n\x0boffering_id\x18\x05 \x01(\t\x12\x15\n\rdeadline_slot\x18\x06 \x01(\x03\x12\x12\n\nweight_ppb\x18\x07 \x01(\x03\"\xaa\x01\n\x0bJobAdvanced\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04slot\x18\x03 \x01(\x03\x12\"\n\x04lots\x18\x04 \x03(\x0b\x32\x14.spotline.api.v1.Lot\x12\x14\n\x0cprogress_ppm\x18\x05 \x01(\x03\x12\x1b\n\x13slot_cost_micro_usd\x18\x06 \x01(\x03\x12\x16\n\x0e\x63ost_micro_usd\x18\x07 \x01(\x03\"\xc1\x01\n\tJobClosed\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04slot\x18\x03 \x01(\x03\x12,\n\x07outcome\x18\x04 \x01(\x0e\x32\x1b.spotline.api.v1.JobOutcome\x12\x11\n\tpolicy_id\x18\x05 \x01(\t\x12\x16\n\x0e\x63ost_micro_usd\x18\x06 \x01(\x03\x12\x17\n\x0fvalue_micro_usd\x18\x07 \x01(\x03\x12\x14\n\x0cprogress_ppm\x18\x08 \x01(\x03*\xf3\x01\n\nJobOutcome\x12\x1b\n\x17JOB_OUTCOME_UNSPECIFIED\x10\x00\x12\x19\n\x15JOB_OUTCOME_COMPLETED\x10\x01\x12\x1e\n\x1aJOB_OUTCOME_COMPLETED_LATE\x10\x02\x12\x1f\n\x1bJOB_OUTCOME_MISSED_DEADLINE\x10\x03\x12\x17\n\x13JOB_OUTCOME_EXPIRED\x10\x04\x12\x19\n\x15JOB_OUTCOME_CANCELLED\x10\x05\x12\x16\n\x12JOB_OUTCOME_FAILED\x10\x06\x12 \n\x1cJOB_OUTCOME_STOPPED_BY_LIMIT\x10\x07\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fspotline/api/v1/lifecycle.proto\x12\x0fspotline.api.v1\x1a spotline/api/v1/allocation.proto\x1a\x19spotline/api/v1/job.proto\x1a\x1dspotline/api/v1/outlook.proto\"F\n\x0cJobSubmitted\x12!\n\x03job\x18\x01 \x01(\x0b\x32\x14.spotline.api.v1.Job\x12\x13\n\x0bts_event_ns\x18\x02 \x01(\x03\"C\n\x0cJobCancelled\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x03 \x01(\x03\"d\n\nJobUpdated\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12!\n\x03job\x18\x03 \x01(\x0b\x32\x14.spotline.api.v1.Job\x12\x13\n\x0bts_event_ns\x18\x04 \x01(\x03\"w\n\tJobExited\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x03\x12\x11\n\texit_code\x18\x04 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x06 \x01(\x03\"w\n\x11JobRetryScheduled\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04slot\x18\x03 \x01(\x03\x12\r\n\x05retry\x18\x04 \x01(\x03\x12\x15\n\rnot_before_ns\x18\x05 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\"3\n\x11\x41\x64missionRecorded\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\"\xc2\x01\n\x13JobProgressReported\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04\x64one\x18\x03 \x01(\x01\x12\x13\n\x0bts_event_ns\x18\x04 \x01(\x03\x12\x15\n\rrate_per_hour\x18\x05 \x01(\x01\x12\x11\n\tinstances\x18\x06 \x01(\x03\x12\x12\n\ngeneration\x18\x07 \x01(\x03\x12\x19\n\x0c\x63heckpointed\x18\x08 \x01(\x01H\x00\x88\x01\x01\x42\x0f\n\r_checkpointed\"\x8e\x01\n\x0bJobAdmitted\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04slot\x18\x03 \x01(\x03\x12\x11\n\tpolicy_id\x18\x04 \x01(\t\x12\x13\n\x0boffering_id\x18\x05 \x01(\t\x12\x15\n\rdeadline_slot\x18\x06 \x01(\x03\x12\x12\n\nweight_ppb\x18\x07 \x01(\x03\"g\n\tJobQuoted\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04slot\x18\x03 \x01(\x03\x12,\n\x07outlook\x18\x04 \x01(\x0b\x32\x1b.spotline.api.v1.JobOutlook\"\xaa\x01\n\x0bJobAdvanced\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04slot\x18\x03 \x01(\x03\x12\"\n\x04lots\x18\x04 \x03(\x0b\x32\x14.spotline.api.v1.Lot\x12\x14\n\x0cprogress_ppm\x18\x05 \x01(\x03\x12\x1b\n\x13slot_cost_micro_usd\x18\x06 \x01(\x03\x12\x16\n\x0e\x63ost_micro_usd\x18\x07 \x01(\x03\"\xc1\x01\n\tJobClosed\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04slot\x18\x03 \x01(\x03\x12,\n\x07outcome\x18\x04 \x01(\x0e\x32\x1b.spotline.api.v1.JobOutcome\x12\x11\n\tpolicy_id\x18\x05 \x01(\t\x12\x16\n\x0e\x63ost_micro_usd\x18\x06 \x01(\x03\x12\x17\n\x0fvalue_micro_usd\x18\x07 \x01(\x03\x12\x14\n\x0cprogress_ppm\x18\x08 \x01(\x03*\xf3\x01\n\nJobOutcome\x12\x1b\n\x17JOB_OUTCOME_UNSPECIFIED\x10\x00\x12\x19\n\x15JOB_OUTCOME_COMPLETED\x10\x01\x12\x1e\n\x1aJOB_OUTCOME_COMPLETED_LATE\x10\x02\x12\x1f\n\x1bJOB_OUTCOME_MISSED_DEADLINE\x10\x03\x12\x17\n\x13JOB_OUTCOME_EXPIRED\x10\x04\x12\x19\n\x15JOB_OUTCOME_CANCELLED\x10\x05\x12\x16\n\x12JOB_OUTCOME_FAILED\x10\x06\x12 \n\x1cJOB_OUTCOME_STOPPED_BY_LIMIT\x10\x07\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spotline.api.v1.lifecycle_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_JOBOUTCOME']._serialized_start=1363
-  _globals['_JOBOUTCOME']._serialized_end=1606
-  _globals['_JOBSUBMITTED']._serialized_start=113
-  _globals['_JOBSUBMITTED']._serialized_end=183
-  _globals['_JOBCANCELLED']._serialized_start=185
-  _globals['_JOBCANCELLED']._serialized_end=252
-  _globals['_JOBUPDATED']._serialized_start=254
-  _globals['_JOBUPDATED']._serialized_end=354
-  _globals['_JOBEXITED']._serialized_start=356
-  _globals['_JOBEXITED']._serialized_end=475
-  _globals['_JOBRETRYSCHEDULED']._serialized_start=477
-  _globals['_JOBRETRYSCHEDULED']._serialized_end=596
-  _globals['_ADMISSIONRECORDED']._serialized_start=598
-  _globals['_ADMISSIONRECORDED']._serialized_end=649
-  _globals['_JOBPROGRESSREPORTED']._serialized_start=652
-  _globals['_JOBPROGRESSREPORTED']._serialized_end=846
-  _globals['_JOBADMITTED']._serialized_start=849
-  _globals['_JOBADMITTED']._serialized_end=991
-  _globals['_JOBADVANCED']._serialized_start=994
-  _globals['_JOBADVANCED']._serialized_end=1164
-  _globals['_JOBCLOSED']._serialized_start=1167
-  _globals['_JOBCLOSED']._serialized_end=1360
+  _globals['_JOBOUTCOME']._serialized_start=1499
+  _globals['_JOBOUTCOME']._serialized_end=1742
+  _globals['_JOBSUBMITTED']._serialized_start=144
+  _globals['_JOBSUBMITTED']._serialized_end=214
+  _globals['_JOBCANCELLED']._serialized_start=216
+  _globals['_JOBCANCELLED']._serialized_end=283
+  _globals['_JOBUPDATED']._serialized_start=285
+  _globals['_JOBUPDATED']._serialized_end=385
+  _globals['_JOBEXITED']._serialized_start=387
+  _globals['_JOBEXITED']._serialized_end=506
+  _globals['_JOBRETRYSCHEDULED']._serialized_start=508
+  _globals['_JOBRETRYSCHEDULED']._serialized_end=627
+  _globals['_ADMISSIONRECORDED']._serialized_start=629
+  _globals['_ADMISSIONRECORDED']._serialized_end=680
+  _globals['_JOBPROGRESSREPORTED']._serialized_start=683
+  _globals['_JOBPROGRESSREPORTED']._serialized_end=877
+  _globals['_JOBADMITTED']._serialized_start=880
+  _globals['_JOBADMITTED']._serialized_end=1022
+  _globals['_JOBQUOTED']._serialized_start=1024
+  _globals['_JOBQUOTED']._serialized_end=1127
+  _globals['_JOBADVANCED']._serialized_start=1130
+  _globals['_JOBADVANCED']._serialized_end=1300
+  _globals['_JOBCLOSED']._serialized_start=1303
+  _globals['_JOBCLOSED']._serialized_end=1496
 # @@protoc_insertion_point(module_scope)

@@ -10,6 +10,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from spotline.api.v1 import allocation_pb2 as _allocation_pb2
 from spotline.api.v1 import job_pb2 as _job_pb2
+from spotline.api.v1 import outlook_pb2 as _outlook_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -372,6 +373,44 @@ class JobAdmitted(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___JobAdmitted: _TypeAlias = JobAdmitted  # noqa: Y015
+
+@_typing.final
+class JobQuoted(_message.Message):
+    """What is expected of a job that was handed over a short time ago. Subject:
+    job.quoted.<tenant>.<job>.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    SLOT_FIELD_NUMBER: _builtins.int
+    OUTLOOK_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """Which job."""
+    tenant: _builtins.str
+    """Whose it is."""
+    slot: _builtins.int
+    """The slot that was open."""
+    @_builtins.property
+    def outlook(self) -> _outlook_pb2.JobOutlook:
+        """What is expected."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        tenant: _builtins.str = ...,
+        slot: _builtins.int = ...,
+        outlook: _outlook_pb2.JobOutlook | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["outlook", b"outlook"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "outlook", b"outlook", "slot", b"slot", "tenant", b"tenant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobQuoted: _TypeAlias = JobQuoted  # noqa: Y015
 
 @_typing.final
 class JobAdvanced(_message.Message):

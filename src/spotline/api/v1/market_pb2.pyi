@@ -366,22 +366,26 @@ class MarketClock(_message.Message):
     MARKET_NS_FIELD_NUMBER: _builtins.int
     SLOT_FIELD_NUMBER: _builtins.int
     SLOT_S_FIELD_NUMBER: _builtins.int
+    WALL_NS_FIELD_NUMBER: _builtins.int
     market_ns: _builtins.int
     """Market time, ns since the epoch: when the slot opened; before the first: when it will."""
     slot: _builtins.int
     """The slot that is open; -1 before the first."""
     slot_s: _builtins.int
     """Slot length, seconds."""
+    wall_ns: _builtins.int
+    """When the log stored that the slot opened, ns since the epoch in wall time; 0: not known."""
     def __init__(
         self,
         *,
         market_ns: _builtins.int = ...,
         slot: _builtins.int = ...,
         slot_s: _builtins.int = ...,
+        wall_ns: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["market_ns", b"market_ns", "slot", b"slot", "slot_s", b"slot_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["market_ns", b"market_ns", "slot", b"slot", "slot_s", b"slot_s", "wall_ns", b"wall_ns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

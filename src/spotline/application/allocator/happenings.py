@@ -60,12 +60,13 @@ _ACTIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHappening:
-    """Something that happened to a job, at `ts_event_ns` of market time."""
+    """Something that happened to a job, at `ts_event_ns` of market time, stored at `wall_ns`."""
 
     seq: int
     kind: str
     ts_event_ns: int
     text: str
+    wall_ns: int = 0
 
 
 def happening_text(event: Event) -> str | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
+from spotline.application.board.messages import FleetView, JobView
 from spotline.application.configurator.messages import Completion
 from spotline.application.market_view import ClockReading
 from spotline.application.paging import PagedQuery
@@ -20,6 +21,7 @@ from spotline.domain.events.lifecycle import JobOutcome
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import Lot
+from spotline.domain.jobs.outlook import JobOutlook
 from spotline.domain.market.offering import Offering
 from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.policies.answer import DecisionReason
@@ -56,6 +58,8 @@ class PlanRequest:
     budget_micro_usd_per_hour: int = 0
     egress_micro_usd_per_gb: int = 0
     draft: JobDraft | None = None
+    deadlines_ns: tuple[int, ...] = ()
+    least_on_time_ppm: int = 0
 
     def __post_init__(self) -> None:
         if self.quotes and self.slot_s < 1:
@@ -120,12 +124,21 @@ class JointPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeadlineOutlook:
+    """What is expected of a job with another deadline, None where it cannot be met at all."""
+
+    deadline_ns: int
+    outlook: JobOutlook | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanAnswer:
     """What was considered, best first; `earliest_feasible_deadline_ns` is 0 where unknown.
 
     Several jobs have no options but a `joint` plan, None where there is none. `completion` says
     how a draft was completed. `on_demand_quote_micro_usd` is what one job would cost on on-demand
     alone (0: no quote), `most_cost_micro_usd` its budget, by that quote where it states no value.
+    `outlook` says what submitting it now would bring, `curve` the same for other deadlines.
     """
 
     message_name: ClassVar[str] = "PlanResponse"
@@ -139,6 +152,10 @@ class PlanAnswer:
     clock: ClockReading | None = None
     on_demand_quote_micro_usd: int = 0
     most_cost_micro_usd: int = 0
+    outlook: JobOutlook | None = None
+    likely_enough: bool = False
+    curve: tuple[DeadlineOutlook, ...] = ()
+    all_on_time_probability_ppm: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +238,8 @@ class JobStatus:
     """A job and where it stands; fields without an answer yet are empty, 0 or None.
 
     `lots` is what it is to hold now, `value_micro_usd` what it was worth once over, `seq` the
-    place in the log of the last change, `etag` what its owner states (made where it is answered).
+    place in the log of the last change, `etag` what its owner states, `view` the same for people
+    (these three are made where it is answered).
     """
 
     job: Job
@@ -239,6 +257,7 @@ class JobStatus:
     last_explanation: str = ""
     seq: int = 0
     etag: str = ""
+    view: JobView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,6 +269,7 @@ class Submission:
     job: Job | None = None
     draft: JobDraft | None = None
     request_id: str = ""
+    least_on_time_ppm: int = 0
 
     def __post_init__(self) -> None:
         if (self.job is None) == (self.draft is None):
@@ -272,6 +292,7 @@ class SubmissionReceipt:
     request_id: str = ""
     clock: ClockReading | None = None
     on_demand_quote_micro_usd: int = 0
+    outlook: JobOutlook | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,6 +314,7 @@ class JobPage:
     statuses: tuple[JobStatus, ...]
     next_page_token: str = ""
     clock: ClockReading | None = None
+    fleet: FleetView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,4 +72,5 @@ Event = (
     | training.JobSilent
     | training.JobHeard
     | capacity.InstancesEnded
+    | lifecycle.JobQuoted
 )

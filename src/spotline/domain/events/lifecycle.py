@@ -7,6 +7,7 @@ from enum import Enum
 
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import Lot
+from spotline.domain.jobs.outlook import JobOutlook
 
 
 class JobOutcome(Enum):
@@ -117,6 +118,19 @@ class JobAdmitted:
     offering_id: str
     deadline_slot: int
     weight_ppb: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobQuoted:
+    """What was expected of a job that had been handed over a short time ago, while `slot` was open.
+
+    An observation: it is worked out away from any decision, and nothing is decided because of it.
+    """
+
+    job_id: str
+    tenant: str
+    slot: int
+    outlook: JobOutlook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
