@@ -29,6 +29,17 @@ WHOLE_ID = 32
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON instead of text.")]
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job id, or how it begins.")]
 
+Address = Annotated[
+    str,
+    typer.Option(
+        "--address",
+        envvar="SPOTLINE_ALLOCATOR_ADDRESS",
+        help="The allocator's gRPC address.",
+        metavar="HOST:PORT",
+    ),
+]
+DEFAULT_ADDRESS = "127.0.0.1:7070"
+
 ResultT = TypeVar("ResultT")
 
 
@@ -150,3 +161,11 @@ def fail(exit_code: int, message: str, *, as_json: bool, **details: Any) -> NoRe
     else:
         typer.secho(message, err=True, fg="red")
     raise typer.Exit(exit_code)
+
+
+async def whole_job_id(client: Any, prefix: str) -> str:
+    """The only job whose id begins with `prefix`; a whole id needs no look-up."""
+    if len(prefix) >= WHOLE_ID:
+        return prefix
+    # Unknown: let the allocator say so.
+    return only_one(prefix, [found.job.job_id for found in await client.list_all()]) or prefix

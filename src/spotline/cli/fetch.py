@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spotline.cli.calls import EXIT_REFUSED, AsJson, JobArgument, answered, fail
-from spotline.cli.jobs import DEFAULT_ADDRESS, Address, whole_job_id
+from spotline.cli.calls import (
+    DEFAULT_ADDRESS,
+    EXIT_REFUSED,
+    Address,
+    AsJson,
+    JobArgument,
+    answered,
+    fail,
+    whole_job_id,
+)
 from spotline.cli.jobs_view import plain, print_json
 
 if TYPE_CHECKING:

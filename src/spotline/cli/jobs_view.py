@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from spotline.application.allocator.messages import (
         JobStatus,
         JobUpdate,
-        JointPlan,
-        PlanAnswer,
-        PlanStep,
     )
     from spotline.application.configurator.messages import Completion, ConfigurationOption
     from spotline.domain.configuration.provenance import JobConfiguration, ParameterOrigin
@@ -62,7 +59,8 @@ def _rate(throughput: Throughput, instances: int, unit: str) -> str:
     return f"{rate:.4g} {unit} per hour on {instances} x {throughput.offering}"
 
 
-def _usd(micro_usd: int) -> str:
+def usd(micro_usd: int) -> str:
+    """An amount of USD, to the cent."""
     return f"{micro_usd / 1e6:,.2f}"
 
 
@@ -97,7 +95,7 @@ def status_table(found: tuple[JobStatus, ...]) -> Table:
             status.state.value,
             status.policy_id or "-",
             f"{status.progress_ppm / 10_000:.0f} %",
-            _usd(status.cost_micro_usd),
+            usd(status.cost_micro_usd),
             _lots(status),
             f"{utc_iso(status.job.deadline.at_ns)} {status.job.deadline.kind.value}",
         )
@@ -120,7 +118,7 @@ def print_status(status: JobStatus) -> None:
         ("done", f"{status.progress_ppm / 10_000:.1f} %"),
         ("deadline", f"{utc_iso(status.job.deadline.at_ns)} ({status.job.deadline.kind.value})"),
         ("value", _value_text(status.job)),
-        ("cost so far", f"{_usd(status.cost_micro_usd)} USD"),
+        ("cost so far", f"{usd(status.cost_micro_usd)} USD"),
         ("policy", status.policy_id or "-"),
         ("offering", status.offering_id or "-"),
         ("holds", _lots(status)),
@@ -140,15 +138,15 @@ def print_status(status: JobStatus) -> None:
 
 
 def _value_text(job: Job) -> str:
-    value = f"{_usd(job.value_micro_usd)} USD"
+    value = f"{usd(job.value_micro_usd)} USD"
     quote = job.on_demand_quote_micro_usd
-    return f"{value}, from the on-demand quote of {_usd(quote)} USD" if quote else value
+    return f"{value}, from the on-demand quote of {usd(quote)} USD" if quote else value
 
 
 def quote_line(quote_micro_usd: int, most_micro_usd: int, *, by_quote: bool) -> str:
     """What on-demand alone would cost, and what the job costs at most where that follows from it."""
-    said = f"on demand it would cost {_usd(quote_micro_usd)} USD"
-    return f"{said}; it will cost at most {_usd(most_micro_usd)} USD" if by_quote else said
+    said = f"on demand it would cost {usd(quote_micro_usd)} USD"
+    return f"{said}; it will cost at most {usd(most_micro_usd)} USD" if by_quote else said
 
 
 def run_rows(run: Run) -> list[tuple[str, str]]:
@@ -213,103 +211,8 @@ def update_line(update: JobUpdate) -> str:
     why = f"  {status.last_explanation}" if update.change == "decision" else ""
     return (
         f"slot {status.last_slot:>4}  {what:<13} {status.state.value:<16} "
-        f"{status.progress_ppm / 10_000:5.1f} %  {_usd(status.cost_micro_usd):>10} USD  {_lots(status)}{why}"
+        f"{status.progress_ppm / 10_000:5.1f} %  {usd(status.cost_micro_usd):>10} USD  {_lots(status)}{why}"
     )
-
-
-def print_plan(answer: PlanAnswer, *, steps: bool) -> None:
-    """What was considered for a job, the chosen option marked."""
-    from rich.table import Table
-
-    from spotline.domain.units import utc_iso
-
-    if not answer.feasible:
-        typer.secho(answer.infeasible_reason, err=True, fg="red")
-        if answer.earliest_feasible_deadline_ns:
-            earliest = utc_iso(answer.earliest_feasible_deadline_ns)
-            typer.echo(f"ask for {earliest} or later", err=True)
-        return
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
-    table.add_column("")
-    table.add_column("policy", no_wrap=True)
-    table.add_column("offering", no_wrap=True)
-    for name in ("USD", "p10 - p90", "on time", "utility"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for option in answer.options:
-        table.add_row(
-            ">" if option.chosen else "",
-            option.policy_id,
-            option.offering_id,
-            _usd(option.expected_cost_micro_usd),
-            f"{option.cost_p10_micro_usd / 1e6:,.0f} - {option.cost_p90_micro_usd / 1e6:,.0f}",
-            f"{option.on_time_probability_ppm / 10_000:.0f} %",
-            f"{option.expected_utility_micro_usd / 1e6:,.0f}",
-            style="bold green" if option.chosen else None,
-        )
-    console().print(table)
-    for option in answer.options:
-        if option.chosen:
-            typer.echo(f"> {option.policy_id} on {option.offering_id}: {option.why}")
-    if steps:
-        chosen = Table(box=None, header_style="bold", pad_edge=False)
-        for name in ("slot", "opens", "spot", "on-demand"):
-            chosen.add_column(name, justify="right")
-        for step in answer.options[0].steps:
-            chosen.add_row(
-                str(step.slot),
-                utc_iso(step.slot_start_ns),
-                str(step.lot.spot),
-                str(step.lot.on_demand),
-            )
-        console().print(chosen)
-
-
-def print_joint_plan(jobs: tuple[Job, ...], joint: JointPlan) -> None:
-    """A plan of several jobs: what becomes of each, and what is held slot by slot."""
-    from rich.table import Table
-
-    names = [
-        job.name or schedule.job_id[:12]
-        for job, schedule in zip(jobs, joint.schedules, strict=True)
-    ]
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
-    table.add_column("job")
-    for name in ("done in slot", "done", "cost USD", "of it egress", "value", "end value"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name, schedule in zip(names, joint.schedules, strict=True):
-        table.add_row(
-            name,
-            str(schedule.finished_slot) if schedule.finished_slot >= 0 else "later",
-            f"{schedule.progress_ppm / 10_000:.0f} %",
-            _usd(schedule.cost_micro_usd),
-            _usd(schedule.egress_micro_usd),
-            _usd(schedule.value_micro_usd),
-            _usd(schedule.end_value_micro_usd),
-        )
-    console().print(table)
-    by_slot = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
-    by_slot.add_column("slot", justify="right")
-    for name in names:
-        by_slot.add_column(name, overflow="fold")
-    held = [{step.slot: step for step in schedule.steps} for schedule in joint.schedules]
-    for slot in range(joint.first_slot, joint.first_slot + joint.slots):
-        by_slot.add_row(str(slot), *(_step(steps.get(slot)) for steps in held))
-    console().print(by_slot)
-    utility = _usd(joint.utility_micro_usd)
-    if joint.proven:
-        typer.echo(f"utility {utility} USD; no plan of these slots has more")
-    else:
-        upper = _usd(joint.upper_utility_micro_usd)
-        typer.echo(f"utility {utility} USD; no plan of these slots has more than {upper} USD")
-    typer.echo("nothing was bought; hand them over with: spotline submit", err=True)
-
-
-def _step(step: PlanStep | None) -> str:
-    if step is None:
-        return "-"
-    counts = ((step.lot.spot, "spot"), (step.lot.on_demand, "on-demand"))
-    held = " + ".join(f"{count} {kind}" for count, kind in counts if count)
-    return f"{held} on {step.lot.offering_id}"
 
 
 # --- configurations ---------------------------------------------------------------------------
@@ -347,7 +250,7 @@ def _option_row(option: ConfigurationOption) -> tuple[str, ...]:
         f"{option.tokens_per_s:,.0f}",
         f"{option.low_tokens_per_s:,.0f} - {option.high_tokens_per_s:,.0f}",
         f"{option.success_ppm / 10_000:.0f} %",
-        _usd(option.expected_cost_micro_usd),
+        usd(option.expected_cost_micro_usd),
         f"{option.on_time_probability_ppm / 10_000:.0f} %",
     )
 

@@ -18,6 +18,7 @@ COMMANDS = (
     "down",
     "agent",
     "jobs",
+    "plan",
     "job_init",
     "updates",
     "reading",

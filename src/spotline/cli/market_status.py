@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from spotline.cli.calls import AsJson, answered
-from spotline.cli.jobs import DEFAULT_ADDRESS, Address
+from spotline.cli.calls import DEFAULT_ADDRESS, Address, AsJson, answered
 from spotline.cli.jobs_view import plain, print_json
 from spotline.cli.market import market_app
 from spotline.domain.units import utc_iso

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spotline.cli.calls import AsJson, JobArgument, answered
-from spotline.cli.jobs import DEFAULT_ADDRESS, Address, whole_job_id
+from spotline.cli.calls import DEFAULT_ADDRESS, Address, AsJson, JobArgument, answered, whole_job_id
 from spotline.cli.jobs_view import plain, print_json
 
 if TYPE_CHECKING:

@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spotline.cli.calls import EXIT_BAD_INPUT, AsJson, JobArgument, answered, fail
-from spotline.cli.jobs import DEFAULT_ADDRESS, Address, whole_job_id
-from spotline.cli.jobs_view import plain, print_json, print_plan, print_status
+from spotline.cli.calls import (
+    DEFAULT_ADDRESS,
+    EXIT_BAD_INPUT,
+    Address,
+    AsJson,
+    JobArgument,
+    answered,
+    fail,
+    whole_job_id,
+)
+from spotline.cli.jobs_view import plain, print_json, print_status
+from spotline.cli.plan_view import print_plan
 
 if TYPE_CHECKING:
     from spotline.application.allocator.messages import ChangeReceipt
