@@ -60,6 +60,8 @@ from spotline.domain.events.training import (
     GenerationFormed,
     JobHeard,
     JobSilent,
+    JobStalled,
+    JobStallEnded,
     NoticeAcknowledged,
     TrainingRestarted,
 )
@@ -92,12 +94,12 @@ SPEC = Spec(
         *(CapacityReported, CapacityLost, InstancesEnded),
         *(InterruptionNoticed, InterruptionWithdrawn),
         *(AgentJoined, GenerationFormed, TrainingRestarted, JobSilent, JobHeard),
-        *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged),
+        *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged, JobStalled, JobStallEnded),
     ),
     produces=(
         *(JobSubmitted, JobUpdated, JobCancelled, JobProgressReported, JobExited),
         *(AgentJoined, GenerationFormed, TrainingRestarted, JobSilent, JobHeard),
-        *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged),
+        *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged, JobStalled, JobStallEnded),
         ValueTableReady,
     ),
     decides=(ValueTableReady,),
