@@ -37,9 +37,7 @@ class InputProblem:
 class ViewRefused(SpotlineError):
     """A question is not answered: `reason` says why, `problems` what is wrong with it."""
 
-    def __init__(
-        self, reason: Reason, message: str, problems: Sequence[InputProblem] = ()
-    ) -> None:
+    def __init__(self, reason: Reason, message: str, problems: Sequence[InputProblem] = ()) -> None:
         super().__init__(message)
         self.reason = reason
         self.problems = tuple(problems)
