@@ -43,26 +43,25 @@ class JobHistory:
         self._slot: SlotOpened | MarketOpened | None = None
         self.ended = False
 
-    def note(self, event: Event, job_id: str, seq: int, *, wall_ns: int = 0) -> None:
-        """Take what was applied, and stored at `wall_ns`. Never waits."""
+    def note(self, event: Event, job_id: str, seq: int, *, wall_ns: int = 0) -> JobHappening | None:
+        """Take what was applied, and stored at `wall_ns`; return what people are told. Never waits."""
         if isinstance(event, SlotOpened | MarketOpened):
             self._slot = event
-            return
+            return None
         if not job_id or isinstance(event, _OF_PIPELINES) or self._says_nothing(event):
-            return
+            return None
         text = happening_text(event)
         if text is None:
-            return
-        kept = self._by_job.setdefault(job_id, deque())
-        kept.append(
-            JobHappening(
-                seq=seq,
-                kind=KINDS[type(event)],
-                ts_event_ns=self._ts_ns(event),
-                text=text,
-                wall_ns=wall_ns,
-            )
+            return None
+        happening = JobHappening(
+            seq=seq,
+            kind=KINDS[type(event)],
+            ts_event_ns=self._ts_ns(event),
+            text=text,
+            wall_ns=wall_ns,
         )
+        kept = self._by_job.setdefault(job_id, deque())
+        kept.append(happening)
         self._count += 1
         if len(kept) > self._most:
             kept.popleft()
@@ -70,6 +69,7 @@ class JobHistory:
         while self._count > self._most_of_all:
             self._forget_oldest()
         self._tell(job_id)
+        return happening
 
     def of(self, job_id: str, *, after_seq: int = 0) -> Sequence[JobHappening]:
         """What happened to a job after a place in the log, oldest first."""
