@@ -133,10 +133,10 @@ def _planned(name: str, steps: int, first_slot: int, times: float) -> PlannedTas
 
 
 TASKS: tuple[PlannedTask, ...] = (
-    _planned("tight", 260, 1, 1.7),
-    _planned("large", 340, 2, 1.9),
-    _planned("medium", 290, 9, 1.8),
-    _planned("relaxed", 240, 13, 2.1),
+    _planned("tight", 260, 1, 2.0),
+    _planned("large", 340, 2, 2.2),
+    _planned("medium", 290, 9, 2.1),
+    _planned("relaxed", 240, 13, 2.3),
 )
 
 
