@@ -18,7 +18,10 @@ from tests.unit.adapters.web.test_app import JOBS, advanced, market, submitted
 
 
 def changes(count=0, *, most=100):
-    kept = RecentChanges(lambda change: change, most=most)
+    async def as_it_is(change):
+        return change
+
+    kept = RecentChanges(as_it_is, most=most)
     for seq in range(1, count + 1):
         kept.note(change(seq))
     return kept
