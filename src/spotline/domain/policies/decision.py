@@ -16,7 +16,7 @@ from spotline.domain.jobs.progress import JobProgress, advance
 from spotline.domain.kernels import IntArray, kernel
 from spotline.domain.policies import settle
 from spotline.domain.policies.answer import DecisionReason
-from spotline.domain.policies.interface import Memory, Policy, PolicyView
+from spotline.domain.policies.interface import Choice, Memory, Policy, PolicyView
 from spotline.domain.policies.params import view_row
 from spotline.domain.units import cost_micro_usd
 
@@ -53,16 +53,26 @@ def decide_slot(policy: Policy, view: PolicyView, memory: Memory) -> SlotDecisio
         settled = _settle_late(layout.row, view_row(view), layout.by_count, layout.values)
     else:
         choice = policy.choose(view, memory)
-        memory = choice.memory
-        wish = choice.holding
-        # Without a table it is unknown what being late costs.
-        netted = program.hard or policy.nets_soft_deadlines or view.outlook is None
-        settled = _settle(
-            layout.row, view_row(view), wish.spot, wish.on_demand, netted, layout.by_count
-        )
+        return settle_wish(policy, view, choice)
     spot, on_demand, reason = settled
     holding = Holding(spot=spot, on_demand=on_demand)
     return SlotDecision(holding=holding, memory=memory, reason=REASONS[reason])
+
+
+def settle_wish(policy: Policy, view: PolicyView, choice: Choice) -> SlotDecision:
+    """Decide a slot before the deadline in which the policy chose this; see `decide_slot`."""
+    layout = lay_out(view.program)
+    wish = choice.holding
+    # Without a table it is unknown what being late costs.
+    netted = view.program.hard or policy.nets_soft_deadlines or view.outlook is None
+    spot, on_demand, reason = _settle(
+        layout.row, view_row(view), wish.spot, wish.on_demand, netted, layout.by_count
+    )
+    return SlotDecision(
+        holding=Holding(spot=spot, on_demand=on_demand),
+        memory=choice.memory,
+        reason=REASONS[reason],
+    )
 
 
 @kernel
