@@ -24,6 +24,7 @@ class AlternativeCut(Enum):
     TOPOLOGY = "topology"
     SAFETY_NET = "safety_net"
     COOL_DOWN = "cool_down"
+    RULE = "rule"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,6 +125,26 @@ def on_demand_to_hold(available: int, held: Holding, *, reserve_slots: int) -> i
     return rules.on_demand_to_hold(available, held.on_demand, reserve_slots)
 
 
+def rescue_slots(view: PolicyView, holding: Holding) -> int:
+    """Slots that on-demand alone still needs after this one, if `holding` is held until then.
+
+    Spot of it is taken to be lost in the worst moment, as the safety net takes it.
+    """
+    layout = lay_out(view.program)
+    return _rescue_slots(
+        layout.row, view_row(view), holding.spot, holding.on_demand, layout.by_count
+    )
+
+
+@kernel
+def _rescue_slots(
+    program: IntArray, row: IntArray, spot: int, on_demand: int, by_count: IntArray
+) -> int:
+    terms, standing, offer = terms_at(program), standing_at(row), offer_at(row)
+    after = hold(terms, standing, Held(spot, on_demand), offer.left_s, by_count)
+    return rules.rescue_slots(terms, offer, after, by_count)
+
+
 def is_safe(view: PolicyView, holding: Holding) -> bool:
     """Whether on-demand alone can still meet the deadline after this slot.
 
