@@ -10,7 +10,7 @@ How to use it::
     )
     print_table(COLUMNS, rows)                        # rows: tuples of str, one for each column
     print_facts([("job", job_id), ("why", sentence)]) # one name and value a line
-    say(text)                                         # one line of text that others wrote
+    print_line(text)                                  # a line of text that others wrote
 
 Cells are plain text and are escaped here: pass what came from outside as it came. A table that is too
 wide drops columns, highest rank first (of equals the rightmost), and says which; where even those of
@@ -97,7 +97,7 @@ def terminal_width() -> int | None:
         return _UNSTATED_WIDTH
 
 
-def say(text: str = "", *, err: bool = False, style: str = "") -> None:
+def print_line(text: str = "", *, err: bool = False, style: str = "") -> None:
     """Print a text of any origin, escaped; line ends stay.
 
     `style` is a colour and `bold`, such as `bold red`; it is left out where output is no terminal's
@@ -170,6 +170,15 @@ def fact_lines(facts: Sequence[tuple[str, str]], width: int | None) -> list[str]
     return lines
 
 
+def shortened(text: str, width: int) -> str:
+    """As many whole words of a text as fit, with an ellipsis where some do not."""
+    if _cells(text) <= width:
+        return text
+    first, *_ = _wrapped(text, width - _cells(_ELLIPSIS) - 1)
+    # A first word that does not fit is left out: half of it may be another number.
+    return _ELLIPSIS if _cells(first) > width - 2 else f"{first} {_ELLIPSIS}"
+
+
 # --- the layout -------------------------------------------------------------------------------
 
 
@@ -233,7 +242,7 @@ def _line(
     for index in kept:
         text = row[index]
         if columns[index].kind is Kind.SENTENCE:
-            text = _shortened(text, widths[index])
+            text = shortened(text, widths[index])
         parts.append(_padded(text, widths[index], right=columns[index].kind is Kind.NUMBER))
     return (" " * _GAP).join(parts).rstrip()
 
@@ -246,15 +255,6 @@ def _vertical(columns: Sequence[Column], row: Sequence[str], width: int | None) 
 def _padded(text: str, width: int, *, right: bool = False) -> str:
     space = " " * (width - _cells(text))
     return space + text if right else text + space
-
-
-def _shortened(text: str, width: int) -> str:
-    """As many whole words as fit, with an ellipsis where some do not."""
-    if _cells(text) <= width:
-        return text
-    first, *_ = _wrapped(text, width - _cells(_ELLIPSIS) - 1)
-    # A first word that does not fit is left out: half of it may be another number.
-    return _ELLIPSIS if _cells(first) > width - 2 else f"{first} {_ELLIPSIS}"
 
 
 def _wrapped(text: str, width: int | None) -> list[str]:
