@@ -64,6 +64,8 @@ from spotline.domain.events.training import (
     GenerationFormed,
     JobHeard,
     JobSilent,
+    JobStalled,
+    JobStallEnded,
     NoticeAcknowledged,
     TrainingRestarted,
 )
@@ -96,14 +98,14 @@ SPEC = Spec(
         *(CapacityReported, CapacityLost, InstancesEnded),
         *(InterruptionNoticed, InterruptionWithdrawn),
         *(AgentJoined, GenerationFormed, TrainingRestarted, JobSilent, JobHeard),
-        *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged),
+        *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged, JobStalled, JobStallEnded),
         # What people are told of jobs beside that.
         *(CostAccrued, LaunchRefused, JobQuoted),
     ),
     produces=(
         *(JobSubmitted, JobUpdated, JobCancelled, JobProgressReported, JobExited),
         *(AgentJoined, GenerationFormed, TrainingRestarted, JobSilent, JobHeard),
-        *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged),
+        *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged, JobStalled, JobStallEnded),
         ValueTableReady,
     ),
     decides=(ValueTableReady,),
