@@ -27,6 +27,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import zip_longest
 
 import typer
 
@@ -107,10 +108,17 @@ def print_line(text: str = "", *, err: bool = False, style: str = "") -> None:
 
 
 def print_table(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], *, styles: Sequence[str] = ()
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    *,
+    styles: Sequence[str] = (),
+    whole: bool = False,
 ) -> None:
-    """Print a table; `styles` has one for each row, empty for none."""
-    lines = table_lines(columns, rows, terminal_width())
+    """Print a table; `styles` has one for each row, empty for none.
+
+    With `whole` sentences go on in further lines of their row instead of being shortened.
+    """
+    lines = table_lines(columns, rows, terminal_width(), whole=whole)
     if lines.heading:
         typer.echo(_styled(lines.heading, "bold"))
     for index, row in enumerate(lines.rows):
@@ -130,9 +138,13 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
 
 
 def table_lines(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    width: int | None,
+    *,
+    whole: bool = False,
 ) -> TableLines:
-    """A table in `width` columns, None for as many as it needs.
+    """A table in `width` columns, None for as many as it needs; `whole`: no sentence is shortened.
 
     Raises
     ------
@@ -151,7 +163,7 @@ def table_lines(
     names = [column.name for column in columns]
     return TableLines(
         heading=_line(columns, names, kept, widths),
-        rows=tuple((_line(columns, row, kept, widths),) for row in cells),
+        rows=tuple(tuple(_row_lines(columns, row, kept, widths, whole=whole)) for row in cells),
         dropped=tuple(names[index] for index in range(len(columns)) if index not in kept),
     )
 
@@ -233,6 +245,25 @@ def _widths(
         widths[index] += more
         spare -= more
     return widths
+
+
+def _row_lines(
+    columns: Sequence[Column],
+    row: Sequence[str],
+    kept: Sequence[int],
+    widths: dict[int, int],
+    *,
+    whole: bool,
+) -> Iterator[str]:
+    if not whole:
+        yield _line(columns, row, kept, widths)
+        return
+    wrapped = [
+        _wrapped(cell, widths.get(index)) if column.kind is Kind.SENTENCE else [cell]
+        for index, (column, cell) in enumerate(zip(columns, row, strict=True))
+    ]
+    for parts in zip_longest(*wrapped, fillvalue=""):
+        yield _line(columns, parts, kept, widths)
 
 
 def _line(

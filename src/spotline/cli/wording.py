@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 NOTHING = "-"
 _LEAST_SHORT_ID = 8
-_UNITS_S = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 def usd(micro_usd: int) -> str:
@@ -30,16 +29,10 @@ def probability(ppm: int) -> str:
 
 def lasting(seconds: float) -> str:
     """How long, in its two largest units: `2 d 5 h`, `12 min`, `-40 s`."""
-    left = round(abs(seconds))
-    parts: list[str] = []
-    for unit, each_s in _UNITS_S:
-        count, left = divmod(left, each_s)
-        if count or parts:
-            parts.append(f"{count} {unit}")
-        if len(parts) == 2:
-            break
-    said = " ".join(part for part in parts if not part.startswith("0 ")) or "0 s"
-    return f"-{said}" if seconds < 0 and said != "0 s" else said
+    from spotline.application.board.wording import duration_text
+
+    whole = round(seconds)
+    return f"-{duration_text(whole)}" if whole < 0 else duration_text(whole)
 
 
 def moment(ns: int) -> str:
