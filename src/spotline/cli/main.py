@@ -18,6 +18,7 @@ COMMANDS = (
     "updates",
     "reading",
     "fetch",
+    "explain",
     "place",
     "pipelines",
     "up",

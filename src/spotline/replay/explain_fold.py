@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from spotline.application.allocation.allocate import allocate
 from spotline.application.allocation.messages import AllocateRequest
 from spotline.application.explaining.facts import DecidedTurn, jobs_facts, market_facts
+from spotline.application.explaining.ports import LogBeginsLate
 from spotline.application.selector.asking import fallback_request
 from spotline.application.selector.handler import SPEC, SelectHandler
 from spotline.application.selector.recomputing import recomputed_answer
@@ -20,6 +21,7 @@ from spotline.contracts.build import event_of, is_dead_letter
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import ContractError
 from spotline.contracts.mapping import digest
+from spotline.contracts.subjects import EVENT_TYPES
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
 from spotline.domain.events.capacity import SlotDecided
 from spotline.domain.events.event import Event
@@ -128,6 +130,11 @@ class SelectorRefold:
         """Fold on until a decision is made, None where it is not made again.
 
         `entries` go on from `next_seq`; what follows the decision in them may be left unread.
+
+        Raises
+        ------
+        LogBeginsLate
+            They do not.
         """
         self._wanted = (found.asked_id, found.cause_id)
         self._handler.turn = self._handler.asked = None
@@ -141,6 +148,8 @@ class SelectorRefold:
         return self.known(found)
 
     def _take(self, entry: StoredEntry) -> None:
+        if entry.seq != self.next_seq:
+            raise LogBeginsLate(entry.seq)
         self.next_seq = entry.seq + 1
         try:
             events = unpacked(entry)
@@ -213,6 +222,4 @@ _CONSUMED = frozenset(SPEC.consumes)
 
 
 def _is_consumed(envelope: Envelope) -> bool:
-    from spotline.contracts.subjects import EVENT_TYPES
-
     return EVENT_TYPES.get(envelope.kind) in _CONSUMED

@@ -76,12 +76,12 @@ class DecisionIndex:
         Raises
         ------
         LogBeginsLate
-            The first entry of all is not the log's first.
+            Entries are gone from before this one.
         """
         for entry in entries:
             if entry.seq <= self.last_seq:
                 continue
-            if not self.last_seq and entry.seq != 1:
+            if entry.seq != self.last_seq + 1:
                 raise LogBeginsLate(entry.seq)
             self.last_seq = entry.seq
             try:
@@ -101,16 +101,21 @@ class DecisionIndex:
         """
         made = self._decisions.get(query.job_id, [])
         if query.job_id not in self.names:
-            raise UnknownDecision(f"no job has the id {query.job_id}", job_known=False)
+            raise UnknownDecision(
+                f"job_id: expected a job of the log, found {query.job_id!r}", job_known=False
+            )
         if not made:
-            raise UnknownDecision("nothing has been decided for the job yet", job_known=True)
+            raise UnknownDecision(
+                "job_id: expected a job for which something was decided, found one that waits",
+                job_known=True,
+            )
         slot = made[-1].slot if query.slot is None else query.slot
         inside = [found for found in made if found.slot == slot]
         if not inside:
             slots = sorted({found.slot for found in made})
             raise UnknownDecision(
-                f"nothing was decided for the job in slot {slot}; the nearest slots with a "
-                f"decision are {_nearest(slots, slot)}",
+                f"slot: expected one in which something was decided for the job, the nearest are "
+                f"{_nearest(slots, slot)}; found {slot}",
                 job_known=True,
             )
         if query.revision is None:
@@ -120,8 +125,8 @@ class DecisionIndex:
                 return found
         revisions = ", ".join(str(found.revision) for found in inside)
         raise UnknownDecision(
-            f"slot {slot} has no decision of revision {query.revision} for the job; "
-            f"it has {revisions}",
+            f"revision: expected one of slot {slot} in which something was decided for the job "
+            f"({revisions}), found {query.revision}",
             job_known=True,
         )
 

@@ -96,7 +96,9 @@ def chain_of(trail: Trail, turn: DecidedTurn) -> tuple[CauseLink, ...]:
         event, mark = found.event, found.mark
         ts_ns = getattr(event, "ts_event_ns", 0) or mark.ts_event_ns
         offset_s = getattr(event, "offset_s", None)
-        if getattr(event, "slot", -1) == trail.decision.slot and offset_s is not None:
+        if isinstance(event, CostAccrued | JobClosed):
+            ts_ns = opened_ns + turn.market.opened.slot_s * NS_PER_S
+        elif getattr(event, "slot", -1) == trail.decision.slot and offset_s is not None:
             ts_ns = opened_ns + offset_s * NS_PER_S
         links.append(
             CauseLink(

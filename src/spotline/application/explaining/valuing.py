@@ -72,6 +72,7 @@ class _Place:
     move_cost_micro_usd: int
     holdings: tuple[Holding, ...]
     move_cut: Cut = NO_CUT
+    is_away: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +217,7 @@ def _elsewhere(
             move_cost_micro_usd=alternative.move_cost_micro_usd,
             holdings=(holding_of(answer.lots) if chosen is None else chosen,),
             move_cut=NO_CUT if chosen is not None else _move_cut(home.bounds, there, answer),
+            is_away=True,
         )
 
 
@@ -392,7 +394,7 @@ def _alternative(value: _Valued, chosen: _Valued) -> ConsideredAlternative:
         if cut is None:
             cut, detail = value.place.move_cut
     return ConsideredAlternative(
-        lots=(lot,) if held.instances else (),
+        lots=(lot,) if held.instances or value.place.is_away else (),
         chosen=value is chosen,
         immediate_cost_micro_usd=value.now,
         cost_to_go_micro_usd=value.later,

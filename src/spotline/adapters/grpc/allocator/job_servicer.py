@@ -11,6 +11,7 @@ import grpc
 from spotline.adapters.grpc.allocator.admitting import Acknowledging
 from spotline.adapters.grpc.allocator.changing import Changing, Planning
 from spotline.adapters.grpc.allocator.completing import completed
+from spotline.adapters.grpc.allocator.explaining import Explaining
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.reading import JobReading
 from spotline.adapters.grpc.allocator.standing import need_open, status_of, unknown_job
@@ -36,6 +37,7 @@ from spotline.application.allocator.messages import (
 )
 from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
+from spotline.application.explaining.messages import Explanation
 from spotline.application.market_view import ClockReading, MarketStatus
 from spotline.application.paging import page_of_ids
 from spotline.application.spec import derive_id
@@ -61,7 +63,14 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         Where what programs write is kept; None: nowhere.
     quote_margin
         A job that states no value is worth (1 + this) x its on-demand quote, and may cost as much.
+
+    Attributes
+    ----------
+    explaining
+        Explains decisions; until it is set, none is.
     """
+
+    explaining = Explaining(None)
 
     def __init__(
         self,
@@ -279,6 +288,13 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
     async def GetMarket(self, request: pb.GetMarketRequest, context: ServerContext) -> MarketStatus:
         """Market time, and whether it goes on."""
         return self._host.state.market_status()
+
+    @answers
+    async def ExplainDecision(
+        self, request: pb.ExplainDecisionRequest, context: ServerContext
+    ) -> Explanation:
+        """Why a decision was what it was, worked out again from the log."""
+        return await self.explaining.explain(request)
 
     def _open_job(self, job_id: str, tenant: str) -> Job:
         """A job of a tenant that is not over."""
