@@ -14,7 +14,9 @@ from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.placer.handler import PlaceHandler
 from spotline.application.placer.options import PlacerOptions
+from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.agents import AgentsAt, AgentSide, host_of
+from spotline.bootstrap.explaining import LiveExplainer
 from spotline.bootstrap.own_loop import in_own_loop
 from spotline.bootstrap.parts import AnyHost, BusAddress, Hosted, PartHooks, open_part, open_stream
 from spotline.contracts.subjects import StreamPart
@@ -39,13 +41,15 @@ class AllocatorParts:
     Drafts are completed by the configurator at `configurator_address`; empty refuses them. With
     `await_admission` a submission is acknowledged once the actuator's ledger holds it too. A job
     that states no value is worth (1 + `quote_margin`) x its on-demand quote. `agents` says where
-    those of running programs dial in, None for nowhere.
+    those of running programs dial in, None for nowhere. Decisions are explained with the options of
+    the `selector` that made them.
     """
 
     configurator_address: str = ""
     await_admission: bool = True
     quote_margin: float = DEFAULT_QUOTE_MARGIN
     agents: AgentsAt | None = None
+    selector: SelectorOptions = field(default_factory=SelectorOptions)
 
 
 async def serve_allocator(
@@ -95,6 +99,9 @@ async def serve_allocator(
             output=None if side is None else side.output,
             quote_margin=parts.quote_margin,
         )
+        explainer = LiveExplainer(bus, parts.selector)
+        stack.callback(explainer.close)
+        server.explain_with(explainer)
         async with asyncio.TaskGroup() as tasks:
 
             async def answer_agents() -> None:

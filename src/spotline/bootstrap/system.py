@@ -250,6 +250,7 @@ async def _start_servers(services: _Services, options: SystemOptions) -> None:
                 configurator_address=system.configurator_address,
                 agents=options.agents(),
                 quote_margin=options.quote_margin,
+                selector=options.selector,
             ),
             address=options.allocator_address,
             agents_listening=agents_listening,
