@@ -277,8 +277,11 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
 
     @answers
     async def GetMarket(self, request: pb.GetMarketRequest, context: ServerContext) -> MarketStatus:
-        """Market time, and whether it goes on."""
-        return self._host.state.market_status()
+        """Market time, whether it goes on, and quotes."""
+        status = self._host.state.market_status()
+        if request.offering_id:
+            status = replace(status, quotes=self._host.state.recent.quotes_of(request.offering_id))
+        return status
 
     def _open_job(self, job_id: str, tenant: str) -> Job:
         """A job of a tenant that is not over."""
