@@ -43,7 +43,7 @@ JOB_COLUMNS = (
     Column("spent USD", Kind.NUMBER, 2),
     Column("tenant", rank=7),
 )
-_LOOK = 3
+_ALWAYS = ("job", "phase", "holds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,18 +70,23 @@ def print_board(board: JobBoard) -> None:
 
 
 def job_table(statuses: Sequence[JobStatus]) -> tuple[list[Column], list[list[str]]]:
-    """Columns and rows, a row for each job; what deserves a look only where something does."""
+    """Columns and rows, a row for each job; without the columns of which no job has anything."""
     rows = _job_rows(statuses)
-    looks = any(row[_LOOK] for row in rows)
-    kept = [index for index in range(len(JOB_COLUMNS)) if index != _LOOK or looks]
+    kept = [
+        index
+        for index, column in enumerate(JOB_COLUMNS)
+        if any(row[index] not in ("", NOTHING) for row in rows) or column.name in _ALWAYS
+    ]
     return [JOB_COLUMNS[index] for index in kept], [[row[index] for index in kept] for row in rows]
 
 
 def board_json(board: JobBoard) -> dict[str, Any]:
     """The same as HTTP answers a list of jobs, with the market's state beside it."""
-    from spotline.adapters.web.encoding import answer
+    from spotline.adapters.web.encoding import answer, encoded
 
-    return answer(board.market.clock, market=board.market, fleet=board.fleet, jobs=board.statuses)
+    market = encoded(board.market)
+    del market["clock"], market["quotes"]
+    return answer(board.market.clock, market=market, fleet=board.fleet, jobs=board.statuses)
 
 
 def board_facts(board: JobBoard) -> list[tuple[str, str]]:

@@ -23,11 +23,11 @@ def text_of(app: LiveView) -> str:
 
 async def seen(pilot: object, app: LiveView, what: Callable[[str], bool]) -> str:
     """The screen once it shows something."""
-    for _ in range(200):
+    for _ in range(500):
         shown = text_of(app)
         if what(shown):
             return shown
-        await pilot.pause(0.01)  # type: ignore[attr-defined]
+        await pilot.pause()  # type: ignore[attr-defined]
     raise AssertionError(text_of(app))
 
 
@@ -36,7 +36,7 @@ async def test_everything_is_on_one_screen_and_nothing_is_cut(size: tuple[int, i
     shown = board()
     app = LiveView(FakeFeed(shown), shown)
     async with app.run_test(size=size) as pilot:
-        screen = await seen(pilot, app, lambda text: "of on-demand" in text)
+        screen = await seen(pilot, app, lambda text: "of 45.00 quoted" in text)
 
     assert "2026-03-01T01:30:00Z, slot 9 of 10 min, open" in screen
     assert "3 spot + 1 on-demand, 19.00 USD per hour" in screen
