@@ -220,9 +220,12 @@ class JobClient(RpcClient):
         response = await self._call(self._jobs.UpdateJob, request, timeout_s=_PLAN_TIMEOUT_S)
         return from_message(ChangeReceipt, response)
 
-    async def market(self) -> MarketStatus:
-        """What time it is in the market, and whether that goes on."""
-        request = job_service_pb2.GetMarketRequest()
+    async def market(self, offering_id: str = "") -> MarketStatus:
+        """What time it is in the market, and whether that goes on, with the open slot's quotes.
+
+        With an offering its quotes of the latest slots, none where it is not known.
+        """
+        request = job_service_pb2.GetMarketRequest(offering_id=offering_id)
         response = await self._call(self._jobs.GetMarket, request, timeout_s=_CALL_TIMEOUT_S)
         return from_message(MarketStatus, response)
 
