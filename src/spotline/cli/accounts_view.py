@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from spotline.cli.failures import writable
 from spotline.cli.tables import Column, Kind, print_line, print_table
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 _MOST_WEIGHTS = 8
 _BASES = {
-    "recorded": "what happened",
-    "on_what_was_left": "on what was left",
-    "by_itself": "all jobs by itself",
+    "recorded": "recorded",
+    "by_itself": "by itself",
+    "on_what_was_left": "what was left",
 }
+_ORDER = {basis: place for place, basis in enumerate(_BASES)}
 
 
 def beside_json(json_out: str) -> AbstractContextManager[object]:
@@ -32,8 +33,8 @@ def beside_json(json_out: str) -> AbstractContextManager[object]:
     return redirect_stdout(sys.stderr) if json_out == "-" else nullcontext()
 
 
-def write_text(target: str, text: str) -> None:
-    """Write to a file, or print where it is `-`.
+def write_text(target: str, text: str, stdout: TextIO | None = None) -> None:
+    """Write to a file, or to `stdout` (None: the present one) where the target is `-`.
 
     Raises
     ------
@@ -41,7 +42,7 @@ def write_text(target: str, text: str) -> None:
         The file cannot be written.
     """
     if target == "-":
-        sys.stdout.write(text)
+        (stdout or sys.stdout).write(text)
         return
     path = Path(target)
     with writable(path):
@@ -59,18 +60,16 @@ def print_rules(account: Account) -> None:
         Column("cost USD", Kind.NUMBER),
         Column("on time", Kind.NUMBER),
         Column("utility USD", Kind.NUMBER, 1),
-        Column("% of clairvoyant", Kind.NUMBER, 2),
+        Column("of clairvoyant", Kind.NUMBER, 2),
         Column("lost late USD", Kind.NUMBER, 3),
     )
     report = account.report
-    # Fewer jobs than the report compares: its means on what was left are of others.
-    same = sum(job.compared for job in report.jobs) == len(account.counted)
     if account.recorded_counted is None:
         print_line("no job is left to compare")
         return
     rows = [_rule_row("spotline", "recorded", account.recorded_counted)]
     rows += [_rule_row(name, "by_itself", summary) for name, summary in _best_first(account.rules)]
-    if same:
+    if account.as_it_was:
         left = {name: numbers for name, numbers in report.policies.items() if name != "spotline"}
         rows += [
             _rule_row(name, "on_what_was_left", numbers) for name, numbers in _best_first(left)
@@ -79,15 +78,12 @@ def print_rules(account: Account) -> None:
             rows.append(_rule_row("clairvoyant", "on_what_was_left", report.clairvoyant))
     print_line(f"Mean of {len(account.counted)} jobs:")
     print_table(columns, rows)
-    if same:
-        print_line(
-            "on what was left: the rule replayed for one job at a time on what the others left it"
-        )
-    print_line(
-        f"all jobs by itself: the rule runs {len(account.jobs)} jobs on the market from the "
-        "beginning, alone with them"
-    )
-    for assumption in account.assumptions:
+    print_line("recorded: what happened, by the log alone")
+    if account.rules:
+        print_line(f"by itself: the rule runs {len(account.jobs)} jobs together from the beginning")
+    if account.as_it_was:
+        print_line("what was left: the rule runs one job on what the others left it")
+    for assumption in account.assumptions if account.rules else ():
         print_line(f"assumed: {assumption}")
 
 
@@ -104,7 +100,7 @@ def _rule_row(name: str, basis: str, summary: PolicySummary) -> tuple[str, ...]:
         f"{summary.on_time_fraction:.1%}",
         f"{summary.mean_utility_usd:,.2f}",
         # Of a rule by itself there is none: its jobs were left other things.
-        "-" if share is None else f"{share:.2f}",
+        "-" if share is None else f"{share:.2f} %",
         f"{summary.late_value_loss_usd:,.2f}",
     )
 
@@ -121,7 +117,7 @@ def print_policies(
         Column("cost USD", Kind.NUMBER),
         Column("on time", Kind.NUMBER),
         Column("utility USD", Kind.NUMBER),
-        Column("% of clairvoyant", Kind.NUMBER, 1),
+        Column("of clairvoyant", Kind.NUMBER, 1),
         Column("lost late USD", Kind.NUMBER, 2),
         Column("decisions/s", Kind.NUMBER, 3),
     )
@@ -153,23 +149,19 @@ def print_left_out(left_out: Sequence[JobLeftOut]) -> None:
 def print_job_rows(rows: Sequence[JobRow]) -> None:
     """One row per job: what it cost on each basis, one column for each rule."""
     named: dict[tuple[str, str], str] = {}
-    for row in sorted(
-        rows, key=lambda row: list(_BASES).index(row.basis) if row.basis in _BASES else 9
-    ):
+    for row in sorted(rows, key=lambda row: _ORDER.get(row.basis, len(_ORDER))):
         policy = "" if row.basis == "recorded" else row.policy_id
-        short = {"recorded": "recorded", "on_what_was_left": f"{policy}, left"}
+        short = {"recorded": "recorded", "on_what_was_left": f"{policy} (left)"}
         named.setdefault((row.basis, policy), short.get(row.basis, policy))
-    columns = [Column("job", Kind.ID), Column("deadline", rank=1)]
-    columns += [
-        Column(f"{name} USD", Kind.NUMBER, 0 if basis == "recorded" else rank)
-        for rank, ((basis, _), name) in enumerate(named.items(), start=2)
-    ]
+    columns = [Column("job, USD", Kind.ID), Column("deadline", rank=len(named) + 1)]
+    columns += [Column(name, Kind.NUMBER, rank) for rank, name in enumerate(named.values())]
     lines: dict[str, list[str]] = {}
     places = {key: 2 + index for index, key in enumerate(named)}
-    late = False
+    late = starred = False
     for row in rows:
         cells = lines.setdefault(row.job_id, [row.name, _deadline(row), *["-"] * len(named)])
-        cells[0] = row.name if row.counted else f"{row.name} (left out)"
+        cells[0] = row.name if row.counted else f"{row.name} *"
+        starred = starred or not row.counted
         mark = "" if row.on_time else " late"
         late = late or not row.on_time
         policy = "" if row.basis == "recorded" else row.policy_id
@@ -177,6 +169,8 @@ def print_job_rows(rows: Sequence[JobRow]) -> None:
     print_table(columns, list(lines.values()))
     if late:
         print_line("late: not done by the deadline")
+    if starred:
+        print_line("*: left out of all means")
 
 
 def _deadline(row: JobRow) -> str:

@@ -144,6 +144,12 @@ class Account:
     recorded_counted: PolicySummary | None = None
 
     @property
+    def as_it_was(self) -> bool:
+        """Whether the means on what was left are of the counted jobs, on the terms of the rules."""
+        compared = sum(job.compared for job in self.report.jobs)
+        return not self.changed and compared == len(self.counted)
+
+    @property
     def recorded_micro_usd(self) -> int:
         """What the counted jobs really cost."""
         lives = [job.life for job in self.report.jobs if job.job.job_id in self.counted]
@@ -191,14 +197,15 @@ class Account:
         rows: list[JobRow] = []
         for ran in self.report.jobs:
             counted = ran.job.job_id in self.counted
-            rows.append(_row(ran.job, RECORDED, ran.life, counted=counted))
+            rows.append(row_of(ran.job, RECORDED, ran.life, counted=counted))
             for name, life in ran.otherwise.items():
-                life = replace(life, policy_id=name)
-                rows.append(_row(ran.job, ON_WHAT_WAS_LEFT, life, counted=counted))
+                rows.append(
+                    row_of(ran.job, ON_WHAT_WAS_LEFT, life, policy_id=name, counted=counted)
+                )
         for name, lives in self.by_itself.items():
             for job, life in zip(self.jobs, lives, strict=True):
                 counted = job.job_id in self.counted
-                rows.append(_row(job, BY_ITSELF, replace(life, policy_id=name), counted=counted))
+                rows.append(row_of(job, BY_ITSELF, life, policy_id=name, counted=counted))
         return sorted(rows, key=lambda row: (row.deadline_ns, row.job_id))
 
 
@@ -310,14 +317,17 @@ def _without_clairvoyant(summary: PolicySummary) -> dict[str, float | None]:
     return numbers
 
 
-def _row(job: Job, basis: str, life: JobLife, *, counted: bool) -> JobRow:
+def row_of(
+    job: Job, basis: str, life: JobLife, *, policy_id: str = "", counted: bool = True
+) -> JobRow:
+    """How a job fared; `policy_id` where another name is wanted than the life's own."""
     return JobRow(
         job_id=job.job_id,
         name=job.name or job.job_id,
         deadline_kind=job.deadline.kind.value,
         deadline_ns=job.deadline.at_ns,
         basis=basis,
-        policy_id=life.policy_id,
+        policy_id=policy_id or life.policy_id,
         on_time=life.on_time,
         cost_micro_usd=life.cost_micro_usd,
         value_micro_usd=life.value_micro_usd,
