@@ -1,0 +1,101 @@
+"""`spotline bench quote`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from spotline.bench.command_options import (
+    RECORDED_DATA,
+    DataOption,
+    JsonOption,
+    command_line,
+    open_console,
+    teller,
+    write_figures,
+)
+
+DEFAULT_SEED = 20_260
+
+
+def quote(
+    data: DataOption = RECORDED_DATA,
+    out: JsonOption = None,
+    market: Annotated[
+        list[str] | None,
+        typer.Option(help="Market to quote on; repeat it for several. Default: all."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Jobs, shared out among the markets.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Draws markets, jobs and policies.")] = (
+        DEFAULT_SEED
+    ),
+    early: Annotated[
+        bool,
+        typer.Option("--early", help="Jobs of the first half, which the method was set on."),
+    ] = False,
+) -> None:
+    """Hold what `plan` says of jobs against what then becomes of them.
+
+    Jobs arrive at random times of the second half of each market, are quoted with what is known
+    then, and run as `spotline simulate` runs them.
+    """
+    from spotline.bench.quote.report import figures_of
+    from spotline.bench.quote.run import METHODS, Quoted, quote_world
+    from spotline.bench.quote.worlds import WORLD_NAMES, load_world
+
+    console = open_console()
+    tell = teller(console)
+    names = tuple(market or WORLD_NAMES)
+    part = (0.0, 0.5) if early else (0.5, 1.0)
+    quoted: dict[str, tuple[Quoted, ...]] = {}
+    recorded: dict[str, str] = {}
+    for index, name in enumerate(names):
+        count = jobs // len(names) + (index < jobs % len(names))
+        world = load_world(name, data, seed)
+        if world is None or not count:
+            tell(f"{name}: its data is not in {data}" if world is None else f"{name}: no jobs")
+            continue
+        recorded[name] = world.recorded
+        quoted[name] = quote_world(world, count, seed + index, part=part, tell=tell)
+    figures = figures_of(quoted, recorded, seed=seed, command=command_line())
+    write_figures(figures, out)
+    _print(console, figures, METHODS)
+
+
+def _print(console: Any, figures: dict[str, Any], methods: tuple[str, ...]) -> None:
+    from spotline.replay.tables import plain_table
+
+    for method in methods:
+        table = plain_table(f"Quotes by: {method}", "market")
+        for name in (
+            *("jobs", "within\np10-p90", "below", "above", "width /\nmedian"),
+            *("said\non time", "was\non time", "Brier", "Brier of\nthe rate", "finish\nwithin"),
+        ):
+            table.add_column(name, justify="right", no_wrap=True)
+        for market, by_method in figures["markets"].items():
+            row = by_method[method]
+            if row["jobs"]:
+                table.add_row(market, *_cells(row))
+        console.print(table)
+    console.print("On time, by decile of what was said (outlook, all markets):")
+    for row in figures["reliability"]:
+        console.print(
+            f"  {row['decile'] * 10 - 10:3d}-{row['decile'] * 10:3d} %: {row['jobs']:4d} jobs, "
+            f"said {row['said']:.0%}, came {row['came']:.0%}"
+        )
+    console.print(f"seed {figures['meta']['seed']}")
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    finish = row["finish_within"]
+    return [
+        str(row["jobs"]),
+        *(f"{row[name]:.0%}" for name in ("within", "below", "above")),
+        f"{row['width']:.2f}",
+        f"{row['said_on_time']:.0%}",
+        f"{row['on_time']:.0%}",
+        f"{row['brier']:.3f}",
+        f"{row['brier_rate']:.3f}",
+        "" if finish is None else f"{finish:.0%}",
+    ]
