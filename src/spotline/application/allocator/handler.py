@@ -25,15 +25,18 @@ from spotline.application.allocator.gang import Gangs
 from spotline.application.allocator.messages import JobState, JobStatus
 from spotline.application.allocator.statements import stated_again
 from spotline.application.allocator.updates import changeable
+from spotline.application.board.fold import BoardState
 from spotline.application.market_view import MarketFold, MarketStatus, MarketView, WorkNeeded
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
+    CostAccrued,
     InstancesEnded,
     InterruptionNoticed,
     InterruptionWithdrawn,
+    LaunchRefused,
 )
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
@@ -47,6 +50,7 @@ from spotline.domain.events.lifecycle import (
     JobClosed,
     JobExited,
     JobProgressReported,
+    JobQuoted,
     JobRetryScheduled,
     JobSubmitted,
     JobUpdated,
@@ -93,6 +97,8 @@ SPEC = Spec(
         *(InterruptionNoticed, InterruptionWithdrawn),
         *(AgentJoined, GenerationFormed, TrainingRestarted, JobSilent, JobHeard),
         *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged),
+        # What people are told of jobs beside that.
+        *(CostAccrued, LaunchRefused, JobQuoted),
     ),
     produces=(
         *(JobSubmitted, JobUpdated, JobCancelled, JobProgressReported, JobExited),
@@ -114,7 +120,7 @@ class JobsState:
     now; `stated` keeps such jobs as they were submitted. `recorded` are the
     jobs that the ledger holds, `unrecorded` those it still is to hold: jobs of before 0.3.0 are in
     neither. `work` says whether market time is needed, `gangs` on what the programs run that
-    Spotline starts.
+    Spotline starts, `board` what people are told.
     """
 
     recent: MarketFold = field(default_factory=MarketFold)
@@ -126,6 +132,7 @@ class JobsState:
     work: WorkNeeded = field(default_factory=WorkNeeded)
     gangs: Gangs = field(default_factory=Gangs)
     measuring: Measuring = field(default_factory=Measuring)
+    board: BoardState = field(default_factory=BoardState)
     applied: int = 0
 
     @property
@@ -247,6 +254,7 @@ class JobsHandler:
                 state.unrecorded.discard(event.job_id)
             case _:
                 pass
+        state.board.fold(event, state.recent)
 
 
 def _after(status: JobStatus, event: Event, market: MarketFold) -> JobStatus:
