@@ -63,7 +63,8 @@ class SystemOptions:
     `advertise` (empty: `agents_address` as it was bound); a second of wall time has `market_s_per_s`
     of the market's.
     A job without a value is worth (1 + `quote_margin`) x its on-demand quote, which is recorded
-    with it.
+    with it. With `outlooks` every job is quoted, and looked ahead for while it runs, at a third of a
+    core at most.
     """
 
     market: Market
@@ -92,6 +93,7 @@ class SystemOptions:
     advertise: str = ""
     agent_times: AgentTimes = field(default_factory=AgentTimes)
     market_s_per_s: float = 1.0
+    outlooks: bool = True
 
     def agents(self) -> AgentsAt:
         """Where agents dial in; `ConfigError` where that cannot be."""
@@ -245,6 +247,8 @@ async def _start_servers(services: _Services, options: SystemOptions) -> None:
                 configurator_address=system.configurator_address,
                 agents=options.agents(),
                 quote_margin=options.quote_margin,
+                selector=options.selector,
+                outlooks=options.outlooks,
             ),
             address=options.allocator_address,
             agents_listening=agents_listening,

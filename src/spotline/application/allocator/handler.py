@@ -27,6 +27,8 @@ from spotline.application.allocator.statements import stated_again
 from spotline.application.allocator.updates import changeable
 from spotline.application.board.fold import BoardState
 from spotline.application.market_view import MarketFold, MarketStatus, MarketView, WorkNeeded
+from spotline.application.outlook.following import FOLLOWED, Following
+from spotline.application.selector.state import SelectorOptions
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import (
@@ -99,9 +101,11 @@ SPEC = Spec(
         *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged),
         # What people are told of jobs beside that.
         *(CostAccrued, LaunchRefused, JobQuoted),
+        # What the selector knows beside that: outlooks are worked out from it.
+        *(kind for kind in FOLLOWED if kind is not LaunchRefused),
     ),
     produces=(
-        *(JobSubmitted, JobUpdated, JobCancelled, JobProgressReported, JobExited),
+        *(JobSubmitted, JobUpdated, JobCancelled, JobProgressReported, JobExited, JobQuoted),
         *(AgentJoined, GenerationFormed, TrainingRestarted, JobSilent, JobHeard),
         *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged),
         ValueTableReady,
@@ -120,7 +124,8 @@ class JobsState:
     now; `stated` keeps such jobs as they were submitted. `recorded` are the
     jobs that the ledger holds, `unrecorded` those it still is to hold: jobs of before 0.3.0 are in
     neither. `work` says whether market time is needed, `gangs` on what the programs run that
-    Spotline starts, `board` what people are told.
+    Spotline starts, `board` what people are told. `following` is what the selector knows, None
+    where nobody asks what is expected.
     """
 
     recent: MarketFold = field(default_factory=MarketFold)
@@ -133,6 +138,7 @@ class JobsState:
     gangs: Gangs = field(default_factory=Gangs)
     measuring: Measuring = field(default_factory=Measuring)
     board: BoardState = field(default_factory=BoardState)
+    following: Following | None = None
     applied: int = 0
 
     @property
@@ -163,13 +169,20 @@ class JobsState:
 
 
 class JobsHandler:
-    """Folds the log into the read model."""
+    """Folds the log into the read model.
+
+    With the options of the `selector` that decides, it follows what that knows, too.
+    """
 
     spec = SPEC
 
+    def __init__(self, selector: SelectorOptions | None = None) -> None:
+        self._selector = selector
+
     def initial(self) -> JobsState:
         """No market, no jobs."""
-        return JobsState()
+        selector = self._selector
+        return JobsState(following=None if selector is None else Following(selector))
 
     def decide(self, state: JobsState, event: Event, ctx: Context) -> Outcome:
         """Build the table that is asked for."""
@@ -255,6 +268,8 @@ class JobsHandler:
             case _:
                 pass
         state.board.fold(event, state.recent)
+        if state.following is not None:
+            state.following.fold(event)
 
 
 def _after(status: JobStatus, event: Event, market: MarketFold) -> JobStatus:

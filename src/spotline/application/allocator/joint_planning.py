@@ -31,6 +31,7 @@ from spotline.application.allocator.messages import (
     PlanStep,
 )
 from spotline.application.market_view import MarketView
+from spotline.application.outlook.following import SelectorSnapshot
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.jobs.measured import planned_lead_s
@@ -64,7 +65,9 @@ _SIGMA_PPM = 500_000
 MOST_JOBS = 32
 
 
-def plan_together(request: PlanRequest, market: MarketView, *, quote_margin: float) -> PlanAnswer:
+def plan_together(
+    request: PlanRequest, market: MarketView, known: SelectorSnapshot, *, quote_margin: float
+) -> PlanAnswer:
     """Plan all of `request.jobs` for the greatest sum of value less cost.
 
     Raises

@@ -30,14 +30,14 @@ _ASSUMED_MOVES = 6.0
 # Habits of a market change: of a run state at most so many transitions are taken as evidence.
 _MOST_EVIDENCE = 60.0
 # How far a whole future may leave its level sooner or later than the law says (log, one sigma).
-_LEAVING_SIGMA = 0.35
+_LEAVING_SIGMA = 0.9
 # Slots that independence (of counts) and a slow return (of prices) count for.
 _ASSUMED_SLOTS = 48.0
 _ASSUMED_CORRELATION = 0.15
 _ASSUMED_RETURN = 0.03
 _LEAST_RETURN = 0.005
 # Mean length of the stretches of the past that are played again, in slots.
-_STRETCH_SLOTS = 6.0
+_STRETCH_SLOTS = 24.0
 # How far beyond what it was lately a price may go (log).
 _BEYOND = 0.35
 _NORMAL = NormalDist()
@@ -222,7 +222,7 @@ class _Chain:
         leaves = level[:, None] != level[None, :]
         changes = int(np.count_nonzero(np.diff(states // space.ages)))
         sigma = np.sqrt(_LEAVING_SIGMA**2 + 1.0 / (changes + 4.0))
-        factor = np.exp(sigma * pace)[:, :, None]
+        factor = np.exp(sigma * pace - sigma**2 / 2.0)[:, :, None]
         drawn = np.where(leaves[None], drawn * factor, drawn) + 1e-12
         self._cumulative = np.cumsum(drawn / drawn.sum(axis=2, keepdims=True), axis=2)
         self._state = np.full(futures, int(states[-1]), dtype=np.int64)
@@ -361,5 +361,5 @@ def _return_of(moves: FloatArray, apart: FloatArray) -> FloatArray:
     mean_spread = np.where(spread > 0.0, spread / max(1, apart.shape[1]), 1.0)
     weight = _ASSUMED_SLOTS * mean_spread
     back = (-(moves * apart).sum(axis=1) + weight * _ASSUMED_RETURN) / (spread + weight)
-    found: FloatArray = np.clip(back, _LEAST_RETURN, 1.0)[:, None]
+    found: FloatArray = np.clip(back, _LEAST_RETURN, 1.0).astype(np.float64)[:, None]
     return found

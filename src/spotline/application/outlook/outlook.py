@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from spotline.application.allocation.allocate import program_of
+from spotline.application.outlook.following import SelectorSnapshot
 from spotline.application.outlook.futures import MarketFutures, sample_futures
 from spotline.application.outlook.lives import Beginning, Course, LifeAhead, live
 from spotline.application.outlook.places import Taken, places_of
@@ -27,19 +28,19 @@ from spotline.application.selector.offering_choice import (
 from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.application.selector.tables import taken_by
 from spotline.domain.events.market import SlotOpened
+from spotline.domain.forecasting.law_book import LawBook
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.outlook import JobOutlook, OutlookOffering, OutlookPolicy
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.ledger.billing import OfferingPrice
 from spotline.domain.policies.interface import Policy
-from spotline.domain.policies.registry import POOL
 from spotline.domain.selection.rules import weights_ppb
 from spotline.domain.units import NS_PER_S, PPM
 
 # Numbers of futures that divide a million, so that shares of them add up; most first.
-_FUTURES = (200, 160, 125, 100, 80, 64, 50, 40)
-# About this many slots are lived through for an outlook: some seconds at most.
-_MOST_SLOTS = 4_000
+_FUTURES = (100, 80, 64, 50, 40)
+# About this many slots are lived through for an outlook: about a second.
+_MOST_SLOTS = 3_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,20 +53,15 @@ class _Ahead:
 
 
 def outlook_of(
-    state: SelectorState,
-    job: Job,
-    options: SelectorOptions,
-    *,
-    pool: Sequence[Policy] = POOL,
-    market: MarketFutures | None = None,
+    known: SelectorSnapshot, job: Job, *, market: MarketFutures | None = None
 ) -> JobOutlook | None:
     """Say what is expected of a job from the slot after the latest on.
 
     Parameters
     ----------
-    state
-        What the selector knows, the latest slot decided; it is not changed. A job that runs in it
-        goes on from there, any other is taken to be handed over now.
+    known
+        What the selector knows, the latest slot decided. A job that runs in it goes on from there,
+        any other is taken to be handed over now.
     market
         Futures to run it in, of at least the slots it may take; None samples them.
 
@@ -73,28 +69,43 @@ def outlook_of(
     -------
     JobOutlook
         None where nothing can be said: the job is over, or nothing it can run on is quoted.
-
-    Raises
-    ------
-    ValueError
-        No slot has opened yet.
     """
+    lives = lives_of(known, job, market=market)
+    return None if lives is None else _summed_up(known.state.slot + 1, lives)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LivesAhead:
+    """A job's life in every future, counted in slots from its first."""
+
+    lives: tuple[LifeAhead, ...]
+    first_slot_start_ns: int
+    slot_ns: int
+
+
+def lives_of(
+    known: SelectorSnapshot, job: Job, *, market: MarketFutures | None = None
+) -> LivesAhead | None:
+    """What `outlook_of` sums up; the i-th life is that in the i-th future."""
+    state = known.state
     run = state.runs.get(job.job_id)
     if run is not None and run.phase is RunPhase.CLOSED:
         return None
-    under_way = run is not None and run.phase is RunPhase.RUNNING
-    slots = slots_ahead(state, run.job if run is not None and under_way else job)
+    going = run if run is not None and run.phase is RunPhase.RUNNING else None
+    slots = slots_ahead(state, job if going is None else going.job)
     if market is None:
         market = futures_of(state, slots=slots, futures=futures_for(slots))
-    if run is not None and under_way:
-        ahead = _going_on(state, run, options, market)
+    if going is not None:
+        ahead: _Ahead | None = _going_on(state, going, known.options, market)
     else:
-        found = _arriving(state, job, options, pool, market)
-        if found is None:
-            return None
-        ahead = found
-    lives = [live(ahead.course, begins, i) for i, begins in enumerate(ahead.begins)]
-    return _summed_up(state.slot + 1, lives, ahead)
+        ahead = _arriving(known, job, market)
+    if ahead is None:
+        return None
+    return LivesAhead(
+        lives=tuple(live(ahead.course, begins, i) for i, begins in enumerate(ahead.begins)),
+        first_slot_start_ns=ahead.first_slot_start_ns,
+        slot_ns=state.current.slot_s * NS_PER_S,
+    )
 
 
 def slots_ahead(state: SelectorState, job: Job) -> int:
@@ -112,13 +123,14 @@ def futures_for(slots: int) -> int:
 def futures_of(state: SelectorState, *, slots: int, futures: int) -> MarketFutures:
     """The market's futures as `outlook_of` samples them, the same for all jobs of a slot."""
     history = [*(opened for opened, _ in state.history), state.current]
-    return sample_futures(
-        history,
-        {offering_id: named.law for offering_id, named in state.laws.items()},
-        futures=futures,
-        slots=slots,
-        seed=f"outlook:{state.slot}",
-    )
+    laws = {offering_id: named.law for offering_id, named in state.laws.items()}
+    if any(sq.quote.offering_id not in laws for sq in state.current.quotes):
+        # The forecaster says its first law only after a few slots.
+        book = LawBook()
+        for opened in history:
+            book.observe(opened)
+        laws = {**book.learn(), **laws}
+    return sample_futures(history, laws, futures=futures, slots=slots, seed=f"outlook:{state.slot}")
 
 
 # --- a job under way --------------------------------------------------------------------------
@@ -171,13 +183,8 @@ def _going_on(
 # --- a job that is handed over now ------------------------------------------------------------
 
 
-def _arriving(
-    state: SelectorState,
-    job: Job,
-    options: SelectorOptions,
-    pool: Sequence[Policy],
-    market: MarketFutures,
-) -> _Ahead | None:
+def _arriving(known: SelectorSnapshot, job: Job, market: MarketFutures) -> _Ahead | None:
+    state, options, pool = known.state, known.options, known.pool
     opened = state.current
     slot_ns = opened.slot_s * NS_PER_S
     next_ns = opened.ts_event_ns + slot_ns
@@ -327,7 +334,7 @@ def _mixture(
     home: str,
     options: SelectorOptions,
     pool: Sequence[Policy],
-) -> list[int]:
+) -> Sequence[int]:
     """The weights (ppb) the job will draw its policy from: the rehearsal of its arrival is in."""
     learner = arrives.learner.copy()
     rehearse(pool, options, arrives, learner, job, home)
@@ -376,13 +383,15 @@ def _taken(
 # --- summing up -------------------------------------------------------------------------------
 
 
-def _summed_up(slot: int, lives: Sequence[LifeAhead], ahead: _Ahead) -> JobOutlook:
+def _summed_up(slot: int, ahead: LivesAhead) -> JobOutlook:
+    lives = ahead.lives
     count = len(lives)
     costs = sorted(life.cost_micro_usd for life in lives)
-    slot_ns = next(iter(ahead.course.places.values())).program.slot_s * NS_PER_S
     never = 1 << 62
     ends = sorted(
-        ahead.first_slot_start_ns + life.finished_slot * slot_ns if life.finished_slot else never
+        ahead.first_slot_start_ns + life.finished_slot * ahead.slot_ns
+        if life.finished_slot
+        else never
         for life in lives
     )
     finish_ns = [0 if at == never else at for at in _quantiles(ends)]

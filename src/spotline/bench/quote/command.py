@@ -42,7 +42,7 @@ def quote(
     """
     from spotline.bench.quote.report import figures_of
     from spotline.bench.quote.run import METHODS, Quoted, quote_world
-    from spotline.bench.quote.worlds import WORLD_NAMES, load_world
+    from spotline.bench.quote.worlds import WORLD_NAMES, load_world, worlds_of
 
     console = open_console()
     tell = teller(console)
@@ -50,14 +50,17 @@ def quote(
     part = (0.0, 0.5) if early else (0.5, 1.0)
     quoted: dict[str, tuple[Quoted, ...]] = {}
     recorded: dict[str, str] = {}
-    for index, name in enumerate(names):
-        count = jobs // len(names) + (index < jobs % len(names))
-        world = load_world(name, data, seed)
+    worlds = [(name, seed + k) for name in names for k in range(worlds_of(name))]
+    for index, (name, world_seed) in enumerate(worlds):
+        count = jobs // len(worlds) + (index < jobs % len(worlds))
+        world = load_world(name, data, world_seed)
         if world is None or not count:
             tell(f"{name}: its data is not in {data}" if world is None else f"{name}: no jobs")
             continue
-        recorded[name] = world.recorded
-        quoted[name] = quote_world(world, count, seed + index, part=part, tell=tell)
+        before = recorded.get(name)
+        recorded[name] = world.recorded if before is None else f"{before}; {world.recorded}"
+        found = quote_world(world, count, seed + index, part=part, tell=tell)
+        quoted[name] = (*quoted.get(name, ()), *found)
     figures = figures_of(quoted, recorded, seed=seed, command=command_line())
     write_figures(figures, out)
     _print(console, figures, METHODS)
@@ -69,8 +72,8 @@ def _print(console: Any, figures: dict[str, Any], methods: tuple[str, ...]) -> N
     for method in methods:
         table = plain_table(f"Quotes by: {method}", "market")
         for name in (
-            *("jobs", "within\np10-p90", "below", "above", "width /\nmedian"),
-            *("said\non time", "was\non time", "Brier", "Brier of\nthe rate", "finish\nwithin"),
+            *("jobs", "within", "below", "above", "width"),
+            *("said", "was", "Brier", "of rate", "finish"),
         ):
             table.add_column(name, justify="right", no_wrap=True)
         for market, by_method in figures["markets"].items():
@@ -78,6 +81,10 @@ def _print(console: Any, figures: dict[str, Any], methods: tuple[str, ...]) -> N
             if row["jobs"]:
                 table.add_row(market, *_cells(row))
         console.print(table)
+    console.print(
+        "within, below, above: realised cost against p10..p90; width: (p90 - p10) / p50; said, was: "
+        "on time; of rate: the Brier score of always saying the rate; finish: within p10..p90"
+    )
     console.print("On time, by decile of what was said (outlook, all markets):")
     for row in figures["reliability"]:
         console.print(

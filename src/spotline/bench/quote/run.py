@@ -11,15 +11,17 @@ from spotline.application.allocation.on_demand_quote import on_demand_quote_micr
 from spotline.application.allocator.messages import PlanRequest
 from spotline.application.allocator.planning import DEFAULT_POLICY_IDS, plan
 from spotline.application.market_view import MarketView
+from spotline.application.outlook.following import SelectorSnapshot
 from spotline.application.outlook.outlook import outlook_of
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.bench.quote.worlds import World
 from spotline.domain.events.lifecycle import JobOutcome
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
-from spotline.domain.jobs.job import Job
+from spotline.domain.jobs.job import DeadlineKind, Job
 from spotline.domain.market.market import UNKNOWN, Market
-from spotline.domain.units import NS_PER_S, PPM
+from spotline.domain.policies.registry import POOL
+from spotline.domain.units import NS_PER_S, PPM, S_PER_HOUR
 from spotline.replay.clouds import Information
 from spotline.replay.course import course_of, first_slot
 from spotline.replay.jobs import generated_jobs
@@ -29,6 +31,13 @@ from spotline.replay.selector_run import run_selector
 # A naive quote: what on-demand costs, give or take this share.
 _NAIVE_SPREAD = 0.25
 _HORIZON_SLOTS = 6
+
+# Every so many-th job is tight: its largest count needs this share of the time to the deadline on
+# demand, launches not counted, and it is worth this many times what that costs.
+_TIGHT_EVERY = 3
+_TIGHT = (0.7, 0.98)
+_TIGHT_VALUE = (0.6, 1.3)
+_TIGHT_STREAM = 9
 
 METHODS = ("outlook", "one policy", "on demand")
 
@@ -103,16 +112,44 @@ def quote_world(
     return tuple(found)
 
 
-def drawn_jobs(
-    market: Market, jobs: int, seed: int, part: tuple[float, float]
-) -> tuple[Job, ...]:
+def drawn_jobs(market: Market, jobs: int, seed: int, part: tuple[float, float]) -> tuple[Job, ...]:
     """Jobs as `generated_jobs` draws them, that begin within a part of the market's slots."""
     first, end = int(part[0] * market.slots), int(part[1] * market.slots)
     cut = market.between(first, end)
     most = int(cut.spot_available[cut.spot_provenance != UNKNOWN].max(initial=1))
     drawn = generated_jobs(cut, jobs, seed)
     # No larger than what spot of this market can ever carry.
-    return tuple(_no_larger(job, most) for job in drawn)
+    fit = [_no_larger(job, most) for job in drawn]
+    rng = np.random.Generator(np.random.PCG64([seed, _TIGHT_STREAM]))
+    return tuple(
+        _tightened(job, market, rng) if index % _TIGHT_EVERY == 0 else job
+        for index, job in enumerate(fit)
+    )
+
+
+def _tightened(job: Job, market: Market, rng: np.random.Generator) -> Job:
+    """The job with a soft deadline that on-demand alone just meets or misses, worth little more.
+
+    Whether such a job is on time is open: it has nothing to fall back on.
+    """
+    deadline = job.deadline
+    hours = (deadline.at_ns - job.start_ns) / NS_PER_S / S_PER_HOUR
+    rate = job.throughputs[0].rate_per_hour(job.max_instances)
+    work = hours * rate * float(rng.uniform(*_TIGHT))
+    on_demand = int(np.median(market.on_demand_price_micro_usd)) * job.max_instances * hours
+    soft = replace(
+        deadline,
+        kind=DeadlineKind.SOFT,
+        expires_ns=deadline.at_ns + (deadline.at_ns - job.start_ns) // 2,
+    )
+    if soft.expires_ns > market.start_ns + market.slots * market.slot_s * NS_PER_S:
+        return job
+    return replace(
+        job,
+        deadline=soft,
+        work=replace(job.work, amount=round(work, 6)),
+        value_micro_usd=int(on_demand * float(rng.uniform(*_TIGHT_VALUE))),
+    )
 
 
 def _no_larger(job: Job, most: int) -> Job:
@@ -130,7 +167,7 @@ def _no_larger(job: Job, most: int) -> Job:
 def _all_said(state: SelectorState, job: Job, options: SelectorOptions) -> dict[str, Said]:
     view = _view(state)
     said = {}
-    outlook = outlook_of(state, job, options)
+    outlook = outlook_of(SelectorSnapshot(state=state, options=options, pool=POOL), job)
     if outlook is not None:
         said["outlook"] = Said(
             p10=outlook.cost_p10_micro_usd,

@@ -18,12 +18,14 @@ from spotline.adapters.market.options import ImportOptions
 from spotline.adapters.market.parse import time_ns
 from spotline.contracts.errors import ContractError
 from spotline.domain.market.generate import generate
-from spotline.domain.market.market import OBSERVED, UNKNOWN, Market
+from spotline.domain.market.market import OBSERVED, UNKNOWN, IntArray, Market
 from spotline.domain.market.offering import Offering
 from spotline.domain.units import NS_PER_S, micro_usd_from_usd
 
 SLOT_S = 1800
-_GENERATED_SLOTS = 480
+_GENERATED_SLOTS = 336
+# Of longer recorded series the first eight days: to forecast them slot by slot takes long.
+_MOST_SLOTS = 384
 _PRESETS = ("mixed", "cloud-gang", "cloud-zones", "neocloud")
 
 _SKYNOMAD = "spot-skynomad"
@@ -36,6 +38,15 @@ _H100_PER_MACHINE = 8
 _PLENTY = 64
 
 WORLD_NAMES = (*_PRESETS, "skynomad-h100", "aws-v100-2023", "aws-gangs-2020-prices")
+
+
+# Jobs of one world share its weather: generated ones come in several.
+_GENERATED_WORLDS = 2
+
+
+def worlds_of(name: str) -> int:
+    """How many worlds of a name there are, by seed."""
+    return _GENERATED_WORLDS if name in _PRESETS else 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +73,11 @@ def load_world(name: str, data: Path, seed: int) -> World | None:
         raise ContractError("--market", f"expected one of {', '.join(WORLD_NAMES)}, found {name!r}")
     recorded, read = _RECORDED[name]
     found = read(data)
-    return None if found is None else World(name=name, market=found, recorded=recorded)
+    if found is None:
+        return None
+    if found.slots > _MOST_SLOTS:
+        found = found.between(0, _MOST_SLOTS)
+    return World(name=name, market=found, recorded=recorded)
 
 
 # --- H100 counts in nine zones ----------------------------------------------------------------
@@ -129,8 +144,9 @@ def _v100(data: Path) -> Market | None:
     columns = []
     for offering in market.offerings:
         known = sorted(changes[offering.zone])
-        at = np.searchsorted(np.array([moment for moment, _ in known]), opens, side="right") - 1
-        columns.append(np.array([usd for _, usd in known])[np.maximum(0, at)])
+        moments = np.array([moment for moment, _ in known], dtype=np.int64)
+        before = np.searchsorted(moments, opens, side="right") - 1
+        columns.append(np.array([usd for _, usd in known])[np.maximum(0, before)])
     on_demand = np.full_like(market.on_demand_price_micro_usd, int(_V100_ON_DEMAND_USD * 1_000_000))
     return replace(
         market,
@@ -158,7 +174,7 @@ def _aligned(markets: Sequence[Market]) -> Market:
     slots = min(market.slots for market in markets)
     cut = [market.between(0, slots) for market in markets]
 
-    def joined(name: str) -> np.ndarray:
+    def joined(name: str) -> IntArray:
         return np.concatenate([getattr(market, name) for market in cut], axis=1)
 
     return replace(
@@ -193,8 +209,8 @@ def _market(
     offerings: tuple[Offering, ...],
     *,
     start_ns: int,
-    spot: np.ndarray,
-    spot_price: np.ndarray,
+    spot: IntArray,
+    spot_price: IntArray,
     on_demand_price: Sequence[int],
     source: str,
 ) -> Market:
