@@ -66,6 +66,8 @@ from spotline.domain.events.training import (
     GenerationFormed,
     JobHeard,
     JobSilent,
+    JobStalled,
+    JobStallEnded,
     NoticeAcknowledged,
     TrainingRestarted,
 )
@@ -98,7 +100,7 @@ SPEC = Spec(
         *(CapacityReported, CapacityLost, InstancesEnded),
         *(InterruptionNoticed, InterruptionWithdrawn),
         *(AgentJoined, GenerationFormed, TrainingRestarted, JobSilent, JobHeard),
-        *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged),
+        *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged, JobStalled, JobStallEnded),
         # What people are told of jobs beside that.
         *(CostAccrued, LaunchRefused, JobQuoted),
         # What the selector knows beside that: outlooks are worked out from it.
@@ -107,7 +109,7 @@ SPEC = Spec(
     produces=(
         *(JobSubmitted, JobUpdated, JobCancelled, JobProgressReported, JobExited, JobQuoted),
         *(AgentJoined, GenerationFormed, TrainingRestarted, JobSilent, JobHeard),
-        *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged),
+        *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged, JobStalled, JobStallEnded),
         ValueTableReady,
     ),
     decides=(ValueTableReady,),

@@ -35,15 +35,18 @@ from spotline.domain.events.training import (
     GenerationFormed,
     JobHeard,
     JobSilent,
+    JobStalled,
+    JobStallEnded,
     NoticeAcknowledged,
     NoticeAction,
     TrainingRestarted,
 )
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.jobs.outlook import JobOutlook
+from spotline.domain.jobs.run import OnStall
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason
-from spotline.domain.units import usd_from_micro_usd, utc_iso
+from spotline.domain.units import NS_PER_S, usd_from_micro_usd, utc_iso
 
 LONGEST_TEXT = 400
 
@@ -159,6 +162,12 @@ def _of_training(event: Event) -> str | None:
         case CheckpointFailed():
             said = f" ({event.detail})" if event.detail else ""
             return f"checkpoint of step {event.step} {_FAULTS[event.fault]}{said}"
+        case JobStalled():
+            quiet_s = (event.ts_event_ns - event.since_ns) // NS_PER_S
+            follows = "; it is started again" if event.on_stall is OnStall.RESTART else ""
+            return f"stalled: its program has reported nothing for {quiet_s} s{follows}"
+        case JobStallEnded():
+            return "its program reports again"
         case NoticeAcknowledged():
             return f"the notice to {event.instance_id} {_ACTIONS[event.action]}"
         case _:

@@ -38,6 +38,8 @@ from spotline.domain.events.training import (
     GenerationFormed,
     JobHeard,
     JobSilent,
+    JobStalled,
+    JobStallEnded,
     NoticeAcknowledged,
     TrainingRestarted,
 )
@@ -51,7 +53,7 @@ BOARD_EVENTS: tuple[type[Event], ...] = (
     *(JobClosed, JobProgressReported, JobExited, AllocationDecided, LaunchRefused),
     *(CapacityReported, CapacityLost, InterruptionNoticed, InterruptionWithdrawn, CostAccrued),
     *(GenerationFormed, TrainingRestarted, JobSilent, JobHeard),
-    *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged),
+    *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged, JobStalled, JobStallEnded),
 )
 """What the board is folded from; others change nothing."""
 

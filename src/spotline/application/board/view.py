@@ -81,7 +81,7 @@ def view_of(
     now_ns = max(board.now_ns, market.now_ns)
     at = phase_of(entry, job, market, now_ns)
     pace = JobPace(now_ns=now_ns) if entry.over else pace_of(entry, job, market, now_ns)
-    stalled_ns = stalled_since_ns(entry, at, silence or SilenceLimit(), market.slot_s)
+    stalled_ns = stalled_since_ns(entry, at, _silence_s(job, market.slot_s, silence))
     is_stalled = 0 < stalled_ns <= now_ns
     at_risk = _at_risk(job, at, outlook, pace.slack_s)
     standpoint = Standpoint(
@@ -152,7 +152,14 @@ def fleet_of(
     )
 
 
-def stalled_since_ns(entry: BoardEntry, at: PhaseSince, silence: SilenceLimit, slot_s: int) -> int:
+def _silence_s(job: Job, slot_s: int, silence: SilenceLimit | None) -> int:
+    """Seconds that a job's program may be silent: what its owner states counts most."""
+    if job.run is not None and (job.run.stalled_after_s or silence is None):
+        return job.run.seconds_to_stall(slot_s)
+    return (silence or SilenceLimit()).silence_s(slot_s)
+
+
+def stalled_since_ns(entry: BoardEntry, at: PhaseSince, silence_s: int) -> int:
     """From when on a job that says nothing more is stalled (market ns); 0: it may be silent.
 
     Only what holds instances can be silent, and only of what Spotline runs, or what has reported
@@ -162,7 +169,7 @@ def stalled_since_ns(entry: BoardEntry, at: PhaseSince, silence: SilenceLimit, s
     if at.phase.over or at.phase in _MAY_BE_SILENT or not entry.held or not expected:
         return 0
     heard_ns = max(entry.last_report_ns, entry.held_ns)
-    return heard_ns + silence.silence_s(slot_s) * NS_PER_S
+    return heard_ns + silence_s * NS_PER_S
 
 
 _MAY_BE_SILENT = (JobPhase.MARKET_ENDED,)

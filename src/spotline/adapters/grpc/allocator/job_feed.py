@@ -32,6 +32,8 @@ from spotline.domain.events.training import (
     GenerationFormed,
     JobHeard,
     JobSilent,
+    JobStalled,
+    JobStallEnded,
     NoticeAcknowledged,
     TrainingRestarted,
 )
@@ -43,7 +45,7 @@ _OF_PIPELINES = (PipelineSubmitted, PlacementDecided, PlacementEnded)
 _IN_NO_STATUS = (
     *(CapacityLost, InterruptionNoticed, InterruptionWithdrawn, JobExited),
     *(AgentJoined, GenerationFormed, TrainingRestarted, JobSilent, JobHeard),
-    *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged),
+    *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged, JobStalled, JobStallEnded),
 )
 
 
