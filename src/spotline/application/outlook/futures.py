@@ -357,9 +357,7 @@ class _Prices:
 
 def _return_of(moves: FloatArray, apart: FloatArray) -> FloatArray:
     """The share of its distance from the mean that a price goes back in a slot, by offering."""
-    spread = (apart**2).sum(axis=1)
-    mean_spread = np.where(spread > 0.0, spread / max(1, apart.shape[1]), 1.0)
-    weight = _ASSUMED_SLOTS * mean_spread
-    back = (-(moves * apart).sum(axis=1) + weight * _ASSUMED_RETURN) / (spread + weight)
-    found: FloatArray = np.clip(back, _LEAST_RETURN, 1.0).astype(np.float64)[:, None]
-    return found
+    spread: FloatArray = (apart**2).sum(axis=1)
+    weight = _ASSUMED_SLOTS * np.where(spread > 0.0, spread / max(1, apart.shape[1]), 1.0)
+    back: FloatArray = (weight * _ASSUMED_RETURN - (moves * apart).sum(axis=1)) / (spread + weight)
+    return np.minimum(1.0, np.maximum(_LEAST_RETURN, back))[:, None]

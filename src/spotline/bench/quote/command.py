@@ -17,6 +17,10 @@ from spotline.bench.command_options import (
 )
 
 DEFAULT_SEED = 20_260
+_HEADINGS = (
+    *("jobs", "within", "below", "above", "width"),
+    *("said", "was", "Brier", "of rate", "finish"),
+)
 
 
 def quote(
@@ -67,23 +71,17 @@ def quote(
 
 
 def _print(console: Any, figures: dict[str, Any], methods: tuple[str, ...]) -> None:
-    from spotline.replay.tables import plain_table
-
     for method in methods:
-        table = plain_table(f"Quotes by: {method}", "market")
-        for name in (
-            *("jobs", "within", "below", "above", "width"),
-            *("said", "was", "Brier", "of rate", "finish"),
-        ):
-            table.add_column(name, justify="right", no_wrap=True)
+        console.print(f"\nQuotes by: {method}", style="bold")
+        console.print(f"{'market':24}" + "".join(f"{name:>9}" for name in _HEADINGS))
         for market, by_method in figures["markets"].items():
             row = by_method[method]
             if row["jobs"]:
-                table.add_row(market, *_cells(row))
-        console.print(table)
+                cells = "".join(f"{cell:>9}" for cell in _cells(row))
+                console.print(f"{market:24}{cells}", markup=False)
     console.print(
-        "within, below, above: realised cost against p10..p90; width: (p90 - p10) / p50; said, was: "
-        "on time; of rate: the Brier score of always saying the rate; finish: within p10..p90"
+        "\nwithin, below, above: realised cost against p10..p90; width: (p90 - p10) / p50; said, "
+        "was: on time; of rate: the Brier score of always saying the rate; finish: within p10..p90"
     )
     console.print("On time, by decile of what was said (outlook, all markets):")
     for row in figures["reliability"]:

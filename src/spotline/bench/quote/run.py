@@ -36,7 +36,7 @@ _HORIZON_SLOTS = 6
 # demand, launches not counted, and it is worth this many times what that costs.
 _TIGHT_EVERY = 3
 _TIGHT = (0.7, 0.98)
-_TIGHT_VALUE = (0.6, 1.3)
+_TIGHT_VALUE = (0.3, 1.1)
 _TIGHT_STREAM = 9
 
 METHODS = ("outlook", "one policy", "on demand")

@@ -29,6 +29,7 @@ from spotline.application.allocator.planning import compare, market_of_request, 
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
 from spotline.application.configurator.messages import Completion
 from spotline.application.market_view import ClockReading, MarketView
+from spotline.application.outlook.following import snapshot_of_market
 from spotline.application.outlook.outlook import outlook_of
 from spotline.contracts.mapping import digest, from_message
 from spotline.contracts.reasons import Reason
@@ -119,13 +120,15 @@ class AllocatorServicer(allocator_service_pb2_grpc.AllocatorServiceServicer):
     async def expected(self, job: Job) -> JobOutlook | None:
         """What submitting a whole job now would bring, worked out in a thread.
 
-        None where nothing can be said: no slot is open, or the selector is not followed.
+        None where nothing can be said: no slot is open, or nothing it can run on is quoted.
         """
-        following = self._host.state.following
+        following, market = self._host.state.following, self._host.state.market()
         known = None if following is None else following.snapshot()
-        if known is None:
+        if market is None or not market.quotes:
             return None
-        return await self._run(self._planning, lambda: outlook_of(known, job))
+        return await self._run(
+            self._planning, lambda: outlook_of(known or snapshot_of_market(market), job)
+        )
 
     async def _completed(self, asked: PlanRequest, draft: JobDraft) -> Completion | PlanAnswer:
         """The completion of a draft, or the answer that its deadline cannot be met."""
