@@ -12,7 +12,7 @@ from spotline.application.allocation.on_demand_quote import (
     on_demand_quote_micro_usd,
     valued,
 )
-from spotline.application.allocator.joint_planning import plan_together
+from spotline.application.allocator.joint_planning import LEAST_ON_TIME_PPM, plan_together
 from spotline.application.allocator.messages import (
     ComparisonAnswer,
     ComparisonRequest,
@@ -52,9 +52,6 @@ DEFAULT_POLICY_IDS = (
     "ahap(5,1,0.5)",
     "sdp",
 )
-
-# What probability of being on time a hard deadline asks for where nobody says.
-LEAST_ON_TIME_PPM = 990_000
 
 CLAIRVOYANT = "clairvoyant"
 

@@ -279,7 +279,7 @@ def _mixing(scores: Sequence[FloatArray]) -> FloatArray:
     )
     n = together.shape[1]
     if n < 3 or size == 1:
-        return np.linalg.cholesky(assumed)
+        return np.asarray(np.linalg.cholesky(assumed), dtype=np.float64)
     centred = together - together.mean(axis=1, keepdims=True)
     scale = np.sqrt((centred**2).mean(axis=1))
     centred = centred / np.where(scale > 0.0, scale, 1.0)[:, None]
@@ -360,4 +360,5 @@ def _return_of(moves: FloatArray, apart: FloatArray) -> FloatArray:
     spread: FloatArray = (apart**2).sum(axis=1)
     weight = _ASSUMED_SLOTS * np.where(spread > 0.0, spread / max(1, apart.shape[1]), 1.0)
     back: FloatArray = (weight * _ASSUMED_RETURN - (moves * apart).sum(axis=1)) / (spread + weight)
-    return np.minimum(1.0, np.maximum(_LEAST_RETURN, back))[:, None]
+    found: FloatArray = np.clip(back, _LEAST_RETURN, 1.0, dtype=np.float64)[:, None]
+    return found

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from spotline.application.allocation.allocate import program_of
+from spotline.application.outlook.fleets import FleetLimits, FleetLives, live_together
 from spotline.application.outlook.following import SelectorSnapshot
 from spotline.application.outlook.futures import MarketFutures, sample_futures
-from spotline.application.outlook.lives import Beginning, Course, LifeAhead, live
+from spotline.application.outlook.lives import Beginning, Course, FutureLife, LifeAhead, live
 from spotline.application.outlook.places import Taken, places_of
 from spotline.application.selector.job_run import JobRun, JobTable, RunPhase
 from spotline.application.selector.learning import rehearse
@@ -88,17 +89,11 @@ def lives_of(
 ) -> LivesAhead | None:
     """What `outlook_of` sums up; the i-th life is that in the i-th future."""
     state = known.state
-    run = state.runs.get(job.job_id)
-    if run is not None and run.phase is RunPhase.CLOSED:
-        return None
-    going = run if run is not None and run.phase is RunPhase.RUNNING else None
-    slots = slots_ahead(state, job if going is None else going.job)
     if market is None:
+        run = state.runs.get(job.job_id)
+        slots = slots_ahead(state, job if run is None else run.job)
         market = futures_of(state, slots=slots, futures=futures_for(slots))
-    if going is not None:
-        ahead: _Ahead | None = _going_on(state, going, known.options, market)
-    else:
-        ahead = _arriving(known, job, market)
+    ahead = _ahead_of(known, job, market)
     if ahead is None:
         return None
     return LivesAhead(
@@ -106,6 +101,37 @@ def lives_of(
         first_slot_start_ns=ahead.first_slot_start_ns,
         slot_ns=state.current.slot_s * NS_PER_S,
     )
+
+
+def fleets_of(
+    known: SelectorSnapshot, jobs: Sequence[Job], limits: FleetLimits, market: MarketFutures
+) -> list[FleetLives] | None:
+    """How several jobs fare together in every future; None where nothing can be said of one."""
+    aheads = []
+    for job in jobs:
+        ahead = _ahead_of(known, job, market)
+        if ahead is None:
+            return None
+        aheads.append(ahead)
+    slot_s = known.state.current.slot_s
+    return [
+        live_together(
+            [FutureLife(ahead.course, ahead.begins[i], i) for ahead in aheads],
+            limits,
+            market.slots,
+            slot_s,
+        )
+        for i in range(market.futures)
+    ]
+
+
+def _ahead_of(known: SelectorSnapshot, job: Job, market: MarketFutures) -> _Ahead | None:
+    run = known.state.runs.get(job.job_id)
+    if run is not None and run.phase is RunPhase.CLOSED:
+        return None
+    if run is not None and run.phase is RunPhase.RUNNING:
+        return _going_on(known.state, run, known.options, market)
+    return _arriving(known, job, market)
 
 
 def slots_ahead(state: SelectorState, job: Job) -> int:

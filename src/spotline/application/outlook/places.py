@@ -22,6 +22,14 @@ from spotline.domain.units import NS_PER_S, PPM
 _WINDOW = 5
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left of an offering in a slot: instances."""
+
+    spot: int
+    on_demand: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """One offering in every future, as one job meets it.
@@ -45,8 +53,8 @@ class Place:
     outlooks: Mapping[int, tuple[tuple[CountProbability, ...], ...]]
     law_state: IntArray | None
 
-    def quote(self, future: int, slot: int, ts_ns: int) -> SlotQuote:
-        """What is quoted in a slot of a future."""
+    def quote(self, future: int, slot: int, ts_ns: int, left: Left) -> SlotQuote:
+        """What is quoted in a slot of a future to a job that finds so much left."""
         known = Provenance.INFERRED if self.spot_known else Provenance.UNKNOWN
         return SlotQuote(
             quote=Quote(
@@ -55,12 +63,10 @@ class Place:
                 spot_price_micro_usd=int(self.spot_price[future, slot]),
                 on_demand_price_micro_usd=self.on_demand_price,
                 spot_available=Count(
-                    instances=int(self.spot[future, slot]) if self.spot_known else 0,
+                    instances=left.spot if self.spot_known else 0,
                     provenance=known,
                 ),
-                on_demand_available=Count(
-                    instances=int(self.on_demand[future, slot]), provenance=Provenance.INFERRED
-                ),
+                on_demand_available=Count(instances=left.on_demand, provenance=Provenance.INFERRED),
             ),
             age_s=0,
         )
