@@ -127,7 +127,7 @@ def _draw(panels: _Panels, described: DescribedMarket, hours: float, *, numbers:
     shown = [names[offering.offering_id] for offering in supply.offerings]
     _draw_calendar(panels.calendar, described, shown, hours)
     _draw_prices(panels.price, described, shown, hours)
-    _draw_stays(panels.stays, supply, shown)
+    _draw_stays(panels.stays, supply, shown, with_price=panels.price_names is None)
     _draw_by_hour(panels.by_hour, supply, shown, numbers=numbers)
     _draw_together(panels.together, supply)
     if panels.price_names is not None:
@@ -189,15 +189,11 @@ def binned(values: FloatArray, most: int) -> tuple[FloatArray, int]:
     rows = whole.reshape(-1, size)
     counted = (~np.isnan(rows)).sum(axis=1)
     sums = np.nansum(rows, axis=1)
-    means: FloatArray = np.divide(
-        sums, counted, out=np.full(len(rows), np.nan), where=counted > 0
-    )
+    means: FloatArray = np.divide(sums, counted, out=np.full(len(rows), np.nan), where=counted > 0)
     return means, size
 
 
-def _draw_calendar(
-    axes: Axes, described: DescribedMarket, shown: list[str], hours: float
-) -> None:
+def _draw_calendar(axes: Axes, described: DescribedMarket, shown: list[str], hours: float) -> None:
     supply = described.supply
     style.tidy(axes, "When was there enough spot? (dark: always, light: never)", grid="x")
     if not shown:
@@ -279,13 +275,15 @@ def stay_text(offering: OfferingSupply) -> str:
     return f"median {median}, p10 {short}"
 
 
-def _draw_stays(axes: Axes, supply: MarketSupply, shown: list[str]) -> None:
-    style.tidy(axes, "How long does spot stay, once it is there? (dots: p10 and median)")
+def _draw_stays(axes: Axes, supply: MarketSupply, shown: list[str], *, with_price: bool) -> None:
+    style.tidy(axes, "How long does spot stay, once it is there?")
     looks = style.spread(len(shown))
     for offering, name, look in zip(supply.offerings, shown, looks, strict=True):
         stays = offering.stays
         cut = f", {stays.cut} cut" if stays.cut and not stays.at_least else ""
         label = f"{name}: {stay_text(offering)} ({len(stays.hours)} stays{cut})"
+        if with_price:
+            label += f"; price {offering.mean_price_ratio:.2f}"
         curve = offering.survival
         if curve is None:
             axes.plot([], [], label=f"{name}: {stay_text(offering)}", **look)
@@ -297,8 +295,18 @@ def _draw_stays(axes: Axes, supply: MarketSupply, shown: list[str]) -> None:
         for crossed, at in ((0.9, curve.p10_h), (0.5, curve.median_h)):
             if at is not None:
                 axes.plot([at], [crossed], marker="o", markersize=4.5, color=look["color"])
-    for crossed in (0.5, 0.9):
+    for crossed, said in ((0.5, "half stay longer: median"), (0.9, "9 of 10 stay longer: p10")):
         axes.axhline(crossed, color=style.FAINT, linewidth=0.9)
+        axes.annotate(
+            said,
+            xy=(0.995, crossed),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, -2),
+            textcoords="offset points",
+            ha="right",
+            va="top",
+            fontsize=style.SMALL,
+        )
     axes.set_xscale("log")
     axes.set_xlim(*STAY_SCALE_H)
     axes.set_ylim(0.0, 1.02)
@@ -347,7 +355,7 @@ def _draw_together(axes: Axes, supply: MarketSupply) -> None:
         return
     most = len(supply.at_least)
     counts = range(1, most + 1)
-    axes.bar(counts, supply.at_least, width=0.7, color=style.SPOT, label="seen")
+    axes.bar(counts, supply.at_least, width=0.7, color=style.SPOT)
     axes.plot(
         counts,
         supply.if_independent,
@@ -356,18 +364,19 @@ def _draw_together(axes: Axes, supply: MarketSupply) -> None:
         markersize=5,
         markerfacecolor="white",
         markeredgecolor=style.DARK,
-        label="if each by itself",
     )
     named = [str(count) for count in counts]
     if most > 1:
         named[0], named[-1] = "any", "all"
-    said = [f"{n}\n{100 * share:.0f}%" for n, share in zip(named, supply.at_least, strict=True)]
+    said = [f"{n}\n{100 * share:.0f}" for n, share in zip(named, supply.at_least, strict=True)]
     axes.set_xticks(counts, said)
     axes.set_xlim(0.4, most + 0.6)
     axes.set_ylim(0.0, 1.02)
-    axes.set_xlabel("so many offerings or more", fontsize=style.SMALL)
+    axes.set_xlabel(
+        "so many offerings or more; % of the time\n\N{WHITE DIAMOND} if each came and went by itself",
+        fontsize=style.SMALL,
+    )
     axes.set_ylabel("share of the time", fontsize=style.SMALL)
-    axes.legend(fontsize=style.SMALL, loc="upper right", framealpha=0.85, edgecolor="none")
 
 
 def _heat(axes: Axes, shares: FloatArray, edges: list[Any]) -> None:
