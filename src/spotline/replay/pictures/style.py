@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 # Distinct for colour-blind readers and, by lightness and dashes, in grey.
 SPOT, ON_DEMAND, RESERVED = "#2a78b5", "#e8a33d", "#6f6f6f"
 BAD, GOOD, DONE = "#b3262e", "#1d7a46", "#0f4c3a"
+PALE, STRONG = "#fbe7c6", "#8a5a00"
 GRID, FAINT, DARK = "#e6e6e6", "#c9d3dc", "#333333"
 LINES = ("#0b3c5d", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#b07d00", "#000000", "#8c8c8c")
+# For areas: each much lighter or darker than the one before.
+FILLS = ("#0b3c5d", "#e8a33d", "#2f8f6b", "#c3d6e8", "#8c3b1f", "#9a9a9a")
 DASHES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)))
 # None (light) to all (dark): one hue, so that it is read in grey as well.
 SHARES = "Blues"
