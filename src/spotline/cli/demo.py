@@ -195,9 +195,10 @@ def _report(run: DemoRun, folder: Path, console: Any, began: float) -> dict[str,
     from spotline.replay.report import report_of, report_tables
     from spotline.replay.summary import moves_line, regret_line
 
-    report = report_of(EventLogReader(run.log))
+    log = EventLogReader(run.log)
+    report = report_of(log)
     picture = folder / "job.png"
-    plot_job(report, picture)
+    plot_job(log, picture)
     for table in report_tables(report):
         console.print(table)
     if report.regret is not None:

@@ -28,6 +28,7 @@ COMMANDS = (
     "pipelines",
     "stats",
     "simulate",
+    "plot",
     "replay",
     "bench",
     "knowledge",

@@ -132,9 +132,7 @@ def _draw_head(axes: Axes, job: DrawnJob, run: DrawnRun) -> None:
         f"instances, {kind} deadline {deadline:%Y-%m-%d %H:%M}{by}, id {job.job.job_id[:12]}",
     )
     axes.text(0.0, 1.0, headline(job), va="top", fontsize=style.LARGE, fontweight="bold")
-    axes.text(
-        0.0, 0.55, "\n".join(lines), va="top", fontsize=style.SMALL, linespacing=1.3
-    )
+    axes.text(0.0, 0.55, "\n".join(lines), va="top", fontsize=style.SMALL, linespacing=1.3)
 
 
 def _draw_deadline(axes: Axes, job: DrawnJob, *, named: bool) -> None:
@@ -173,7 +171,9 @@ def _may_use(job: DrawnJob, offering_id: str, instance_type: str) -> bool:
 
 def _draw_offer(axes: Axes, job: DrawnJob, run: DrawnRun, strips: Sequence[str]) -> None:
     most = job.job.max_instances
-    style.tidy(axes, f"Where was spot? (dark: {most} or more, light: none, grey: not known)", grid="x")
+    style.tidy(
+        axes, f"Where was spot? (dark: {most} or more, light: none, grey: not known)", grid="x"
+    )
     names = style.short_names(run.offerings)
     axes.set_facecolor("0.82")
     slots = [number for number in sorted(run.slots) if _inside(job, run, number)]
@@ -275,7 +275,8 @@ def _draw_marks(axes: Axes, job: DrawnJob, lanes: Sequence[MarkKind]) -> None:
             clip_on=False,
         )
     axes.set_yticks(
-        range(len(lanes)), [f"{kind.value} ({job.count(kind)})" for kind in lanes],
+        range(len(lanes)),
+        [f"{kind.value} ({job.count(kind)})" for kind in lanes],
         fontsize=style.SMALL,
     )
     axes.set_ylim(max(1, len(lanes)) - 0.5, -0.5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -134,7 +133,7 @@ class DrawnRun:
             return found[0]
         if found:
             ids = ", ".join(each.job.job_id for each in found[:5])
-            raise ContractError("JOB", f"expected one job, found {len(found)} of {name}: {ids}")
+            raise ContractError("JOB", f"expected one job, found {len(found)} of {name!r}: {ids}")
         known = ", ".join(each.job.name or each.job.job_id for each in self.jobs[:5])
         more = f" and {len(self.jobs) - 5} more" if len(self.jobs) > 5 else ""
         raise ContractError("JOB", f"expected a job of the log ({known}{more}), found {name!r}")
@@ -321,9 +320,7 @@ def _fold(events: list[RecordedEvent], watched: WatchedSelector, state: Selector
 # --- a job ------------------------------------------------------------------------------------
 
 
-def _drawn(
-    job_id: str, facts: _Facts, watched: WatchedSelector, state: SelectorState
-) -> DrawnJob:
+def _drawn(job_id: str, facts: _Facts, watched: WatchedSelector, state: SelectorState) -> DrawnJob:
     told = facts.jobs[job_id]
     run = state.runs.get(job_id)
     closed = told.closed
@@ -395,9 +392,3 @@ def _otherwise(
             course.append((facts.end_ns(run.first_slot + place), spent))
         courses[policy.policy_id] = tuple(course)
     return courses
-
-
-def interruptions(job: DrawnJob) -> Counter[MarkKind]:
-    """How often it was interrupted with and without notice."""
-    kinds = (MarkKind.NOTICED, MarkKind.LOST)
-    return Counter(mark.kind for mark in job.marks if mark.kind in kinds)

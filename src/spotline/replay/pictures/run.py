@@ -117,11 +117,15 @@ def _draw_head(axes: Axes, run: DrawnRun) -> None:
 
 
 def _draw_rows(axes: Axes, shown: Sequence[DrawnJob], total: int) -> None:
-    some = f", {len(shown)} of {total}: those not on time, then the first" if len(shown) < total else ""
+    some = (
+        f"; {len(shown)} of {total}: those not on time, then the first"
+        if len(shown) < total
+        else ""
+    )
     style.tidy(
         axes,
-        "What happened to each? (height: instances; plain: spot, hatched: on-demand; "
-        f"v: interrupted{some})",
+        f"What happened to each? (right: its cost, of that on on-demand alone{some})\n"
+        "height: instances; plain: spot; hatched: on-demand; triangle: interrupted; bar: deadline",
         grid="x",
     )
     for row, job in enumerate(shown):
@@ -177,22 +181,20 @@ def _draw_row(axes: Axes, row: int, job: DrawnJob) -> None:
         )
     deadline: Any = style.utc(job.job.deadline.at_ns)
     axes.plot([deadline, deadline], [low, high], color=style.BAD, linewidth=1.6)
-    lost: list[Any] = [
-        style.utc(mark.at_ns)
-        for mark in job.marks
-        if mark.kind in (MarkKind.NOTICED, MarkKind.LOST)
-    ]
-    axes.plot(
-        lost,
-        [high + 0.1] * len(lost),
-        linestyle="none",
-        marker="v",
-        markersize=4.5,
-        color="white",
-        markeredgecolor=style.BAD,
-        markeredgewidth=1.0,
-        clip_on=False,
-    )
+    kinds = (MarkKind.NOTICED, MarkKind.LOST)
+    lost: list[Any] = [style.utc(mark.at_ns) for mark in job.marks if mark.kind in kinds]
+    if lost:  # the layout would make room for an empty line that is not clipped
+        axes.plot(
+            lost,
+            [high + 0.1] * len(lost),
+            linestyle="none",
+            marker="v",
+            markersize=4.5,
+            color="white",
+            markeredgecolor=style.BAD,
+            markeredgewidth=1.0,
+            clip_on=False,
+        )
 
 
 def _count(lot: Any, whole: bool) -> int:
