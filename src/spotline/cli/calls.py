@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
-from spotline.cli.jobs_view import plain, print_json
+from spotline.cli.failures import say, say_json
+from spotline.cli.jobs_view import plain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -157,9 +158,9 @@ def fail_file(error: BadFile, *, as_json: bool) -> NoReturn:
 def fail(exit_code: int, message: str, *, as_json: bool, **details: Any) -> NoReturn:
     """End the command with what went wrong; of the details those that say anything."""
     if as_json:
-        print_json({"error": message, **{key: value for key, value in details.items() if value}})
+        say_json(message, **details)
     else:
-        typer.secho(message, err=True, fg="red")
+        say(message)
     raise typer.Exit(exit_code)
 
 

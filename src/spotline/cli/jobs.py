@@ -23,6 +23,7 @@ from spotline.cli.calls import (
     failure_of,
     whole_job_id,
 )
+from spotline.cli.failures import say
 from spotline.cli.job_files import (
     ReadyJob,
     market_ns,
@@ -144,7 +145,7 @@ def _print_answer(
     file: Path, answer: tuple[SubmissionReceipt, int] | Failure, *, alone: bool
 ) -> None:
     if isinstance(answer, Failure):
-        typer.secho(answer.message, err=True, fg="red")
+        say(answer.message)
         return
     receipt, most = answer
     again = receipt.already_submitted

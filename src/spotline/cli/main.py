@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from spotline import __version__
+from spotline.cli.usage import CommandLine
 
 # Modules of this package, in the order in which `--help` lists their commands.
 COMMANDS = (
@@ -36,6 +37,7 @@ COMMANDS = (
 
 app = typer.Typer(
     name="spotline",
+    cls=CommandLine,
     help="Deadline-aware scheduling of fine-tuning jobs over spot and on-demand instances.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

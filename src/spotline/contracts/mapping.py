@@ -309,6 +309,8 @@ def _repeated_field(
                 ) from None
 
         return (lambda values: [write(value) for value in values]), read_messages
+    if isinstance(element, type) and issubclass(element, Enum):
+        return _repeated_enum_field(name, element, descriptor, where)
     _check_scalar(element, descriptor, where)
     if element is not float:
         return None, lambda message: tuple(getattr(message, name))
@@ -346,15 +348,7 @@ def _nested_field(
 def _enum_field(
     name: str, hint: type[Enum], descriptor: _Descriptor, where: str, *, optional: bool
 ) -> tuple[_Write, _Read]:
-    if descriptor.enum_type is None or descriptor.enum_type.name != hint.__name__:
-        raise InvariantViolation(f"{where} must be the enum {hint.__name__}")
-    prefix = re.sub(r"(?<!^)(?=[A-Z])", "_", hint.__name__).upper()
-    names = {f"{prefix}_{value.name}": value for value in hint}
-    numbers = {value.name: value.number for value in descriptor.enum_type.values if value.number}
-    if set(names) != set(numbers):
-        raise InvariantViolation(f"enum {hint.__name__} differs in {set(names) ^ set(numbers)}")
-    number_of: dict[Any, int] = {value: numbers[key] for key, value in names.items()}
-    value_of: dict[int, Any] = {number: value for value, number in number_of.items()}
+    number_of, value_of, names = _enum_values(hint, descriptor, where)
     if optional:
         number_of[None] = 0
         value_of[0] = None
@@ -364,11 +358,47 @@ def _enum_field(
         try:
             return value_of[number]
         except KeyError:
-            expected = ", ".join(names)
-            problem = "is unspecified" if number == 0 else f"has the unknown number {number}"
-            raise _refused(name, f"{problem}; expected one of {expected}") from None
+            raise _no_such_value(name, number, names) from None
 
     return number_of.__getitem__, read_enum
+
+
+def _repeated_enum_field(
+    name: str, hint: type[Enum], descriptor: _Descriptor, where: str
+) -> tuple[_Write, _Read]:
+    number_of, value_of, names = _enum_values(hint, descriptor, where)
+
+    def read_item(index: int, number: int) -> Any:
+        if number not in value_of:
+            raise _no_such_value(f"{name}[{index}]", number, names)
+        return value_of[number]
+
+    def read_enums(message: Message) -> tuple[Any, ...]:
+        return tuple(
+            read_item(index, number) for index, number in enumerate(getattr(message, name))
+        )
+
+    return (lambda values: [number_of[value] for value in values]), read_enums
+
+
+def _enum_values(
+    hint: type[Enum], descriptor: _Descriptor, where: str
+) -> tuple[dict[Any, int], dict[int, Any], Sequence[str]]:
+    """Number by value, value by number, and the names on the wire."""
+    if descriptor.enum_type is None or descriptor.enum_type.name != hint.__name__:
+        raise InvariantViolation(f"{where} must be the enum {hint.__name__}")
+    prefix = re.sub(r"(?<!^)(?=[A-Z])", "_", hint.__name__).upper()
+    names = {f"{prefix}_{value.name}": value for value in hint}
+    numbers = {value.name: value.number for value in descriptor.enum_type.values if value.number}
+    if set(names) != set(numbers):
+        raise InvariantViolation(f"enum {hint.__name__} differs in {set(names) ^ set(numbers)}")
+    number_of: dict[Any, int] = {value: numbers[key] for key, value in names.items()}
+    return number_of, {number: value for value, number in number_of.items()}, tuple(names)
+
+
+def _no_such_value(name: str, number: int, names: Sequence[str]) -> _Refused:
+    problem = "is unspecified" if number == 0 else f"has the unknown number {number}"
+    return _refused(name, f"{problem}; expected one of {', '.join(names)}")
 
 
 def _present(name: str, read: _Read) -> _Read:

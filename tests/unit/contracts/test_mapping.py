@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spotline.application.allocator.messages import JobQuery, ProgressReport, Submission
+from spotline.application.board.messages import JobFlag, JobPhase, JobView
 from spotline.application.configurator.messages import Lesson
 from spotline.contracts.errors import ContractError
 from spotline.contracts.mapping import from_message, to_message
@@ -94,3 +95,12 @@ def test_thousands_of_mistakes_are_told_in_part():
         message.runs.add()
 
     assert 0 < len(violations(Lesson, message)) <= 50
+
+
+def test_repeated_enums_are_mapped_and_an_unknown_one_is_told_by_its_place():
+    view = JobView(phase=JobPhase.RUNNING, flags=(JobFlag.AT_RISK, JobFlag.STALLED))
+    message = to_message(view)
+
+    assert from_message(JobView, message) == view
+    message.flags.append(77)
+    assert set(violations(JobView, message)) == {"flags[2]"}
