@@ -50,15 +50,19 @@ def draw_job(job: DrawnJob, run: DrawnRun, path: Path) -> None:
     """
     strips = _strips(job, run)
     lanes = [kind for kind in MarkKind if job.count(kind)]
-    heights = (0.62, 0.3 + 0.24 * len(strips), 2.0, 0.25 + 0.24 * max(1, len(lanes)), 1.7, 1.9)
+    heights = (
+        *(0.62, 0.3 + 0.24 * len(strips), 1.1, 2.0),
+        *(0.25 + 0.24 * max(1, len(lanes)), 1.7, 1.9),
+    )
     with style.drawing():
         figure = style.empty_figure(11.0, sum(heights) + 1.6)
-        grid = figure.add_gridspec(6, 1, height_ratios=heights)
-        axes = [figure.add_subplot(grid[row, 0]) for row in range(6)]
-        head, offer, held, marks, progress, cost = axes
+        grid = figure.add_gridspec(len(heights), 1, height_ratios=heights)
+        axes = [figure.add_subplot(grid[row, 0]) for row in range(len(heights))]
+        head, offer, price, held, marks, progress, cost = axes
         _draw_head(head, job, run)
         _draw_offer(offer, job, run, strips)
-        _draw_held(held, job, run)
+        _draw_prices(price, job, run, strips)
+        _draw_held(held, job, run, strips)
         _draw_marks(marks, job, lanes)
         _draw_progress(progress, job)
         _draw_cost(cost, job)
@@ -106,8 +110,14 @@ def comparison(job: DrawnJob) -> str:
     said = f"on-demand alone {alone:,.2f} USD{until}, MSU {msu:,.2f} USD"
     if alone > 0.0 and job.compared:
         saved = 100.0 * (1.0 - usd_from_micro_usd(job.spent_micro_usd) / alone)
-        said += f": {abs(saved):.0f} % {'less' if saved >= 0.0 else 'more'} than on-demand alone"
+        said += f": it cost {_against(saved)} on-demand alone"
     return said
+
+
+def _against(less_percent: float) -> str:
+    if abs(less_percent) < 0.5:
+        return "as much as"
+    return f"{abs(less_percent):.0f} % {'less' if less_percent > 0.0 else 'more'} than"
 
 
 def _total(course: Course) -> float | None:
@@ -126,10 +136,12 @@ def _draw_head(axes: Axes, job: DrawnJob, run: DrawnRun) -> None:
     kind = "hard" if job.job.deadline.kind is DeadlineKind.HARD else "soft"
     deadline = style.utc(job.job.deadline.at_ns)
     by = f" by {job.policy_id}" if job.policy_id else ""
+    least, most = min(job.job.allowed_counts), job.job.max_instances
+    count = f"{most}" if least == most else f"{least} to {most}"
     lines = (
         comparison(job),
-        f"{style.fits(work, 40)} on {min(job.job.allowed_counts)} to {job.job.max_instances} "
-        f"instances, {kind} deadline {deadline:%Y-%m-%d %H:%M}{by}, id {job.job.job_id[:12]}",
+        f"{style.fits(work, 40)} on {count} instances, {kind} deadline "
+        f"{deadline:%Y-%m-%d %H:%M}{by}, id {job.job.job_id[:12]}",
     )
     axes.text(0.0, 1.0, headline(job), va="top", fontsize=style.LARGE, fontweight="bold")
     axes.text(0.0, 0.55, "\n".join(lines), va="top", fontsize=style.SMALL, linespacing=1.3)
@@ -213,18 +225,59 @@ def _share(quote: Any, most: int) -> float:
     return float(min(1.0, quote.spot_available.instances / most))
 
 
+def _colours(ids: Sequence[str]) -> dict[str, str]:
+    """A colour for each offering, the same in every panel."""
+    known = dict.fromkeys(ids)
+    return {name: style.FILLS[place % len(style.FILLS)] for place, name in enumerate(known)}
+
+
+def _draw_prices(axes: Axes, job: DrawnJob, run: DrawnRun, strips: Sequence[str]) -> None:
+    style.tidy(axes, "What did spot cost of the on-demand price?")
+    slots = [number for number in sorted(run.slots) if _inside(job, run, number)]
+    names = style.short_names(run.offerings)
+    colours = _colours(strips)
+    for place, offering_id in enumerate(strips):
+        quotes = run.quotes(offering_id)
+        if not slots:
+            break
+        ratio = [_ratio(quotes.get(number)) for number in slots]
+        edges: list[Any] = [style.utc(run.slots[number].ts_event_ns) for number in slots]
+        edges.append(edges[-1] + timedelta(seconds=run.slots[slots[-1]].slot_s))
+        axes.stairs(
+            ratio,
+            edges,
+            baseline=None,
+            color=colours[offering_id],
+            linestyle=style.DASHES[place % len(style.DASHES)],
+            linewidth=1.6,
+            label=names[offering_id],
+        )
+    axes.axhline(1.0, color=style.DARK, linewidth=0.9, linestyle=":")
+    axes.set_ylim(*style.PRICE_SCALE)
+    axes.set_ylabel("spot /\non-demand", fontsize=style.SMALL)
+    if slots and strips:
+        style.beside(axes)
+
+
+def _ratio(quote: Any) -> float:
+    if quote is None or not quote.on_demand_price_micro_usd:
+        return float("nan")
+    return float(quote.spot_price_micro_usd / quote.on_demand_price_micro_usd)
+
+
 # --- what it held -----------------------------------------------------------------------------
 
 
-def _draw_held(axes: Axes, job: DrawnJob, run: DrawnRun) -> None:
+def _draw_held(axes: Axes, job: DrawnJob, run: DrawnRun, strips: Sequence[str]) -> None:
     style.tidy(axes, "What did it hold? (plain: spot, hatched: on-demand)")
     names = style.short_names(run.offerings)
     reserved = {o.offering_id for o in run.offerings if o.reservation is not None}
     ids = list(dict.fromkeys(lot.offering_id for _, lots in job.held for lot in lots))
     edges: list[Any] = [style.utc(at) for at, _ in job.held]
     below = np.zeros(max(0, len(edges) - 1))
-    for place, offering_id in enumerate(ids):
-        colour = style.FILLS[place % len(style.FILLS)]
+    colours = _colours([*strips, *ids])
+    for offering_id in ids:
+        colour = colours[offering_id]
         for kind in ("spot", "on_demand"):
             counts = np.array([_held(lots, offering_id, kind) for _, lots in job.held[:-1]])
             if not counts.any():
@@ -329,10 +382,11 @@ def _on_demand_s(job: DrawnJob) -> float:
 
 def _draw_cost(axes: Axes, job: DrawnJob) -> None:
     style.tidy(axes, "What did it cost, all in all? (dots: where each ends)")
+    # Where they are equal, the dashes are seen on the line.
     lines = (
+        ("this job", job.spent, style.SPOT, "-", 2.6),
         ("on-demand alone", job.otherwise.get(ON_DEMAND_ALONE, ()), style.ON_DEMAND, "--", 1.5),
-        ("MSU", job.otherwise.get(MSU, ()), style.RESERVED, "-.", 1.3),
-        ("this job", job.spent, style.SPOT, "-", 2.2),
+        ("MSU", job.otherwise.get(MSU, ()), style.DARK, "-.", 1.2),
     )
     most = 0.0
     for name, course, colour, dashes, width in lines:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 # From a few minutes to six weeks: what spot traces hold.
 STAY_SCALE_H = (0.05, 1000.0)
-PRICE_SCALE = (0.0, 1.2)
 MOST_MARKETS = 4
 
 _MOST_STRIPES = 480
@@ -233,7 +232,7 @@ def _draw_prices(axes: Axes, described: DescribedMarket, shown: list[str], hours
     size = 1
     for offering, name, look in zip(described.supply.offerings, shown, looks, strict=True):
         ratio, size = binned(offering.price_ratio, _MOST_PRICES)
-        above |= bool(offering.price_ratio.max() > PRICE_SCALE[1])
+        above |= bool(offering.price_ratio.max() > style.PRICE_SCALE[1])
         edges = _edges(described, size, len(ratio))
         label = f"{name}: mean {offering.mean_price_ratio:.2f}"
         axes.stairs(ratio, edges, baseline=None, linewidth=1.4, label=label, **look)
@@ -253,7 +252,7 @@ def _draw_prices(axes: Axes, described: DescribedMarket, shown: list[str], hours
     axes.set_xlabel(
         f"UTC; {over}" + ("; some are above the scale" if above else ""), fontsize=style.SMALL
     )
-    axes.set_ylim(*PRICE_SCALE)
+    axes.set_ylim(*style.PRICE_SCALE)
     begin = style.utc(described.market.start_ns)
     style.time_axis(axes, begin, begin + timedelta(hours=hours))
 

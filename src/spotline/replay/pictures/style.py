@@ -28,6 +28,8 @@ DASHES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)))
 # None (light) to all (dark): one hue, so that it is read in grey as well.
 SHARES = "Blues"
 
+# Spot by on-demand price: one scale in all pictures.
+PRICE_SCALE = (0.0, 1.2)
 SMALL, NORMAL, LARGE = 8.0, 9.0, 11.0
 _DPI = 110
 _LONGEST_LABEL = 30
