@@ -255,8 +255,7 @@ def _draw_prices(axes: Axes, job: DrawnJob, run: DrawnRun, strips: Sequence[str]
     axes.axhline(1.0, color=style.DARK, linewidth=0.9, linestyle=":")
     axes.set_ylim(*style.PRICE_SCALE)
     axes.set_ylabel("spot /\non-demand", fontsize=style.SMALL)
-    if slots and strips:
-        style.beside(axes)
+    style.beside(axes)
 
 
 def _ratio(quote: Any) -> float:
@@ -301,8 +300,7 @@ def _draw_held(axes: Axes, job: DrawnJob, run: DrawnRun, strips: Sequence[str]) 
     axes.set_ylim(0, most * 1.08)
     axes.yaxis.get_major_locator().set_params(integer=True)
     axes.set_ylabel("instances", fontsize=style.SMALL)
-    if ids:
-        style.beside(axes)
+    style.beside(axes)
 
 
 def _held(lots: tuple[Lot, ...], offering_id: str, kind: str) -> int:

@@ -98,7 +98,9 @@ def tidy(axes: Axes, title: str = "", *, grid: Any = "both") -> None:
 
 
 def beside(axes: Axes, **options: Any) -> None:
-    """Put the legend to the right of the axes, where it covers nothing."""
+    """Put the legend, if there is something to name, right of the axes, where it covers nothing."""
+    if not axes.get_legend_handles_labels()[1]:
+        return
     axes.legend(
         loc="upper left",
         bbox_to_anchor=(1.01, 1.0),
