@@ -138,9 +138,10 @@ def _report(run: DemoRun, folder: Path, began: float, *, explain: bool) -> dict[
     from spotline.replay.reconcile import reconcile
 
     made = account(read_recorded(run.log))
+    log = EventLogReader(run.log)
     picture = folder / "job.png"
-    plot_job(made.report, picture)
-    agreed = reconcile(EventLogReader(run.log), made.report, made.counted, run.ledger)
+    plot_job(log, picture)
+    agreed = reconcile(log, made.report, made.counted, run.ledger)
     result = {
         **run.as_json(made.report),
         **made.as_json(),
