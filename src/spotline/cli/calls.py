@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
-from spotline.cli.jobs_view import plain, print_json
+from spotline.cli.completing import known_jobs
+from spotline.cli.failures import say, say_json
+from spotline.cli.jobs_view import plain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +29,11 @@ EXIT_BAD_INPUT = 2
 WHOLE_ID = 32
 
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON instead of text.")]
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job id, or how it begins.")]
+JobArgument = Annotated[
+    str,
+    typer.Argument(metavar="JOB", help="A job id, or how it begins.", autocompletion=known_jobs),
+]
+Tenant = Annotated[str, typer.Option(metavar="NAME", help="Only this tenant's.")]
 
 Address = Annotated[
     str,
@@ -157,9 +163,9 @@ def fail_file(error: BadFile, *, as_json: bool) -> NoReturn:
 def fail(exit_code: int, message: str, *, as_json: bool, **details: Any) -> NoReturn:
     """End the command with what went wrong; of the details those that say anything."""
     if as_json:
-        print_json({"error": message, **{key: value for key, value in details.items() if value}})
+        say_json(message, **details)
     else:
-        typer.secho(message, err=True, fg="red")
+        say(message)
     raise typer.Exit(exit_code)
 
 
