@@ -276,25 +276,35 @@ async def serve_read_model(
     *,
     address: str,
     hosts: tuple[str, ...] = (),
+    allocator_address: str = "",
     hooks: PartHooks,
     listening: Callable[[str], None] | None = None,
 ) -> None:
     """Fold where jobs stand, and answer HTTP at `address`; `listening` is told the bound address.
 
-    Callers may name it by the loopback's names and by `hosts`.
+    Callers may name it by the loopback's names and by `hosts`. What is expected of jobs is asked of
+    the allocator at `allocator_address`; empty: it is not told.
 
     Raises
     ------
     ConfigError
         The address is malformed or taken.
     """
+    from spotline.adapters.grpc.allocator.client import JobClient
     from spotline.adapters.web.app import web_app
+    from spotline.adapters.web.asked_outlooks import AskedOutlooks
     from spotline.adapters.web.fold_views import FoldViews
     from spotline.adapters.web.serving import WebServer
     from spotline.application.read_model.handler import ReadModelHandler
 
-    async with open_stream(bus, name="read_model") as (connection, stream):
-        views = FoldViews()
+    async with AsyncExitStack() as stack:
+        connection, stream = await stack.enter_async_context(open_stream(bus, name="read_model"))
+        outlooks = None
+        if allocator_address:
+            client = JobClient(allocator_address, caller="read_model")
+            outlooks = AskedOutlooks(await stack.enter_async_context(client))
+            stack.callback(outlooks.close)
+        views = FoldViews(outlooks=outlooks)
         host = ServiceHost(
             ReadModelHandler(), stream, on_applied=_both(views.on_applied, hooks.on_applied)
         )
