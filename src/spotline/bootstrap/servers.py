@@ -20,7 +20,9 @@ from spotline.bootstrap.parts import AnyHost, BusAddress, Hosted, PartHooks, ope
 from spotline.contracts.subjects import StreamPart
 from spotline.domain.configuration.configuration import MeasuredRun
 from spotline.runtime.applied import AppliedFeed
+from spotline.runtime.metrics import HTTP_STATUS
 from spotline.runtime.service import Listener, ServiceHost
+from spotline.runtime.telemetry import telemetry_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +296,7 @@ async def serve_read_model(
     from spotline.adapters.web.app import web_app
     from spotline.adapters.web.asked_outlooks import AskedOutlooks
     from spotline.adapters.web.fold_views import FoldViews
+    from spotline.adapters.web.guarding import WebFigures
     from spotline.adapters.web.serving import WebServer
     from spotline.application.read_model.handler import ReadModelHandler
 
@@ -312,7 +315,19 @@ async def serve_read_model(
         hooks.note("read_model", host, connection)
         # An address of one name is called by it; one that is every name's says nothing.
         own = (host_of(address),) if host_of(address) not in ("0.0.0.0", "[::]") else ()  # noqa: S104
-        app = web_app(views, hosts=(*own, *hosts))
+        figures = WebFigures()
+        telemetry = telemetry_for("read_model")
+        stack.callback(
+            telemetry.observe(
+                "spotline.http.requests",
+                lambda: [
+                    (count, {HTTP_STATUS: str(status)})
+                    for status, count in tuple(figures.answered.items())
+                ],
+            )
+        )
+        stack.callback(telemetry.observe("spotline.http.watches", lambda: [(figures.watches, {})]))
+        app = web_app(views, hosts=(*own, *hosts), figures=figures)
         server = WebServer(app, address=address, end_streams=views.end)
         async with asyncio.TaskGroup() as tasks:
             await _answer_while_following(tasks, host, server, listening)
