@@ -25,6 +25,7 @@ from spotline.bootstrap.servers import serve_placer
 from spotline.cli import pipelines as commands
 from spotline.cli import place
 from spotline.domain.market.generate import generate
+from spotline.domain.units import utc_iso
 from spotline.runtime.applied import AppliedFeed
 from tests.fakes.placer import START_NS, FakePlacerHost, at, both_ways, region
 
@@ -352,7 +353,7 @@ async def test_a_pipeline_is_handed_over_moves_with_the_rent_and_is_released(
     assert [share["region_id"] for share in status["placement"]["path"]] == ["b"]
     # An hour on 8 GPUs at 1 USD, and what it has cost since.
     assert status["cost_micro_usd"] >= 8_000_000
-    assert status["submitted_ns"] == at(0)
+    assert status["submitted"] == utc_iso(at(0))
     assert "cost rent" in explained.stdout
     assert json.loads(released.stdout)["status"]["phase"] == "released"
     assert json.loads(listed.stdout) == []

@@ -47,6 +47,8 @@ def fetch(
     It is read from the job's checkpoint location, which must be reachable from here. Exits 1 where
     there is none.
     """
+    from dataclasses import fields
+
     from spotline.adapters.grpc.allocator.client import JobClient
     from spotline.client.fetching import NothingToFetch, fetch_result
 
@@ -61,7 +63,8 @@ def fetch(
     except (NothingToFetch, OSError) as error:
         fail(EXIT_REFUSED, str(error), as_json=as_json, state=status.state.value)
     if as_json:
-        print_json({**plain(fetched), "folder": str(fetched.folder)})
+        found = {part.name: getattr(fetched, part.name) for part in fields(fetched)}
+        print_json(plain({**found, "folder": str(fetched.folder)}))
         return
     for problem in fetched.passed_over:
         typer.secho(f"passed over: {problem}", err=True, fg="yellow")

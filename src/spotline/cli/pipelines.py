@@ -19,8 +19,8 @@ from spotline.cli.calls import (
     fail_file,
     only_one,
 )
-from spotline.cli.jobs_view import console, plain, print_json
-from spotline.cli.pipelines_view import phase_line, pipelines_table, print_pipeline
+from spotline.cli.jobs_view import plain, print_json
+from spotline.cli.pipelines_view import phase_line, print_pipeline, print_pipelines
 
 if TYPE_CHECKING:
     from spotline.adapters.grpc.placer.client import PlacerClient
@@ -111,7 +111,7 @@ def list_command(
     if as_json:
         print_json([plain(status) for status in found])
     elif found:
-        console().print(pipelines_table(found))
+        print_pipelines(found)
     elif tenant or phase:
         typer.echo("no such pipelines")
     else:

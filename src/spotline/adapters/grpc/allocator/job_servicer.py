@@ -288,7 +288,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
     @answers
     async def GetMarket(self, request: pb.GetMarketRequest, context: ServerContext) -> MarketStatus:
         """Market time, whether it goes on, and quotes."""
-        status = replace(self._host.state.market_status(), clock=self.clock)
+        status = replace(self._host.state.market_status(), clock=self.clock())
         if request.offering_id:
             status = replace(status, quotes=self._host.state.recent.quotes_of(request.offering_id))
         return status
