@@ -107,7 +107,7 @@ async def test_submitting_says_where_it_runs_and_again_that_nothing_changed(job_
     line, reason = first.stdout.splitlines()
     assert line.startswith(f"{id_of()}  running, on a (4) > b (4), done at 2026-01-01T00:13:")
     assert reason
-    assert f"spotline pipelines show {id_of()}" in first.stderr
+    assert f"spotline pipelines watch {id_of()}" in first.stderr
     assert "was submitted before; nothing changed; running" in second.stdout
     answer = json.loads(as_json.stdout)
     assert answer["already_submitted"] is True
@@ -176,10 +176,10 @@ async def test_the_list_has_a_row_for_each_and_can_be_narrowed(job_file) -> None
 
     assert "hand one over with: spotline pipelines submit" in none.stdout
     rows = {line.split()[0]: " ".join(line.split()) for line in every.stdout.splitlines()[1:]}
-    assert set(rows) == {id_of("one")[:12], id_of("two")[:12]}
+    assert set(rows) == {id_of("one")[:8], id_of("two")[:8]}
     assert (
-        "research gpt [13b] running 0 % 0.00 0 a (4) > b (4) 2026-01-01T00:13:"
-        in (rows[id_of("one")[:12]])
+        "gpt [13b] running 0 % a (4) > b (4) 01-01 00:13 0.00 0 research"
+        in (rows[id_of("one")[:8]])
     )
     assert [one["pipeline"]["client_request_id"] for one in json.loads(waiting.stdout)] == ["two"]
     assert others.stdout == "no such pipelines\n"
@@ -250,7 +250,7 @@ async def test_releasing_frees_its_place_and_says_whether_anything_changed(job_f
     assert first.stdout == f"{id_of('one')}  released\n"
     said = json.loads(second.stdout)
     assert (said["already_over"], said["status"]["phase"]) == (True, "released")
-    assert "was released already; nothing changed" in again.stdout
+    assert "was over already (released); nothing changed" in again.stdout
     assert json.loads(freed.stdout)["phase"] == "running"
     assert (unknown.exit_code, elsewhere.exit_code) == (1, 1)
 

@@ -20,6 +20,7 @@ from spotline.cli.calls import (
     whole_job_id,
 )
 from spotline.cli.jobs_view import plain, print_json
+from spotline.cli.tables import print_line
 
 if TYPE_CHECKING:
     from spotline.application.allocator.messages import JobStatus
@@ -67,8 +68,8 @@ def fetch(
         print_json(plain({**found, "folder": str(fetched.folder)}))
         return
     for problem in fetched.passed_over:
-        typer.secho(f"passed over: {problem}", err=True, fg="yellow")
-    typer.echo(
+        print_line(f"passed over: {problem}", err=True, style="yellow")
+    print_line(
         f"{folder}  {fetched.kind} checkpoint of step {fetched.step}, "
         f"{fetched.size_bytes:,} bytes, sha256 {fetched.sha256}"
     )

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from spotline.cli.tables import Column, Kind, number_columns, print_line, print_table
 
 if TYPE_CHECKING:
@@ -240,7 +238,7 @@ def print_prediction(
         f"{configuration.batch_size} x {configuration.tokens_per_sample} tokens a step",
     )
     for rule in broken:
-        typer.secho(f"refused: {rule.message} ({rule.rule})", err=True, fg="red")
+        print_line(f"refused: {rule.message} ({rule.rule})", err=True, style="red")
     if answers:
         rows: list[tuple[str, ...]] = []
         for answer in answers:

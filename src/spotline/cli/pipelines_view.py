@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spotline.cli.tables import Column, Kind, print_facts, print_table
-from spotline.cli.wording import NOTHING, moment, short_ids, short_moment, usd
+from spotline.cli.wording import NOTHING, clock_time, moment, short_ids, short_moment, usd
 
 if TYPE_CHECKING:
     from spotline.application.placer.messages import PlacementStatus
@@ -27,6 +27,14 @@ def phase_line(status: PlacementStatus) -> str:
     if status.finish_ns and not status.phase.over:
         parts.append(f"done at {moment(status.finish_ns)}")
     return ", ".join(parts)
+
+
+def change_line(status: PlacementStatus, wall_ns: int) -> str:
+    """One change of a watched pipeline, as it was seen at a wall time."""
+    return (
+        f"{clock_time(wall_ns)} wall  {phase_line(status)}  {_share(status)}  "
+        f"{usd(status.cost_micro_usd)} USD"
+    )
 
 
 def print_pipelines(found: Sequence[PlacementStatus]) -> None:
