@@ -65,7 +65,8 @@ class SystemOptions:
     of the market's.
     The read model answers HTTP at `http_address` (empty: nowhere), called by `http_hosts`, too.
     A job without a value is worth (1 + `quote_margin`) x its on-demand quote, which is recorded
-    with it.
+    with it. With `outlooks` every job is quoted, and looked ahead for while it runs, at a third of a
+    core at most.
     """
 
     market: Market
@@ -96,6 +97,7 @@ class SystemOptions:
     advertise: str = ""
     agent_times: AgentTimes = field(default_factory=AgentTimes)
     market_s_per_s: float = 1.0
+    outlooks: bool = True
 
     def agents(self) -> AgentsAt:
         """Where agents dial in; `ConfigError` where that cannot be."""
@@ -250,6 +252,8 @@ async def _start_servers(services: _Services, options: SystemOptions) -> None:
                 configurator_address=system.configurator_address,
                 agents=options.agents(),
                 quote_margin=options.quote_margin,
+                selector=options.selector,
+                outlooks=options.outlooks,
             ),
             address=options.allocator_address,
             agents_listening=agents_listening,

@@ -83,6 +83,7 @@ class BoardState:
     slot: int = -1
     slot_s: int = 0
     opened_ns: int = 0
+    ended: bool = False
 
     def fold(self, event: Event, market: MarketFold) -> None:
         """Apply an event; `market` is as it is with it."""
@@ -109,7 +110,7 @@ class BoardState:
     def _open(self, market: MarketFold) -> None:
         self.slot_s, self.opened_ns = market.slot_s, market.now_ns
         if market.opened is not None:
-            self.slot = market.opened.slot
+            self.slot, self.ended = market.opened.slot, market.opened.last
             self._note_counts(market.opened)
         self.now_ns = max(self.now_ns, self.opened_ns)
 
@@ -187,7 +188,9 @@ class BoardState:
                 self._advance(entry, event)
             case JobClosed():
                 entry.outcome = event.outcome
-                entry.closed_ns = min(self.now_ns, self.at_ns(event.slot + 1, 0))
+                ends_ns = self.at_ns(event.slot + 1, 0)
+                # What ends a job when the market is over takes effect at its very end.
+                entry.closed_ns = ends_ns if self.ended else min(self.now_ns, ends_ns)
                 entry.progress_ppm = event.progress_ppm
                 entry.spent_micro_usd = event.cost_micro_usd
                 entry.wanted, entry.wanted_ns = (), entry.closed_ns
@@ -377,7 +380,7 @@ def _interrupt(entry: BoardEntry, lost: Lot, instance_ids: tuple[str, ...], lost
     entry.noticed_ids -= noticed
     _end_notices(entry, instance_ids)
     entry.times_interrupted += entry.lost_ns != lost_ns
-    entry.lost = _merged(entry.lost, lost) if entry.lost_ns else (lost,)
+    entry.lost = _merged(entry.lost, lost) if entry.lost_ns == lost_ns else (lost,)
     entry.lost_ns = lost_ns
     entry.trains_ns = 0
 

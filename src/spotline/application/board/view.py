@@ -78,7 +78,8 @@ def view_of(
     entry = board.entries[job.job_id]
     now_ns = max(board.now_ns, market.now_ns)
     at = phase_of(entry, job, market, now_ns)
-    pace = JobPace(now_ns=now_ns) if entry.over else pace_of(entry, job, market, now_ns)
+    decided = at.phase.over or at.phase is JobPhase.MARKET_ENDED
+    pace = JobPace(now_ns=now_ns) if decided else pace_of(entry, job, market, now_ns)
     stalled_ns = stalled_since_ns(entry, at, _silence_s(job, market.slot_s, silence))
     is_stalled = 0 < stalled_ns <= now_ns
     at_risk = _at_risk(job, at, outlook, pace.slack_s)
