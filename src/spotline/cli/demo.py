@@ -130,6 +130,7 @@ def demo(
 
 def _report(run: DemoRun, folder: Path, began: float, *, explain: bool) -> dict[str, Any]:
     """Say what became of a run; returns it as JSON has it."""
+    from spotline.adapters.eventlog.reader import EventLogReader
     from spotline.cli.accounts_view import result_lines
     from spotline.cli.demo_view import print_detail
     from spotline.replay.account import account, read_recorded, reconciled
@@ -137,7 +138,7 @@ def _report(run: DemoRun, folder: Path, began: float, *, explain: bool) -> dict[
 
     made = account(read_recorded(run.log))
     picture = folder / "job.png"
-    plot_job(made.report, picture)
+    plot_job(EventLogReader(run.log), picture)
     agreed = reconciled(made, run.log, run.ledger)
     result = {
         **run.as_json(made.report),

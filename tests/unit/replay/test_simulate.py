@@ -35,7 +35,7 @@ from spotline.replay.handlers import handlers_of
 from spotline.replay.jobs import generated_jobs
 from spotline.replay.parts import ExactCloud, WatchedSelector
 from spotline.replay.recorded import observations_of
-from spotline.replay.report import report_of, report_run
+from spotline.replay.report import report_run
 from spotline.replay.selector_run import padded
 from spotline.replay.simulate import SimulationOptions, expand_names, simulate
 from spotline.replay.summary import SPOTLINE
@@ -198,7 +198,7 @@ def test_the_picture_of_a_job_is_drawn(competing_log, tmp_path):
     _, log = competing_log
     write_log(tmp_path / "log", log)
 
-    plot_job(report_of(EventLogReader(tmp_path / "log")), tmp_path / "job.png")
+    plot_job(EventLogReader(tmp_path / "log"), tmp_path / "job.png")
 
     assert (tmp_path / "job.png").read_bytes().startswith(b"\x89PNG")
 

@@ -102,6 +102,10 @@ class Guard:
             allowed = {"Allow": ", ".join(METHODS), **_CLOSE}
             said = f"method: expected {' or '.join(METHODS)}, found {scope['method'][:20]!r}"
             return plain_problem(HTTPStatus.METHOD_NOT_ALLOWED, said, allowed)
+        told_bytes = sum(len(name) + len(value) for name, value in scope["headers"])
+        if told_bytes > limits.header_bytes:
+            said = f"headers: expected at most {limits.header_bytes} bytes, found {told_bytes}"
+            return plain_problem(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, said, _CLOSE)
         if headers.get("content-length", "0").strip() != "0" or "transfer-encoding" in headers:
             said = "body: expected none, found one"
             return plain_problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, said, _CLOSE)
