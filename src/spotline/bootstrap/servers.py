@@ -15,7 +15,7 @@ from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.placer.handler import PlaceHandler
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
-from spotline.bootstrap.agents import AgentsAt, AgentSide
+from spotline.bootstrap.agents import AgentsAt, AgentSide, host_of
 from spotline.bootstrap.own_loop import in_own_loop
 from spotline.bootstrap.parts import AnyHost, BusAddress, Hosted, PartHooks, open_part, open_stream
 from spotline.contracts.subjects import StreamPart
@@ -75,6 +75,7 @@ async def serve_allocator(
     from spotline.adapters.grpc.allocator.job_feed import JobFeed
     from spotline.adapters.grpc.allocator.outlooks import BackgroundOutlooks
     from spotline.adapters.grpc.allocator.server import RpcServer
+    from spotline.adapters.grpc.allocator.standing import JobViews
     from spotline.adapters.grpc.configurator.client import ConfiguratorClient
     from spotline.application.allocator.handler import JobsHandler
 
@@ -106,6 +107,7 @@ async def serve_allocator(
             await_admission=parts.await_admission,
             output=None if side is None else side.output,
             quote_margin=parts.quote_margin,
+            views=JobViews(host, feed, outlooks=outlooks),
         )
         async with asyncio.TaskGroup() as tasks:
 
@@ -286,6 +288,43 @@ async def serve_analytics_apart(
         ),
         name="analytics",
     )
+
+
+async def serve_read_model(
+    bus: BusAddress,
+    *,
+    address: str,
+    hosts: tuple[str, ...] = (),
+    hooks: PartHooks,
+    listening: Callable[[str], None] | None = None,
+) -> None:
+    """Fold where jobs stand, and answer HTTP at `address`; `listening` is told the bound address.
+
+    Callers may name it by the loopback's names and by `hosts`.
+
+    Raises
+    ------
+    ConfigError
+        The address is malformed or taken.
+    """
+    from spotline.adapters.web.app import web_app
+    from spotline.adapters.web.fold_views import FoldViews
+    from spotline.adapters.web.serving import WebServer
+    from spotline.application.read_model.handler import ReadModelHandler
+
+    async with open_stream(bus, name="read_model") as (connection, stream):
+        views = FoldViews()
+        host = ServiceHost(
+            ReadModelHandler(), stream, on_applied=_both(views.on_applied, hooks.on_applied)
+        )
+        views.attach(host)
+        hooks.note("read_model", host, connection)
+        # An address of one name is called by it; one that is every name's says nothing.
+        own = (host_of(address),) if host_of(address) not in ("0.0.0.0", "[::]") else ()  # noqa: S104
+        app = web_app(views, hosts=(*own, *hosts))
+        server = WebServer(app, address=address, end_streams=views.end)
+        async with asyncio.TaskGroup() as tasks:
+            await _answer_while_following(tasks, host, server, listening)
 
 
 class _Server(Protocol):

@@ -37,6 +37,7 @@ from spotline.bootstrap.servers import (
     serve_analytics_apart,
     serve_configurator,
     serve_placer,
+    serve_read_model,
 )
 from spotline.contracts.batch import MOST_EVENTS
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
@@ -62,6 +63,7 @@ class SystemOptions:
     pipelines on. `most_events` bounds how many events go into one entry of the log. Agents dial
     `advertise` (empty: `agents_address` as it was bound); a second of wall time has `market_s_per_s`
     of the market's.
+    The read model answers HTTP at `http_address` (empty: nowhere), called by `http_hosts`, too.
     A job without a value is worth (1 + `quote_margin`) x its on-demand quote, which is recorded
     with it. With `outlooks` every job is quoted, and looked ahead for while it runs, at a third of a
     core at most.
@@ -82,6 +84,8 @@ class SystemOptions:
     geography: Path | None = None
     placer: PlacerOptions = field(default_factory=PlacerOptions)
     analytics_address: str = FREE_ADDRESS
+    http_address: str = ""
+    http_hosts: tuple[str, ...] = ()
     statistics: StatisticsOptions = field(default_factory=StatisticsOptions)
     forecaster: str = DEFAULT_FORECASTER
     horizon_slots: int = 6
@@ -140,6 +144,7 @@ class RunningSystem:
     configurator_address: str = ""
     placer_address: str = ""
     analytics_address: str = ""
+    http_address: str = ""
     probes: HealthProbes = field(default_factory=HealthProbes)
 
 
@@ -265,6 +270,11 @@ async def _start_servers(services: _Services, options: SystemOptions) -> None:
             address=options.analytics_address,
         ),
     )
+    if options.http_address:
+        system.http_address = await services.listening(
+            "read_model",
+            partial(serve_read_model, address=options.http_address, hosts=options.http_hosts),
+        )
 
 
 def _start_followers(

@@ -44,9 +44,11 @@ async def run_up(
         ) as port,
         open_stream(system.bus, name="event_log") as (connection, stream),
     ):
+        http = {"HTTP": f"http://{system.http_address}/v1/jobs"} if system.http_address else {}
         told(
             {
                 "gRPC": system.allocator_address,
+                **http,
                 "agents": system.agents_address,
                 "configurator": system.configurator_address,
                 "placer": system.placer_address,

@@ -102,6 +102,21 @@ def up(
             help="Where the analytics' gRPC listens.", envvar="SPOTLINE_ANALYTICS_ADDRESS"
         ),
     ] = "127.0.0.1:7073",
+    http_address: Annotated[
+        str,
+        typer.Option(
+            help="Where jobs and market are served as JSON over HTTP (docs/http.md); empty: nowhere.",
+            envvar="SPOTLINE_HTTP_ADDRESS",
+        ),
+    ] = "127.0.0.1:7080",
+    http_hosts: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,NAME",
+            help="Names by which callers may speak of it beside localhost and 127.0.0.1.",
+            envvar="SPOTLINE_HTTP_HOSTS",
+        ),
+    ] = "",
     cloud: Annotated[
         str,
         typer.Option(
@@ -203,6 +218,8 @@ def up(
             placer_address=placer_address,
             geography=geography,
             analytics_address=analytics_address,
+            http_address=http_address,
+            http_hosts=tuple(name.strip() for name in http_hosts.split(",") if name.strip()),
             quote_margin=quote_margin,
             placer=PlacerOptions(method=placement_method, cost=placement_cost),
             selector=SelectorOptions(warm_start=read_weights(warm_start)),

@@ -92,7 +92,6 @@ class BoardEntry:
     done: float | None = None
     generation: int = 0
     last_report_ns: int = 0
-    last_report_wall_ns: int = 0
     has_reported: bool = False
     silent: set[str] = field(default_factory=set)
     spent_micro_usd: int = 0

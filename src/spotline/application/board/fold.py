@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from spotline.application.board.entry import BoardEntry
+from spotline.application.board.offers import OfferBook
 from spotline.application.market_view import MarketFold
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import (
@@ -57,6 +58,12 @@ BOARD_EVENTS: tuple[type[Event], ...] = (
 )
 """What the board is folded from; others change nothing."""
 
+REPORTS = (
+    *(JobProgressReported, TrainingRestarted, CheckpointCommitted, CheckpointFailed),
+    *(NoticeAcknowledged, JobExited),
+)
+"""What a program says of itself, or its agent of it: with each it is heard of."""
+
 
 @dataclass(slots=True, kw_only=True)
 class BoardState:
@@ -70,14 +77,17 @@ class BoardState:
     entries: dict[str, BoardEntry] = field(default_factory=dict)
     holding: set[str] = field(default_factory=set)
     deciding: set[str] = field(default_factory=set)
+    offers: OfferBook = field(default_factory=OfferBook)
     short: dict[str, int] = field(default_factory=dict)
     now_ns: int = 0
     slot: int = -1
     slot_s: int = 0
     opened_ns: int = 0
+    ended: bool = False
 
-    def fold(self, event: Event, market: MarketFold, *, wall_ns: int = 0) -> None:
-        """Apply an event; `market` as it is with it. `wall_ns` is when the log stored it (0: unknown)."""
+    def fold(self, event: Event, market: MarketFold) -> None:
+        """Apply an event; `market` is as it is with it."""
+        self.offers.fold(event)
         match event:
             case MarketOpened() | SlotOpened():
                 self._open(market)
@@ -89,7 +99,7 @@ class BoardState:
                 # A platform may speak of a job that was never submitted here.
                 entry = self.entries.get(getattr(event, "job_id", ""))
                 if entry is not None:
-                    self._fold_job(entry, event, wall_ns)
+                    self._fold_job(entry, event)
             case _:
                 pass
 
@@ -100,7 +110,7 @@ class BoardState:
     def _open(self, market: MarketFold) -> None:
         self.slot_s, self.opened_ns = market.slot_s, market.now_ns
         if market.opened is not None:
-            self.slot = market.opened.slot
+            self.slot, self.ended = market.opened.slot, market.opened.last
             self._note_counts(market.opened)
         self.now_ns = max(self.now_ns, self.opened_ns)
 
@@ -140,7 +150,7 @@ class BoardState:
             ),
         )
 
-    def _fold_job(self, entry: BoardEntry, event: Event, wall_ns: int) -> None:
+    def _fold_job(self, entry: BoardEntry, event: Event) -> None:
         match event:
             case JobAdmitted() | JobAdvanced() | JobClosed() | JobQuoted() | AllocationDecided():
                 self._fold_decision(entry, event)
@@ -166,7 +176,7 @@ class BoardState:
                 entry.noticed_ids.difference_update(event.instance_ids)
                 _end_notices(entry, event.instance_ids)
             case _:
-                self._fold_program(entry, event, wall_ns)
+                self._fold_program(entry, event)
 
     def _fold_decision(self, entry: BoardEntry, event: Event) -> None:
         match event:
@@ -178,7 +188,9 @@ class BoardState:
                 self._advance(entry, event)
             case JobClosed():
                 entry.outcome = event.outcome
-                entry.closed_ns = min(self.now_ns, self.at_ns(event.slot + 1, 0))
+                ends_ns = self.at_ns(event.slot + 1, 0)
+                # What ends a job when the market is over takes effect at its very end.
+                entry.closed_ns = ends_ns if self.ended else min(self.now_ns, ends_ns)
                 entry.progress_ppm = event.progress_ppm
                 entry.spent_micro_usd = event.cost_micro_usd
                 entry.wanted, entry.wanted_ns = (), entry.closed_ns
@@ -230,7 +242,7 @@ class BoardState:
                 entry.cancelled_ns = self._reach(event.ts_event_ns)
             case JobExited():
                 exited_ns = self._reach(event.ts_event_ns)
-                self._hear(entry, exited_ns, 0)
+                self._hear(entry, exited_ns)
                 entry.trains_ns = 0
                 if event.exit_code:
                     entry.failed_ns = exited_ns
@@ -245,7 +257,7 @@ class BoardState:
             case _:
                 pass
 
-    def _fold_program(self, entry: BoardEntry, event: Event, wall_ns: int) -> None:
+    def _fold_program(self, entry: BoardEntry, event: Event) -> None:
         """What agents and programs say."""
         said_ns = self._reach(getattr(event, "ts_event_ns", 0))
         match event:
@@ -254,20 +266,20 @@ class BoardState:
                 entry.generation = max(entry.generation, event.generation)
                 entry.trains_ns = 0
             case TrainingRestarted():
-                self._hear(entry, said_ns, wall_ns)
+                self._hear(entry, said_ns)
                 if event.generation >= entry.generation:
                     entry.done = event.resumed_done
                     self._train(entry, said_ns)
             case JobProgressReported():
-                self._hear_progress(entry, event, said_ns, wall_ns)
+                self._hear_progress(entry, event, said_ns)
             case CheckpointCommitted():
                 entry.tally(checkpoints=1)
-                self._hear(entry, said_ns, wall_ns)
+                self._hear(entry, said_ns)
             case CheckpointFailed():
                 entry.tally(failed_checkpoints=1)
-                self._hear(entry, said_ns, wall_ns)
+                self._hear(entry, said_ns)
             case NoticeAcknowledged():
-                self._hear(entry, said_ns, wall_ns)
+                self._hear(entry, said_ns)
             case JobSilent():
                 entry.silent.add(event.instance_id)
             case JobHeard():
@@ -275,11 +287,9 @@ class BoardState:
             case _:
                 pass
 
-    def _hear_progress(
-        self, entry: BoardEntry, event: JobProgressReported, said_ns: int, wall_ns: int
-    ) -> None:
+    def _hear_progress(self, entry: BoardEntry, event: JobProgressReported, said_ns: int) -> None:
         entry.has_reported = True
-        self._hear(entry, said_ns, wall_ns)
+        self._hear(entry, said_ns)
         more = event.done > (entry.done or 0.0)
         if event.generation >= entry.generation:
             # Work done may fall with a new start of the program.
@@ -292,9 +302,8 @@ class BoardState:
         if shows and entry.held and said_ns >= max(entry.lost_ns, entry.moved_ns):
             self._train(entry, said_ns)
 
-    def _hear(self, entry: BoardEntry, said_ns: int, wall_ns: int) -> None:
+    def _hear(self, entry: BoardEntry, said_ns: int) -> None:
         entry.last_report_ns = max(entry.last_report_ns, said_ns)
-        entry.last_report_wall_ns = wall_ns or entry.last_report_wall_ns
 
     def _train(self, entry: BoardEntry, since_ns: int) -> None:
         entry.trains_ns = entry.trains_ns or since_ns
@@ -371,7 +380,7 @@ def _interrupt(entry: BoardEntry, lost: Lot, instance_ids: tuple[str, ...], lost
     entry.noticed_ids -= noticed
     _end_notices(entry, instance_ids)
     entry.times_interrupted += entry.lost_ns != lost_ns
-    entry.lost = _merged(entry.lost, lost) if entry.lost_ns else (lost,)
+    entry.lost = _merged(entry.lost, lost) if entry.lost_ns == lost_ns else (lost,)
     entry.lost_ns = lost_ns
     entry.trains_ns = 0
 

@@ -60,9 +60,10 @@ def headline_of(point: Standpoint) -> str:
         return _ended(point)
     if point.at.phase is JobPhase.MARKET_ENDED:
         return _market_ended(point)
-    return ", ".join(
-        part for part in (*_doing(point), point.work, *_outlook(point), *_alarms(point)) if part
-    )
+    parts = (*_doing(point), point.work, *_outlook(point), *_alarms(point))
+    if point.entry.cancelled_ns:
+        parts = ("withdrawn by its owner: ends with the next decision", *_doing(point), point.work)
+    return ", ".join(part for part in parts if part)
 
 
 # --- jobs that are over -------------------------------------------------------------------------
@@ -110,9 +111,11 @@ def _retries(point: Standpoint) -> str:
 
 def _market_ended(point: Standpoint) -> str:
     told = f"the market ended at {point.moment(point.at.since_ns)}, {point.work}"
+    if point.entry.cancelled_ns:
+        return f"{told}; withdrawn by its owner: {point.held} to be released"
     told += ": nothing more is decided"
     if point.entry.held:
-        told += f"; it still holds {point.held}, until it is cancelled"
+        told += f"; it goes on holding {point.held} until it is cancelled"
     return told
 
 
@@ -174,10 +177,9 @@ def _waits(point: Standpoint) -> str:
         case WaitingFor.CAPACITY if not place:
             return "waits for capacity: nowhere can it run now"
         case WaitingFor.CAPACITY:
-            refused = (
-                f"{_often(entry.counts.refusals)} refused" if entry.refused else "none is there"
-            )
-            return f"waits for capacity in {place}: {refused}"
+            refusals = entry.counts.refusals
+            why = f"refused {_often(refusals)}" if entry.refused else "none is there"
+            return f"waits for capacity in {place}: {why}"
         case WaitingFor.INSTANCES if entry.held:
             return f"holds {point.held} and waits for its program to go on"
         case WaitingFor.INSTANCES:

@@ -9,6 +9,7 @@ from spotline.application.board.entry import BoardEntry
 from spotline.application.market_view import MarketFold
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import holding_of
+from spotline.domain.jobs.measured import planned_lead_s
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.jobs.progress import overhead_s
 from spotline.domain.market.offering import Offering
@@ -56,7 +57,7 @@ def pace_of(entry: BoardEntry, job: Job, market: MarketFold, now_ns: int) -> Job
             offering.instance_type,
             market.slot_s,
             first_ns,
-            offering.notice_lead_s,
+            planned_lead_s(job, offering.notice_lead_s),
         )
         held = holding_of([lot for lot in entry.held if lot.offering_id == offering.offering_id])
         rate = program.rate_quanta_per_s[min(held.instances, program.max_instances)]

@@ -15,6 +15,7 @@ from spotline.application.board.messages import (
     JobPhase,
     JobView,
 )
+from spotline.application.board.otherwise import OtherCosts
 from spotline.application.board.phases import PhaseSince, phase_of
 from spotline.application.board.slack import JobPace, pace_of
 from spotline.application.market_view import MarketFold
@@ -44,14 +45,6 @@ class SilenceLimit:
         return max(self.slots * slot_s, self.seconds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherCosts:
-    """What other rules would have cost a job until now, micro-USD; 0 where it cannot be told."""
-
-    on_demand_micro_usd: int = 0
-    msu_micro_usd: int = 0
-
-
 def view_of(
     board: BoardState,
     job: Job,
@@ -60,6 +53,7 @@ def view_of(
     outlook: JobOutlook | None = None,
     otherwise: OtherCosts | None = None,
     silence: SilenceLimit | None = None,
+    last_report_wall_ns: int = 0,
 ) -> JobView:
     """Say where a job stands.
 
@@ -71,6 +65,10 @@ def view_of(
         Folded to the same place of the log as `board`.
     outlook
         What is expected of it now, None where that was not worked out.
+    otherwise
+        What `other_costs` says; None where that was not worked out.
+    last_report_wall_ns
+        When the log stored what its program said last.
 
     Raises
     ------
@@ -80,7 +78,8 @@ def view_of(
     entry = board.entries[job.job_id]
     now_ns = max(board.now_ns, market.now_ns)
     at = phase_of(entry, job, market, now_ns)
-    pace = JobPace(now_ns=now_ns) if entry.over else pace_of(entry, job, market, now_ns)
+    decided = at.phase.over or at.phase is JobPhase.MARKET_ENDED
+    pace = JobPace(now_ns=now_ns) if decided else pace_of(entry, job, market, now_ns)
     stalled_ns = stalled_since_ns(entry, at, _silence_s(job, market.slot_s, silence))
     is_stalled = 0 < stalled_ns <= now_ns
     at_risk = _at_risk(job, at, outlook, pace.slack_s)
@@ -119,7 +118,7 @@ def view_of(
         ),
         counts=entry.counts,
         last_report_ns=entry.last_report_ns,
-        last_report_wall_ns=entry.last_report_wall_ns,
+        last_report_wall_ns=last_report_wall_ns,
     )
 
 

@@ -44,8 +44,7 @@ def usd_text(micro_usd: int) -> str:
 
 def lots_text(lots: Sequence[Lot], offerings: Iterable[Offering]) -> str:
     """What is held and where: `2 spot + 1 on-demand in use1-az1`; `nothing` for no lots."""
-    zones = {offering.offering_id: offering for offering in offerings}
-    types = {offering.instance_type for offering in zones.values()}
+    known = {offering.offering_id: offering for offering in offerings}
     parts = []
     for lot in lots:
         counts = [
@@ -54,17 +53,13 @@ def lots_text(lots: Sequence[Lot], offerings: Iterable[Offering]) -> str:
             if count
         ]
         if counts:
-            parts.append(
-                f"{' + '.join(counts)} in {_place(lot.offering_id, zones, len(types) > 1)}"
-            )
+            parts.append(f"{' + '.join(counts)} in {_place(lot.offering_id, known)}")
     return " and ".join(parts) or "nothing"
 
 
 def place_text(offering_id: str, offerings: Iterable[Offering]) -> str:
-    """The zone of an offering, with the instance type where a market has several."""
-    zones = {offering.offering_id: offering for offering in offerings}
-    types = {offering.instance_type for offering in zones.values()}
-    return _place(offering_id, zones, len(types) > 1)
+    """The zone of an offering, with the instance type where the zone has several."""
+    return _place(offering_id, {offering.offering_id: offering for offering in offerings})
 
 
 def work_text(job: Job, share_ppm: int, done: float | None) -> str:
@@ -83,8 +78,9 @@ def _number(value: float, whole: float) -> str:
     return text.rstrip("0").rstrip(".") if decimals else text
 
 
-def _place(offering_id: str, zones: dict[str, Offering], with_type: bool) -> str:
-    offering = zones.get(offering_id)
+def _place(offering_id: str, known: dict[str, Offering]) -> str:
+    offering = known.get(offering_id)
     if offering is None:
         return offering_id
-    return f"{offering.zone} ({offering.instance_type})" if with_type else offering.zone
+    alike = sum(other.zone == offering.zone for other in known.values())
+    return offering.zone if alike == 1 else f"{offering.zone} ({offering.instance_type})"

@@ -13,7 +13,12 @@ from spotline.adapters.grpc.allocator.changing import Changing, Planning
 from spotline.adapters.grpc.allocator.completing import completed
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.reading import JobReading
-from spotline.adapters.grpc.allocator.standing import need_open, status_of, unknown_job
+from spotline.adapters.grpc.allocator.standing import (
+    JobViews,
+    need_open,
+    status_of,
+    unknown_job,
+)
 from spotline.adapters.grpc.kit.answering import RequestLog, answers, refuse
 from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext, invalid, refusal_of
 from spotline.adapters.grpc.kit.filling_in import name_submission
@@ -61,6 +66,8 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         Where what programs write is kept; None: nowhere.
     quote_margin
         A job that states no value is worth (1 + this) x its on-demand quote, and may cost as much.
+    views
+        Where jobs stand as people are shown it; None: made here, without outlooks.
     """
 
     def __init__(
@@ -73,8 +80,10 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         await_admission: bool = True,
         output: OutputStore | None = None,
         quote_margin: float = DEFAULT_QUOTE_MARGIN,
+        views: JobViews | None = None,
     ) -> None:
         self._host = host
+        self._views = views or JobViews(host, feed)
         self._quote_margin = quote_margin
         self._feed = feed
         self._planning = planning
@@ -86,7 +95,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
 
     def clock(self) -> ClockReading | None:
         """Market time, None before a market is known."""
-        return self._host.state.recent.clock()
+        return self._views.clock()
 
     def end_watches(self) -> None:
         """End every watch, for they would not end by themselves."""
@@ -170,7 +179,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
     @answers
     async def Get(self, request: pb.GetRequest, context: ServerContext) -> pb.GetResponse:
         """Where one job stands."""
-        status = cast("pb.JobStatus", to_message(self._status(request.job_id)))
+        status = cast("pb.JobStatus", to_message(await self._views.status(request.job_id)))
         return pb.GetResponse(status=status)
 
     @answers
@@ -186,8 +195,9 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             ),
         )
         return JobPage(
-            statuses=tuple(self._status(job_id) for job_id in shown),
+            statuses=await self._views.statuses(shown),
             next_page_token=next_page_token,
+            fleet=self._views.fleet(),
         )
 
     @answers
@@ -301,12 +311,13 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         # Followed before it is first read: no change falls between the two.
         watch = self._feed.watch(request.job_id)
         try:
-            status = self._status(request.job_id)
+            status = await self._views.status(request.job_id)
             yield self._update(status, "")
             closed = status.state.over
             while not closed:
                 change, seq, closed = await watch.next()
-                yield self._update(replace(self._status(request.job_id), seq=seq), change)
+                status = await self._views.status(request.job_id)
+                yield self._update(replace(status, seq=seq), change)
         except RpcRefused as error:
             await refuse(context, error)
         finally:

@@ -7,6 +7,7 @@ import grpc
 from spotline.adapters.grpc.allocator.allocator_servicer import AllocatorServicer
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.job_servicer import JobServicer
+from spotline.adapters.grpc.allocator.standing import JobViews
 from spotline.adapters.grpc.kit.serving import GrpcServer
 from spotline.api.v1 import (
     allocator_service_pb2,
@@ -39,6 +40,8 @@ class RpcServer(GrpcServer):
         Where what programs write is kept; None: nowhere.
     quote_margin
         A job that states no value is worth (1 + this) x its on-demand quote.
+    views
+        Where jobs stand as people are shown it; None: without outlooks.
     """
 
     name = "allocator"
@@ -57,6 +60,7 @@ class RpcServer(GrpcServer):
         await_admission: bool = True,
         output: OutputStore | None = None,
         quote_margin: float = DEFAULT_QUOTE_MARGIN,
+        views: JobViews | None = None,
     ) -> None:
         super().__init__(address)
         self._allocator = AllocatorServicer(host, configurator, quote_margin=quote_margin)
@@ -68,6 +72,7 @@ class RpcServer(GrpcServer):
             await_admission=await_admission,
             output=output,
             quote_margin=quote_margin,
+            views=views,
         )
 
     def register(self, server: grpc.aio.Server) -> None:
