@@ -29,8 +29,10 @@ FloatArray = npt.NDArray[np.float64]
 _ASSUMED_MOVES = 6.0
 # Habits of a market change: of a run state at most so many transitions are taken as evidence.
 _MOST_EVIDENCE = 60.0
-# How far a whole future may leave its level sooner or later than the law says (log, one sigma).
-_LEAVING_SIGMA = 0.9
+# How far a whole future may leave its levels sooner or later than the law says, and how far it may
+# go rather down than up (log, one sigma): days differ by more than one law tells.
+_LEAVING_SIGMA = 0.6
+_SLANT_SIGMA = 0.7
 # Slots that independence (of counts) and a slow return (of prices) count for.
 _ASSUMED_SLOTS = 48.0
 _ASSUMED_CORRELATION = 0.15
@@ -172,14 +174,14 @@ class _Counts:
         self._rng = rng
         self._chains: list[_Chain | None] = []
         scores = []
-        whole = rng.standard_normal((futures, 1))
+        whole = rng.standard_normal((futures, 2))
         for row, offering_id in enumerate(past.ids):
             counts, law = past.spot[row], laws.get(offering_id)
             known = counts[counts >= 0]
             chain = None
             if law is not None and known.size and counts[-1] >= 0:
                 # A good or a bad day is one for all offerings, half of it.
-                own = rng.standard_normal((futures, 1))
+                own = rng.standard_normal((futures, 2))
                 chain = _Chain(law, known, np.sqrt(0.5) * (whole + own), rng)
                 scores.append(chain.surprises(counts))
             self._chains.append(chain)
@@ -204,8 +206,9 @@ class _Chain:
     """The run states of one offering in every future, each by a law of its own."""
 
     def __init__(
-        self, law: MarketLaw, known: IntArray, pace: FloatArray, rng: np.random.Generator
+        self, law: MarketLaw, known: IntArray, days: FloatArray, rng: np.random.Generator
     ) -> None:
+        """`days` are two normal numbers of each future: its pace, and its slant."""
         space = law.space
         self._law = law
         self._ages = space.ages
@@ -213,17 +216,17 @@ class _Chain:
         states = run_states(space, known)
         seen = transitions(space, known).sum(axis=1)
         evidence = np.minimum(_MOST_EVIDENCE, seen) + _ASSUMED_MOVES
-        futures = pace.shape[0]
+        futures = days.shape[0]
         # Each future has a law of its own: a Dirichlet draw round the learned one.
         drawn = rng.standard_gamma(
             np.broadcast_to(matrix * evidence[:, None], (futures, *matrix.shape))
         )
         level = np.arange(space.run_states) // space.ages
-        leaves = level[:, None] != level[None, :]
+        way = np.sign(level[:, None] - level[None, :])
         changes = int(np.count_nonzero(np.diff(states // space.ages)))
         sigma = np.sqrt(_LEAVING_SIGMA**2 + 1.0 / (changes + 4.0))
-        factor = np.exp(sigma * pace - sigma**2 / 2.0)[:, :, None]
-        drawn = np.where(leaves[None], drawn * factor, drawn) + 1e-12
+        pace, slant = sigma * days[:, :1, None], _SLANT_SIGMA * days[:, 1:, None]
+        drawn = drawn * np.exp(np.where(way[None] != 0, pace + slant * way[None], 0.0)) + 1e-12
         self._cumulative = np.cumsum(drawn / drawn.sum(axis=2, keepdims=True), axis=2)
         self._state = np.full(futures, int(states[-1]), dtype=np.int64)
         self._count = np.full(futures, int(known[-1]), dtype=np.int64)
