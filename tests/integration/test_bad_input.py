@@ -23,7 +23,7 @@ from tests.fakes.bad_input import (
     small_market,
     write_files,
 )
-from tests.samples.bad_input import Case, Group, groups
+from tests.samples.bad_input import Case, groups
 from tools.document_bad_input import DOCUMENT, page
 
 pytestmark = pytest.mark.integration

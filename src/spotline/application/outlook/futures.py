@@ -309,7 +309,8 @@ class _Prices:
     """Spot prices and on-demand stock of all offerings, a slot at a time.
 
     A price goes back to a mean that each future draws, at the rate that the past shows, and is
-    moved by what moved it in past slots.
+    moved by what moved it in past slots; in some futures by what moved another offering, the more
+    the shorter the past: a price that has not moved yet may.
     """
 
     def __init__(self, past: _Past, futures: int, rng: np.random.Generator) -> None:
@@ -333,8 +334,17 @@ class _Prices:
         highest = log_price.max(axis=1)
         top = np.maximum(highest, np.minimum(highest + _BEYOND, dearest))
         self._most = top[:, None]
-        moved = (moves != 0.0).any(axis=1) if moves.size else np.zeros(offerings, dtype=bool)
-        self._moved = moved[:, None]
+        moved = np.flatnonzero((moves != 0.0).any(axis=1))
+        own = np.repeat(np.arange(offerings)[:, None], futures, axis=1)
+        lent = rng.random((offerings, futures)) < _ASSUMED_SLOTS / (
+            self._past_slots + _ASSUMED_SLOTS
+        )
+        lenders = rng.random((offerings, futures))
+        if moved.size:
+            own = np.where(lent, moved[(lenders * moved.size).astype(np.int64)], own)
+        # Whose changes move a price, by future.
+        self._mover = own
+        self._moved = np.isin(own, moved)
         stock = np.where(past.on_demand < 0, UNCOUNTED, past.on_demand)
         self._stock = stock
         self._at = np.full(futures, self._past_slots - 1, dtype=np.int64)
@@ -348,9 +358,9 @@ class _Prices:
         # Stock goes on from the present until a stretch ends; at the past's end it stays.
         self._at = np.where(fresh, anywhere, np.where(wraps, self._past_slots - 1, again))
         if self._moves.shape[1]:
-            moves = self._moves[:, np.maximum(0, self._at - 1)]
             drawn = self._rng.integers(0, self._moves.shape[1], self._futures)
-            moves = np.where((wraps & ~fresh)[None, :], self._moves[:, drawn], moves)
+            at = np.where(wraps & ~fresh, drawn, np.maximum(0, self._at - 1))
+            moves = self._moves[self._mover, at[None, :]]
             price = self._price + moves - self._back * (self._price - self._mean)
             price = np.clip(price, self._least, self._most)
             self._price = np.where(self._moved, price, self._price)
