@@ -33,6 +33,9 @@ _MOST_EVIDENCE = 60.0
 # go rather down than up (log, one sigma): days differ by more than one law tells.
 _LEAVING_SIGMA = 0.6
 _SLANT_SIGMA = 0.7
+# In this share of the futures an offering is ruled by the law of another one: the best place of the
+# recent past is seldom that much better later.
+_LENT_SHARE = 0.35
 # Slots that independence (of counts) and a slow return (of prices) count for.
 _ASSUMED_SLOTS = 48.0
 _ASSUMED_CORRELATION = 0.15
@@ -182,7 +185,8 @@ class _Counts:
             if law is not None and known.size and counts[-1] >= 0:
                 # A good or a bad day is one for all offerings, half of it.
                 own = rng.standard_normal((futures, 2))
-                chain = _Chain(law, known, np.sqrt(0.5) * (whole + own), rng)
+                alike = [other for other in laws.values() if _lends(other, law)]
+                chain = _Chain(law, alike, known, np.sqrt(0.5) * (whole + own), rng)
                 scores.append(chain.surprises(counts))
             self._chains.append(chain)
         self._still = np.where(past.spot[:, -1] < 0, UNCOUNTED, past.spot[:, -1])
@@ -206,7 +210,12 @@ class _Chain:
     """The run states of one offering in every future, each by a law of its own."""
 
     def __init__(
-        self, law: MarketLaw, known: IntArray, days: FloatArray, rng: np.random.Generator
+        self,
+        law: MarketLaw,
+        alike: Sequence[MarketLaw],
+        known: IntArray,
+        days: FloatArray,
+        rng: np.random.Generator,
     ) -> None:
         """`days` are two normal numbers of each future: its pace, and its slant."""
         space = law.space
@@ -217,10 +226,12 @@ class _Chain:
         seen = transitions(space, known).sum(axis=1)
         evidence = np.minimum(_MOST_EVIDENCE, seen) + _ASSUMED_MOVES
         futures = days.shape[0]
-        # Each future has a law of its own: a Dirichlet draw round the learned one.
-        drawn = rng.standard_gamma(
-            np.broadcast_to(matrix * evidence[:, None], (futures, *matrix.shape))
-        )
+        # Each future has a law of its own: a Dirichlet draw round the learned one, or a lent one.
+        matrices = np.stack([matrix, *(other.run_matrix() for other in alike)])
+        lent = rng.random(futures) < _LENT_SHARE
+        lender = (rng.random(futures) * len(matrices)).astype(np.int64)
+        ruled = matrices[np.where(lent, lender, 0)]
+        drawn = rng.standard_gamma(ruled * evidence[None, :, None])
         level = np.arange(space.run_states) // space.ages
         way = np.sign(level[:, None] - level[None, :])
         changes = int(np.count_nonzero(np.diff(states // space.ages)))
@@ -258,6 +269,12 @@ class _Chain:
             self._count[here] = places[(pick[here] * len(places)).astype(np.int64)]
         self._state = after
         return self._count.copy()
+
+
+def _lends(other: MarketLaw, law: MarketLaw) -> bool:
+    """Whether a law tells the same states apart as another."""
+    mine, its = law.space, other.space
+    return (mine.level_starts, mine.age_starts) == (its.level_starts, its.age_starts)
 
 
 def _places(law: MarketLaw, known: IntArray) -> list[IntArray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -118,7 +119,7 @@ def test_later_deadlines_are_no_less_likely_and_no_dearer_on_the_same_futures() 
     cost = [outlook.expected_cost_micro_usd for outlook in curve]
     assert on_time == sorted(on_time)
     # Less than a hundredth: another deadline is another policy's plan, not another market.
-    assert all(later <= sooner * 1.01 for sooner, later in zip(cost, cost[1:], strict=False))
+    assert all(later <= sooner * 1.01 for sooner, later in itertools.pairwise(cost))
 
 
 def test_a_deadline_of_the_curve_that_cannot_be_met_has_no_outlook() -> None:
@@ -172,7 +173,8 @@ def test_a_job_under_way_keeps_its_policy_and_counts_what_it_spent() -> None:
     known.state.runs[one.job_id].spent_micro_usd = 5_000_000
     after = outlook_of(known, one)
 
-    assert before is not None and after is not None
+    assert before is not None
+    assert after is not None
     assert [row.policy_id for row in before.policies] == ["on_demand_only"]
     assert [row.offering_id for row in before.offerings] == [WEST]
     assert after.expected_cost_micro_usd == before.expected_cost_micro_usd + 5_000_000
@@ -247,7 +249,8 @@ def test_a_job_alone_without_limits_fares_as_its_outlook_says() -> None:
     fleets = fleets_of(known, [handed_over()], FleetLimits(), futures)
     outlook = outlook_of(known, handed_over(), market=futures)
 
-    assert fleets is not None and outlook is not None
+    assert fleets is not None
+    assert outlook is not None
     costs = [life.cost_micro_usd for fleet in fleets for life in fleet.lives.values()]
     assert sum(costs) // len(costs) == outlook.expected_cost_micro_usd
     assert sum(fleet.all_on_time for fleet in fleets) * PPM // 50 == outlook.on_time_probability_ppm
@@ -263,5 +266,6 @@ def test_who_is_served_first_leaves_less_to_the_others() -> None:
     holds.target = replace(holds.target, spot=4)
     beside = outlook_of(known, handed_over("r2", deadline_slots=24, offerings=(WEST,)))
 
-    assert alone is not None and beside is not None
+    assert alone is not None
+    assert beside is not None
     assert beside.expected_cost_micro_usd > alone.expected_cost_micro_usd
