@@ -31,8 +31,25 @@ GROUPS = (
 )
 
 _KEYS = frozenset(
-    ("wrong", "files", "lines", "without", "run", "env", "stdin", "answer", "exit", "json")
-    + ("call", "request", "change", "metadata", "status", "reason", "fields")
+    (
+        "wrong",
+        "files",
+        "lines",
+        "without",
+        "run",
+        "env",
+        "stdin",
+        "answer",
+        "exit",
+        "json",
+        "call",
+        "request",
+        "change",
+        "metadata",
+        "status",
+        "reason",
+        "fields",
+    )
 )
 
 

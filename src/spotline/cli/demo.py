@@ -95,6 +95,8 @@ def demo(
             nats_url=nats_url,
             forecaster=forecaster or DEFAULT_FORECASTER,
             selector=SelectorOptions(warm_start=read_weights(warm_start)),
+            # A demo has no time between its slots to look ahead.
+            outlooks=False,
         )
     run: list[DemoRun] = []
 
