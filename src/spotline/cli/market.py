@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -15,7 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from spotline.cli.failures import writable
+from spotline.cli.failures import explained, writable
 from spotline.contracts.errors import ContractError
 from spotline.domain.units import NS_PER_S, S_PER_HOUR, utc_iso
 
@@ -35,6 +33,8 @@ def register(app: typer.Typer) -> None:
 
 
 _DEFAULT_START = "2026-01-05T00:00:00Z"
+# Of half an hour, in 57 years.
+_MOST_SLOTS = 1_000_000
 _DEFAULT_DAYS = 14.0
 
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -79,7 +79,7 @@ def import_command(
     as_json: _Json = False,
 ) -> None:
     """Import recorded market data as a market file."""
-    with _bad_input_exits():
+    with explained(as_json=as_json):
         from spotline.adapters.market.importing import import_market
         from spotline.adapters.market.options import ImportOptions
         from spotline.adapters.market.parse import time_ns
@@ -114,16 +114,23 @@ def generate_command(
     as_json: _Json = False,
 ) -> None:
     """Generate a market with the statistics of measured ones."""
-    with _bad_input_exits():
+    with explained(as_json=as_json):
         from spotline.adapters.market.parse import time_ns
         from spotline.domain.market.generate import PRESETS, generate
 
         if preset not in PRESETS:
-            raise ContractError("--preset", f"expected one of {', '.join(PRESETS)}, found {preset}")
+            known = ", ".join(PRESETS)
+            raise ContractError("--preset", f"expected one of {known}, found {preset!r}")
+        count = slots or max(1.0, days * 24 * S_PER_HOUR / slot)
+        if not count <= _MOST_SLOTS:
+            option = "--slots" if slots else "--days"
+            raise ContractError(
+                option, f"expected at most {_MOST_SLOTS:,} slots, found {count:,.0f}"
+            )
         market = generate(
             preset,
             seed=seed,
-            slots=slots or max(1, round(days * 24 * S_PER_HOUR / slot)),
+            slots=round(count),
             slot_s=slot,
             start_ns=time_ns(start, "--start"),
         )
@@ -143,7 +150,7 @@ def describe_command(
 ) -> None:
     """Say how prices and availability in a market file behave, and draw them."""
     drawn = None if no_plot else plot or file.with_suffix(".png")
-    with _bad_input_exits():
+    with explained(as_json=as_json):
         from spotline.adapters.market.parquet import read_market
         from spotline.domain.market.statistics import measure
 
@@ -164,17 +171,6 @@ def describe_command(
     _print_statistics(console, market, statistics)
     if drawn is not None:
         console.print(f"drawn to {drawn}", highlight=False, soft_wrap=True)
-
-
-@contextmanager
-def _bad_input_exits() -> Iterator[None]:
-    try:
-        yield
-    except ContractError as error:
-        Console(stderr=True).print(
-            f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True
-        )
-        raise typer.Exit(2) from error
 
 
 def _usd(text: str) -> Decimal:
