@@ -14,7 +14,9 @@ from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.placer.handler import PlaceHandler
 from spotline.application.placer.options import PlacerOptions
-from spotline.bootstrap.agents import AgentsAt, AgentSide
+from spotline.application.selector.state import SelectorOptions
+from spotline.bootstrap.agents import AgentsAt, AgentSide, host_of
+from spotline.bootstrap.explaining import LiveExplainer
 from spotline.bootstrap.own_loop import in_own_loop
 from spotline.bootstrap.parts import AnyHost, BusAddress, Hosted, PartHooks, open_part, open_stream
 from spotline.contracts.subjects import StreamPart
@@ -39,13 +41,15 @@ class AllocatorParts:
     Drafts are completed by the configurator at `configurator_address`; empty refuses them. With
     `await_admission` a submission is acknowledged once the actuator's ledger holds it too. A job
     that states no value is worth (1 + `quote_margin`) x its on-demand quote. `agents` says where
-    those of running programs dial in, None for nowhere.
+    those of running programs dial in, None for nowhere. Decisions are explained with the options of
+    the `selector` that made them.
     """
 
     configurator_address: str = ""
     await_admission: bool = True
     quote_margin: float = DEFAULT_QUOTE_MARGIN
     agents: AgentsAt | None = None
+    selector: SelectorOptions = field(default_factory=SelectorOptions)
 
 
 async def serve_allocator(
@@ -95,6 +99,9 @@ async def serve_allocator(
             output=None if side is None else side.output,
             quote_margin=parts.quote_margin,
         )
+        explainer = LiveExplainer(bus, parts.selector)
+        stack.callback(explainer.close)
+        server.explain_with(explainer)
         async with asyncio.TaskGroup() as tasks:
 
             async def answer_agents() -> None:
@@ -269,6 +276,43 @@ async def serve_analytics_apart(
         ),
         name="analytics",
     )
+
+
+async def serve_read_model(
+    bus: BusAddress,
+    *,
+    address: str,
+    hosts: tuple[str, ...] = (),
+    hooks: PartHooks,
+    listening: Callable[[str], None] | None = None,
+) -> None:
+    """Fold where jobs stand, and answer HTTP at `address`; `listening` is told the bound address.
+
+    Callers may name it by the loopback's names and by `hosts`.
+
+    Raises
+    ------
+    ConfigError
+        The address is malformed or taken.
+    """
+    from spotline.adapters.web.app import web_app
+    from spotline.adapters.web.fold_views import FoldViews
+    from spotline.adapters.web.serving import WebServer
+    from spotline.application.read_model.handler import ReadModelHandler
+
+    async with open_stream(bus, name="read_model") as (connection, stream):
+        views = FoldViews()
+        host = ServiceHost(
+            ReadModelHandler(), stream, on_applied=_both(views.on_applied, hooks.on_applied)
+        )
+        views.attach(host)
+        hooks.note("read_model", host, connection)
+        # An address of one name is called by it; one that is every name's says nothing.
+        own = (host_of(address),) if host_of(address) not in ("0.0.0.0", "[::]") else ()  # noqa: S104
+        app = web_app(views, hosts=(*own, *hosts))
+        server = WebServer(app, address=address, end_streams=views.end)
+        async with asyncio.TaskGroup() as tasks:
+            await _answer_while_following(tasks, host, server, listening)
 
 
 class _Server(Protocol):

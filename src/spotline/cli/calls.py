@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
+from spotline.cli.completing import known_jobs
 from spotline.cli.failures import say, say_json
 from spotline.cli.jobs_view import plain
 
@@ -28,7 +29,11 @@ EXIT_BAD_INPUT = 2
 WHOLE_ID = 32
 
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON instead of text.")]
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job id, or how it begins.")]
+JobArgument = Annotated[
+    str,
+    typer.Argument(metavar="JOB", help="A job id, or how it begins.", autocompletion=known_jobs),
+]
+Tenant = Annotated[str, typer.Option(metavar="NAME", help="Only this tenant's.")]
 
 Address = Annotated[
     str,

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spotline.cli.stores import StoreOption, store_folder
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -33,9 +35,7 @@ def down(
     release: Annotated[
         bool, typer.Option("--release", help="End all instances; jobs go on when it is up again.")
     ] = False,
-    store: Annotated[Path, typer.Option(help="Folder that `spotline up` runs on.")] = Path(
-        "spotline-store"
-    ),
+    store: StoreOption = None,
 ) -> None:
     """End a running system. Say what becomes of its instances: --keep or --release.
 
@@ -57,6 +57,7 @@ def down(
     if keep == release:
         typer.secho("one of --keep and --release must be given", err=True, fg="red")
         raise typer.Exit(2)
+    store = store_folder(store, quiet=True)
     with explained():
         # Stores of before 0.3.0 note none, and were on the simulated one.
         chosen = cloud_of(os.environ, noted_cloud(store) or "simulated", ActuatorMode.LIVE)

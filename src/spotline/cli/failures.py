@@ -12,15 +12,12 @@ from pathlib import Path
 
 import typer
 
+from spotline.cli.tables import escaped
 from spotline.contracts.errors import ContractError, SpotlineError
 
 BAD_INPUT = 2
 
 _PREFIX = "spotline: "
-# A terminal obeys these, and a reader is misled by the last ones: they change the order of letters.
-_OBEYED = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
 _LONGEST_LINE = 2_000
 # How our own values say what they refuse.
 _MUST = re.compile(
@@ -36,11 +33,6 @@ _OF_FILES = (
     NotADirectoryError,
     PermissionError,
 )
-
-
-def escaped(text: str) -> str:
-    """Show a text in one line without the power to move a terminal's cursor."""
-    return _OBEYED.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def plainly(line: str) -> str:

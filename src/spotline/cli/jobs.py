@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from spotline.application.board.messages import JobPhase
 from spotline.cli.calls import (
     DEFAULT_ADDRESS,
     EXIT_BAD_INPUT,
@@ -18,11 +21,13 @@ from spotline.cli.calls import (
     AsJson,
     Failure,
     JobArgument,
+    Tenant,
     answered,
     fail,
     failure_of,
     whole_job_id,
 )
+from spotline.cli.completing import known_jobs
 from spotline.cli.failures import say
 from spotline.cli.job_files import (
     ReadyJob,
@@ -32,15 +37,15 @@ from spotline.cli.job_files import (
     store_packages,
 )
 from spotline.cli.jobs_view import (
-    console,
     plain,
     print_configuration,
     print_json,
     print_status,
     quote_line,
-    status_table,
-    update_line,
 )
+from spotline.cli.listing import listed_jobs
+from spotline.cli.status_view import JobBoard, board_json, print_board
+from spotline.cli.tables import print_line
 
 if TYPE_CHECKING:
     from spotline.application.allocator.messages import (
@@ -160,80 +165,110 @@ def _print_answer(
 
 def status(
     job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="A job id, or how it begins.")
+        str | None,
+        typer.Argument(
+            metavar="[JOB]", help="A job id, or how it begins.", autocompletion=known_jobs
+        ),
     ] = None,
-    tenant: Annotated[str, typer.Option(help="Only this tenant's jobs.")] = "",
-    state: Annotated[
-        str | None, typer.Option(help="Only jobs in this state, such as running.")
-    ] = None,
+    tenant: Tenant = "",
+    phase: Annotated[JobPhase | None, typer.Option(help="Only jobs in this phase.")] = None,
+    state: Annotated[str | None, typer.Option(hidden=True)] = None,
     address: Address = DEFAULT_ADDRESS,
     as_json: AsJson = False,
 ) -> None:
-    """Show where one job stands, or all of them."""
+    """Show where one job stands, or all of them under what time it is and what they hold."""
     from spotline.adapters.grpc.allocator.client import JobClient
-    from spotline.application.allocator.messages import JobQuery, JobState
 
-    wanted = None
-    if state is not None:
-        try:
-            wanted = JobState(state)
-        except ValueError:
-            known = ", ".join(known_state.value for known_state in JobState)
-            fail(EXIT_BAD_INPUT, f"--state must be one of {known}, was {state!r}", as_json=as_json)
+    wanted = phase if state is None else _phase_of(state, as_json=as_json)
 
-    async def run() -> tuple[JobStatus, ...]:
+    async def run_one(prefix: str) -> JobStatus:
         async with JobClient(address) as client:
-            if job is not None:
-                return (await client.get(await whole_job_id(client, job)),)
-            return await client.list_all(JobQuery(tenant=tenant, state=wanted, page_size=1000))
+            return await client.get(await whole_job_id(client, prefix))
 
-    found = answered(run(), as_json=as_json)
+    async def run_all() -> JobBoard:
+        async with JobClient(address) as client:
+            return await listed_jobs(client, tenant)
+
+    if job is not None:
+        found = answered(run_one(job), as_json=as_json)
+        if as_json:
+            print_json(plain(found))
+        else:
+            print_status(found)
+        return
+    board = answered(run_all(), as_json=as_json)
+    if wanted is not None:
+        statuses = tuple(status for status in board.statuses if _is_in(status, wanted))
+        board = replace(board, statuses=statuses)
     if as_json:
-        every = [plain(status) for status in found]
-        print_json(every[0] if job is not None else every)
-    elif job is not None:
-        print_status(found[0])
-    elif found:
-        console().print(status_table(found))
-    else:
-        typer.echo("no jobs; hand one over with: spotline submit job.yaml")
+        print_json(board_json(board))
+        return
+    print_board(board)
+    if not board.statuses:
+        narrowed = tenant or wanted is not None
+        none = "no such jobs" if narrowed else "no jobs; hand one over with: spotline submit FILE"
+        typer.echo(none)
 
 
-def watch(job: JobArgument, address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
-    """Show where a job stands and every change, until it is over.
+def _phase_of(state: str, *, as_json: bool) -> JobPhase:
+    """The phase that an older spelling of the option means."""
+    older = {"pending": "waiting", "completed_late": "late", "missed_deadline": "missed"}
+    word = older.get(state, "missed" if state == "expired" else state)
+    known = {known_phase.value: known_phase for known_phase in JobPhase}
+    if word not in known:
+        said = f"--phase: expected one of {', '.join(known)}, found {state!r}"
+        fail(EXIT_BAD_INPUT, said, as_json=as_json, field="--phase")
+    return known[word]
 
-    Exits 0 if it completed, 1 if it ended in any other way.
+
+def _is_in(status: JobStatus, phase: JobPhase) -> bool:
+    if status.view is not None:
+        return status.view.phase is phase
+    return status.state.value == phase.value
+
+
+def watch(
+    job: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[JOB]", help="A job id, or how it begins.", autocompletion=known_jobs
+        ),
+    ] = None,
+    tenant: Tenant = "",
+    as_lines: Annotated[
+        bool, typer.Option("--plain", help="Lines instead of a live view, in a terminal too.")
+    ] = False,
+    address: Address = DEFAULT_ADDRESS,
+    as_json: AsJson = False,
+) -> None:
+    """Follow a job until it is over, or all jobs: a live view in a terminal, else a line a change.
+
+    With a job it exits 0 if it completed, 1 if it ended in any other way.
     """
-    from spotline.adapters.grpc.allocator.client import JobClient
-    from spotline.application.allocator.messages import JobState
+    from spotline.cli.watching import is_done, watch_all, watch_job
 
-    async def run() -> JobState:
-        state = JobState.PENDING
-        async with JobClient(address) as client:
-            async for update in client.watch(await whole_job_id(client, job)):
-                state = update.status.state
-                if as_json:
-                    print_json(plain(update), indent=None)
-                else:
-                    typer.echo(update_line(update))
-        return state
+    if not (as_lines or as_json) and in_terminal():
+        from spotline.cli.live.run import watch_live
 
-    state = answered(run(), as_json=as_json)
-    if state not in (JobState.COMPLETED, JobState.COMPLETED_LATE):
+        answered(watch_live(address, job, tenant), as_json=False)
+        return
+    if job is None:
+        answered(watch_all(address, tenant, as_json=as_json), as_json=as_json)
+    elif not is_done(answered(watch_job(address, job, as_json=as_json), as_json=as_json)):
         raise typer.Exit(EXIT_REFUSED)
 
 
+def in_terminal() -> bool:
+    """Whether a person sits at both ends."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
 def cancel(job: JobArgument, address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
-    """Withdraw a job; what it holds is released at once."""
-    from spotline.adapters.grpc.allocator.client import JobClient
+    """Withdraw a job, and say what became of it and of what it held."""
+    from spotline.cli.cancelling import cancelled_job
 
-    async def run() -> tuple[str, bool]:
-        async with JobClient(address) as client:
-            job_id = await whole_job_id(client, job)
-            return job_id, await client.cancel(job_id)
-
-    job_id, already = answered(run(), as_json=as_json)
+    found = answered(cancelled_job(address, job), as_json=as_json)
     if as_json:
-        print_json({"job_id": job_id, "already_closed": already})
+        print_json(found.as_json())
     else:
-        typer.echo(f"{job_id}  {'was over already; nothing changed' if already else 'cancelled'}")
+        print_line(f"{found.job_id}  {found.said}")

@@ -129,6 +129,9 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
     (Form.COUNTER, "{notice}"): {
         "spotline.notices.acknowledged": "What agents did on notices: saved, skipped, not_saved, or forwarded.",
     },
+    (Form.GAUGE, "{job}"): {
+        "spotline.jobs.stalled": "Jobs whose program has reported nothing for too long.",
+    },
     (Form.COUNTER, "{job}"): {
         "spotline.jobs.submitted": "Jobs recorded.",
         "spotline.jobs.admitted": "Jobs taken up by the selector.",

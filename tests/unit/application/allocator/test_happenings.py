@@ -13,7 +13,7 @@ from tests.samples.events import SAMPLES
 QUIET = {
     *("MarketOpened", "SlotOpened", "ForecastIssued", "JobAdvanced", "JobProgressReported"),
     *("AdmissionRecorded", "ValueTableRequested", "CapacityReported", "InstancesEnded"),
-    *("PipelineSubmitted", "PlacementDecided", "PlacementEnded"),
+    *("PipelineSubmitted", "PlacementDecided", "PlacementEnded", "CostAccrued"),
 }
 
 

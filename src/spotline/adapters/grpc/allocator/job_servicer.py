@@ -11,9 +11,15 @@ import grpc
 from spotline.adapters.grpc.allocator.admitting import Acknowledging
 from spotline.adapters.grpc.allocator.changing import Changing, Planning
 from spotline.adapters.grpc.allocator.completing import completed
+from spotline.adapters.grpc.allocator.explaining import Explaining
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.reading import JobReading
-from spotline.adapters.grpc.allocator.standing import need_open, status_of, unknown_job
+from spotline.adapters.grpc.allocator.standing import (
+    JobViews,
+    need_open,
+    status_of,
+    unknown_job,
+)
 from spotline.adapters.grpc.kit.answering import RequestLog, answers, refuse
 from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext, invalid, refusal_of
 from spotline.adapters.grpc.kit.filling_in import name_submission
@@ -36,6 +42,7 @@ from spotline.application.allocator.messages import (
 )
 from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
+from spotline.application.explaining.messages import Explanation
 from spotline.application.market_view import ClockReading, MarketStatus
 from spotline.application.paging import page_of_ids
 from spotline.application.spec import derive_id
@@ -61,7 +68,16 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         Where what programs write is kept; None: nowhere.
     quote_margin
         A job that states no value is worth (1 + this) x its on-demand quote, and may cost as much.
+    views
+        Where jobs stand as people are shown it; None: made here, without outlooks.
+
+    Attributes
+    ----------
+    explaining
+        Explains decisions; until it is set, none is.
     """
+
+    explaining = Explaining(None)
 
     def __init__(
         self,
@@ -73,8 +89,10 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         await_admission: bool = True,
         output: OutputStore | None = None,
         quote_margin: float = DEFAULT_QUOTE_MARGIN,
+        views: JobViews | None = None,
     ) -> None:
         self._host = host
+        self._views = views or JobViews(host, feed)
         self._quote_margin = quote_margin
         self._feed = feed
         self._configurator = configurator
@@ -85,7 +103,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
 
     def clock(self) -> ClockReading | None:
         """Market time, None before a market is known."""
-        return self._host.state.recent.clock()
+        return self._views.clock()
 
     def end_watches(self) -> None:
         """End every watch, for they would not end by themselves."""
@@ -164,7 +182,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
     @answers
     async def Get(self, request: pb.GetRequest, context: ServerContext) -> pb.GetResponse:
         """Where one job stands."""
-        status = cast("pb.JobStatus", to_message(self._status(request.job_id)))
+        status = cast("pb.JobStatus", to_message(await self._views.status(request.job_id)))
         return pb.GetResponse(status=status)
 
     @answers
@@ -180,8 +198,9 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             ),
         )
         return JobPage(
-            statuses=tuple(self._status(job_id) for job_id in shown),
+            statuses=await self._views.statuses(shown),
             next_page_token=next_page_token,
+            fleet=self._views.fleet(),
         )
 
     @answers
@@ -277,8 +296,18 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
 
     @answers
     async def GetMarket(self, request: pb.GetMarketRequest, context: ServerContext) -> MarketStatus:
-        """Market time, and whether it goes on."""
-        return self._host.state.market_status()
+        """Market time, whether it goes on, and quotes."""
+        status = replace(self._host.state.market_status(), clock=self.clock)
+        if request.offering_id:
+            status = replace(status, quotes=self._host.state.recent.quotes_of(request.offering_id))
+        return status
+
+    @answers
+    async def ExplainDecision(
+        self, request: pb.ExplainDecisionRequest, context: ServerContext
+    ) -> Explanation:
+        """Why a decision was what it was, worked out again from the log."""
+        return await self.explaining.explain(request)
 
     def _open_job(self, job_id: str, tenant: str) -> Job:
         """A job of a tenant that is not over."""
@@ -295,12 +324,13 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         # Followed before it is first read: no change falls between the two.
         watch = self._feed.watch(request.job_id)
         try:
-            status = self._status(request.job_id)
+            status = await self._views.status(request.job_id)
             yield self._update(status, "")
             closed = status.state.over
             while not closed:
                 change, seq, closed = await watch.next()
-                yield self._update(replace(self._status(request.job_id), seq=seq), change)
+                status = await self._views.status(request.job_id)
+                yield self._update(replace(status, seq=seq), change)
         except RpcRefused as error:
             await refuse(context, error)
         finally:
