@@ -27,7 +27,7 @@ from spotline.api.v1 import (
     placement_service_pb2,
 )
 from spotline.bootstrap.parts import open_stream
-from spotline.bootstrap.system import SystemOptions, running_system
+from spotline.bootstrap.system import FREE_ADDRESS, SystemOptions, running_system
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
 from spotline.contracts.subjects import subjects_with
@@ -217,12 +217,14 @@ class AskedSystem:
         """Where a service listens: `allocator`, `agents`, `configurator`, `placer`, `analytics`."""
         return str(getattr(self.system, f"{name}_address"))
 
-    def environment(self) -> dict[str, str]:
-        """What leads commands to this system."""
-        return {
-            f"SPOTLINE_{name.upper()}_ADDRESS": self.address(name)
-            for name in ("allocator", "configurator", "placer", "analytics")
+    def environment(self, command: str) -> dict[str, str]:
+        """What leads commands to this system; one of their own listens anywhere."""
+        addresses = {
+            f"SPOTLINE_{name.upper()}_ADDRESS": FREE_ADDRESS if command == "up" else address
+            for name in ("allocator", "agents", "configurator", "placer", "analytics")
+            for address in (self.address(name),)
         }
+        return addresses | {"SPOTLINE_HTTP_ADDRESS": FREE_ADDRESS}
 
     def ask(
         self, method: str, request: Message | bytes, metadata: Sequence[tuple[str, str]] = ()

@@ -52,10 +52,10 @@ def down(
         release_store,
         standing_costs,
     )
-    from spotline.cli.failures import explained
+    from spotline.cli.failures import explained, say
 
     if keep == release:
-        typer.secho("one of --keep and --release must be given", err=True, fg="red")
+        say(f"--keep, --release: expected one of them, found {'both' if keep else 'neither'}")
         raise typer.Exit(2)
     store = store_folder(store, quiet=True)
     with explained():

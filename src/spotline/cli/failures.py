@@ -21,7 +21,8 @@ _PREFIX = "spotline: "
 _LONGEST_LINE = 2_000
 # How our own values say what they refuse.
 _MUST = re.compile(
-    r"^(?P<where>[^\s:]+) must (?:be |have )?(?P<expected>.+), (?:was|were|had) (?P<found>.+)$",
+    r"(?:(?P<place>\S+): )?(?P<field>[^\s:]+) must (?:be |have )?(?P<expected>.+), "
+    r"(?:was|were|had) (?P<found>.+)",
     re.DOTALL,
 )
 
@@ -43,7 +44,10 @@ def plainly(line: str) -> str:
     expected = match["expected"]
     if expected.startswith((">", "<")):
         expected = f"a number {expected}"
-    return f"{match['where']}: expected {expected}, found {match['found']}"
+    place, field = match["place"] or "", match["field"]
+    # An option says by itself which field it is.
+    where = place if place.startswith("--") else f"{place}: {field}".removeprefix(": ")
+    return f"{where}: expected {expected}, found {match['found']}"
 
 
 def say(message: str) -> None:

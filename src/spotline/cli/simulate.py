@@ -208,7 +208,7 @@ def _information(*, censored: bool, decide_first: bool) -> Information:
     from spotline.replay.clouds import Information
 
     if censored and decide_first:
-        raise ContractError("--censored, --decide-first", "give one of them")
+        raise ContractError("--censored, --decide-first", "expected one of them, found both")
     if censored:
         return Information.CENSORED
     return Information.DECIDE_FIRST if decide_first else Information.FULL
@@ -252,7 +252,7 @@ def _inputs(
     if jobs:
         return whole, _at_quotes(whole, read_jobs(Path(jobs), now_ns=whole.start_ns)), []
     if log is None:
-        raise ContractError("--jobs", "give a job file, or how many jobs to generate, such as 60")
+        raise ContractError("--jobs", "expected a job file, or how many jobs to generate, such as 60, found nothing")
     return _covered(whole, recorded)
 
 

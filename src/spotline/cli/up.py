@@ -186,6 +186,7 @@ def up(
     from spotline.bootstrap.clouds import cloud_of
     from spotline.bootstrap.pace import pace_of
     from spotline.bootstrap.system import SystemOptions
+    from spotline.bootstrap.up import check_inputs
     from spotline.cli.failures import explained
     from spotline.runtime.log import configure_logging
 
