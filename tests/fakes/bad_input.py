@@ -27,7 +27,7 @@ from spotline.api.v1 import (
     placement_service_pb2,
 )
 from spotline.bootstrap.parts import open_stream
-from spotline.bootstrap.system import SystemOptions, running_system
+from spotline.bootstrap.system import FREE_ADDRESS, SystemOptions, running_system
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
 from spotline.contracts.subjects import subjects_with
@@ -149,7 +149,7 @@ class AskedSystem:
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001 -- raised again where it is waited for
             self._failed = error
         finally:
             self._ready.set()
@@ -174,30 +174,30 @@ class AskedSystem:
             async with JobClient(self.system.allocator_address) as client:
                 await submit_until_taken(client, parse_job_file(KNOWN_JOB))
                 submitted.set()
-            while await self._reported() < SLOTS_OPENED:
-                await asyncio.sleep(0.01)
+            await self._reported()
             await self._at_rest()
             self._ready.set()
             await self._stop.wait()
 
-    async def _reported(self) -> int:
-        """How many slots the actuator has reported on: what it says last of each."""
-        entries = self.stream.read(
-            subjects_with([CapacityReported]), last_seq=await self.stream.last_seq()
-        )
-        found = [event_of(said) async for entry in entries for said in unpacked(entry)]
-        return sum(isinstance(event, CapacityReported) for event in found)
+    async def _reported(self) -> None:
+        """Wait until the actuator has reported on each slot: what it says last of one."""
+        subjects, told = subjects_with([CapacityReported]), 0
+        subscription = await self.stream.subscribe("asked", subjects)
+        while told < SLOTS_OPENED:
+            for entry in await subscription.fetch(limit=50, timeout_s=1.0):
+                await subscription.ack(entry)
+                events = [event_of(said) for said in unpacked(entry)]
+                told += sum(isinstance(event, CapacityReported) for event in events)
+        await subscription.close()
 
     async def _at_rest(self) -> None:
         """Wait until every service has applied all that is stored."""
         last = -1
+        while last != (last := await self.stream.last_seq()):
+            await eventually(self._healthy)
 
-        async def stored() -> int:
-            return await self.stream.last_seq()
-
-        while last != (last := await stored()):
-            hosts = self.system.probes.hosts.values()
-            await eventually(lambda: all(host.health().healthy for host in hosts))
+    def _healthy(self) -> bool:
+        return all(host.health().healthy for host in self.system.probes.hosts.values())
 
     def stored(self) -> int:
         """How many entries the log has, once nothing is under way."""
@@ -217,12 +217,14 @@ class AskedSystem:
         """Where a service listens: `allocator`, `agents`, `configurator`, `placer`, `analytics`."""
         return str(getattr(self.system, f"{name}_address"))
 
-    def environment(self) -> dict[str, str]:
-        """What leads commands to this system."""
-        return {
-            f"SPOTLINE_{name.upper()}_ADDRESS": self.address(name)
-            for name in ("allocator", "configurator", "placer", "analytics")
+    def environment(self, command: str) -> dict[str, str]:
+        """What leads commands to this system; one of their own listens anywhere."""
+        addresses = {
+            f"SPOTLINE_{name.upper()}_ADDRESS": FREE_ADDRESS if command == "up" else address
+            for name in ("allocator", "agents", "configurator", "placer", "analytics")
+            for address in (self.address(name),)
         }
+        return addresses | {"SPOTLINE_HTTP_ADDRESS": FREE_ADDRESS}
 
     def ask(
         self, method: str, request: Message | bytes, metadata: Sequence[tuple[str, str]] = ()

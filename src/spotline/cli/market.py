@@ -33,6 +33,8 @@ def register(app: typer.Typer) -> None:
 
 
 _DEFAULT_START = "2026-01-05T00:00:00Z"
+# Of half an hour, in 57 years.
+_MOST_SLOTS = 1_000_000
 _DEFAULT_DAYS = 14.0
 MOST_FILES = 4
 # As many as a market file may state.
@@ -80,7 +82,7 @@ def import_command(
     as_json: _Json = False,
 ) -> None:
     """Import recorded market data as a market file."""
-    with explained():
+    with explained(as_json=as_json):
         from spotline.adapters.market.importing import import_market
         from spotline.adapters.market.options import ImportOptions
         from spotline.adapters.market.parse import time_ns
@@ -116,16 +118,23 @@ def generate_command(
     as_json: _Json = False,
 ) -> None:
     """Generate a market with the statistics of measured ones."""
-    with explained():
+    with explained(as_json=as_json):
         from spotline.adapters.market.parse import time_ns
         from spotline.domain.market.generate import PRESETS, generate
 
         if preset not in PRESETS:
-            raise ContractError("--preset", f"expected one of {', '.join(PRESETS)}, found {preset}")
+            known = ", ".join(PRESETS)
+            raise ContractError("--preset", f"expected one of {known}, found {preset!r}")
+        count = slots or max(1.0, days * 24 * S_PER_HOUR / slot)
+        if not count <= _MOST_SLOTS:
+            option = "--slots" if slots else "--days"
+            raise ContractError(
+                option, f"expected at most {_MOST_SLOTS:,} slots, found {count:,.0f}"
+            )
         market = generate(
             preset,
             seed=seed,
-            slots=slots or max(1, round(days * 24 * S_PER_HOUR / slot)),
+            slots=round(count),
             slot_s=slot,
             start_ns=time_ns(start, "--start"),
         )
