@@ -149,7 +149,7 @@ class AskedSystem:
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001 -- raised again where it is waited for
             self._failed = error
         finally:
             self._ready.set()
@@ -174,30 +174,30 @@ class AskedSystem:
             async with JobClient(self.system.allocator_address) as client:
                 await submit_until_taken(client, parse_job_file(KNOWN_JOB))
                 submitted.set()
-            while await self._reported() < SLOTS_OPENED:
-                await asyncio.sleep(0.01)
+            await self._reported()
             await self._at_rest()
             self._ready.set()
             await self._stop.wait()
 
-    async def _reported(self) -> int:
-        """How many slots the actuator has reported on: what it says last of each."""
-        entries = self.stream.read(
-            subjects_with([CapacityReported]), last_seq=await self.stream.last_seq()
-        )
-        found = [event_of(said) async for entry in entries for said in unpacked(entry)]
-        return sum(isinstance(event, CapacityReported) for event in found)
+    async def _reported(self) -> None:
+        """Wait until the actuator has reported on each slot: what it says last of one."""
+        subjects, told = subjects_with([CapacityReported]), 0
+        subscription = await self.stream.subscribe("asked", subjects)
+        while told < SLOTS_OPENED:
+            for entry in await subscription.fetch(limit=50, timeout_s=1.0):
+                await subscription.ack(entry)
+                events = [event_of(said) for said in unpacked(entry)]
+                told += sum(isinstance(event, CapacityReported) for event in events)
+        await subscription.close()
 
     async def _at_rest(self) -> None:
         """Wait until every service has applied all that is stored."""
         last = -1
+        while last != (last := await self.stream.last_seq()):
+            await eventually(self._healthy)
 
-        async def stored() -> int:
-            return await self.stream.last_seq()
-
-        while last != (last := await stored()):
-            hosts = self.system.probes.hosts.values()
-            await eventually(lambda: all(host.health().healthy for host in hosts))
+    def _healthy(self) -> bool:
+        return all(host.health().healthy for host in self.system.probes.hosts.values())
 
     def stored(self) -> int:
         """How many entries the log has, once nothing is under way."""

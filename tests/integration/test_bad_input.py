@@ -23,7 +23,7 @@ from tests.fakes.bad_input import (
     small_market,
     write_files,
 )
-from tests.samples.bad_input import Case, Group, groups
+from tests.samples.bad_input import Case, groups
 from tools.document_bad_input import DOCUMENT, page
 
 pytestmark = pytest.mark.integration
@@ -82,7 +82,7 @@ def test_a_command_says_what_is_wrong(
     )
 
     answer = result.stdout if case.json else result.stderr
-    for placeholder, value in said.items():
+    for placeholder, value in {**said, "{here}": str(tmp_path)}.items():
         answer = answer.replace(value, placeholder)
     assert answer.rstrip("\n") == case.answer
     assert result.exit_code == case.exit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,11 @@ _OBEYED = re.compile(
     "[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 _LONGEST_LINE = 2_000
+# How our own values say what they refuse.
+_MUST = re.compile(
+    r"^(?P<where>[^\s:]+) must (?:be |have )?(?P<expected>.+), (?:was|were|had) (?P<found>.+)$",
+    re.DOTALL,
+)
 
 # What a path that was given may be; other failures of the system are no mistake of the user's.
 _OF_FILES = (
@@ -37,10 +43,21 @@ def escaped(text: str) -> str:
     return _OBEYED.sub(lambda found: repr(found[0])[1:-1], text)
 
 
+def plainly(line: str) -> str:
+    """Say `--seed must be >= 0, was -1` as everything else is said."""
+    match = _MUST.fullmatch(line)
+    if match is None:
+        return line
+    expected = match["expected"]
+    if expected.startswith((">", "<")):
+        expected = f"a number {expected}"
+    return f"{match['where']}: expected {expected}, found {match['found']}"
+
+
 def say(message: str) -> None:
     """Say what went wrong on stderr: a line for each line of the message, each with the prefix."""
     for line in message.split("\n"):
-        text = _PREFIX + escaped(line.removeprefix(_PREFIX))
+        text = _PREFIX + escaped(plainly(line.removeprefix(_PREFIX)))
         if len(text) > _LONGEST_LINE:
             text = f"{text[:_LONGEST_LINE]}... ({len(text) - _LONGEST_LINE:,} more characters)"
         typer.secho(text, err=True, fg="red")
@@ -48,23 +65,25 @@ def say(message: str) -> None:
 
 def say_json(message: str, **details: object) -> None:
     """Say what went wrong as JSON on stdout, with those of the details that say anything."""
-    said = {"error": message, **{key: value for key, value in details.items() if value}}
+    lines = "\n".join(plainly(line) for line in message.split("\n"))
+    said = {"error": lines, **{key: value for key, value in details.items() if value}}
     sys.stdout.write(json.dumps(said, indent=2) + "\n")
 
 
 @contextmanager
-def explained() -> Iterator[None]:
-    """Turn bad input inside the block into its message on stderr and exit code 2."""
+def explained(*, as_json: bool = False) -> Iterator[None]:
+    """Turn bad input inside the block into its message, and exit code 2."""
+    tell = say_json if as_json else say
     try:
         yield
     except OSError as error:
         if not isinstance(error, _OF_FILES):
             raise
-        say(_of_system(error))
+        tell(_of_system(error))
         raise typer.Exit(BAD_INPUT) from error
     except (SpotlineError, ValueError) as error:
         # A contract error begins with the file or option at fault.
-        say(str(error))
+        tell(str(error))
         raise typer.Exit(BAD_INPUT) from error
 
 
@@ -81,5 +100,6 @@ def writable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        problem = f"expected a place to write to, found: {error.strerror or error}"
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        problem = f"expected a place to write to, found: {reason}"
         raise ContractError(str(path), problem) from error

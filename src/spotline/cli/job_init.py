@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from spotline.cli.failures import explained
+from spotline.cli.failures import explained, say
 
 EXIT_BAD_INPUT = 2
 
@@ -112,5 +112,5 @@ def _user() -> str:
 
 
 def _fail(message: str) -> None:
-    typer.secho(message, err=True, fg="red")
+    say(message)
     raise typer.Exit(EXIT_BAD_INPUT)

@@ -90,7 +90,7 @@ def import_command(
     as_json: _Json = False,
 ) -> None:
     """Import recorded market data as a market file."""
-    with explained():
+    with explained(as_json=as_json):
         from spotline.adapters.market.importing import import_market
         from spotline.adapters.market.options import ImportOptions
         from spotline.adapters.market.parse import time_ns
@@ -126,17 +126,18 @@ def generate_command(
     as_json: _Json = False,
 ) -> None:
     """Generate a market with the statistics of measured ones."""
-    with explained():
+    with explained(as_json=as_json):
         from spotline.adapters.market.parse import time_ns
         from spotline.domain.market.generate import PRESETS, generate
 
         if preset not in PRESETS:
-            raise ContractError("--preset", f"expected one of {', '.join(PRESETS)}, found {preset}")
-        wanted = slots or max(1, round(days * 24 * S_PER_HOUR / slot))
+            known = ", ".join(PRESETS)
+            raise ContractError("--preset", f"expected one of {known}, found {preset!r}")
+        wanted = slots or max(1.0, days * 24 * S_PER_HOUR / slot)
         start_ns = time_ns(start, "--start")
         _check_length(start_ns, wanted, slot, "--slots" if slots else "--days")
         _check_place("--output", output)
-        market = generate(preset, seed=seed, slots=wanted, slot_s=slot, start_ns=start_ns)
+        market = generate(preset, seed=seed, slots=round(wanted), slot_s=slot, start_ns=start_ns)
         _write(market, output)
     _print_summary(market, output, as_json)
 
@@ -173,7 +174,7 @@ def describe_command(
     counts as lasting at least as long (Kaplan and Meier).
     """
     drawn = None if no_plot else png or _beside(files)
-    with explained():
+    with explained(as_json=as_json):
         if drawn is not None:
             _check_place("--png", drawn, files)
         described = _described(files, offering or (), instances)
@@ -282,16 +283,17 @@ def _check_place(option: str, output: Path, inputs: Sequence[Path] = ()) -> None
         )
 
 
-def _check_length(start_ns: int, slots: int, slot_s: int, option: str) -> None:
+def _check_length(start_ns: int, slots: float, slot_s: int, option: str) -> None:
     from spotline.domain.units import NS_PER_S, utc_iso
 
-    if slots > MOST_SLOTS:
-        raise ContractError(option, f"expected at most {MOST_SLOTS:,} slots, found {slots:,}")
-    end_ns = start_ns + slots * slot_s * NS_PER_S
+    # Not `slots > MOST_SLOTS`: what is not a number is no length.
+    if not slots <= MOST_SLOTS:
+        raise ContractError(option, f"expected at most {MOST_SLOTS:,} slots, found {slots:,.0f}")
+    end_ns = start_ns + round(slots) * slot_s * NS_PER_S
     if end_ns > LATEST_NS:
         raise ContractError(
             option,
-            f"expected a market that ends before {utc_iso(LATEST_NS)}, found {slots:,} slots of "
+            f"expected a market that ends before {utc_iso(LATEST_NS)}, found {slots:,.0f} slots of "
             f"{slot_s:,} s from {utc_iso(start_ns)}",
         )
 

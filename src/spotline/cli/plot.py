@@ -55,7 +55,7 @@ def plot(
     its deadline, and its cost against on-demand alone and MSU on the same market. Of a log: a row
     for each job. Times are UTC, of the market.
     """
-    with explained():
+    with explained(as_json=as_json):
         folder, name = _what(target, log, job)
         if png is not None:
             _check_place(png, folder)

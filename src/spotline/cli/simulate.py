@@ -242,8 +242,8 @@ def _market(name: str, seed: int) -> Market:
     if name not in PRESETS:
         raise ContractError(
             "--market",
-            f"expected a market file, or a preset ({', '.join(PRESETS)}); {name} is neither. "
-            "`spotline market generate` and `spotline market import` write market files",
+            f"expected a market file, or a preset ({', '.join(PRESETS)}), found {name!r}, which is "
+            "neither; `spotline market generate` and `spotline market import` write market files",
         )
     slots = _PRESET_DAYS * 24 * 3600 // _PRESET_SLOT_S
     return generate(name, seed=seed, slots=slots, slot_s=_PRESET_SLOT_S, start_ns=_PRESET_START_NS)

@@ -114,6 +114,8 @@ def mistake_of(sentence: str, *, field: str = WHOLE_FILE) -> Mistake:
             found = more or "something else"
         if match.re is _MUST:
             expected = expected[3:] if expected.startswith("be ") else f"it to {expected}"
+            if expected.startswith((">", "<")):
+                expected = f"a number {expected}"
         return Mistake(field=match["field"] or field, expected=expected, found=found)
     match = _OF_FIELD.fullmatch(sentence)
     if match is not None:

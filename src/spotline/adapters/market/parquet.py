@@ -15,7 +15,6 @@ import numpy as np
 
 from spotline.adapters.market.columns import PROVENANCE_NAMES, LongColumns, market_from_columns
 from spotline.adapters.market.parse import (
-    check_file,
     check_offering_id,
     field,
     json_value,
@@ -150,7 +149,11 @@ def _read_table(path: Path) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    check_file(path, "a market file (Parquet)")
+    if not path.is_file():
+        found = (
+            "no such file" if not path.exists() else "a directory" if path.is_dir() else "no file"
+        )
+        raise ContractError(str(path), f"expected a market file (Parquet), found {found}")
     try:
         with path.open("rb") as stream:
             file = pq.ParquetFile(stream)

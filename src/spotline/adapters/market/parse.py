@@ -11,7 +11,6 @@ import gzip
 import io
 import json
 import re
-import stat
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -19,11 +18,13 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
+from spotline.adapters.whole_file import opened
 from spotline.contracts.errors import ContractError
 from spotline.domain.units import MICRO_USD_PER_USD, micro_usd_from_usd, ns_from_datetime
 
-# Of a text file, unpacked: what a few bytes could unpack to has no end.
 MOST_BYTES = 1 << 28
+"""A text may have so many bytes, unpacked: a year of a thousand offerings in slots of an hour."""
+
 _LONGEST_SHOWN = 80
 _MOST_SHOWN = 12
 _LONGEST_ID = 200
@@ -38,27 +39,6 @@ _MUST = re.compile(
     re.DOTALL,
 )
 _YEARS = range(1971, 2200)  # int64 nanoseconds end in 2262
-
-
-def check_file(path: Path, expected: str) -> None:
-    """Refuse a path that is no regular file: of a pipe nobody knows when it ends.
-
-    Raises
-    ------
-    ContractError
-        `expected` says what should have been there.
-    """
-    try:
-        mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise ContractError(str(path), f"expected {expected}, found none") from error
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise ContractError(str(path), f"expected {expected}, found: {reason}") from error
-    if stat.S_ISDIR(mode):
-        raise ContractError(str(path), f"expected {expected}, found a directory")
-    if not stat.S_ISREG(mode):
-        raise ContractError(str(path), f"expected {expected}, found what is no regular file")
 
 
 def shown(value: object) -> str:
@@ -106,27 +86,28 @@ def read_text(path: Path) -> str:
     Raises
     ------
     ContractError
-        The file is absent or no regular file, truncated, larger than `MOST_BYTES` when unpacked,
-        or not UTF-8.
+        The file is absent, truncated, too large, or not UTF-8.
     """
-    check_file(path, "a file")
     try:
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             content = stream.read(MOST_BYTES + 1)
         if content.startswith(_GZIP_MAGIC):
             with gzip.GzipFile(fileobj=io.BytesIO(content)) as unpacked:
                 content = unpacked.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
-            raise ContractError(
-                str(path), f"expected at most {MOST_BYTES:,} bytes when unpacked, found more"
-            )
+            raise ContractError(str(path), f"expected at most {MOST_BYTES:,} bytes, found more")
         return content.decode("utf-8-sig")
-    except PermissionError as error:
-        raise ContractError(str(path), f"expected a readable file, found {error}") from error
+    except FileNotFoundError as error:
+        raise ContractError(str(path), "expected a file, found none") from error
+    except IsADirectoryError as error:
+        raise ContractError(str(path), "expected a file, found a directory") from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ContractError(
             str(path), f"expected a complete gzip file, found a truncated or damaged one ({error})"
         ) from error
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise ContractError(str(path), f"expected a readable file, found: {found}") from error
     except UnicodeDecodeError as error:
         raise ContractError(
             str(path), f"expected UTF-8 text, found byte {error.start} undecodable"
@@ -161,8 +142,18 @@ def read_csv(path: Path, required: Sequence[str]) -> Iterator[tuple[str, dict[st
         A required column is missing, or a row has too few or too many fields.
     """
     text = read_text(path)
+    if not text:
+        raise ContractError(f"{path}: line 1", "expected the names of columns, found an empty file")
     reader = csv.reader(io.StringIO(text), strict=True)
-    header = next(reader, [])
+    try:
+        header = next(reader, [])
+    except csv.Error as error:
+        raise ContractError(f"{path}: line 1", f"expected CSV, found: {error}") from error
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if twice:
+        raise ContractError(
+            f"{path}: line 1", f"expected each column once, found {', '.join(twice)} again"
+        )
     for name in required:
         if name not in header:
             raise ContractError(
@@ -188,9 +179,8 @@ def read_csv(path: Path, required: Sequence[str]) -> Iterator[tuple[str, dict[st
                 raise ContractError(where, f"expected {len(header)} fields, found {len(row)}")
             yield where, dict(zip(header, row, strict=True))
     except csv.Error as error:
-        raise ContractError(
-            f"{path}: line {reader.line_num}", f"expected a row of CSV, found: {error}"
-        ) from error
+        where = f"{path}: line {reader.line_num}"
+        raise ContractError(where, f"expected CSV, found: {error}") from error
 
 
 def field(mapping: Any, name: str, where: str) -> Any:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spotline.adapters.market.parse import check_file, read_csv, time_ns
+from spotline.adapters.market.parse import read_csv, time_ns
+from spotline.adapters.whole_file import opened
 from spotline.contracts.errors import ContractError
 from spotline.domain.units import ns_from_datetime
 
@@ -115,9 +116,8 @@ def read_price_parquet(path: Path) -> PriceTable:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    check_file(path, "a file")
     try:
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             file = pq.ParquetFile(stream)
             if file.metadata.num_rows > _MOST_ROWS:
                 raise ContractError(
