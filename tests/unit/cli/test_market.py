@@ -87,7 +87,7 @@ def test_import_of_unknown_counts_can_be_described_and_drawn(tmp_path):
         (["describe", "none.parquet"], "none.parquet: expected a market file"),
         (["generate", "--preset", "x", "-o", "m"], "--preset: expected one of mixed"),
         (["generate", "--start", "2026-01-01", "-o", "m"], "--start: expected a time with UTC"),
-        (["generate", "-o", "no/such/folder/m"], "no/such/folder/m: expected a place to write to"),
+        (["generate", "-o", "no/such/folder/m"], "--output: expected a file in a folder that is there, found no folder no/such/folder"),
         (["import", "--format", "x", "f", "-o", "m"], "--format: expected one of skypilot"),
         (["import", "--format", "csv", "none", "-o", "m"], "none: expected a file, found none"),
         (["import", "--format", "csv", "f", "--on-demand-usd", "x", "-o", "m"], "--on-demand-usd:"),

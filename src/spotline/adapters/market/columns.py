@@ -131,7 +131,7 @@ def _check_prices(
     spot_price, on_demand_price = columns.spot_price_micro_usd, columns.on_demand_price_micro_usd
     spot_name, on_demand_name = names
     _refuse(spot_price <= 0, locate, spot_name, "expected a price > 0", spot_price)
-    most = f"expected a price <= {DEAREST_USD_PER_HOUR:,} USD"
+    most = f"expected a price <= {DEAREST_USD_PER_HOUR * MICRO_USD_PER_USD:,} micro-USD"
     for name, price in ((spot_name, spot_price), (on_demand_name, on_demand_price)):
         dear = price > DEAREST_USD_PER_HOUR * MICRO_USD_PER_USD
         _refuse(dear, locate, name, most, price)

@@ -204,7 +204,7 @@ class _GeographyPart(Part):
         ]
         for at, name in named:
             if name not in known:
-                raise expected("the id of a region", at=at, found=shown_key(name))
+                raise expected("the id of a region", at=at, found=f"no region {shown_key(name)}")
         return self
 
     def to_domain(self, folder: Path) -> Geography:
