@@ -170,7 +170,7 @@ def describe_command(
 ) -> None:
     """Say and draw when a market has spot, how long it stays, and what it costs of on-demand.
 
-    Shares are of the time in which so many instances are there. A stay that the file's end cuts
+    Shares are of the time in which so many instances are there. A stay that an end of the file cuts
     counts as lasting at least as long (Kaplan and Meier).
     """
     drawn = None if no_plot else png or _beside(files)
