@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 from collections.abc import Awaitable, Mapping, Sequence
@@ -10,14 +11,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc
+import pyarrow
 from google.protobuf import json_format
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2 as details
 from google.rpc.status_pb2 import Status
+from pyarrow import parquet
 
 from spotline.adapters.files.job_file import parse_job_file
 from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.grpc.kit.errors import STATUS_KEY
+from spotline.adapters.market.parquet import METADATA_KEY, write_market
 from spotline.api.v1 import (
     agent_service_pb2,
     allocator_service_pb2,
@@ -88,7 +92,8 @@ def write_files(folder: Path, files: Mapping[str, Any]) -> None:
     """Make the files of a case in a folder.
 
     A mapping says what is no text: `bytes` (one for a character), `text` in an `encoding`, `repeat`
-    (a text and how often), `zeros` (how many bytes), `folder`, `fifo` or `link` (to where).
+    (a text and how often), `zeros` (how many bytes), `folder`, `fifo` or `link` (to where), or a
+    `market` as `small_market` but for what `write_changed_market` is told.
     """
     for name, content in files.items():
         path = folder / name
@@ -108,12 +113,45 @@ def write_files(folder: Path, files: Mapping[str, Any]) -> None:
                     stream.truncate(count)
             case {"folder": _}:
                 path.mkdir()
+            case {"market": changes}:
+                write_changed_market(path, changes)
             case {"fifo": _}:
                 os.mkfifo(path)
             case {"link": target}:
                 path.symlink_to(target)
             case _:
                 raise ValueError(f"{name}: unknown kind of file {content}")
+
+
+def write_changed_market(path: Path, changes: Mapping[str, Any]) -> None:
+    """Write the small market, changed.
+
+    `cells` maps a column to values by row (from 1), `types` a column to another type of Arrow's,
+    `drop` lists columns to leave out, `rows` says how many to keep, `header` has keys of the
+    metadata with other values, `offering` those of the first offering; `cut_bytes` are taken off
+    the end, and `no_metadata` leaves the header out.
+    """
+    write_market(small_market(), path)
+    table = parquet.ParquetFile(path).read()
+    header = json.loads(table.schema.metadata[METADATA_KEY.encode()])
+    header["offerings"][0].update(changes.get("offering", {}))
+    header.update(changes.get("header", {}))
+    columns = {name: table.column(name) for name in table.column_names}
+    for name, cells in changes.get("cells", {}).items():
+        values = columns[name].to_pylist()
+        for row, value in cells.items():
+            values[int(row) - 1] = value
+        columns[name] = pyarrow.array(values, columns[name].type)
+    for name, kind in changes.get("types", {}).items():
+        columns[name] = columns[name].cast(kind)
+    for name in changes.get("drop", ()):
+        del columns[name]
+    changed = pyarrow.table(columns).slice(0, changes.get("rows", table.num_rows))
+    if not changes.get("no_metadata"):
+        changed = changed.replace_schema_metadata({METADATA_KEY: json.dumps(header)})
+    parquet.write_table(changed, path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) - changes.get("cut_bytes", 0)])
 
 
 def everything_in(folder: Path) -> list[str]:
