@@ -178,8 +178,10 @@ def _waits(point: Standpoint) -> str:
             refusals = entry.counts.refusals
             why = f"refused {_often(refusals)}" if entry.refused else "none is there"
             return f"waits for capacity in {place}: {why}"
-        case WaitingFor.INSTANCES if entry.held:
+        case WaitingFor.INSTANCES if entry.held and entry.is_run:
             return f"holds {point.held} and waits for its program to go on"
+        case WaitingFor.INSTANCES if entry.held:
+            return f"holds {point.held} and starts again"
         case WaitingFor.INSTANCES:
             return f"waits for {lots_text(entry.wanted, point.offerings)} to come up"
         case WaitingFor.RETRY:
