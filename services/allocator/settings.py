@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
 from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.allocator.gang_facts import AgentTimes
+from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.agents import AgentsAt
+from spotline.bootstrap.explaining import SELECTOR_VARIABLES
 from spotline.runtime.settings import ServiceSettings
 
 
@@ -21,6 +24,7 @@ class AllocatorSettings(ServiceSettings):
     nowhere), as `agents_advertise`; the keys in `agents_folder` are the actuator's, too. A job that
     states no value is worth, and may cost, (1 + `quote_margin`) x its on-demand quote.
     `market_s_per_s` are market seconds in a second of wall time, as the market is replayed.
+    Decisions are explained with the `selector`'s own variables: state them here as there.
     """
 
     allocator_address: str = "127.0.0.1:7070"
@@ -31,6 +35,7 @@ class AllocatorSettings(ServiceSettings):
     agents_folder: Path = Path("spotline-store/agents")
     quote_margin: float = Field(default=DEFAULT_QUOTE_MARGIN, ge=0, le=100, allow_inf_nan=False)
     market_s_per_s: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    selector: Annotated[SelectorOptions, SELECTOR_VARIABLES] = SelectorOptions()
 
     def agents(self) -> AgentsAt | None:
         """Where agents dial in, None for nowhere; `ConfigError` where that cannot be."""

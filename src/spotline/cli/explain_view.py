@@ -86,7 +86,9 @@ def _print_alternatives(explanation: Explanation, *, everything: bool) -> None:
         return
     shown = list(alternatives) if everything else list(_telling(alternatives))
     home = _home_of(alternatives)
-    print_line(f"alternatives, on {home} unless said" if home else "alternatives", style="bold")
+    print_line(
+        f"alternatives, on {home} unless another is named" if home else "alternatives", style="bold"
+    )
     styles = ["bold" if each.chosen else "" for each in shown]
     print_table(_COLUMNS, [_row(each, home) for each in shown], styles=styles, whole=True)
     left_out = len(alternatives) - len(shown)
@@ -121,11 +123,11 @@ def _row(each: ConsideredAlternative, home: str) -> tuple[str, ...]:
     held = held_text(each.lots)
     held = "nothing" if held == NOTHING else held
     away = [lot.offering_id for lot in each.lots if lot.offering_id != home]
-    if away:
-        held += f" on {away[0]}"
     why = "chosen" if each.chosen else each.cut_detail
     if each.cut is not None:
         why = f"{each.cut.value.replace('_', ' ')}: {why}"
+    if away:
+        why = f"on {away[0]}{f'; {why}' if why else ''}"
     return (
         held,
         usd(each.immediate_cost_micro_usd),
