@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
 from spotline.adapters.nats.stream import NatsEventStream
@@ -15,7 +15,7 @@ from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.parts import BusAddress, open_stream
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ProviderUnavailable
-from spotline.replay.explain import LogExplainer
+from spotline.replay.explain import Entries, LogExplainer
 from spotline.runtime.settings import OptionVariables
 
 SELECTOR_VARIABLES = OptionVariables(
@@ -99,7 +99,7 @@ class _StreamEntries:
         self._stream = stream
         self._closed = closed
 
-    def read(self, first_seq: int, last_seq: int | None = None) -> Iterator[StoredEntry]:
+    def read(self, first_seq: int, last_seq: int | None = None) -> Entries:
         """See `LogEntries`."""
         if last_seq is None:
             last_seq = self._runner.run(self._stream.last_seq())
