@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.server import RpcServer
-from spotline.application.explaining.messages import DecisionQuery, Explanation
+from spotline.application.explaining.messages import DecisionQuery, DecisionExplanation
 from spotline.application.explaining.ports import ExplainerBusy, LogBeginsLate, UnknownDecision
 from spotline.bootstrap.explaining import LiveExplainer
 from spotline.bootstrap.parts import BusAddress
@@ -52,11 +52,11 @@ async def explainer(broker, event_stream, log):
     live.close()
 
 
-def query_of(explanation: Explanation) -> DecisionQuery:
+def query_of(explanation: DecisionExplanation) -> DecisionQuery:
     return DecisionQuery(job_id=explanation.decision.job_id)
 
 
-def told(explanation: Explanation) -> tuple[object, ...]:
+def told(explanation: DecisionExplanation) -> tuple[object, ...]:
     """What does not depend on how events lie in entries of the log."""
     return (
         explanation.decision,

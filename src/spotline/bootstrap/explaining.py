@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
 from spotline.adapters.nats.stream import NatsEventStream
-from spotline.application.explaining.messages import DecisionQuery, Explanation
+from spotline.application.explaining.messages import DecisionQuery, DecisionExplanation
 from spotline.application.explaining.ports import ExplainerBusy
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.parts import BusAddress, open_stream
@@ -43,7 +43,7 @@ class LiveExplainer:
         self._turn = threading.Lock()
         self._closed = threading.Event()
 
-    async def explain(self, query: DecisionQuery) -> Explanation:
+    async def explain(self, query: DecisionQuery) -> DecisionExplanation:
         """Why a decision was what it was; see `DecisionExplainer`.
 
         Raises
@@ -72,7 +72,7 @@ class LiveExplainer:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _explained(self, query: DecisionQuery) -> Explanation:
+    def _explained(self, query: DecisionQuery) -> DecisionExplanation:
         with asyncio.Runner() as runner:
             opened = open_stream(self._bus, name="explain")
             _, stream = runner.run(opened.__aenter__())

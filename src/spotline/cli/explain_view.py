@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from spotline.application.explaining.messages import (
         ConsideredAlternative,
         DecisionInput,
-        Explanation,
+        DecisionExplanation,
     )
 
 _DIVERGENCE = "divergence"
@@ -39,12 +39,12 @@ _SHOWN_OF_DIGEST = 12
 _DIGEST = 64
 
 
-def is_reproduced(explanation: Explanation) -> bool:
+def is_reproduced(explanation: DecisionExplanation) -> bool:
     """Whether the decision that was worked out again is the recorded one."""
     return all(each.kind != _DIVERGENCE for each in explanation.inputs)
 
 
-def print_explanation(explanation: Explanation, *, everything: bool) -> None:
+def print_explanation(explanation: DecisionExplanation, *, everything: bool) -> None:
     """Print all of it; `everything` lists every alternative, otherwise the telling ones."""
     style = "bold" if is_reproduced(explanation) else "bold red"
     for line in fact_lines([("", explanation.summary)], _around(2)):
@@ -78,7 +78,7 @@ def _around(columns: int) -> int | None:
     return None if width is None else width + columns
 
 
-def _print_alternatives(explanation: Explanation, *, everything: bool) -> None:
+def _print_alternatives(explanation: DecisionExplanation, *, everything: bool) -> None:
     alternatives = explanation.alternatives
     print_line()
     if not alternatives:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from spotline.application.explaining.explain import explained
 from spotline.application.explaining.facts import DecidedTurn
-from spotline.application.explaining.messages import DecisionQuery, Explanation
+from spotline.application.explaining.messages import DecisionQuery, DecisionExplanation
 from spotline.application.explaining.ports import UnknownDecision
 from spotline.application.explaining.trail import LogMark, Trail, TrailEvent
 from spotline.application.selector.state import SelectorOptions
@@ -82,7 +82,7 @@ class LogExplainer:
         with closing(log.read(self._index.last_seq + 1)) as entries:
             self._index.take_all(entries)
 
-    def explain(self, log: LogEntries, query: DecisionQuery) -> Explanation:
+    def explain(self, log: LogEntries, query: DecisionQuery) -> DecisionExplanation:
         """Explain a decision of the log as far as it goes now.
 
         Raises

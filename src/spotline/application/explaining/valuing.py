@@ -61,7 +61,7 @@ _NAMED_COUNTS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Considered:
+class Alternatives:
     """The alternatives of a decision, the chosen one first, and how they were valued.
 
     `wish` is what the policy alone would have held of what there was, `rescue_slots` how many slots
@@ -101,7 +101,7 @@ class _Valued:
 
 def considered(
     turn: DecidedTurn, decision: AllocationDecided, refusals: Sequence[LaunchRefused]
-) -> Considered:
+) -> Alternatives:
     """List and value what could have been decided for a job.
 
     Parameters
@@ -115,19 +115,19 @@ def considered(
     """
     place = _task_of(turn, decision.job_id)
     if place is None or turn.request is None:
-        return Considered(alternatives=(), method="none: no policy was asked, a rule decides")
+        return Alternatives(alternatives=(), method="none: no policy was asked, a rule decides")
     task, earlier = place
     home = _home(turn, turn.request, task, earlier, decision, refusals)
     view = home.bounds.view
     if view.state.progress_quanta >= view.program.work_quanta:
-        return Considered(alternatives=(), method="none: the job's work is done")
+        return Alternatives(alternatives=(), method="none: the job's work is done")
     places = (home, *_elsewhere(turn.request, home, decision))
     valued = [value for each in places for value in _values(turn, each)]
     wish: tuple[Lot, ...] = ()
     if view.elapsed_slots < view.program.deadline_slots:
         wished = fit(view, home.bounds.policy.choose(view, task.memory).holding)
         wish = (Lot(offering_id=task.offering_id, spot=wished.spot, on_demand=wished.on_demand),)
-    return Considered(
+    return Alternatives(
         alternatives=_listed(valued, decision),
         method=_method(home),
         wish=tuple(lot for lot in wish if lot.spot or lot.on_demand),

@@ -8,7 +8,7 @@ from spotline.application.allocation.messages import JobTask
 from spotline.application.explaining.facts import DecidedTurn, counted, lot_text, usd_text
 from spotline.application.explaining.messages import ConsideredAlternative
 from spotline.application.explaining.trail import Trail
-from spotline.application.explaining.valuing import Considered
+from spotline.application.explaining.valuing import Alternatives
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import CapacityLost
 from spotline.domain.events.forecast import ForecastOverdue
@@ -16,7 +16,7 @@ from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.units import utc_iso
 
 
-def summary_of(trail: Trail, turn: DecidedTurn, found: Considered) -> str:
+def summary_of(trail: Trail, turn: DecidedTurn, found: Alternatives) -> str:
     """Say what was decided and why."""
     decision = trail.decision
     head = f"In slot {decision.slot} it holds {lot_text(decision.lots)}"
@@ -31,7 +31,7 @@ def summary_of(trail: Trail, turn: DecidedTurn, found: Considered) -> str:
     return f"{head}: {_why(trail, turn, found)}."
 
 
-def _why(trail: Trail, turn: DecidedTurn, found: Considered) -> str:
+def _why(trail: Trail, turn: DecidedTurn, found: Alternatives) -> str:
     decision = trail.decision
     policy = decision.policy_id
     chosen = f"{policy} chose it{_margin(found.alternatives)}"
@@ -111,7 +111,7 @@ def _margin(alternatives: Sequence[ConsideredAlternative]) -> str:
     return f"{said}, {difference} {better} than {lot_text(following.lots)}"
 
 
-def _safety_net(trail: Trail, turn: DecidedTurn, found: Considered) -> str:
+def _safety_net(trail: Trail, turn: DecidedTurn, found: Alternatives) -> str:
     """Why the safety net took over: what would have been, and when on-demand has to begin."""
     decision = trail.decision
     said = f"the safety net overruled {decision.policy_id}, which asked for {lot_text(found.wish)}"

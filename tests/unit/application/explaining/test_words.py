@@ -9,7 +9,7 @@ import pytest
 from spotline.application.explaining.facts import DecidedTurn, JobFacts, MarketFacts
 from spotline.application.explaining.messages import AlternativeCut, ConsideredAlternative
 from spotline.application.explaining.trail import LogMark, Trail, TrailEvent
-from spotline.application.explaining.valuing import Considered
+from spotline.application.explaining.valuing import Alternatives
 from spotline.application.explaining.words import summary_of
 from spotline.contracts.subjects import KINDS
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
@@ -70,7 +70,7 @@ WORSE = replace(
     utility_micro_usd=38_500_000,
     worse_by_micro_usd=1_500_000,
 )
-FOUND = Considered(alternatives=(CHOSEN, WORSE), method="")
+FOUND = Alternatives(alternatives=(CHOSEN, WORSE), method="")
 
 
 def turn(fault="", answered=None, reason=DecisionReason.POLICY) -> DecidedTurn:
@@ -122,7 +122,7 @@ def test_a_policy_s_choice_says_its_worth_and_the_next_best():
 def test_a_choice_that_looks_worse_by_the_estimate_says_so():
     better = replace(WORSE, worse_by_micro_usd=-250_000)
 
-    text = said(DecisionReason.POLICY, found=Considered(alternatives=(CHOSEN, better), method=""))
+    text = said(DecisionReason.POLICY, found=Alternatives(alternatives=(CHOSEN, better), method=""))
 
     assert "USD 0.25 less by this estimate than nothing" in text
 
@@ -130,7 +130,7 @@ def test_a_choice_that_looks_worse_by_the_estimate_says_so():
 def test_a_choice_without_another_says_that_nothing_else_could_be_had():
     cut = replace(WORSE, cut=AlternativeCut.AVAILABILITY, cut_detail="none there")
 
-    text = said(DecisionReason.POLICY, found=Considered(alternatives=(CHOSEN, cut), method=""))
+    text = said(DecisionReason.POLICY, found=Alternatives(alternatives=(CHOSEN, cut), method=""))
 
     assert text.endswith("P(on time) 100 %; nothing else could be had.")
 
@@ -151,7 +151,7 @@ def test_the_safety_net_says_what_was_asked_for_and_when_on_demand_has_to_begin(
         cut=AlternativeCut.SAFETY_NET,
         cut_detail="on-demand would then need 9 slots and has 8",
     )
-    found = Considered(alternatives=(CHOSEN, cut), method="", wish=wish, rescue_slots=9)
+    found = Alternatives(alternatives=(CHOSEN, cut), method="", wish=wish, rescue_slots=9)
 
     text = said(DecisionReason.SAFETY_NET, found=found)
 
