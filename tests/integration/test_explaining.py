@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.server import RpcServer
-from spotline.application.explaining.messages import DecisionQuery, DecisionExplanation
+from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.application.explaining.ports import ExplainerBusy, LogBeginsLate, UnknownDecision
 from spotline.bootstrap.explaining import LiveExplainer
 from spotline.bootstrap.parts import BusAddress

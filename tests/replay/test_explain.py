@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from spotline.adapters.eventlog.reader import EventLogReader
-from spotline.application.explaining.messages import DecisionQuery, DecisionExplanation
+from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.application.explaining.ports import LogBeginsLate, UnknownDecision
 from spotline.contracts.mapping import from_message, to_message
 from spotline.domain.decision_version import DECISION_VERSION

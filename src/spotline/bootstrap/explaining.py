@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
 from spotline.adapters.nats.stream import NatsEventStream
-from spotline.application.explaining.messages import DecisionQuery, DecisionExplanation
+from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.application.explaining.ports import ExplainerBusy
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.parts import BusAddress, open_stream

@@ -19,8 +19,8 @@ from spotline.cli.wording import NOTHING, held_text, lasting, moment, probabilit
 if TYPE_CHECKING:
     from spotline.application.explaining.messages import (
         ConsideredAlternative,
-        DecisionInput,
         DecisionExplanation,
+        DecisionInput,
     )
 
 _DIVERGENCE = "divergence"

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from spotline.application.explaining.explain import explained
 from spotline.application.explaining.facts import DecidedTurn
-from spotline.application.explaining.messages import DecisionQuery, DecisionExplanation
+from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.application.explaining.ports import UnknownDecision
 from spotline.application.explaining.trail import LogMark, Trail, TrailEvent
 from spotline.application.selector.state import SelectorOptions

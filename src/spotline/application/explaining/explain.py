@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from spotline.application.explaining.facts import DecidedTurn
 from spotline.application.explaining.inputs import inputs_of
-from spotline.application.explaining.messages import DecisionInput, DecisionExplanation
+from spotline.application.explaining.messages import DecisionExplanation, DecisionInput
 from spotline.application.explaining.trail import Trail, chain_of
 from spotline.application.explaining.valuing import considered
 from spotline.application.explaining.words import summary_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from spotline.application.explaining.messages import DecisionQuery, DecisionExplanation
+from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.contracts.errors import SpotlineError
 
 

@@ -39,7 +39,7 @@ from spotline.application.allocator.messages import (
 )
 from spotline.application.allocator.output import OutputChunk
 from spotline.application.allocator.updates import JobChange
-from spotline.application.explaining.messages import DecisionQuery, DecisionExplanation
+from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.application.market_view import MarketStatus
 from spotline.application.spec import Call
 from spotline.contracts.errors import ContractError, InvariantViolation

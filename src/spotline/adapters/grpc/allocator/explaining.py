@@ -7,7 +7,7 @@ import grpc
 from spotline.adapters.grpc.allocator.standing import unknown_job
 from spotline.adapters.grpc.kit.errors import RpcRefused
 from spotline.api.v1 import job_service_pb2 as pb
-from spotline.application.explaining.messages import DecisionQuery, DecisionExplanation
+from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.application.explaining.ports import (
     DecisionExplainer,
     ExplainerBusy,
