@@ -16,11 +16,13 @@ from spotline.application.placer.handler import PlaceHandler
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.agents import AgentsAt, AgentSide, host_of
+from spotline.bootstrap.explaining import LiveExplainer
 from spotline.bootstrap.own_loop import in_own_loop
 from spotline.bootstrap.parts import AnyHost, BusAddress, Hosted, PartHooks, open_part, open_stream
 from spotline.contracts.subjects import StreamPart
 from spotline.domain.configuration.configuration import MeasuredRun
 from spotline.runtime.applied import AppliedFeed
+from spotline.runtime.metrics import HTTP_STATUS
 from spotline.runtime.service import Listener, ServiceHost
 from spotline.runtime.telemetry import telemetry_for
 
@@ -42,8 +44,8 @@ class AllocatorParts:
     `await_admission` a submission is acknowledged once the actuator's ledger holds it too. A job
     that states no value is worth (1 + `quote_margin`) x its on-demand quote. `agents` says where
     those of running programs dial in, None for nowhere. `selector` are the options of the selector
-    that decides: what is expected of jobs follows them. With `outlooks` that is worked out of its
-    own for every job, too.
+    that decides: decisions are explained with them, and what is expected of jobs follows them. With
+    `outlooks` that is worked out of its own for every job, too.
     """
 
     configurator_address: str = ""
@@ -109,6 +111,9 @@ async def serve_allocator(
             quote_margin=parts.quote_margin,
             views=JobViews(host, feed, outlooks=outlooks),
         )
+        explainer = LiveExplainer(bus, parts.selector)
+        stack.callback(explainer.close)
+        server.explain_with(explainer)
         async with asyncio.TaskGroup() as tasks:
 
             async def answer_agents() -> None:
@@ -295,25 +300,36 @@ async def serve_read_model(
     *,
     address: str,
     hosts: tuple[str, ...] = (),
+    allocator_address: str = "",
     hooks: PartHooks,
     listening: Callable[[str], None] | None = None,
 ) -> None:
     """Fold where jobs stand, and answer HTTP at `address`; `listening` is told the bound address.
 
-    Callers may name it by the loopback's names and by `hosts`.
+    Callers may name it by the loopback's names and by `hosts`. What is expected of jobs is asked of
+    the allocator at `allocator_address`; empty: it is not told.
 
     Raises
     ------
     ConfigError
         The address is malformed or taken.
     """
+    from spotline.adapters.grpc.allocator.client import JobClient
     from spotline.adapters.web.app import web_app
+    from spotline.adapters.web.asked_outlooks import AskedOutlooks
     from spotline.adapters.web.fold_views import FoldViews
+    from spotline.adapters.web.guarding import WebFigures
     from spotline.adapters.web.serving import WebServer
     from spotline.application.read_model.handler import ReadModelHandler
 
-    async with open_stream(bus, name="read_model") as (connection, stream):
-        views = FoldViews()
+    async with AsyncExitStack() as stack:
+        connection, stream = await stack.enter_async_context(open_stream(bus, name="read_model"))
+        outlooks = None
+        if allocator_address:
+            client = JobClient(allocator_address, caller="read_model")
+            outlooks = AskedOutlooks(await stack.enter_async_context(client))
+            stack.callback(outlooks.close)
+        views = FoldViews(outlooks=outlooks)
         host = ServiceHost(
             ReadModelHandler(), stream, on_applied=_both(views.on_applied, hooks.on_applied)
         )
@@ -321,7 +337,19 @@ async def serve_read_model(
         hooks.note("read_model", host, connection)
         # An address of one name is called by it; one that is every name's says nothing.
         own = (host_of(address),) if host_of(address) not in ("0.0.0.0", "[::]") else ()  # noqa: S104
-        app = web_app(views, hosts=(*own, *hosts))
+        figures = WebFigures()
+        telemetry = telemetry_for("read_model")
+        stack.callback(
+            telemetry.observe(
+                "spotline.http.requests",
+                lambda: [
+                    (count, {HTTP_STATUS: str(status)})
+                    for status, count in tuple(figures.answered.items())
+                ],
+            )
+        )
+        stack.callback(telemetry.observe("spotline.http.watches", lambda: [(figures.watches, {})]))
+        app = web_app(views, hosts=(*own, *hosts), figures=figures)
         server = WebServer(app, address=address, end_streams=views.end)
         async with asyncio.TaskGroup() as tasks:
             await _answer_while_following(tasks, host, server, listening)

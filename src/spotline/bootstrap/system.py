@@ -273,7 +273,12 @@ async def _start_servers(services: _Services, options: SystemOptions) -> None:
     if options.http_address:
         system.http_address = await services.listening(
             "read_model",
-            partial(serve_read_model, address=options.http_address, hosts=options.http_hosts),
+            partial(
+                serve_read_model,
+                address=options.http_address,
+                hosts=options.http_hosts,
+                allocator_address=system.allocator_address,
+            ),
         )
 
 

@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
+from spotline.cli.calls import EXIT_BAD_INPUT, fail
 from spotline.cli.failures import explained
-
-EXIT_BAD_INPUT = 2
 
 job_app = typer.Typer(name="job", help="Job files.", no_args_is_help=True)
 
@@ -112,5 +111,4 @@ def _user() -> str:
 
 
 def _fail(message: str) -> None:
-    typer.secho(message, err=True, fg="red")
-    raise typer.Exit(EXIT_BAD_INPUT)
+    fail(EXIT_BAD_INPUT, message, as_json=False)

@@ -63,9 +63,17 @@ def _rate(throughput: Throughput, instances: int, unit: str) -> str:
 
 def print_status(status: JobStatus) -> None:
     """Everything of one job, all that matters in the first line."""
-    job, view = status.job, status.view
+    view = status.view
     if view is not None and view.headline:
         print_line(view.headline, style="bold red" if view.flags else "bold")
+    print_facts(status_facts(status))
+    if status.job.configuration is not None:
+        print_configuration(status.job.configuration)
+
+
+def status_facts(status: JobStatus) -> list[tuple[str, str]]:
+    """Names and values of all that is known of a job but its configuration."""
+    job = status.job
     facts = [
         ("job", job.job_id),
         ("name", job.name or NOTHING),
@@ -83,9 +91,7 @@ def print_status(status: JobStatus) -> None:
     for throughput in job.throughputs:
         rate = _rate(throughput, job.max_instances, job.work.unit)
         facts.append(("rate", f"{rate}, as believed now"))
-    print_facts(facts)
-    if job.configuration is not None:
-        print_configuration(job.configuration)
+    return facts
 
 
 def _value_text(job: Job) -> str:

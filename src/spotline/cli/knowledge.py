@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from spotline.cli.calls import EXIT_BAD_INPUT, EXIT_REFUSED, fail
 from spotline.cli.failures import writable
+from spotline.cli.jobs_view import print_json
 from spotline.cli.knowledge_view import (
     described_runs,
     file_summary,
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     )
     from spotline.domain.configuration.interface import KnowledgeSource
     from spotline.domain.configuration.scaling import Scaling
-
-EXIT_REFUSED = 1
-EXIT_BAD_INPUT = 2
 
 _WITHOUT_HISTORY = ("analytic",)
 _SCALING_COUNTS = (1, 2, 4, 8, 16, 32)
@@ -107,7 +105,7 @@ def import_command(
         "files": [file_summary(file) for file in imported],
     }
     if as_json:
-        print(json.dumps(summary, indent=2))
+        print_json(summary)
     else:
         print_import(imported, summary, written=some)
     if not some:
@@ -131,7 +129,7 @@ def describe_command(file: _File, as_json: _Json = False) -> None:
         },
     }
     if as_json:
-        print(json.dumps(described, indent=2))
+        print_json(described)
         return
     print_description(described)
 
@@ -212,7 +210,7 @@ def predict_command(
     memory = gpu_memory(configuration)
     if as_json:
         found = prediction_json(configuration, broken, answers, memory, laws)
-        print(json.dumps(found, indent=2))
+        print_json(found)
     else:
         print_prediction(configuration, broken, answers, memory, laws)
     if broken:
@@ -242,7 +240,7 @@ def evaluate_command(
             raise ValueError(f"{file}: {error}") from error
     found = report.as_json()
     if as_json:
-        print(json.dumps(found, indent=2))
+        print_json(found)
     else:
         print_evaluation(found)
 
@@ -255,11 +253,7 @@ def _bad_input_exits(*, as_json: bool) -> Iterator[None]:
     try:
         yield
     except (ContractError, ValueError) as error:
-        if as_json:
-            print(json.dumps({"error": str(error)}, indent=2))
-        else:
-            typer.secho(f"error: {error}", err=True, fg="red")
-        raise typer.Exit(EXIT_BAD_INPUT) from error
+        fail(EXIT_BAD_INPUT, str(error), as_json=as_json)
 
 
 def _method(text: str) -> Method:

@@ -18,6 +18,7 @@ COMMANDS = (
     "updates",
     "reading",
     "fetch",
+    "explain",
     "place",
     "pipelines",
     "up",
@@ -29,6 +30,7 @@ COMMANDS = (
     "demo",
     "train_demo",
     "simulate",
+    "plot",
     "replay",
     "bench",
     "knowledge",
@@ -80,11 +82,11 @@ def _register() -> None:
     panels = {name: panel for panel, names in PANELS.items() for name in names}
     for command in app.registered_commands:
         name = command.name or getattr(command.callback, "__name__", "")
-        command.rich_help_panel = panels.get(name.replace("_", "-"))
+        command.rich_help_panel = panels.get(str(name).replace("_", "-"))
     for group in app.registered_groups:
         if group.typer_instance is not None:
             name = group.name or group.typer_instance.info.name
-            group.rich_help_panel = panels.get(name)
+            group.rich_help_panel = panels.get(str(name))
 
 
 _register()

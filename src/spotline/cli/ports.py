@@ -55,9 +55,8 @@ def _problem_of(option: str, address: str) -> str | None:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             return (
-                f"{option}: expected a free port, found {port} in use: another `spotline up` may "
-                f"run (spotline status --address {address}), `lsof -i :{port}` says who; "
-                f"or give another, such as {option} {host}:0 for any"
+                f"{option}: expected a free port, found {port} in use, perhaps by another "
+                f"`spotline up` (`lsof -i :{port}` says; {option} {host}:0 takes any)"
             )
         reason = error.strerror or str(error)
         return f"{option}: expected an address to listen on, found {address}: {reason}"

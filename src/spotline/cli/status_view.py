@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from spotline.application.market_view import ClockReading, MarketStatus
     from spotline.domain.jobs.outlook import JobOutlook
 
-_OF_JOBS = (
+# `done by` and `on time` are what is expected now; `spent` is of what was quoted.
+JOB_COLUMNS = (
     Column("job", Kind.ID),
     Column("name", Kind.SENTENCE, 3),
     Column("phase"),
@@ -38,10 +39,11 @@ _OF_JOBS = (
     Column("done by", rank=5),
     Column("deadline", rank=3),
     Column("slack", Kind.NUMBER, 6),
-    Column("P(on time)", Kind.NUMBER, 2),
-    Column("spent of quoted USD", Kind.NUMBER, 2),
+    Column("on time", Kind.NUMBER, 2),
+    Column("spent USD", Kind.NUMBER, 2),
     Column("tenant", rank=7),
 )
+_ALWAYS = ("job", "phase", "holds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,21 +64,29 @@ def print_board(board: JobBoard) -> None:
     if not board.statuses:
         return
     print()
-    rows = job_rows(board.statuses)
-    flagged = [bool(row[3]) for row in rows]
-    kept = [index for index in range(len(_OF_JOBS)) if index != 3 or any(flagged)]
-    print_table(
-        [_OF_JOBS[index] for index in kept],
-        [[row[index] for index in kept] for row in rows],
-        styles=["bold red" if look else "" for look in flagged],
-    )
+    columns, rows = job_table(board.statuses)
+    flagged = [status.view is not None and bool(status.view.flags) for status in board.statuses]
+    print_table(columns, rows, styles=["bold red" if look else "" for look in flagged])
+
+
+def job_table(statuses: Sequence[JobStatus]) -> tuple[list[Column], list[list[str]]]:
+    """Columns and rows, a row for each job; without the columns of which no job has anything."""
+    rows = _job_rows(statuses)
+    kept = [
+        index
+        for index, column in enumerate(JOB_COLUMNS)
+        if any(row[index] not in ("", NOTHING) for row in rows) or column.name in _ALWAYS
+    ]
+    return [JOB_COLUMNS[index] for index in kept], [[row[index] for index in kept] for row in rows]
 
 
 def board_json(board: JobBoard) -> dict[str, Any]:
     """The same as HTTP answers a list of jobs, with the market's state beside it."""
-    from spotline.adapters.web.encoding import answer
+    from spotline.adapters.web.encoding import answer, encoded
 
-    return answer(board.market.clock, market=board.market, fleet=board.fleet, jobs=board.statuses)
+    market = encoded(board.market)
+    del market["clock"], market["quotes"]
+    return answer(board.market.clock, market=market, fleet=board.fleet, jobs=board.statuses)
 
 
 def board_facts(board: JobBoard) -> list[tuple[str, str]]:
@@ -111,8 +121,7 @@ def market_text(market: MarketStatus) -> str:
     return f"{moment(clock.market_ns)}{slot}, {state}{ends}"
 
 
-def job_rows(statuses: Sequence[JobStatus]) -> list[tuple[str, ...]]:
-    """One row of texts per job, by the columns of the table."""
+def _job_rows(statuses: Sequence[JobStatus]) -> list[tuple[str, ...]]:
     ids = short_ids([status.job.job_id for status in statuses])
     return [(ids[status.job.job_id], *_job_row(status)) for status in statuses]
 

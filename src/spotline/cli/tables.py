@@ -57,6 +57,11 @@ class Column:
     rank: int = 0
 
 
+def number_columns(*names: str, rank: int = 1) -> tuple[Column, ...]:
+    """Columns of numbers, the first with this rank and each with one more than that before it."""
+    return tuple(Column(name, Kind.NUMBER, rank + index) for index, name in enumerate(names))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLines:
     """A table as lines: the heading (empty where rows are vertical), lines per row, what is left out."""
@@ -155,11 +160,11 @@ def table_lines(
     for row in cells:
         if len(row) != len(columns):
             raise ValueError(f"a row must have {len(columns)} cells, had {len(row)}")
-    kept = _kept(columns, cells, width)
+    kept = fitting_columns(columns, cells, width)
     if kept is None:
         facts = (_vertical(columns, row, width) for row in cells)
         return TableLines(heading="", rows=tuple(facts), dropped=())
-    widths = _widths(columns, cells, kept, width)
+    widths = column_widths(columns, cells, kept, width)
     names = [column.name for column in columns]
     return TableLines(
         heading=_line(columns, names, kept, widths),
@@ -180,6 +185,40 @@ def fact_lines(facts: Sequence[tuple[str, str]], width: int | None) -> list[str]
             for index, part in enumerate(wrapped)
         ]
     return lines
+
+
+def fitting_columns(
+    columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int | None
+) -> list[int] | None:
+    """The places of the columns that fit; None where those of rank 0 alone are too wide."""
+    kept = list(range(len(columns)))
+    if width is None:
+        return kept
+    least = [_least(columns, cells, index) for index in kept]
+    while kept and sum(least[index] for index in kept) + _GAP * (len(kept) - 1) > width:
+        last = max(kept, key=lambda index: (columns[index].rank, index))
+        if not columns[last].rank:
+            return None
+        kept.remove(last)
+    return kept
+
+
+def column_widths(
+    columns: Sequence[Column],
+    cells: Sequence[Sequence[str]],
+    kept: Sequence[int],
+    width: int | None,
+) -> dict[int, int]:
+    """How wide each column is, by its place: what is left over goes to the sentences, in order."""
+    if width is None:
+        return {index: _natural(columns, cells, index) for index in kept}
+    widths = {index: _least(columns, cells, index) for index in kept}
+    spare = width - sum(widths.values()) - _GAP * (len(kept) - 1)
+    for index in kept:
+        more = min(spare, _natural(columns, cells, index) - widths[index])
+        widths[index] += more
+        spare -= more
+    return widths
 
 
 def shortened(text: str, width: int) -> str:
@@ -211,40 +250,6 @@ def _least(columns: Sequence[Column], cells: Sequence[Sequence[str]], index: int
     if columns[index].kind is Kind.SENTENCE:
         return max(_cells(columns[index].name), min(natural, _LEAST_SENTENCE))
     return natural
-
-
-def _kept(
-    columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int | None
-) -> list[int] | None:
-    """The columns that fit, None where those that must not be dropped do not."""
-    kept = list(range(len(columns)))
-    if width is None:
-        return kept
-    least = [_least(columns, cells, index) for index in kept]
-    while kept and sum(least[index] for index in kept) + _GAP * (len(kept) - 1) > width:
-        last = max(kept, key=lambda index: (columns[index].rank, index))
-        if not columns[last].rank:
-            return None
-        kept.remove(last)
-    return kept
-
-
-def _widths(
-    columns: Sequence[Column],
-    cells: Sequence[Sequence[str]],
-    kept: Sequence[int],
-    width: int | None,
-) -> dict[int, int]:
-    """How wide each column is: what is left over goes to the sentences, in their order."""
-    if width is None:
-        return {index: _natural(columns, cells, index) for index in kept}
-    widths = {index: _least(columns, cells, index) for index in kept}
-    spare = width - sum(widths.values()) - _GAP * (len(kept) - 1)
-    for index in kept:
-        more = min(spare, _natural(columns, cells, index) - widths[index])
-        widths[index] += more
-        spare -= more
-    return widths
 
 
 def _row_lines(

@@ -235,6 +235,7 @@ def up(
                 "--placer-address": placer_address,
                 "--analytics-address": analytics_address,
                 "--health-port": f"127.0.0.1:{health_port}",
+                **({"--http-address": http_address} if http_address else {}),
             }
         )
     said = _Said(as_json=as_json, verbose=verbose, store=store)

@@ -75,8 +75,10 @@ def placed_text(lots: Iterable[Lot]) -> str:
 def phase_text(view: JobView) -> str:
     """What a job is doing, and for what it waits: `waiting for capacity`."""
     said = view.phase.value.replace("_", " ")
-    waits = "" if view.waiting_for is None else f" for {view.waiting_for.value.replace('_', ' ')}"
-    return said + waits
+    if view.waiting_for is None:
+        return said
+    waits = f"waiting for {view.waiting_for.value.replace('_', ' ')}"
+    return waits if said == "waiting" else f"{said}, {waits}"
 
 
 def flags_text(flags: Iterable[JobFlag]) -> str:

@@ -28,9 +28,12 @@ def test_place_names_file_and_field_of_pipeline_and_geography(tmp_path: Path) ->
     wrong_geography = said("place", good, "--geography", str(geography))
 
     assert wrong_pipeline == (
-        f"{pipeline}: gpus: expected a known field (did you mean min_gpus?), found gpus\n"
+        f"spotline: {pipeline}: gpus: expected a known field (did you mean min_gpus?), found gpus\n"
     )
-    assert wrong_geography == f"{geography}: regions[0].gpus: expected a number >= 0, found -1\n"
+    assert (
+        wrong_geography
+        == f"spotline: {geography}: regions[0].gpus: expected a number >= 0, found -1\n"
+    )
 
 
 def test_place_names_the_file_that_a_geography_names(tmp_path: Path) -> None:
@@ -45,7 +48,7 @@ def test_place_names_the_file_that_a_geography_names(tmp_path: Path) -> None:
     line = said("place", str(EXAMPLES / "pipeline.yaml"), "--geography", str(geography))
 
     assert line == (
-        f"{geography}: regions[0].energy_usd_per_kwh: {prices}: line 2, field usd_per_mwh: "
+        f"spotline: {geography}: regions[0].energy_usd_per_kwh: {prices}: line 2, field usd_per_mwh: "
         "expected a number, found 'dear'\n"
     )
 
@@ -72,7 +75,7 @@ def test_weights_are_named_as_any_other_file(tmp_path: Path) -> None:
 
     line = said("simulate", "--market", "mixed", "--jobs", "1", "--warm-start", str(path))
 
-    assert line == f"{path}: format_version: expected each field once, found it again\n"
+    assert line == f"spotline: {path}: format_version: expected each field once, found it again\n"
 
 
 def test_a_store_that_cannot_be_made_is_said_in_a_line(tmp_path: Path) -> None:
@@ -86,8 +89,12 @@ def test_a_store_that_cannot_be_made_is_said_in_a_line(tmp_path: Path) -> None:
     line = said("up", "--market", str(market), "--store", str(file / "store"))
     again = said("demo", "--market", str(market), "--out", str(file / "run"))
 
-    assert line == f"spotline: [Errno 20] Not a directory: '{file / 'store'}'\n"
-    assert again.endswith(f"Not a directory: '{file / 'run' / 'store'}'\n")
+    assert line == (
+        f"spotline: {file / 'store'}: expected a path that can be used, found: Not a directory\n"
+    )
+    assert again.endswith(
+        f"{file / 'run' / 'store'}: expected a path that can be used, found: Not a directory\n"
+    )
 
 
 def test_a_cloud_that_is_not_there_and_a_setting_that_no_cloud_has_are_named(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from spotline.application.read_model.messages import LogPlace, ViewChange, WatchQuery
@@ -12,7 +12,7 @@ from spotline.contracts.reasons import Reason
 
 MOST_CHANGES = 20_000
 
-Finish = Callable[[ViewChange], ViewChange]
+Finish = Callable[[ViewChange], Awaitable[ViewChange]]
 """Adds to a change what is told of its job at the moment when it is sent."""
 
 
@@ -102,9 +102,9 @@ class RecentChanges:
             )
         return self._at(number)
 
-    def finished(self, change: ViewChange) -> ViewChange:
+    async def finished(self, change: ViewChange) -> ViewChange:
         """A change with what is told of its job now."""
-        return self._finish(change)
+        return await self._finish(change)
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
@@ -125,7 +125,7 @@ class ChangeWatch:
             change = await self._changes.take(self._number)
             self._number += 1
             if self._is_asked(change):
-                return self._changes.finished(change)
+                return await self._changes.finished(change)
 
     def close(self) -> None:
         """Follow no more: nothing is kept for it."""

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from spotline.adapters.grpc.allocator.history import JobHistory
-from spotline.adapters.grpc.allocator.standing import etag_of
+from spotline.adapters.grpc.allocator.job_feed import JobFeed
+from spotline.adapters.grpc.allocator.standing import JobViews
+from spotline.adapters.web.asked_outlooks import AskedOutlooks
 from spotline.adapters.web.changes import ChangeWatch, RecentChanges
 from spotline.application.allocator.jobs_state import JobsState
 from spotline.application.allocator.messages import JobPage, JobStatus
-from spotline.application.board.messages import FleetView, JobView
-from spotline.application.board.ports import Outlooks
-from spotline.application.board.view import fleet_of, view_of
+from spotline.application.allocator.ports import JobsHost
+from spotline.application.board.messages import FleetView
+from spotline.application.board.view import fleet_of
 from spotline.application.market_view import ClockReading
 from spotline.application.paging import page_of_ids
 from spotline.application.read_model.messages import (
@@ -27,28 +28,22 @@ from spotline.application.read_model.messages import (
 )
 from spotline.application.read_model.ports import InputProblem, ViewRefused, refused_input
 from spotline.contracts.envelope import Envelope
+from spotline.contracts.errors import InvariantViolation
 from spotline.contracts.reasons import Reason
 from spotline.contracts.subjects import KINDS
 from spotline.domain.events.allocation import AllocationDecided
-from spotline.domain.events.capacity import CapacityReported, CostAccrued
+from spotline.domain.events.capacity import CostAccrued
 from spotline.domain.events.event import Event
-from spotline.domain.events.lifecycle import JobSubmitted
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.placement import PipelineSubmitted, PlacementDecided, PlacementEnded
-from spotline.domain.jobs.lot import Lot
 from spotline.runtime.health import Health
 
 _OF_PIPELINES = (PipelineSubmitted, PlacementDecided, PlacementEnded)
 _LONGEST_ID = 128
 
 
-class FoldHost(Protocol):
+class FoldHost(JobsHost, Protocol):
     """What keeps the fold: a running host, or whatever else applies a log."""
-
-    @property
-    def state(self) -> JobsState:
-        """The fold, to be read between awaits and never changed."""
-        ...
 
     def health(self) -> Health:
         """Whether it follows its log."""
@@ -56,7 +51,7 @@ class FoldHost(Protocol):
 
 
 class FoldViews:
-    """Answers from a host's state; give `on_applied` to the host.
+    """Answers from a host's state; give `on_applied` to the host, then `attach` it.
 
     Parameters
     ----------
@@ -64,100 +59,75 @@ class FoldViews:
         What is expected of jobs, None where nobody works that out.
     """
 
-    def __init__(self, *, outlooks: Outlooks | None = None) -> None:
-        self._host: FoldHost | None = None
+    def __init__(self, *, outlooks: AskedOutlooks | None = None) -> None:
+        self._attached: tuple[FoldHost, JobViews] | None = None
         self._outlooks = outlooks
-        self._history = JobHistory()
+        self._feed = JobFeed()
+        self._feed.on_change = self._note_change
         self._changes = RecentChanges(self._finished)
-        self._seqs: dict[str, int] = {}
-        self._held: dict[str, tuple[Lot, ...]] = {}
 
     def attach(self, host: FoldHost) -> None:
         """Name the host whose state is answered from."""
-        self._host = host
+        self._attached = host, JobViews(host, self._feed, outlooks=self._outlooks)
+
+    @property
+    def _host(self) -> FoldHost:
+        if self._attached is None:
+            raise InvariantViolation("views are asked before a host is attached")
+        return self._attached[0]
+
+    @property
+    def _views(self) -> JobViews:
+        if self._attached is None:
+            raise InvariantViolation("views are asked before a host is attached")
+        return self._attached[1]
 
     @property
     def _state(self) -> JobsState:
-        if self._host is None:
-            raise RuntimeError("views are asked before a host is attached")
         return self._host.state
 
     # --- the log --------------------------------------------------------------------------------
 
     def on_applied(self, event: Event, envelope: Envelope, seq: int) -> None:
         """Listen to the host: every applied event with its seq, in order. Never waits."""
+        self._feed.on_applied(event, envelope, seq)
         if isinstance(event, MarketOpened | SlotOpened):
-            self._history.note(event, "", seq)
-            self._note(event, seq)
-        elif isinstance(event, CapacityReported):
-            self._note_held(event, seq)
-        elif not isinstance(event, _OF_PIPELINES):
-            job_id = event.job.job_id if isinstance(event, JobSubmitted) else _job_id_of(event)
-            happening = self._history.note(event, job_id, seq)
-            status = self._state.statuses.get(job_id)
-            if status is None:
-                return
-            self._seqs[job_id] = seq
-            if happening is None and self._is_told_otherwise(event, status):
-                return
-            self._note(
-                event,
-                seq,
-                job_id=job_id,
-                tenant=status.job.tenant,
-                ts_event_ns=0 if happening is None else happening.ts_event_ns,
-                text="" if happening is None else happening.text,
-            )
+            self._changes.note(ViewChange(place=LogPlace(seq=seq), change=KINDS[type(event)]))
+        elif isinstance(event, CostAccrued):
+            status = self._state.statuses.get(event.job_id)
+            if status is not None and status.state.over:
+                # The last bill: nothing follows that would show it too.
+                self._note_change(event.job_id, KINDS[CostAccrued], seq)
 
-    @staticmethod
-    def _is_told_otherwise(event: Event, status: JobStatus) -> bool:
-        """Whether an event changes nothing, or what a later one of the same slot shows too."""
-        if isinstance(event, CostAccrued):
-            return not status.state.over
-        return isinstance(event, AllocationDecided)
-
-    def _note_held(self, event: CapacityReported, seq: int) -> None:
-        held = {holding.job_id: holding.lots for holding in event.holdings}
-        before, self._held = self._held, held
-        for job_id in sorted(before.keys() | held.keys()):
-            status = self._state.statuses.get(job_id)
-            if status is not None and before.get(job_id, ()) != held.get(job_id, ()):
-                self._seqs[job_id] = seq
-                self._note(event, seq, job_id=job_id, tenant=status.job.tenant)
-
-    def _note(
-        self,
-        event: Event,
-        seq: int,
-        *,
-        job_id: str = "",
-        tenant: str = "",
-        ts_event_ns: int = 0,
-        text: str = "",
-    ) -> None:
-        change = ViewChange(
+    def _note_change(self, job_id: str, change: str, seq: int) -> None:
+        status, told = self._state.statuses.get(job_id), self._feed.told
+        if status is None or (told is None and change == KINDS[AllocationDecided]):
+            # A decision that changes nothing.
+            return
+        noted = ViewChange(
             place=LogPlace(seq=seq),
-            change=KINDS[type(event)],
+            change=change,
             job_id=job_id,
-            tenant=tenant,
-            ts_event_ns=ts_event_ns,
-            text=text,
+            tenant=status.job.tenant,
+            ts_event_ns=0 if told is None else told.ts_event_ns,
+            text="" if told is None else told.text,
         )
-        self._changes.note(change)
+        self._changes.note(noted)
 
     def end(self) -> None:
         """End every watch: the server stops."""
         self._changes.end()
-        self._history.end()
+        self._feed.end()
 
     # --- answers --------------------------------------------------------------------------------
 
     def clock(self) -> ClockReading | None:
         """Market and wall time."""
-        return self._state.recent.clock()
+        return self._views.clock()
 
     async def jobs(self, query: ViewQuery) -> JobPage:
         """A page of jobs."""
+        await self._refresh()
         state = self._state
         shown, next_page_token = page_of_ids(
             query,
@@ -168,7 +138,7 @@ class FoldViews:
             ),
         )
         return JobPage(
-            statuses=tuple(self._status(job_id) for job_id in shown),
+            statuses=await self._views.statuses(shown),
             next_page_token=next_page_token,
             fleet=await self.fleet(query.tenant),
         )
@@ -176,18 +146,20 @@ class FoldViews:
     def _is_asked(self, query: ViewQuery, job_id: str) -> bool:
         if query.phase is None and query.flag is None:
             return True
-        view = self._view(job_id)
+        view = self._views.view(job_id)
         return query.phase in (None, view.phase) and (
             query.flag is None or query.flag in view.flags
         )
 
     async def job(self, job_id: str) -> JobStatus:
         """A job."""
-        return self._status(self._whole(job_id))
+        whole = self._whole(job_id)
+        await self._refresh()
+        return await self._views.status(whole)
 
     async def happenings(self, job_id: str, query: HappeningQuery) -> HappeningPage:
         """What happened to a job."""
-        found = self._history.of(self._whole(job_id), after_seq=query.after_seq)
+        found = self._feed.history.of(self._whole(job_id), after_seq=query.after_seq)
         size = query.size
         # Those of one entry of the log come together: a place leads behind all of them.
         while size < len(found) and found[size].seq == found[size - 1].seq:
@@ -207,13 +179,16 @@ class FoldViews:
 
     async def fleet(self, tenant: str) -> FleetView:
         """What all jobs hold together."""
-        state = self._state
-        open_jobs = [
-            job_id
-            for job_id, status in state.statuses.items()
-            if not status.state.over and tenant in ("", status.job.tenant)
-        ]
-        return fleet_of(state.board, state.recent, [self._view(job_id) for job_id in open_jobs])
+        await self._refresh()
+        if not tenant:
+            return self._views.fleet()
+        board = self._state.board
+        entries = {
+            job_id: entry for job_id, entry in board.entries.items() if entry.tenant == tenant
+        }
+        theirs = replace(board, entries=entries, holding=board.holding & entries.keys())
+        views = [self._views.view(job_id) for job_id, entry in entries.items() if not entry.over]
+        return fleet_of(theirs, self._state.recent, views)
 
     async def watch(self, query: WatchQuery) -> ChangeWatch:
         """Follow changes."""
@@ -223,10 +198,12 @@ class FoldViews:
 
     def health(self) -> Mapping[str, str | int | bool]:
         """What the host says of itself."""
-        if self._host is None:
-            return {"healthy": False}
         health = self._host.health()
         return {"healthy": health.healthy, **health.detail}
+
+    async def _refresh(self) -> None:
+        if self._outlooks is not None:
+            await self._outlooks.refresh()
 
     # --- one job --------------------------------------------------------------------------------
 
@@ -252,26 +229,8 @@ class FoldViews:
             )
         )
 
-    def _status(self, job_id: str) -> JobStatus:
-        state = self._state
-        stated = state.owners(job_id)
-        return replace(
-            state.statuses[job_id],
-            seq=self._seqs.get(job_id, 0),
-            etag="" if stated is None else etag_of(stated),
-            view=self._view(job_id),
-        )
-
-    def _view(self, job_id: str) -> JobView:
-        state = self._state
-        outlook = None if self._outlooks is None else self._outlooks.latest(job_id)
-        return view_of(state.board, state.statuses[job_id].job, state.recent, outlook=outlook)
-
-    def _finished(self, change: ViewChange) -> ViewChange:
+    async def _finished(self, change: ViewChange) -> ViewChange:
+        await self._refresh()
         known = change.job_id in self._state.statuses
-        view = self._view(change.job_id) if known else None
+        view = (await self._views.status(change.job_id)).view if known else None
         return replace(change, clock=self.clock(), view=view)
-
-
-def _job_id_of(event: Event) -> str:
-    return str(getattr(event, "job_id", ""))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import grpc
 
 from spotline.adapters.grpc.allocator.history import JobHistory
 from spotline.adapters.grpc.kit.errors import RpcRefused
+from spotline.application.allocator.happenings import JobHappening
 from spotline.application.board.fold import REPORTS
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.reasons import Reason
@@ -37,7 +39,8 @@ class JobFeed:
 
     `arrivals` are the submissions and updates, and that the ledger holds a job, by job id;
     `history` is what has happened to each. `opened_wall_ns` is when the log stored that the latest
-    slot opened (0: not known).
+    slot opened (0: not known). `told` is what people are told of the event that was applied last,
+    `on_change` is called with a job's id, the kind of change and its seq for every change of a job.
     """
 
     def __init__(self) -> None:
@@ -48,11 +51,13 @@ class JobFeed:
         self._held: dict[str, tuple[Lot, ...]] = {}
         self._heard_wall_ns: dict[str, int] = {}
         self.opened_wall_ns = 0
+        self.told: JobHappening | None = None
+        self.on_change: Callable[[str, str, int], None] = lambda job_id, change, seq: None
 
     def on_applied(self, event: Event, envelope: Envelope, seq: int) -> None:
         """Listen to the host: every applied event with its seq, in order. Never waits."""
         job_id = event.job.job_id if isinstance(event, JobSubmitted) else _job_id_of(event)
-        self.history.note(event, job_id, seq, wall_ns=envelope.stored_ns)
+        self.told = self.history.note(event, job_id, seq, wall_ns=envelope.stored_ns)
         if isinstance(event, MarketOpened | SlotOpened):
             self.opened_wall_ns = envelope.stored_ns
         elif isinstance(event, CapacityReported):
@@ -76,6 +81,7 @@ class JobFeed:
 
     def _tell(self, job_id: str, change: str, seq: int, *, closes: bool) -> None:
         self._seqs[job_id] = max(seq, self._seqs.get(job_id, 0))
+        self.on_change(job_id, change, seq)
         for watch in self._watches.get(job_id, ()):
             watch.put(change, seq, closes=closes)
 

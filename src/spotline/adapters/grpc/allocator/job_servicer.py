@@ -11,6 +11,7 @@ import grpc
 from spotline.adapters.grpc.allocator.admitting import Acknowledging, likely_enough
 from spotline.adapters.grpc.allocator.changing import Changing, Planning
 from spotline.adapters.grpc.allocator.completing import completed
+from spotline.adapters.grpc.allocator.explaining import Explaining
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.reading import JobReading
 from spotline.adapters.grpc.allocator.standing import (
@@ -41,6 +42,7 @@ from spotline.application.allocator.messages import (
 )
 from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
+from spotline.application.explaining.messages import Explanation
 from spotline.application.market_view import ClockReading, MarketStatus
 from spotline.application.paging import page_of_ids
 from spotline.application.spec import derive_id
@@ -68,7 +70,14 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         A job that states no value is worth (1 + this) x its on-demand quote, and may cost as much.
     views
         Where jobs stand as people are shown it; None: made here, without outlooks.
+
+    Attributes
+    ----------
+    explaining
+        Explains decisions; until it is set, none is.
     """
+
+    explaining = Explaining(None)
 
     def __init__(
         self,
@@ -293,8 +302,18 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
 
     @answers
     async def GetMarket(self, request: pb.GetMarketRequest, context: ServerContext) -> MarketStatus:
-        """Market time, and whether it goes on."""
-        return self._host.state.market_status()
+        """Market time, whether it goes on, and quotes."""
+        status = replace(self._host.state.market_status(), clock=self.clock())
+        if request.offering_id:
+            status = replace(status, quotes=self._host.state.recent.quotes_of(request.offering_id))
+        return status
+
+    @answers
+    async def ExplainDecision(
+        self, request: pb.ExplainDecisionRequest, context: ServerContext
+    ) -> Explanation:
+        """Why a decision was what it was, worked out again from the log."""
+        return await self.explaining.explain(request)
 
     def _open_job(self, job_id: str, tenant: str) -> Job:
         """A job of a tenant that is not over."""
