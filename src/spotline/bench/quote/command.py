@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Annotated, Any
 
 import typer
@@ -63,7 +64,8 @@ def quote(
             continue
         before = recorded.get(name)
         recorded[name] = world.recorded if before is None else f"{before}; {world.recorded}"
-        found = quote_world(world, count, seed + index, part=part, tell=tell)
+        job_seed = world_seed + zlib.crc32(name.encode()) % 10_000
+        found = quote_world(world, count, job_seed, part=part, tell=tell)
         quoted[name] = (*quoted.get(name, ()), *found)
     figures = figures_of(quoted, recorded, seed=seed, command=command_line())
     write_figures(figures, out)

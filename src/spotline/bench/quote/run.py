@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from spotline.application.allocation.on_demand_quote import on_demand_quote_micro_usd
-from spotline.application.allocator.messages import PlanRequest
-from spotline.application.allocator.planning import DEFAULT_POLICY_IDS, plan
+from spotline.application.allocator.planning import DEFAULT_POLICY_IDS
+from spotline.application.allocator.policy_options import policy_options
 from spotline.application.market_view import MarketView
 from spotline.application.outlook.following import SelectorSnapshot
 from spotline.application.outlook.outlook import outlook_of
@@ -38,6 +38,9 @@ _TIGHT_EVERY = 3
 _TIGHT = (0.7, 0.98)
 _TIGHT_VALUE = (0.3, 1.1)
 _TIGHT_STREAM = 9
+
+# The best of several policies takes longest to find: it is quoted for every so many-th job.
+_ONE_POLICY_EVERY = 3
 
 METHODS = ("outlook", "one policy", "on demand")
 
@@ -84,7 +87,8 @@ def quote_world(
 
     def settled(state: SelectorState) -> None:
         for job in arriving.get(state.slot, ()):
-            said[job.job_id] = _all_said(state, job, options)
+            slow_too = len(said) % _ONE_POLICY_EVERY == 0
+            said[job.job_id] = _all_said(state, job, options, one_policy=slow_too)
             known[job.job_id] = state.slot + 1
             if len(said) % 20 == 0:
                 tell(f"{world.name}: {len(said)} of {jobs} jobs quoted")
@@ -164,7 +168,9 @@ def _no_larger(job: Job, most: int) -> Job:
     )
 
 
-def _all_said(state: SelectorState, job: Job, options: SelectorOptions) -> dict[str, Said]:
+def _all_said(
+    state: SelectorState, job: Job, options: SelectorOptions, *, one_policy: bool
+) -> dict[str, Said]:
     view = _view(state)
     said = {}
     outlook = outlook_of(SelectorSnapshot(state=state, options=options, pool=POOL), job)
@@ -177,9 +183,8 @@ def _all_said(state: SelectorState, job: Job, options: SelectorOptions) -> dict[
             finish_p10_ns=outlook.finish_p10_ns,
             finish_p90_ns=outlook.finish_p90_ns,
         )
-    answer = plan(PlanRequest(job=job, policy_ids=DEFAULT_POLICY_IDS), view)
-    if answer.options:
-        best = answer.options[0]
+    if one_policy:
+        best = policy_options(job, view, DEFAULT_POLICY_IDS)[0]
         said["one policy"] = Said(
             p10=best.cost_p10_micro_usd,
             p50=best.expected_cost_micro_usd,
