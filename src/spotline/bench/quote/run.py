@@ -12,7 +12,7 @@ from spotline.application.allocator.planning import DEFAULT_POLICY_IDS
 from spotline.application.allocator.policy_options import policy_options
 from spotline.application.market_view import MarketView
 from spotline.application.outlook.following import SelectorSnapshot
-from spotline.application.outlook.outlook import outlook_of
+from spotline.application.outlook.outlook import job_outlook
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.bench.quote.worlds import World
@@ -46,7 +46,7 @@ METHODS = ("outlook", "one policy", "on demand")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class QuoteSaid:
     """What a method said of a job; money in micro-USD, finish in ns (0: never), None: not said."""
 
     p10: int
@@ -64,7 +64,7 @@ class Quoted:
     job_id: str
     hard: bool
     slots_known: int
-    said: Mapping[str, Said]
+    said: Mapping[str, QuoteSaid]
     cost: int
     on_time: bool
     finish_ns: int
@@ -77,12 +77,12 @@ def quote_world(
     market = world.market
     tell(f"{world.name}: {market.slots} slots, {len(market.offerings)} offerings, forecasting")
     course = course_of(market, DEFAULT_FORECASTER, _HORIZON_SLOTS, Information.FULL)
-    drawn = drawn_jobs(market, jobs, seed, part)
+    drawn = quoted_jobs(market, jobs, seed, part)
     options = SelectorOptions(competing=False)
     arriving: dict[int, list[Job]] = {}
     for job in drawn:
         arriving.setdefault(first_slot(market, job) - 1, []).append(job)
-    said: dict[str, dict[str, Said]] = {}
+    said: dict[str, dict[str, QuoteSaid]] = {}
     known: dict[str, int] = {}
 
     def settled(state: SelectorState) -> None:
@@ -116,7 +116,7 @@ def quote_world(
     return tuple(found)
 
 
-def drawn_jobs(market: Market, jobs: int, seed: int, part: tuple[float, float]) -> tuple[Job, ...]:
+def quoted_jobs(market: Market, jobs: int, seed: int, part: tuple[float, float]) -> tuple[Job, ...]:
     """Jobs as `generated_jobs` draws them, that begin within a part of the market's slots."""
     first, end = int(part[0] * market.slots), int(part[1] * market.slots)
     cut = market.between(first, end)
@@ -170,12 +170,12 @@ def _no_larger(job: Job, most: int) -> Job:
 
 def _all_said(
     state: SelectorState, job: Job, options: SelectorOptions, *, one_policy: bool
-) -> dict[str, Said]:
+) -> dict[str, QuoteSaid]:
     view = _view(state)
     said = {}
-    outlook = outlook_of(SelectorSnapshot(state=state, options=options, pool=POOL), job)
+    outlook = job_outlook(SelectorSnapshot(state=state, options=options, pool=POOL), job)
     if outlook is not None:
-        said["outlook"] = Said(
+        said["outlook"] = QuoteSaid(
             p10=outlook.cost_p10_micro_usd,
             p50=outlook.cost_p50_micro_usd,
             p90=outlook.cost_p90_micro_usd,
@@ -185,7 +185,7 @@ def _all_said(
         )
     if one_policy:
         best = policy_options(job, view, DEFAULT_POLICY_IDS)[0]
-        said["one policy"] = Said(
+        said["one policy"] = QuoteSaid(
             p10=best.cost_p10_micro_usd,
             p50=best.expected_cost_micro_usd,
             p90=best.cost_p90_micro_usd,
@@ -193,7 +193,7 @@ def _all_said(
         )
     quote = on_demand_quote_micro_usd(view, job)
     if quote:
-        said["on demand"] = Said(
+        said["on demand"] = QuoteSaid(
             p10=int(quote * (1 - _NAIVE_SPREAD)),
             p50=quote,
             p90=int(quote * (1 + _NAIVE_SPREAD)),
@@ -266,7 +266,7 @@ def reliability(quoted: Sequence[Quoted], method: str) -> list[dict[str, float |
     return found
 
 
-def _finish_within(each: Quoted, said: Said) -> bool | None:
+def _finish_within(each: Quoted, said: QuoteSaid) -> bool | None:
     if said.finish_p10_ns is None or said.finish_p90_ns is None:
         return None
     never = 1 << 62

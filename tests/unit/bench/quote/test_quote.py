@@ -12,7 +12,7 @@ from spotline.application.outlook.futures import MarketFutures, OfferingFutures
 from spotline.application.outlook.outlook import lives_of
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.state import SelectorOptions, SelectorState
-from spotline.bench.quote.run import Quoted, Said, drawn_jobs, reliability, scored
+from spotline.bench.quote.run import Quoted, QuoteSaid, quoted_jobs, reliability, scored
 from spotline.bench.quote.worlds import load_world
 from spotline.contracts.errors import ContractError
 from spotline.domain.market.generate import generate
@@ -30,7 +30,9 @@ def quoted(cost: int, on_time: bool, *, said: float = 0.9, finish_ns: int = 5) -
         job_id=f"{cost}",
         hard=True,
         slots_known=9,
-        said={"m": Said(p10=90, p50=100, p90=120, on_time=said, finish_p10_ns=4, finish_p90_ns=0)},
+        said={
+            "m": QuoteSaid(p10=90, p50=100, p90=120, on_time=said, finish_p10_ns=4, finish_p90_ns=0)
+        },
         cost=cost,
         on_time=on_time,
         finish_ns=finish_ns,
@@ -69,9 +71,9 @@ def test_a_world_that_does_not_exist_or_is_not_here_is_told_apart(tmp_path: Path
 def test_jobs_are_equal_for_equal_seeds_and_lie_in_their_part() -> None:
     market = generate("mixed", seed=3, slots=240, slot_s=1800, start_ns=0)
 
-    jobs = drawn_jobs(market, 9, 5, (0.5, 1.0))
+    jobs = quoted_jobs(market, 9, 5, (0.5, 1.0))
 
-    assert jobs == drawn_jobs(market, 9, 5, (0.5, 1.0))
+    assert jobs == quoted_jobs(market, 9, 5, (0.5, 1.0))
     assert all(120 <= first_slot(market, job) < 240 for job in jobs)
 
 
@@ -81,7 +83,7 @@ def test_on_the_future_that_came_the_life_is_the_one_that_was_lived(policy_id: s
     course = course_of(market, "persistence", 6, Information.FULL)
     pool = (policy_named(policy_id),)
     options = SelectorOptions(competing=False, rehearsals=0)
-    jobs = drawn_jobs(market, 4, 2, (0.4, 1.0))
+    jobs = quoted_jobs(market, 4, 2, (0.4, 1.0))
     lived = {}
 
     def settled(state: SelectorState) -> None:
