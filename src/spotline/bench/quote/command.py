@@ -82,7 +82,7 @@ def _print(console: Any, figures: dict[str, Any], methods: tuple[str, ...]) -> N
                 cells = "".join(f"{cell:>9}" for cell in _cells(row))
                 console.print(f"{market:24}{cells}", markup=False)
     console.print(
-        "\nwithin, below, above: realised cost against p10..p90; width: (p90 - p10) / p50; said, "
+        "\nwithin, below, above: realised cost against p10..p90; width: mean p90 - p10 over mean p50; said, "
         "was: on time; of rate: the Brier score of always saying the rate; finish: within p10..p90"
     )
     console.print("On time, by decile of what was said (outlook, all markets):")

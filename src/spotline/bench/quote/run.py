@@ -222,7 +222,8 @@ def scored(quoted: Sequence[Quoted], method: str) -> dict[str, float | int | Non
     """How what a method said compares with what came.
 
     `within` is the share of costs within p10..p90, `below` and `above` those outside, `width` the
-    mean of (p90 - p10) / p50, `brier` the mean squared error of P(on time), `brier_rate` that of
+    mean of p90 - p10 over that of p50 (a soft job may be expected to cost nothing), `bias` that of
+    the cost over it, less 1, `brier` the mean squared error of P(on time), `brier_rate` that of
     always saying the share that was on time; `finish_within` is the share of finishes in p10..p90.
     """
     rows = [(each, each.said[method]) for each in quoted if method in each.said]
@@ -233,13 +234,14 @@ def scored(quoted: Sequence[Quoted], method: str) -> dict[str, float | int | Non
     finishes = [_finish_within(each, said) for each, said in rows]
     timed = [within for within in finishes if within is not None]
     rate = float(on_time.mean())
+    medians = max(1, sum(said.p50 for _, said in rows))
     return {
         "jobs": len(rows),
         "within": _share([said.p10 <= each.cost <= said.p90 for each, said in rows]),
         "below": _share([each.cost < said.p10 for each, said in rows]),
         "above": _share([each.cost > said.p90 for each, said in rows]),
-        "width": float(np.mean([(said.p90 - said.p10) / max(1, said.p50) for _, said in rows])),
-        "bias": float(np.mean([each.cost / max(1, said.p50) - 1.0 for each, said in rows])),
+        "width": sum(said.p90 - said.p10 for _, said in rows) / medians,
+        "bias": sum(each.cost for each, _ in rows) / medians - 1.0,
         "said_on_time": float(probability.mean()),
         "on_time": rate,
         "brier": float(((probability - on_time) ** 2).mean()),
