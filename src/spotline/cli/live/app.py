@@ -12,6 +12,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 
+from spotline.cli.explain_view import explanation_lines
 from spotline.cli.jobs_view import status_facts
 from spotline.cli.live.charts import ProgressPoint
 from spotline.cli.live.feed import FeedBroken, LiveFeed
@@ -259,10 +260,18 @@ class LiveView(App[None]):
         """Why the selected job holds what it holds."""
         status = self._status()
         if status is not None:
-            wanted = ("holds", "is to hold", "why", "slack", "expected", "quoted", "policy")
-            facts = [fact for fact in status_facts(status) if fact[0] in wanted]
-            more = ("numbers", f"spotline explain {status.job.job_id[:12]}")
-            self._show(status, "why", lambda width: fact_lines([*facts, more], width))
+            self.run_worker(self._explain(status), group="explain", exclusive=True)
+
+    async def _explain(self, status: JobStatus) -> None:
+        try:
+            explanation = await self._feed.explanation(status.job.job_id)
+        except FeedBroken as error:
+            self._show_broken(status, "why", str(error))
+        else:
+            self._show(status, "why", lambda width: explanation_lines(explanation, width))
+
+    def _show_broken(self, status: JobStatus, what: str, said: str) -> None:
+        self._show(status, what, lambda width: fact_lines([("no answer", said)], width))
 
     def action_show_events(self) -> None:
         """What has happened to the selected job."""
@@ -274,8 +283,7 @@ class LiveView(App[None]):
         try:
             events = await self._feed.events(status.job.job_id)
         except FeedBroken as error:
-            said = str(error)
-            self._show(status, "events", lambda width: [shortened(said, width)])
+            self._show_broken(status, "events", str(error))
             return
         # The newest first: it is what is looked for.
         lines = [happening_line(event) for event in reversed(events)] or ["nothing yet"]
