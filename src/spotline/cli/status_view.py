@@ -64,9 +64,28 @@ def print_board(board: JobBoard) -> None:
     if not board.statuses:
         return
     print()
-    columns, rows = job_table(board.statuses)
-    flagged = [status.view is not None and bool(status.view.flags) for status in board.statuses]
+    statuses = by_urgency(board.statuses)
+    columns, rows = job_table(statuses)
+    flagged = [is_flagged(status) for status in statuses]
     print_table(columns, rows, styles=["bold red" if look else "" for look in flagged])
+
+
+def is_flagged(status: JobStatus) -> bool:
+    """Whether a job deserves a look."""
+    return status.view is not None and bool(status.view.flags)
+
+
+def by_urgency(statuses: Sequence[JobStatus]) -> list[JobStatus]:
+    """What deserves a look first, what is over last; of equals the one submitted first."""
+    return sorted(
+        statuses,
+        key=lambda status: (
+            status.state.over,
+            not is_flagged(status),
+            status.submitted_ns,
+            status.job.job_id,
+        ),
+    )
 
 
 def job_table(statuses: Sequence[JobStatus]) -> tuple[list[Column], list[list[str]]]:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import typer
 from pydantic import ValidationError
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
@@ -66,11 +67,6 @@ class CommandLine(TyperGroup):
                 stream.reconfigure(errors="backslashreplace")
         try:
             code = super().main(words, prog_name, complete_var, False, windows_expand_args, **extra)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # Who read has gone, as `head` does; at its end the interpreter would flush again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(READER_GONE)
         except TyperException as error:
             if not standalone_mode:
                 raise
@@ -78,6 +74,17 @@ class CommandLine(TyperGroup):
         if standalone_mode:
             sys.exit(code if isinstance(code, int) else 0)
         return code
+
+    def invoke(self, ctx: typer.Context) -> Any:
+        """Run the command; end quietly where who reads what it prints has gone, as `head` does."""
+        try:
+            answer = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # At its end the interpreter would flush again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(READER_GONE) from None
+        return answer
 
 
 def _told(error: Any, *, as_json: bool) -> int:
