@@ -76,7 +76,7 @@ def demo(
     from spotline.cli.failures import explained
     from spotline.demo.run import run_demo
     from spotline.demo.setup import demo_jobs, demo_market
-    from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
+    from spotline.domain.forecasting.registry import DEFAULT_FORECASTER, forecaster_factory
     from spotline.runtime.log import configure_logging
 
     console = Console(stderr=json_out == "-")
@@ -88,6 +88,7 @@ def demo(
     with explained():
         traded = demo_market(market, seed=seed, slot_s=slot, most_slots=slots)
         todo = demo_jobs(traded, jobs, seed)
+        forecaster_factory(forecaster or DEFAULT_FORECASTER)
         (folder / "store").mkdir(parents=True, exist_ok=True)
         options = SystemOptions(
             market=traded,
@@ -95,6 +96,8 @@ def demo(
             nats_url=nats_url,
             forecaster=forecaster or DEFAULT_FORECASTER,
             selector=SelectorOptions(warm_start=read_weights(warm_start)),
+            # A demo has no time between its slots to look ahead.
+            outlooks=False,
         )
     run: list[DemoRun] = []
 
@@ -133,15 +136,13 @@ def _report(run: DemoRun, folder: Path, began: float, *, explain: bool) -> dict[
     from spotline.adapters.eventlog.reader import EventLogReader
     from spotline.cli.accounts_view import result_lines
     from spotline.cli.demo_view import print_detail
-    from spotline.replay.account import account, read_recorded
+    from spotline.replay.account import account, read_recorded, reconciled
     from spotline.replay.plots import plot_job
-    from spotline.replay.reconcile import reconcile
 
     made = account(read_recorded(run.log))
-    log = EventLogReader(run.log)
     picture = folder / "job.png"
-    plot_job(log, picture)
-    agreed = reconcile(log, made.report, made.counted, run.ledger)
+    plot_job(EventLogReader(run.log), picture)
+    agreed = reconciled(made, run.log, run.ledger)
     result = {
         **run.as_json(made.report),
         **made.as_json(),
