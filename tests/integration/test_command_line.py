@@ -55,11 +55,15 @@ ENVIRONMENT = {
 }
 
 
+@pytest.fixture(autouse=True)
+def built_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runner would put all commands together again for every call."""
+    monkeypatch.setattr("typer.testing._get_command", lambda _: ROOT_COMMAND)
+
+
 def said(*words: str, columns: int = 80) -> tuple[int, str]:
     """The exit code and all that is printed; a traceback fails the test."""
-    # typer's own runner puts all commands together again for every call.
-    runner = super(CliRunner, CliRunner())
-    result = runner.invoke(ROOT_COMMAND, list(words), env={**ENVIRONMENT, "COLUMNS": str(columns)})
+    result = CliRunner().invoke(app, list(words), env={**ENVIRONMENT, "COLUMNS": str(columns)})
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise AssertionError(f"{words}: {result.exception!r}") from result.exception
     assert "Traceback" not in result.output
