@@ -147,9 +147,9 @@ def _job_rows(statuses: Sequence[JobStatus]) -> list[tuple[str, ...]]:
 
 def _job_row(status: JobStatus) -> tuple[str, ...]:
     job, view = status.job, status.view
-    outlook = None if view is None or view.phase.over else view.outlook
+    outlook = None if view is None else expected(view)
     slack = NOTHING
-    if view is not None and view.latest_on_demand_start_ns and not view.phase.over:
+    if view is not None and view.latest_on_demand_start_ns and is_going_on(view):
         slack = lasting(view.slack_s)
     return (
         job.name,
@@ -164,6 +164,16 @@ def _job_row(status: JobStatus) -> tuple[str, ...]:
         _spent_of_quoted(status),
         job.tenant,
     )
+
+
+def is_going_on(view: JobView) -> bool:
+    """Whether anything is still decided for a job: it is not over, and its market goes on."""
+    return not view.phase.over and view.phase.value != "market_ended"
+
+
+def expected(view: JobView) -> JobOutlook | None:
+    """What is expected of a job now; nothing of one for which nothing more is decided."""
+    return view.outlook if is_going_on(view) else None
 
 
 def status_phase(status: JobStatus) -> str:
@@ -213,13 +223,13 @@ def view_facts(status: JobStatus) -> list[tuple[str, str]]:
 
 def _expected_facts(view: JobView) -> list[tuple[str, str]]:
     facts: list[tuple[str, str]] = []
-    if view.latest_on_demand_start_ns and not view.phase.over:
+    if view.latest_on_demand_start_ns and is_going_on(view):
         latest = moment(view.latest_on_demand_start_ns)
         facts.append(
             ("slack", f"{lasting(view.slack_s)}; on-demand alone is on time until {latest}")
         )
-    for name, outlook in (("expected", view.outlook), ("quoted", view.quoted)):
-        if outlook is not None and not (view.phase.over and name == "expected"):
+    for name, outlook in (("expected", expected(view)), ("quoted", view.quoted)):
+        if outlook is not None:
             facts.append((name, _outlook_text(outlook)))
     return facts
 
@@ -288,8 +298,8 @@ def update_line(update: JobUpdate) -> str:
     flags = "" if view is None else flags_text(view.flags)
     parts = [
         clock_text(clock),
-        f"{(update.change or 'now').replace('_', ' '):<12}",
-        f"{status_phase(status):<20}",
+        f"{(update.change or 'now').replace('_', ' '):<16}",
+        f"{status_phase(status):<34}",
         f"{status.progress_ppm / 10_000:5.1f} %",
         f"{usd(spent_micro_usd(status)):>9} USD",
         held_text(status.lots if view is None else view.held),

@@ -81,10 +81,13 @@ def test_a_job_of_an_older_server_is_shown_by_its_state(capsys: pytest.CaptureFi
     assert "\\x1b[2J\\u202e[bold]\\x07" in shown
 
 
-def test_a_job_that_is_over_expects_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("phase", [JobPhase.COMPLETED, JobPhase.MARKET_ENDED])
+def test_a_job_for_which_nothing_is_decided_any_more_expects_nothing(
+    phase: JobPhase, capsys: pytest.CaptureFixture[str]
+) -> None:
     view = running().view
     assert view is not None
-    print_status(replace(running(), view=replace(view, phase=JobPhase.COMPLETED)))
+    print_status(replace(running(), view=replace(view, phase=phase)))
 
     shown = capsys.readouterr().out
     assert "expected" not in shown

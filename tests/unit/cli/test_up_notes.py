@@ -59,7 +59,7 @@ def test_the_end_of_a_market_is_said_with_what_is_left_undone() -> None:
 
     assert said == [
         "the market's last slot has opened, it ends at 2026-03-01T00:50:00Z: no slot follows, "
-        "nothing more is decided; 1 jobs are not over, and stay so"
+        "nothing more is decided; not over: 1 of its jobs"
     ]
 
 
