@@ -12,6 +12,7 @@ from spotline.cli.tables import (
     print_facts,
     print_line,
     print_table,
+    table_lines,
     terminal_width,
 )
 from spotline.cli.wording import NOTHING, held_text, lasting, moment, probability, usd
@@ -71,6 +72,24 @@ def print_explanation(explanation: DecisionExplanation, *, everything: bool) -> 
             for link in explanation.chain
         ]
     )
+
+
+def explanation_lines(explanation: Explanation, width: int) -> list[str]:
+    """The sentence and the telling alternatives in lines of `width`, for what does not print."""
+    home = _home_of(explanation.alternatives)
+    rows = [_row(each, home) for each in _telling(explanation.alternatives)]
+    table = table_lines(_COLUMNS, rows, width, whole=True)
+    decided = f"{moment(explanation.ts_event_ns)} (slot {explanation.decision.slot})"
+    return [
+        *fact_lines([("why", explanation.summary), ("decided", decided)], width),
+        "",
+        *fact_lines([("where", f"{home} unless said")] if home else [], width),
+        table.heading,
+        *(line for row in table.rows for line in row),
+        "",
+        *fact_lines([("valued by", explanation.method)], width),
+        *fact_lines([(each.kind, _input_text(each)) for each in explanation.inputs], width),
+    ]
 
 
 def _around(columns: int) -> int | None:
