@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from spotline.replay.clouds import Information
 
 _DEFAULT_POLICIES = "spotline,msu,uniform_progress,on_demand_only"
-_LOG_POLICIES = "recorded,msu,uniform_progress,on_demand_only"
 
 
 def register(app: typer.Typer) -> None:
@@ -56,7 +55,8 @@ def simulate(
         typer.Option(
             metavar="NAME[,NAME...]|all",
             help="Policies to run; all is the pool and spotline; recorded is what happened in --log. "
-            f"Empty: {_DEFAULT_POLICIES}, of a log as it was {_LOG_POLICIES}.",
+            f"Empty: {_DEFAULT_POLICIES.replace(',', ', ')}; of a log as it was recorded, "
+            "msu, uniform_progress, on_demand_only.",
         ),
     ] = "",
     deadline: Annotated[
