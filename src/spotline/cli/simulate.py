@@ -120,12 +120,12 @@ def simulate(
     from spotline.cli.simulate_log import LogQuestion, simulate_log
     from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
     from spotline.replay.simulate import SimulationOptions
-    from spotline.replay.what_if import terms_of
+    from spotline.replay.what_if import what_if_of
 
     outputs = Outputs(json_out=json_out, csv_out=csv_out, per_job=per_job)
     with explained(), beside_json(outputs.to_stdout):
         information = _information(censored=censored, decide_first=decide_first)
-        terms = terms_of(deadline, price_factor)
+        terms = what_if_of(deadline, price_factor)
         selector = SelectorOptions(warm_start=read_weights(warm_start))
         otherwise = _not_of_a_log(
             {

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from spotline.domain.market.market import Market
     from spotline.replay.account import Account, RecordedLog
     from spotline.replay.closed_loop import LoopOptions
-    from spotline.replay.reconcile import LedgerSums, Reconciliation
-    from spotline.replay.what_if import Terms
+    from spotline.replay.reconcile import AccountChain, LedgerSums
+    from spotline.replay.what_if import WhatIf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class LogQuestion:
 
     log: Path
     market: str
-    terms: Terms
+    terms: WhatIf
     policies: tuple[str, ...]
     forecaster: str
     seed: int
@@ -126,7 +126,7 @@ def _ledger_sums(path: Path) -> LedgerSums:
         ledger.close()
 
 
-def _as_json(made: Account, agreed: Reconciliation | None) -> dict[str, object]:
+def _as_json(made: Account, agreed: AccountChain | None) -> dict[str, object]:
     """The account; `recorded` has the keys and the values of the run's own report."""
     from spotline.replay.report import configured_as_json
 
@@ -147,7 +147,7 @@ def _as_json(made: Account, agreed: Reconciliation | None) -> dict[str, object]:
     return result
 
 
-def _print(question: LogQuestion, made: Account, agreed: Reconciliation | None) -> None:
+def _print(question: LogQuestion, made: Account, agreed: AccountChain | None) -> None:
     report = made.report
     print_line(
         f"{question.log}: {len(report.jobs)} jobs, {len(report.slots)} slots of "

@@ -17,7 +17,7 @@ from spotline.cli.accounts_view import (
 )
 from spotline.contracts.errors import ContractError
 from spotline.replay.account import Account, account, read_recorded
-from spotline.replay.reconcile import Reconciliation, Step
+from spotline.replay.reconcile import AccountChain, AccountStep
 from tests.samples.stored_runs import STORED, unpack
 
 
@@ -61,12 +61,12 @@ def test_without_a_job_that_can_be_compared_no_number_is_made_up(made, capsys) -
 
 def test_a_difference_without_a_name_is_shouted(capsys) -> None:
     steps = (
-        Step(name="this", micro_usd=5, is_account=True),
-        Step(name="because", micro_usd=2),
-        Step(name="that", micro_usd=8, is_account=True),
+        AccountStep(name="this", micro_usd=5, is_account=True),
+        AccountStep(name="because", micro_usd=2),
+        AccountStep(name="that", micro_usd=8, is_account=True),
     )
 
-    print_reconciliation(Reconciliation(steps=steps))
+    print_reconciliation(AccountChain(steps=steps))
 
     out = capsys.readouterr().out
     assert "+0.000002" in out

@@ -25,7 +25,7 @@ from spotline.replay.account import (
 from spotline.replay.closed_loop import closed_loop
 from spotline.replay.recorded import readable_events
 from spotline.replay.report import LeftOut
-from spotline.replay.what_if import Terms
+from spotline.replay.what_if import WhatIf
 from tests.samples.stored_runs import STORED, unpack
 from tools import goldens
 
@@ -132,7 +132,7 @@ def test_every_job_has_a_row_on_every_basis(made) -> None:
 
 
 def test_other_deadlines_are_the_rules_not_what_happened(recorded, made) -> None:
-    later = account(recorded, terms=Terms(deadline_s=6 * 3600))
+    later = account(recorded, terms=WhatIf(deadline_s=6 * 3600))
 
     assert later.recorded_micro_usd == made.recorded_micro_usd
     assert later.changed == ("deadlines +6h",)
@@ -143,7 +143,7 @@ def test_other_deadlines_are_the_rules_not_what_happened(recorded, made) -> None
 
 
 def test_at_twice_all_prices_a_rule_by_itself_pays_twice(recorded, made) -> None:
-    twice = Terms(spot_factor=Fraction(2), on_demand_factor=Fraction(2))
+    twice = WhatIf(spot_factor=Fraction(2), on_demand_factor=Fraction(2))
 
     dearer = account(recorded, ["on_demand_only"], terms=twice)
 
@@ -170,7 +170,7 @@ def test_jobs_that_another_market_does_not_cover_are_left_out_by_name(recorded) 
 
 def test_no_job_is_due_before_it_starts(recorded) -> None:
     with pytest.raises(ContractError, match="--deadline"):
-        account(recorded, terms=Terms(deadline_s=-30 * 86_400))
+        account(recorded, terms=WhatIf(deadline_s=-30 * 86_400))
 
 
 def test_cancelled_jobs_cannot_run_again() -> None:
