@@ -152,11 +152,11 @@ def simulate(
             )
             simulate_log(question, outputs)
             return
-        if reconcile or ledger is not None:
-            raise ContractError("--reconcile", _only_of_a_log(otherwise))
         names = _names(policy or _DEFAULT_POLICIES)
-        if RECORDED in names:
-            raise ContractError(f"--policy {RECORDED}", _only_of_a_log(otherwise))
+        _refuse_of_a_log(
+            {"--reconcile": reconcile or ledger, f"--policy {RECORDED}": RECORDED in names},
+            otherwise,
+        )
         traded, known, left_out = simulation_inputs(
             market, log, jobs, seed=seed, slot_s=slot, reservations=reservations
         )
@@ -183,9 +183,14 @@ def _not_of_a_log(options: Mapping[str, object]) -> str:
     return next((name for name, given in options.items() if given), "")
 
 
-def _only_of_a_log(otherwise: str) -> str:
-    with_it = f" with {otherwise}" if otherwise else " without --log"
-    return f"expected --log LOG and its jobs as they ran, found a simulation{with_it}"
+def _refuse_of_a_log(options: Mapping[str, object], otherwise: str) -> None:
+    """Refuse what only a log can answer, and say why this simulation is none of a log."""
+    for name, given in options.items():
+        if given:
+            found = f"with {otherwise}" if otherwise else "without --log"
+            raise ContractError(
+                name, f"expected --log LOG and its jobs as they ran, found a simulation {found}"
+            )
 
 
 def _information(*, censored: bool, decide_first: bool) -> Information:
