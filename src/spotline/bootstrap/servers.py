@@ -22,6 +22,7 @@ from spotline.bootstrap.parts import AnyHost, BusAddress, Hosted, PartHooks, ope
 from spotline.contracts.subjects import StreamPart
 from spotline.domain.configuration.configuration import MeasuredRun
 from spotline.runtime.applied import AppliedFeed
+from spotline.runtime.metrics import HTTP_STATUS
 from spotline.runtime.service import Listener, ServiceHost
 from spotline.runtime.telemetry import telemetry_for
 
@@ -76,6 +77,7 @@ async def serve_allocator(
     from spotline.adapters.grpc.allocator.job_feed import JobFeed
     from spotline.adapters.grpc.allocator.outlooks import BackgroundOutlooks
     from spotline.adapters.grpc.allocator.server import RpcServer
+    from spotline.adapters.grpc.allocator.standing import JobViews
     from spotline.adapters.grpc.configurator.client import ConfiguratorClient
     from spotline.application.allocator.handler import JobsHandler
 
@@ -107,6 +109,7 @@ async def serve_allocator(
             await_admission=parts.await_admission,
             output=None if side is None else side.output,
             quote_margin=parts.quote_margin,
+            views=JobViews(host, feed, outlooks=outlooks),
         )
         explainer = LiveExplainer(bus, parts.selector)
         stack.callback(explainer.close)
@@ -297,25 +300,36 @@ async def serve_read_model(
     *,
     address: str,
     hosts: tuple[str, ...] = (),
+    allocator_address: str = "",
     hooks: PartHooks,
     listening: Callable[[str], None] | None = None,
 ) -> None:
     """Fold where jobs stand, and answer HTTP at `address`; `listening` is told the bound address.
 
-    Callers may name it by the loopback's names and by `hosts`.
+    Callers may name it by the loopback's names and by `hosts`. What is expected of jobs is asked of
+    the allocator at `allocator_address`; empty: it is not told.
 
     Raises
     ------
     ConfigError
         The address is malformed or taken.
     """
+    from spotline.adapters.grpc.allocator.client import JobClient
     from spotline.adapters.web.app import web_app
+    from spotline.adapters.web.asked_outlooks import AskedOutlooks
     from spotline.adapters.web.fold_views import FoldViews
+    from spotline.adapters.web.guarding import WebFigures
     from spotline.adapters.web.serving import WebServer
     from spotline.application.read_model.handler import ReadModelHandler
 
-    async with open_stream(bus, name="read_model") as (connection, stream):
-        views = FoldViews()
+    async with AsyncExitStack() as stack:
+        connection, stream = await stack.enter_async_context(open_stream(bus, name="read_model"))
+        outlooks = None
+        if allocator_address:
+            client = JobClient(allocator_address, caller="read_model")
+            outlooks = AskedOutlooks(await stack.enter_async_context(client))
+            stack.callback(outlooks.close)
+        views = FoldViews(outlooks=outlooks)
         host = ServiceHost(
             ReadModelHandler(), stream, on_applied=_both(views.on_applied, hooks.on_applied)
         )
@@ -323,7 +337,19 @@ async def serve_read_model(
         hooks.note("read_model", host, connection)
         # An address of one name is called by it; one that is every name's says nothing.
         own = (host_of(address),) if host_of(address) not in ("0.0.0.0", "[::]") else ()  # noqa: S104
-        app = web_app(views, hosts=(*own, *hosts))
+        figures = WebFigures()
+        telemetry = telemetry_for("read_model")
+        stack.callback(
+            telemetry.observe(
+                "spotline.http.requests",
+                lambda: [
+                    (count, {HTTP_STATUS: str(status)})
+                    for status, count in tuple(figures.answered.items())
+                ],
+            )
+        )
+        stack.callback(telemetry.observe("spotline.http.watches", lambda: [(figures.watches, {})]))
+        app = web_app(views, hosts=(*own, *hosts), figures=figures)
         server = WebServer(app, address=address, end_streams=views.end)
         async with asyncio.TaskGroup() as tasks:
             await _answer_while_following(tasks, host, server, listening)

@@ -80,7 +80,7 @@ def demo(
     from spotline.cli.failures import explained
     from spotline.demo.run import run_demo
     from spotline.demo.setup import demo_jobs, demo_market
-    from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
+    from spotline.domain.forecasting.registry import DEFAULT_FORECASTER, forecaster_factory
     from spotline.runtime.log import configure_logging
 
     console = Console(stderr=json_out == "-")
@@ -92,6 +92,7 @@ def demo(
     with explained():
         traded = demo_market(market, seed=seed, slot_s=slot, most_slots=slots)
         todo = demo_jobs(traded, jobs, seed)
+        forecaster_factory(forecaster or DEFAULT_FORECASTER)
         (folder / "store").mkdir(parents=True, exist_ok=True)
         options = SystemOptions(
             market=traded,
@@ -99,6 +100,8 @@ def demo(
             nats_url=nats_url,
             forecaster=forecaster or DEFAULT_FORECASTER,
             selector=SelectorOptions(warm_start=read_weights(warm_start)),
+            # A demo has no time between its slots to look ahead.
+            outlooks=False,
         )
     with beside_json(json_out):
         if not planners_compiled():

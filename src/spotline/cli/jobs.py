@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spotline.application.board.messages import JobPhase
 from spotline.cli.calls import (
     DEFAULT_ADDRESS,
     EXIT_BAD_INPUT,
@@ -45,6 +44,7 @@ from spotline.cli.jobs_view import (
 )
 from spotline.cli.likelihood import OnTime, least_on_time_ppm, submitted_if_likely
 from spotline.cli.listing import listed_jobs
+from spotline.cli.phases import JobPhaseWord
 from spotline.cli.plan_view import outlook_sentence
 from spotline.cli.status_view import JobBoard, board_json, print_board
 from spotline.cli.tables import print_line
@@ -186,7 +186,7 @@ def status(
         ),
     ] = None,
     tenant: Tenant = "",
-    phase: Annotated[JobPhase | None, typer.Option(help="Only jobs in this phase.")] = None,
+    phase: Annotated[JobPhaseWord | None, typer.Option(help="Only jobs in this phase.")] = None,
     state: Annotated[str | None, typer.Option(hidden=True)] = None,
     address: Address = DEFAULT_ADDRESS,
     as_json: AsJson = False,
@@ -225,20 +225,20 @@ def status(
         typer.echo(none)
 
 
-def _phase_of(state: str, *, as_json: bool) -> JobPhase:
+def _phase_of(state: str, *, as_json: bool) -> JobPhaseWord:
     """The phase that an older spelling of the option means."""
     older = {"pending": "waiting", "completed_late": "late", "missed_deadline": "missed"}
     word = older.get(state, "missed" if state == "expired" else state)
-    known = {known_phase.value: known_phase for known_phase in JobPhase}
+    known = {known_phase.value: known_phase for known_phase in JobPhaseWord}
     if word not in known:
         said = f"--phase: expected one of {', '.join(known)}, found {state!r}"
         fail(EXIT_BAD_INPUT, said, as_json=as_json, field="--phase")
     return known[word]
 
 
-def _is_in(status: JobStatus, phase: JobPhase) -> bool:
+def _is_in(status: JobStatus, phase: JobPhaseWord) -> bool:
     if status.view is not None:
-        return status.view.phase is phase
+        return status.view.phase.value == phase.value
     return status.state.value == phase.value
 
 

@@ -203,8 +203,8 @@ def _print_one_plan(answer: PlanAnswer, job: Job | JobDraft, *, steps: bool, eve
     planned = job if answer.completion is None else answer.completion.job
     print_plan(answer, deadline_ns=planned.deadline.at_ns, steps=steps, every=every)
     quote, most = answer.on_demand_quote_micro_usd, answer.most_cost_micro_usd
-    if quote:
-        typer.echo(quote_line(quote, most, by_quote=job.value_from_quote))
+    if quote and job.value_from_quote:
+        typer.echo(quote_line(quote, most, by_quote=True))
     if job.run is not None:
         print_run(job.run)
     typer.echo("nothing was bought; hand it over with: spotline submit", err=True)

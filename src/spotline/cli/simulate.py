@@ -197,7 +197,7 @@ def _information(*, censored: bool, decide_first: bool) -> Information:
     from spotline.replay.clouds import Information
 
     if censored and decide_first:
-        raise ContractError("--censored, --decide-first", "give one of them")
+        raise ContractError("--censored, --decide-first", "expected one of them, found both")
     if censored:
         return Information.CENSORED
     return Information.DECIDE_FIRST if decide_first else Information.FULL

@@ -151,7 +151,7 @@ def test_offerings_within_a_slot_may_come_in_any_order(path, market):
         (
             lambda c, h: h["offerings"][1].update(gpus_per_instance="8"),
             "offering 2, field gpus_per_instance",
-            "expected int, found '8'",
+            "expected a whole number, found '8'",
         ),
         (lambda c, h: h["offerings"][1].update(gpus=8), "offering 2", "found gpus"),
         (lambda c, h: h["offerings"][1].pop("region"), "offering 2", "expected the field region"),
