@@ -169,10 +169,7 @@ def simulate(
             forecaster=forecaster or DEFAULT_FORECASTER,
             changed=terms.describe(),
             options=SimulationOptions(
-                contention=bool(contention),
-                information=information,
-                seed=seed,
-                selector=selector,
+                contention=bool(contention), information=information, seed=seed, selector=selector
             ),
         )
         run_simulation(asked, outputs, save_weights)
