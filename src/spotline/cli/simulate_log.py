@@ -52,7 +52,13 @@ def simulate_log(question: LogQuestion, outputs: Outputs) -> None:
     ContractError
         Something that was given is not what it should be.
     """
-    from spotline.replay.account import SIMPLE_RULES, account, read_recorded, reconciled
+    from spotline.replay.account import (
+        ON_WHAT_WAS_LEFT,
+        SIMPLE_RULES,
+        account,
+        read_recorded,
+        reconciled,
+    )
     from spotline.replay.simulate import expand_names
     from spotline.replay.summary import SPOTLINE
 
@@ -82,7 +88,8 @@ def simulate_log(question: LogQuestion, outputs: Outputs) -> None:
     _print(question, made, agreed)
     if outputs.per_job:
         print_line()
-        print_job_rows(rows)
+        # On other terms, what was left in the recorded run is no comparison.
+        print_job_rows([row for row in rows if made.as_it_was or row.basis != ON_WHAT_WAS_LEFT])
 
 
 def _options(question: LogQuestion, recorded: RecordedLog) -> LoopOptions:

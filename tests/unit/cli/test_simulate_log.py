@@ -69,13 +69,16 @@ def test_people_read_which_rule_is_on_which_basis(log) -> None:
 
 
 def test_a_what_if_is_said_before_its_numbers(log) -> None:
-    done = simulate(log, "--deadline", "x1.5", "--price-factor", "spot=2", "--policy", "msu")
+    done = simulate(
+        log, "--deadline", "x1.5", "--price-factor", "spot=2", "--policy", "msu", "--per-job"
+    )
 
     assert done.exit_code == 0, done.output
     before, _, after = done.stdout.partition("Mean of")
     assert "what if: time to the deadline x 1.5" in before
     assert "what if: spot prices x 2" in before
     assert "what was left" not in after
+    assert "(left)" not in after
     assert "assumed: the log ends" in after
 
 
