@@ -20,6 +20,7 @@ async def serve(settings: ReadModelSettings, bus: BusAddress, hooks: PartHooks) 
         bus,
         address=settings.http_address,
         hosts=settings.hosts(),
+        allocator_address=settings.allocator_address,
         hooks=hooks,
         listening=lambda address: _log.info("listening", address=address),
     )

@@ -10,11 +10,13 @@ class ReadModelSettings(ServiceSettings):
 
     `http_hosts` are names, separated by commas, by which callers may speak of it beside
     `localhost`, `127.0.0.1` and `[::1]`; `*` is any: then whoever answers for a name in a browser's
-    network may read it.
+    network may read it. What is expected of jobs is asked of the allocator at `allocator_address`;
+    empty: it is not told.
     """
 
     http_address: str = "127.0.0.1:7080"
     http_hosts: str = ""
+    allocator_address: str = ""
 
     def hosts(self) -> tuple[str, ...]:
         """The names."""

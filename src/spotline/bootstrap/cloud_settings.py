@@ -28,6 +28,7 @@ class SettingProblem:
         """Name the variable first."""
         return f"{self.variable}: {self.problem}"
 
+
 _SHOULD = "Input should be "
 
 

@@ -16,8 +16,8 @@ from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.clouds import ChosenCloud, CloudContext
 from spotline.bootstrap.parts import BusAddress, PartHooks, open_part, open_stream
-from spotline.contracts.errors import ConfigError
 from spotline.bootstrap.same_market import check_same_market
+from spotline.contracts.errors import ConfigError
 from spotline.contracts.mapping import digest
 from spotline.contracts.subjects import StreamPart
 from spotline.domain.ledger.caps import Caps

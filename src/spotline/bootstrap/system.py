@@ -67,7 +67,8 @@ class SystemOptions:
     The read model answers HTTP at `http_address` (empty: nowhere), called by `http_hosts`, too.
     With `market_from_now` the market was moved to begin at the start of this process.
     A job without a value is worth (1 + `quote_margin`) x its on-demand quote, which is recorded
-    with it.
+    with it. With `outlooks` every job is quoted, and looked ahead for while it runs, at a third of a
+    core at most.
     """
 
     market: Market
@@ -99,6 +100,7 @@ class SystemOptions:
     agent_times: AgentTimes = field(default_factory=AgentTimes)
     market_s_per_s: float = 1.0
     market_from_now: bool = False
+    outlooks: bool = True
 
     def agents(self) -> AgentsAt:
         """Where agents dial in; `ConfigError` where that cannot be."""
@@ -257,6 +259,7 @@ async def _start_servers(services: _Services, options: SystemOptions) -> None:
                 agents=options.agents(),
                 quote_margin=options.quote_margin,
                 selector=options.selector,
+                outlooks=options.outlooks,
             ),
             address=options.allocator_address,
             agents_listening=agents_listening,
@@ -276,7 +279,12 @@ async def _start_servers(services: _Services, options: SystemOptions) -> None:
     if options.http_address:
         system.http_address = await services.listening(
             "read_model",
-            partial(serve_read_model, address=options.http_address, hosts=options.http_hosts),
+            partial(
+                serve_read_model,
+                address=options.http_address,
+                hosts=options.http_hosts,
+                allocator_address=system.allocator_address,
+            ),
         )
 
 

@@ -134,14 +134,13 @@ def _report(run: DemoRun, folder: Path, began: float, *, explain: bool) -> dict[
     from spotline.adapters.eventlog.reader import EventLogReader
     from spotline.cli.accounts_view import result_lines
     from spotline.cli.demo_view import print_detail
-    from spotline.replay.account import account, read_recorded
+    from spotline.replay.account import account, read_recorded, reconciled
     from spotline.replay.plots import plot_job
-    from spotline.replay.reconcile import reconcile
 
     made = account(read_recorded(run.log))
     picture = folder / "job.png"
-    plot_job(made.report, picture)
-    agreed = reconcile(EventLogReader(run.log), made.report, made.counted, run.ledger)
+    plot_job(EventLogReader(run.log), picture)
+    agreed = reconciled(made, run.log, run.ledger)
     result = {
         **run.as_json(made.report),
         **made.as_json(),

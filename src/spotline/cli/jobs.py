@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spotline.application.board.messages import JobPhase
 from spotline.cli.calls import (
     DEFAULT_ADDRESS,
     EXIT_BAD_INPUT,
@@ -43,7 +42,10 @@ from spotline.cli.jobs_view import (
     print_status,
     quote_line,
 )
+from spotline.cli.likelihood import OnTime, least_on_time_ppm, submitted_if_likely
 from spotline.cli.listing import listed_jobs
+from spotline.cli.phases import JobPhaseWord
+from spotline.cli.plan_view import outlook_sentence
 from spotline.cli.status_view import JobBoard, board_json, print_board
 from spotline.cli.tables import print_line
 
@@ -80,11 +82,16 @@ def submit(
             help="The most that a packed working directory may have, 10^6 bytes.",
         ),
     ] = 100.0,
+    on_time: OnTime = None,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Hand them over however likely they are to be late.")
+    ] = False,
     address: Address = DEFAULT_ADDRESS,
     as_json: AsJson = False,
 ) -> None:
     """Hand jobs over. Submitting the same request again changes nothing.
 
+    A job that is less likely to be on time than asked for (see `spotline plan`) is refused: exit 1.
     What a file that names a model leaves out is filled in, and shown with who says so. All files
     are read and packed before the first is submitted: a mistake in one submits none. A job that
     the allocator refuses keeps no other from being submitted.
@@ -93,7 +100,8 @@ def submit(
     now_ns = market_ns(stated, address, as_json=as_json)
     with packed_jobs(stated, now_ns, package_mb=package_mb, as_json=as_json) as ready:
         store_packages(ready, as_json=as_json)
-        answers = answered(_submitted(ready, address), as_json=as_json)
+        submitting = _submitted(ready, address, on_time=on_time, anyway=anyway)
+        answers = answered(submitting, as_json=as_json)
     said = [_answer_json(job.file, answer) for job, answer in zip(ready, answers, strict=False)]
     if as_json:
         alone = len(files) == 1
@@ -107,7 +115,7 @@ def submit(
 
 
 async def _submitted(
-    ready: Sequence[ReadyJob], address: str
+    ready: Sequence[ReadyJob], address: str, *, on_time: float | None, anyway: bool
 ) -> list[tuple[SubmissionReceipt, int] | Failure]:
     """What became of each job: its receipt and the most it may cost (0: not by a quote)."""
     from spotline.adapters.grpc.allocator.client import JobClient
@@ -117,7 +125,10 @@ async def _submitted(
     async with JobClient(address) as client:
         for job in ready:
             try:
-                receipt = await client.submit(job.job)
+                least_ppm = 0 if anyway else least_on_time_ppm(job.job, on_time)
+                receipt = await submitted_if_likely(
+                    client, job.job, least_ppm, certainly=on_time is not None
+                )
                 most = 0
                 if receipt.on_demand_quote_micro_usd:
                     most = (await client.get(receipt.job_id)).job.budget_micro_usd
@@ -138,6 +149,8 @@ def _answer_json(file: Path, answer: tuple[SubmissionReceipt, int] | Failure) ->
         "job_id": receipt.job_id,
         "already_submitted": receipt.already_submitted,
     }
+    if receipt.outlook is not None:
+        said["outlook"] = plain(receipt.outlook)
     if receipt.on_demand_quote_micro_usd:
         said["on_demand_quote_micro_usd"] = receipt.on_demand_quote_micro_usd
         said["most_cost_micro_usd"] = most
@@ -158,6 +171,8 @@ def _print_answer(
     typer.echo(f"{receipt.job_id}  {state}" + ("" if alone else f"  {file}"))
     if receipt.on_demand_quote_micro_usd:
         typer.echo(quote_line(receipt.on_demand_quote_micro_usd, most, by_quote=True))
+    if receipt.outlook is not None:
+        print_line(outlook_sentence(receipt.outlook))
     if receipt.configuration is not None:
         print_configuration(receipt.configuration)
     typer.echo(f"follow it with: spotline watch {receipt.job_id}", err=True)
@@ -171,7 +186,7 @@ def status(
         ),
     ] = None,
     tenant: Tenant = "",
-    phase: Annotated[JobPhase | None, typer.Option(help="Only jobs in this phase.")] = None,
+    phase: Annotated[JobPhaseWord | None, typer.Option(help="Only jobs in this phase.")] = None,
     state: Annotated[str | None, typer.Option(hidden=True)] = None,
     address: Address = DEFAULT_ADDRESS,
     as_json: AsJson = False,
@@ -210,20 +225,20 @@ def status(
         typer.echo(none)
 
 
-def _phase_of(state: str, *, as_json: bool) -> JobPhase:
+def _phase_of(state: str, *, as_json: bool) -> JobPhaseWord:
     """The phase that an older spelling of the option means."""
     older = {"pending": "waiting", "completed_late": "late", "missed_deadline": "missed"}
     word = older.get(state, "missed" if state == "expired" else state)
-    known = {known_phase.value: known_phase for known_phase in JobPhase}
+    known = {known_phase.value: known_phase for known_phase in JobPhaseWord}
     if word not in known:
         said = f"--phase: expected one of {', '.join(known)}, found {state!r}"
         fail(EXIT_BAD_INPUT, said, as_json=as_json, field="--phase")
     return known[word]
 
 
-def _is_in(status: JobStatus, phase: JobPhase) -> bool:
+def _is_in(status: JobStatus, phase: JobPhaseWord) -> bool:
     if status.view is not None:
-        return status.view.phase is phase
+        return status.view.phase.value == phase.value
     return status.state.value == phase.value
 
 

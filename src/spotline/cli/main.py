@@ -30,6 +30,7 @@ COMMANDS = (
     "demo",
     "train_demo",
     "simulate",
+    "plot",
     "replay",
     "bench",
     "knowledge",

@@ -9,24 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spotline.cli.failures import explained
+from spotline.cli.simulate_inputs import on_terms, simulation_inputs
 from spotline.cli.simulate_view import RECORDED, Outputs, Simulation, run_simulation
 from spotline.contracts.errors import ContractError
 
 # numpy, numba and River load inside the command: --help must not wait for them.
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from spotline.domain.jobs.job import Job
-    from spotline.domain.market.market import Market
     from spotline.replay.clouds import Information
-    from spotline.replay.what_if import Terms
 
 _DEFAULT_POLICIES = "spotline,msu,uniform_progress,on_demand_only"
 _LOG_POLICIES = "recorded,msu,uniform_progress,on_demand_only"
-_PRESET_DAYS = 14
-_PRESET_SLOT_S = 1800
-# 2026-01-05, a Monday: generated markets need a date, not today's.
-_PRESET_START_NS = 1_767_571_200_000_000_000
 
 
 def register(app: typer.Typer) -> None:
@@ -163,10 +157,10 @@ def simulate(
         names = _names(policy or _DEFAULT_POLICIES)
         if RECORDED in names:
             raise ContractError(f"--policy {RECORDED}", _only_of_a_log(otherwise))
-        traded, known, left_out = _inputs(
+        traded, known, left_out = simulation_inputs(
             market, log, jobs, seed=seed, slot_s=slot, reservations=reservations
         )
-        known, left_out = _on_terms(terms, traded, known, left_out)
+        known, left_out = on_terms(terms, traded, known, left_out)
         asked = Simulation(
             market=terms.market(traded),
             jobs=known,
@@ -194,16 +188,6 @@ def _only_of_a_log(otherwise: str) -> str:
     return f"expected --log LOG and its jobs as they ran, found a simulation{with_it}"
 
 
-def _on_terms(
-    terms: Terms, market: Market, jobs: Sequence[Job], left_out: list[str]
-) -> tuple[Sequence[Job], list[str]]:
-    """The jobs on other terms, without those that no longer fit the market."""
-    if not terms.changes_jobs:
-        return jobs, left_out
-    _, covered, more = _covered(market, terms.jobs(jobs))
-    return covered, left_out + more
-
-
 def _information(*, censored: bool, decide_first: bool) -> Information:
     from spotline.replay.clouds import Information
 
@@ -217,103 +201,3 @@ def _information(*, censored: bool, decide_first: bool) -> Information:
 def _names(policy: str) -> list[str]:
     """Split at commas, but not inside `ahap(3,1,0.5)`."""
     return [name.strip() for name in re.split(r",(?![^(]*\))", policy) if name.strip()]
-
-
-def _inputs(
-    market: str,
-    log: Path | None,
-    jobs: str,
-    *,
-    seed: int,
-    slot_s: int,
-    reservations: Path | None,
-) -> tuple[Market, Sequence[Job], list[str]]:
-    """The market, the jobs, and a line about each recorded job that the market does not cover."""
-    from spotline.adapters.files.job_file import read_jobs
-    from spotline.adapters.files.reservations_file import add_reservations
-    from spotline.replay.jobs import generated_jobs
-
-    if bool(market) == (log is not None):
-        raise ContractError(
-            "--market, --log",
-            "expected a market or a recorded log, found " + ("both" if market else "neither"),
-        )
-    recorded: Sequence[Job] = ()
-    if log is not None:
-        traded, recorded = _of_log(log)
-    else:
-        traded = market_named(market, seed)
-    if slot_s and slot_s != traded.slot_s:
-        traded = traded.resampled(slot_s)
-    whole = add_reservations(traded, reservations)
-    if jobs.isdigit():
-        # The same jobs with reservations and without: so that what these save can be seen.
-        return whole, generated_jobs(traded, int(jobs), seed), []
-    if jobs:
-        return whole, _at_quotes(whole, read_jobs(Path(jobs), now_ns=whole.start_ns)), []
-    if log is None:
-        raise ContractError("--jobs", "expected a job file, or how many jobs to generate, such as 60, found nothing")
-    return _covered(whole, recorded)
-
-
-def _at_quotes(market: Market, jobs: Sequence[Job]) -> Sequence[Job]:
-    """The jobs, those without a value at what on-demand costs in the market's first slot."""
-    from spotline.application.admission import check_job
-    from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN, valued
-    from spotline.application.market_view import MarketView
-    from spotline.domain.market.slot_quote import SlotQuote
-
-    quotes = tuple(SlotQuote(quote=quote, age_s=0) for quote in market.quotes(0))
-    first = MarketView(
-        offerings=market.offerings,
-        slot_s=market.slot_s,
-        next_slot=0,
-        next_slot_start_ns=market.start_ns,
-        quotes=quotes,
-        forecast=None,
-        history=(),
-    )
-    at_value = []
-    for job in jobs:
-        refused = check_job(first, job) if job.value_from_quote else None
-        if refused is not None:
-            raise ContractError(f"--jobs, {job.name or job.job_id}", refused.message)
-        at_value.append(valued(first, job, margin=DEFAULT_QUOTE_MARGIN))
-    return at_value
-
-
-def _of_log(log: Path) -> tuple[Market, Sequence[Job]]:
-    from spotline.adapters.eventlog.reader import EventLogReader
-    from spotline.replay.recorded import observations_of
-
-    observed = observations_of(EventLogReader(log))
-    return observed.market, observed.jobs
-
-
-def market_named(name: str, seed: int) -> Market:
-    """The market of a file, or one generated from a preset."""
-    from spotline.adapters.market.parquet import read_market
-    from spotline.domain.market.generate import PRESETS, generate
-
-    if Path(name).exists():
-        return read_market(Path(name))
-    if name not in PRESETS:
-        raise ContractError(
-            "--market",
-            f"expected a market file, or a preset ({', '.join(PRESETS)}), found {name!r}, which is "
-            "neither; `spotline market generate` and `spotline market import` write market files",
-        )
-    slots = _PRESET_DAYS * 24 * 3600 // _PRESET_SLOT_S
-    return generate(name, seed=seed, slots=slots, slot_s=_PRESET_SLOT_S, start_ns=_PRESET_START_NS)
-
-
-def _covered(market: Market, recorded: Sequence[Job]) -> tuple[Market, Sequence[Job], list[str]]:
-    from spotline.replay.course import coverage
-
-    problems = {job.job_id: coverage(market, job) for job in recorded}
-    left_out = [
-        f"left out: {job.name or job.job_id} {problems[job.job_id]}"
-        for job in recorded
-        if problems[job.job_id]
-    ]
-    return market, [job for job in recorded if not problems[job.job_id]], left_out

@@ -52,7 +52,7 @@ def simulate_log(question: LogQuestion, outputs: Outputs) -> None:
     ContractError
         Something that was given is not what it should be.
     """
-    from spotline.replay.account import SIMPLE_RULES, account, read_recorded
+    from spotline.replay.account import SIMPLE_RULES, account, read_recorded, reconciled
     from spotline.replay.simulate import expand_names
     from spotline.replay.summary import SPOTLINE
 
@@ -75,7 +75,8 @@ def simulate_log(question: LogQuestion, outputs: Outputs) -> None:
         made = replace(made, changed=(on, *made.changed))
     agreed = None
     if question.reconcile or question.ledger is not None:
-        agreed = _reconciled(question, made)
+        sums = None if question.ledger is None else _ledger_sums(question.ledger)
+        agreed = reconciled(made, question.log, sums)
     rows = made.rows()
     outputs.write(_as_json(made, agreed), rows)
     _print(question, made, agreed)
@@ -98,7 +99,7 @@ def _market(question: LogQuestion, recorded: RecordedLog) -> tuple[Market | None
     """Another market, and what was done to it so that the log's jobs lie in it."""
     if not question.market:
         return None, ""
-    from spotline.cli.simulate import market_named
+    from spotline.cli.simulate_inputs import market_named
     from spotline.domain.units import NS_PER_S, utc_iso
 
     market = market_named(question.market, question.seed)
@@ -108,14 +109,6 @@ def _market(question: LogQuestion, recorded: RecordedLog) -> tuple[Market | None
     if market.start_ns < end_ns and start_ns < market.start_ns + length_ns:
         return market, ""
     return market.beginning_at(start_ns), f", taken to begin at {utc_iso(start_ns)}"
-
-
-def _reconciled(question: LogQuestion, made: Account) -> Reconciliation:
-    from spotline.adapters.eventlog.reader import EventLogReader
-    from spotline.replay.reconcile import reconcile
-
-    sums = None if question.ledger is None else _ledger_sums(question.ledger)
-    return reconcile(EventLogReader(question.log), made.report, made.counted, sums)
 
 
 def _ledger_sums(path: Path) -> LedgerSums:
@@ -164,9 +157,7 @@ def _print(question: LogQuestion, made: Account, agreed: Reconciliation | None) 
     for change in made.changed:
         print_line(f"what if: {change}")
     if made.changed:
-        print_line(
-            "what happened and what was left are as they were; the rules by themselves are not"
-        )
+        print_line("what is recorded is as it was; the rules by themselves are on these terms")
     print_rules(made)
     if agreed is not None:
         print_line()

@@ -57,6 +57,11 @@ class Column:
     rank: int = 0
 
 
+def number_columns(*names: str, rank: int = 1) -> tuple[Column, ...]:
+    """Columns of numbers, the first with this rank and each with one more than that before it."""
+    return tuple(Column(name, Kind.NUMBER, rank + index) for index, name in enumerate(names))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLines:
     """A table as lines: the heading (empty where rows are vertical), lines per row, what is left out."""

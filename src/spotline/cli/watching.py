@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from spotline.application.board.messages import JobPhase
 from spotline.cli.calls import whole_job_id
 from spotline.cli.jobs_view import plain, print_json
 from spotline.cli.status_view import update_line
@@ -77,7 +76,7 @@ async def _until_over(client: JobClient, job_id: str) -> AsyncIterator[JobUpdate
     async for update in client.watch(job_id):
         yield update
         view = update.status.view
-        if view is not None and view.phase is JobPhase.MARKET_ENDED:
+        if view is not None and view.phase.value == "market_ended":
             # Nothing would ever follow.
             return
 

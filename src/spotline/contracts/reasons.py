@@ -15,6 +15,7 @@ class Reason(Enum):
     TOO_MANY_ITEMS = "a list of the request is too long; send it in parts"
     REQUEST_ID_REUSED = "the request id was used for another request; take a new one"
     DEADLINE_INFEASIBLE = "the deadline cannot be met; metadata has earliestFeasibleDeadline"
+    DEADLINE_UNLIKELY = "less likely to be on time than the request asks for; nothing was recorded"
     ETAG_MISMATCH = "the job has changed since its status was read; read it again"
     UNKNOWN_JOB = "there is no such job"
     UNKNOWN_PIPELINE = "there is no such pipeline"

@@ -24,9 +24,10 @@ from spotline.domain.policies.registry import BASELINES
 from spotline.domain.units import usd_from_micro_usd, utc_iso
 from spotline.replay.closed_loop import LoopOptions, closed_loop
 from spotline.replay.course import coverage
-from spotline.replay.handlers import selector_options
+from spotline.replay.handlers import forecaster_stated, selector_options
 from spotline.replay.log_market import LogMarket, market_of_log
-from spotline.replay.recorded import observations_of
+from spotline.replay.reconcile import LedgerSums, Reconciliation, reconcile
+from spotline.replay.recorded import observations_of, readable_events
 from spotline.replay.report import ON_DEMAND, JobReport, LeftOut, RunReport, report_of
 from spotline.replay.simulate import without_program
 from spotline.replay.summary import JobLife, PolicySummary, summarise
@@ -114,11 +115,17 @@ def read_recorded(directory: Path) -> RecordedLog:
         It holds no market, or no job was ever submitted in it.
     """
     reader = EventLogReader(directory)
+    settings = reader.manifest.settings
+    forecaster, horizon_slots = forecaster_stated(settings)
     return RecordedLog(
         directory=directory,
         report=report_of(reader),
         observed=observations_of(reader).market,
-        options=LoopOptions(selector=selector_options(reader.manifest.settings)),
+        options=LoopOptions(
+            forecaster=forecaster,
+            horizon_slots=horizon_slots,
+            selector=selector_options(settings),
+        ),
     )
 
 
@@ -207,6 +214,18 @@ class Account:
                 counted = job.job_id in self.counted
                 rows.append(row_of(job, BY_ITSELF, life, policy_id=name, counted=counted))
         return sorted(rows, key=lambda row: (row.deadline_ns, row.job_id))
+
+
+def reconciled(made: Account, directory: Path, ledger: LedgerSums | None = None) -> Reconciliation:
+    """Lead from an account's headline to the bills, over the log in a directory.
+
+    Raises
+    ------
+    UnreadableLog
+        The log cannot be read to its end.
+    """
+    events = (found.event for found in readable_events(EventLogReader(directory)))
+    return reconcile(events, made.report.spent_by_job, made.counted, ledger)
 
 
 def account(

@@ -10,14 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from spotline.contracts.envelope import StoredEntry
 from spotline.domain.events.capacity import CostAccrued
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobAdvanced, JobClosed
 from spotline.domain.ledger.bills import InstanceBill
 from spotline.domain.units import usd_from_micro_usd
-from spotline.replay.recorded import readable_events
-from spotline.replay.report import RunReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +120,8 @@ SETTLED = "settled at another amount than estimated"
 
 
 def reconcile(
-    entries: Iterable[StoredEntry],
-    report: RunReport,
+    events: Iterable[Event],
+    spent: Mapping[str, int],
     counted: Iterable[str],
     ledger: LedgerSums | None = None,
 ) -> Reconciliation:
@@ -132,15 +129,16 @@ def reconcile(
 
     Parameters
     ----------
-    entries
-        The log that `report` is of.
+    events
+        Those of the log, each once.
+    spent
+        What each job cost by the decisions (see `RunReport.spent_by_job`), by job id.
     counted
         Ids of the jobs in the headline.
     """
     sums = _Sums()
-    for recorded in readable_events(entries):
-        sums.note(recorded.event)
-    spent = {ran.job.job_id: ran.life.cost_micro_usd for ran in report.jobs}
+    for event in events:
+        sums.note(event)
     headline = set(counted)
     steps = [
         _account(HEADLINE, (spent[job_id] for job_id in headline)),

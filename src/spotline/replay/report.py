@@ -135,6 +135,11 @@ class RunReport:
         return self.learner.regret()
 
     @property
+    def spent_by_job(self) -> dict[str, int]:
+        """What every job cost by the decisions, micro-USD."""
+        return {job.job.job_id: job.life.cost_micro_usd for job in self.jobs}
+
+    @property
     def completed(self) -> int:
         """Jobs that finished, on time or late."""
         done = (JobOutcome.COMPLETED, JobOutcome.COMPLETED_LATE)

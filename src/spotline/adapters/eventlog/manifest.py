@@ -174,7 +174,9 @@ def read_manifest(directory: Path) -> Manifest:
         known["environment"] = Environment(**text["environment"])
         known["status"] = LogStatus(text["status"])
     except KeyError as error:
-        raise UnreadableLog(f"{path}: {error.args[0]}: expected this field, found nothing") from error
+        raise UnreadableLog(
+            f"{path}: {error.args[0]}: expected this field, found nothing"
+        ) from error
     except (TypeError, ValueError) as error:
         raise UnreadableLog(f"{path}: expected what a run writes, found: {error}") from error
     return Manifest(**known)

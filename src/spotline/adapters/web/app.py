@@ -21,7 +21,7 @@ from spotline.adapters.web.asking import (
     asked_watch,
 )
 from spotline.adapters.web.encoding import answer, iso_of_ns, json_text
-from spotline.adapters.web.guarding import Guard, WebLimits
+from spotline.adapters.web.guarding import Guard, WebFigures, WebLimits
 from spotline.adapters.web.problems import plain_problem, refusal
 from spotline.adapters.web.streaming import EVENT_STREAM, events_of
 from spotline.application.read_model.ports import ViewRefused, Views
@@ -33,11 +33,15 @@ Answering = Callable[[Request], Awaitable[Response]]
 
 
 def web_app(
-    views: Views, *, limits: WebLimits | None = None, hosts: tuple[str, ...] = ()
+    views: Views,
+    *,
+    limits: WebLimits | None = None,
+    hosts: tuple[str, ...] = (),
+    figures: WebFigures | None = None,
 ) -> ASGIApp:
-    """The app that serves `views`; `hosts` as `Guard` has them."""
-    limits = limits or WebLimits()
-    asked = _Answers(views, limits)
+    """The app that serves `views`; `hosts` as `Guard` has them. It counts in `figures`."""
+    limits, figures = limits or WebLimits(), figures or WebFigures()
+    asked = _Answers(views, limits, figures)
     routes = [
         Route(path, _answered(method), methods=["GET"])
         for path, method in (
@@ -53,7 +57,7 @@ def web_app(
     app = Starlette(routes=routes, exception_handlers={HTTPException: _other})
     # A path is what it is: no redirect to one that ends otherwise.
     app.router.redirect_slashes = False
-    return Guard(app, limits, hosts)
+    return Guard(app, limits, hosts, figures)
 
 
 def _answered(method: Answering) -> Answering:
@@ -77,10 +81,10 @@ async def _other(request: Request, error: Exception) -> Response:
 class _Answers:
     """What is answered at each path."""
 
-    def __init__(self, views: Views, limits: WebLimits) -> None:
+    def __init__(self, views: Views, limits: WebLimits, figures: WebFigures) -> None:
         self._views = views
         self._limits = limits
-        self._watches = 0
+        self._figures = figures
 
     async def jobs(self, request: Request) -> Response:
         """A page of jobs."""
@@ -123,20 +127,20 @@ class _Answers:
         query = asked_watch(request.url.query, request.headers)
         if request.method == "HEAD":
             return Response(media_type=EVENT_STREAM)
-        if self._watches >= self._limits.most_watches:
+        if self._figures.watches >= self._limits.most_watches:
             raise ViewRefused(
                 Reason.TOO_MANY_REQUESTS,
-                f"{self._watches} readers follow changes already; try again later",
+                f"{self._figures.watches} readers follow changes already; try again later",
             )
         watch = await self._views.watch(query)
 
         async def counted() -> Any:
-            self._watches += 1
+            self._figures.watches += 1
             try:
                 async for event in events_of(watch):
                     yield event
             finally:
-                self._watches -= 1
+                self._figures.watches -= 1
 
         # What stands between must not hold events back.
         unbuffered = {"X-Accel-Buffering": "no"}

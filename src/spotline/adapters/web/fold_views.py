@@ -8,12 +8,12 @@ from typing import Protocol
 
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.standing import JobViews
+from spotline.adapters.web.asked_outlooks import AskedOutlooks
 from spotline.adapters.web.changes import ChangeWatch, RecentChanges
 from spotline.application.allocator.jobs_state import JobsState
 from spotline.application.allocator.messages import JobPage, JobStatus
 from spotline.application.allocator.ports import JobsHost
 from spotline.application.board.messages import FleetView
-from spotline.application.board.ports import Outlooks
 from spotline.application.board.view import fleet_of
 from spotline.application.market_view import ClockReading
 from spotline.application.paging import page_of_ids
@@ -59,7 +59,7 @@ class FoldViews:
         What is expected of jobs, None where nobody works that out.
     """
 
-    def __init__(self, *, outlooks: Outlooks | None = None) -> None:
+    def __init__(self, *, outlooks: AskedOutlooks | None = None) -> None:
         self._attached: tuple[FoldHost, JobViews] | None = None
         self._outlooks = outlooks
         self._feed = JobFeed()
@@ -127,6 +127,7 @@ class FoldViews:
 
     async def jobs(self, query: ViewQuery) -> JobPage:
         """A page of jobs."""
+        await self._refresh()
         state = self._state
         shown, next_page_token = page_of_ids(
             query,
@@ -152,7 +153,9 @@ class FoldViews:
 
     async def job(self, job_id: str) -> JobStatus:
         """A job."""
-        return await self._views.status(self._whole(job_id))
+        whole = self._whole(job_id)
+        await self._refresh()
+        return await self._views.status(whole)
 
     async def happenings(self, job_id: str, query: HappeningQuery) -> HappeningPage:
         """What happened to a job."""
@@ -176,6 +179,7 @@ class FoldViews:
 
     async def fleet(self, tenant: str) -> FleetView:
         """What all jobs hold together."""
+        await self._refresh()
         if not tenant:
             return self._views.fleet()
         board = self._state.board
@@ -196,6 +200,10 @@ class FoldViews:
         """What the host says of itself."""
         health = self._host.health()
         return {"healthy": health.healthy, **health.detail}
+
+    async def _refresh(self) -> None:
+        if self._outlooks is not None:
+            await self._outlooks.refresh()
 
     # --- one job --------------------------------------------------------------------------------
 
@@ -222,6 +230,7 @@ class FoldViews:
         )
 
     async def _finished(self, change: ViewChange) -> ViewChange:
+        await self._refresh()
         known = change.job_id in self._state.statuses
         view = (await self._views.status(change.job_id)).view if known else None
         return replace(change, clock=self.clock(), view=view)

@@ -7,9 +7,10 @@ elsewhere that names this machine by a name of its own (DNS rebinding) is refuse
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 import structlog
@@ -65,6 +66,14 @@ class WebLimits:
     send_s: float = 30.0
 
 
+@dataclass(slots=True)
+class WebFigures:
+    """What a server has done: answers by status since the start, readers that follow now."""
+
+    answered: Counter[int] = field(default_factory=lambda: Counter({HTTPStatus.OK.value: 0}))
+    watches: int = 0
+
+
 class Guard:
     """ASGI around the app: refuses what it does not serve, and waits for nobody too long.
 
@@ -74,7 +83,14 @@ class Guard:
         Names by which callers may speak of this server, beside the loopback's; `*`: any.
     """
 
-    def __init__(self, app: ASGIApp, limits: WebLimits, hosts: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: WebLimits,
+        hosts: tuple[str, ...] = (),
+        figures: WebFigures | None = None,
+    ) -> None:
+        self._figures = figures or WebFigures()
         self._app = app
         self._limits = limits
         self._hosts = frozenset(name.lower() for name in (*LOOPBACK_NAMES, *hosts))
@@ -84,7 +100,7 @@ class Guard:
         """Serve one request."""
         if scope["type"] != "http":
             return
-        patient = _Patient(send, self._limits.send_s)
+        patient = _Patient(send, self._limits.send_s, self._figures)
         refused = self._refusal(scope)
         answer: ASGIApp = self._app if refused is None else refused
         self._requests += 1
@@ -140,12 +156,14 @@ class _TooSlow(Exception):
 class _Patient:
     """Sends with the security headers, and waits `most_s` for a caller that does not read."""
 
-    def __init__(self, send: Send, most_s: float) -> None:
+    def __init__(self, send: Send, most_s: float, figures: WebFigures) -> None:
         self._send = send
+        self._figures = figures
         self._most_s = most_s
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
+            self._figures.answered[message["status"]] += 1
             headers = MutableHeaders(scope=message)
             for name, value in _SECURITY:
                 headers[name] = value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from spotline.adapters.web.encoding import answer, json_text
+from spotline.adapters.web.encoding import answer, iso_of_ns, json_text
 from spotline.adapters.web.problems import problem_of
 from spotline.application.read_model.messages import LogPlace, ViewChange
 from spotline.application.read_model.ports import ViewRefused, ViewWatch
@@ -30,6 +30,7 @@ def change_text(change: ViewChange) -> str:
         change=change.change,
         job_id=change.job_id or None,
         tenant=change.tenant or None,
+        ts_event=iso_of_ns(change.ts_event_ns),
         text=change.text or None,
         view=change.view,
     )

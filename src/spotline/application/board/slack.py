@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
-from spotline.application.allocation.allocate import program_of
 from spotline.application.board.entry import BoardEntry
 from spotline.application.market_view import MarketFold
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import holding_of
 from spotline.domain.jobs.measured import planned_lead_s
-from spotline.domain.jobs.program import Holding, JobProgram
+from spotline.domain.jobs.program import Holding, JobProgram, compile_program
 from spotline.domain.jobs.progress import overhead_s
 from spotline.domain.market.offering import Offering
 from spotline.domain.units import NS_PER_S, PPM, WorkScale
@@ -49,16 +49,9 @@ def pace_of(entry: BoardEntry, job: Job, market: MarketFold, now_ns: int) -> Job
     left = work_left_quanta(entry, job)
     latest_ns = done_at_ns = 0
     for offering in market.offerings:
-        if job.throughput_on(offering.offering_id, offering.instance_type) is None:
+        program = _program(job, offering, market.slot_s, first_ns)
+        if program is None:
             continue
-        program = program_of(
-            job,
-            offering.offering_id,
-            offering.instance_type,
-            market.slot_s,
-            first_ns,
-            planned_lead_s(job, offering.notice_lead_s),
-        )
         held = holding_of([lot for lot in entry.held if lot.offering_id == offering.offering_id])
         rate = program.rate_quanta_per_s[min(held.instances, program.max_instances)]
         if rate:
@@ -71,6 +64,23 @@ def pace_of(entry: BoardEntry, job: Job, market: MarketFold, now_ns: int) -> Job
         now_ns=now_ns,
         latest_start_ns=latest_ns + worked_ns if latest_ns else 0,
         done_at_ns=done_at_ns if left else 0,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _program(
+    job: Job, offering: Offering, slot_s: int, first_slot_start_ns: int
+) -> JobProgram | None:
+    """The job on an offering, None where it cannot run there; kept apart from the programs that decisions ask for again and again."""
+    throughput = job.throughput_on(offering.offering_id, offering.instance_type)
+    if throughput is None:
+        return None
+    return compile_program(
+        job,
+        throughput,
+        slot_s=slot_s,
+        first_slot_start_ns=first_slot_start_ns,
+        notice_lead_s=planned_lead_s(job, offering.notice_lead_s),
     )
 
 

@@ -40,6 +40,7 @@ from spotline.domain.policies.decision import after_slot, slot_cost_micro_usd
 from spotline.domain.policies.interface import Policy, PolicyView
 from spotline.domain.policies.params import offer_of, standing_of
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
+from spotline.domain.policies.sdp import SDP
 from spotline.domain.solvers.value_table import best_value, holding_value
 from spotline.domain.units import PPM, cost_micro_usd
 
@@ -281,7 +282,7 @@ def _values(turn: DecidedTurn, place: _Place) -> list[_Valued]:
     lived: dict[int, tuple[int, int, int]] = {}
     if begun:
         table = None if view.outlook is None else view.outlook.table
-        players = (policy, policy_named(FALLBACK_POLICY_ID))
+        players = (_rest_of(policy), policy_named(FALLBACK_POLICY_ID))
         futures = _futures(turn, place, len(begun))
         rest = replay_rest(program, begun, futures, players, table, spot_firm=view.spot_firm)
         spent = np.array([[start.spent_micro_usd] for start in begun])
@@ -313,6 +314,15 @@ def _values(turn: DecidedTurn, place: _Place) -> list[_Valued]:
     return valued
 
 
+def _rest_of(policy: Policy) -> Policy:
+    """Who plays the rest of a life.
+
+    A policy that solves a window in front of its table at every slot takes a thousand times as long
+    as the table: behind its window it is that table's.
+    """
+    return SDP if policy.uses_table and policy.forecast_slots else policy
+
+
 def _by_table(policy: Policy, view: PolicyView) -> bool:
     """Whether the policy decides by its value table and nothing else."""
     before = view.elapsed_slots < view.program.deadline_slots
@@ -330,7 +340,7 @@ def _table_value(view: PolicyView, held: Holding) -> float:
 def _futures(turn: DecidedTurn, place: _Place, starts: int) -> Futures:
     view, policy = place.bounds.view, place.bounds.policy
     slots = view.program.end_slots - view.elapsed_slots - 1
-    decisions = _PLANNED_DECISIONS if policy.forecast_slots else _DECISIONS
+    decisions = _PLANNED_DECISIONS if _rest_of(policy).forecast_slots else _DECISIONS
     spec = FutureSpec(
         view=view,
         quote=place.quote,
@@ -353,9 +363,11 @@ def _method(home: _Place) -> str:
             f"worth by the job's value table, exact under its law; costs to come and P(on time) "
             f"by replaying {policy.policy_id} on futures of that law"
         )
+    rest = _rest_of(policy)
+    behind = f", as {policy.policy_id} does behind its window," if rest is not policy else ""
     return (
-        f"replaying {policy.policy_id} after each alternative on futures of the forecast and the "
-        "recent market, the same for all on one offering"
+        f"replaying {rest.policy_id}{behind} after each alternative on futures of the forecast and "
+        "the recent market, the same for all on one offering"
     )
 
 

@@ -130,6 +130,7 @@ async def test_each_change_is_an_event_with_the_view_as_it_is_then():
         assert [event["id"] for event in told] == ["3-1", "4-1", "5-1"]
         assert [one["change"] for one in said] == ["job.submitted", "job.advanced", "market.slot"]
         assert said[0]["text"].startswith("submitted: 8")
+        assert said[0]["ts_event"] == "2026-03-01T00:00:00Z"
         assert said[0]["view"]["phase"] == "waiting"
         assert said[2]["job_id"] is None
         assert said[2]["clock"]["slot"] == 1

@@ -150,16 +150,22 @@ class JobClient(RpcClient):
         self._jobs = job_service_pb2_grpc.JobServiceStub(self._channel)
         self._allocator = allocator_service_pb2_grpc.AllocatorServiceStub(self._channel)
 
-    async def submit(self, job: Job | JobDraft) -> SubmissionReceipt:
+    async def submit(self, job: Job | JobDraft, *, least_on_time_ppm: int = 0) -> SubmissionReceipt:
         """Hand a job over, or a draft of one to be completed.
 
-        Its id follows from tenant and client request id, whatever it says.
+        Its id follows from tenant and client request id, whatever it says. It is refused unless it
+        is as likely to be on time as `least_on_time_ppm`, parts per million; 0: whatever is
+        expected of it.
         """
         if isinstance(job, JobDraft):
             submission, timeout_s = Submission(draft=with_own_id(job)), _COMPLETE_TIMEOUT_S
         else:
             submission, timeout_s = Submission(job=with_own_id(job)), _CALL_TIMEOUT_S
-        submission = replace(submission, request_id=job.client_request_id)
+        submission = replace(
+            submission, request_id=job.client_request_id, least_on_time_ppm=least_on_time_ppm
+        )
+        if least_on_time_ppm:
+            timeout_s = max(timeout_s, _PLAN_TIMEOUT_S)
         return await self._ask(
             self._jobs.Submit, submission, SubmissionReceipt, timeout_s=timeout_s
         )

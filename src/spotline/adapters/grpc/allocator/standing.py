@@ -112,6 +112,7 @@ class JobViews:
         self._silence = silence or SilenceLimit()
         self._priced: OrderedDict[str, _Priced] = OrderedDict()
         self._working: asyncio.Task[None] | None = None
+        self._fleet: tuple[int, FleetView] | None = None
 
     def clock(self) -> ClockReading | None:
         """Market time with its wall time, None before a market is known."""
@@ -154,10 +155,14 @@ class JobViews:
         )
 
     def fleet(self) -> FleetView:
-        """What all jobs hold together."""
+        """What all jobs hold together; worked out again when something was applied."""
         state = self._host.state
+        if self._fleet is not None and self._fleet[0] == state.applied:
+            return self._fleet[1]
         open_jobs = [job_id for job_id, entry in state.board.entries.items() if not entry.over]
-        return fleet_of(state.board, state.recent, map(self.view, open_jobs))
+        fleet = fleet_of(state.board, state.recent, map(self.view, open_jobs))
+        self._fleet = (state.applied, fleet)
+        return fleet
 
     async def _price(self, job_ids: Sequence[str]) -> None:
         """Work out what other rules would have cost, where that is not known for now.
