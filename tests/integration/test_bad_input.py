@@ -123,7 +123,9 @@ def test_after_all_of_it_a_good_job_is_taken(asked: AskedSystem, tmp_path: Path)
     file = tmp_path / "job.yaml"
     file.write_text(next(iter(GROUPS["job_files"].base.values())))
 
-    result = CliRunner().invoke(app, ["submit", str(file), "--json"], env=asked.environment("submit"))
+    result = CliRunner().invoke(
+        app, ["submit", str(file), "--json"], env=asked.environment("submit")
+    )
 
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["already_submitted"] is False

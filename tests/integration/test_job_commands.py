@@ -359,3 +359,16 @@ async def test_a_draft_is_not_planned_with_others(draft_file, job_file) -> None:
 
     assert (together.exit_code, limited.exit_code) == (2, 2)
     assert "is planned alone" in together.stderr
+
+
+async def test_an_empty_id_means_no_job_however_few_there_are(job_file) -> None:
+    async with spotline(opened_host()) as run:
+        await run("submit", job_file)
+        cancelled = await run("cancel", "")
+        stands = await run("status", JOB.job_id, "--json")
+
+    assert cancelled.exit_code == 2
+    assert (
+        cancelled.stderr == "spotline: JOB: expected an id, or how it begins, found an empty text\n"
+    )
+    assert json.loads(stands.stdout)["state"] == "pending"
