@@ -122,7 +122,8 @@ def _on_demand(row: dict[str, str], where: str, given_usd: Decimal | None) -> in
         return micro_usd_from_usd(given_usd)
     if ON_DEMAND_PRICE not in row:
         raise ContractError(
-            where, f"expected the column {ON_DEMAND_PRICE} or the option --on-demand-usd"
+            where,
+            f"expected the column {ON_DEMAND_PRICE} or the option --on-demand-usd, found neither",
         )
     return price_micro_usd(row[ON_DEMAND_PRICE], f"{where}, field {ON_DEMAND_PRICE}")
 
