@@ -52,7 +52,7 @@ def simulation_inputs(
     if jobs:
         return whole, _at_quotes(whole, read_jobs(Path(jobs), now_ns=whole.start_ns)), []
     if log is None:
-        raise ContractError("--jobs", "give a job file, or how many jobs to generate, such as 60")
+        raise ContractError("--jobs", "expected a job file, or how many to generate, found nothing")
     return _covered(whole, recorded)
 
 
@@ -100,7 +100,8 @@ def market_named(name: str, seed: int) -> Market:
     if name not in PRESETS:
         raise ContractError(
             "--market",
-            f"expected a market file, or a preset ({', '.join(PRESETS)}); {name} is neither. "
+            f"expected a market file, or a preset ({', '.join(PRESETS)}), found {name!r}, which is "
+            "neither: "
             "`spotline market generate` and `spotline market import` write market files",
         )
     slots = _PRESET_DAYS * 24 * 3600 // _PRESET_SLOT_S
