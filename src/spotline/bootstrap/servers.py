@@ -14,7 +14,9 @@ from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.placer.handler import PlaceHandler
 from spotline.application.placer.options import PlacerOptions
+from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.agents import AgentsAt, AgentSide, host_of
+from spotline.bootstrap.explaining import LiveExplainer
 from spotline.bootstrap.own_loop import in_own_loop
 from spotline.bootstrap.parts import AnyHost, BusAddress, Hosted, PartHooks, open_part, open_stream
 from spotline.contracts.subjects import StreamPart
@@ -41,13 +43,17 @@ class AllocatorParts:
     Drafts are completed by the configurator at `configurator_address`; empty refuses them. With
     `await_admission` a submission is acknowledged once the actuator's ledger holds it too. A job
     that states no value is worth (1 + `quote_margin`) x its on-demand quote. `agents` says where
-    those of running programs dial in, None for nowhere.
+    those of running programs dial in, None for nowhere. `selector` are the options of the selector
+    that decides: decisions are explained with them, and what is expected of jobs follows them. With
+    `outlooks` that is worked out of its own for every job, too.
     """
 
     configurator_address: str = ""
     await_admission: bool = True
     quote_margin: float = DEFAULT_QUOTE_MARGIN
     agents: AgentsAt | None = None
+    selector: SelectorOptions = field(default_factory=SelectorOptions)
+    outlooks: bool = True
 
 
 async def serve_allocator(
@@ -69,7 +75,9 @@ async def serve_allocator(
         An address is taken, or the keys of agents cannot be used.
     """
     from spotline.adapters.grpc.allocator.job_feed import JobFeed
+    from spotline.adapters.grpc.allocator.outlooks import BackgroundOutlooks
     from spotline.adapters.grpc.allocator.server import RpcServer
+    from spotline.adapters.grpc.allocator.standing import JobViews
     from spotline.adapters.grpc.configurator.client import ConfiguratorClient
     from spotline.application.allocator.handler import JobsHandler
 
@@ -82,8 +90,13 @@ async def serve_allocator(
             )
         feed = JobFeed()
         listeners: list[Listener] = [_both(feed.on_applied, hooks.on_applied)]
-        host = ServiceHost(JobsHandler(), stream, on_applied=_all(listeners))
+        host = ServiceHost(JobsHandler(parts.selector), stream, on_applied=_all(listeners))
         hooks.note("allocator", host, connection)
+        outlooks = None
+        if parts.outlooks:
+            outlooks = BackgroundOutlooks(host, telemetry_for("allocator"))
+            stack.callback(outlooks.close)
+            listeners.append(outlooks.on_applied)
         side = None
         if parts.agents is not None:
             side = await AgentSide.open(parts.agents, host, connection, bus, stream)
@@ -96,7 +109,11 @@ async def serve_allocator(
             await_admission=parts.await_admission,
             output=None if side is None else side.output,
             quote_margin=parts.quote_margin,
+            views=JobViews(host, feed, outlooks=outlooks),
         )
+        explainer = LiveExplainer(bus, parts.selector)
+        stack.callback(explainer.close)
+        server.explain_with(explainer)
         async with asyncio.TaskGroup() as tasks:
 
             async def answer_agents() -> None:
@@ -105,9 +122,14 @@ async def serve_allocator(
                     if agents_listening is not None:
                         agents_listening(bound)
 
+            looking = None
+            if outlooks is not None:
+                looking = tasks.create_task(outlooks.run(), name="outlooks")
             try:
                 await _answer_while_following(tasks, host, server, listening, prepare=answer_agents)
             finally:
+                if looking is not None:
+                    looking.cancel()
                 if side is not None:
                     await side.stop()
 

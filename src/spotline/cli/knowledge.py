@@ -4,15 +4,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spotline.cli.failures import writable
+from spotline.cli.calls import EXIT_BAD_INPUT, EXIT_REFUSED
+from spotline.cli.failures import explained, writable
+from spotline.cli.jobs_view import print_json
 from spotline.cli.knowledge_view import (
     described_runs,
     file_summary,
@@ -22,7 +21,6 @@ from spotline.cli.knowledge_view import (
     print_import,
     print_prediction,
 )
-from spotline.contracts.errors import ContractError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,9 +34,6 @@ if TYPE_CHECKING:
     )
     from spotline.domain.configuration.interface import KnowledgeSource
     from spotline.domain.configuration.scaling import Scaling
-
-EXIT_REFUSED = 1
-EXIT_BAD_INPUT = 2
 
 _WITHOUT_HISTORY = ("analytic",)
 _SCALING_COUNTS = (1, 2, 4, 8, 16, 32)
@@ -90,7 +85,7 @@ def import_command(
     from spotline.adapters.knowledge.reader import read_file
     from spotline.adapters.knowledge.store import merged, read_knowledge, write_knowledge
 
-    with _bad_input_exits(as_json=as_json):
+    with explained(as_json=as_json):
         imported = [read_file(path, format_name=source_format, stack=stack) for path in files]
         before = read_knowledge(to) if to.exists() else ()
         runs = merged(before, *(file.runs for file in imported))
@@ -107,7 +102,7 @@ def import_command(
         "files": [file_summary(file) for file in imported],
     }
     if as_json:
-        print(json.dumps(summary, indent=2))
+        print_json(summary)
     else:
         print_import(imported, summary, written=some)
     if not some:
@@ -119,7 +114,7 @@ def describe_command(file: _File, as_json: _Json = False) -> None:
     """Say what a knowledge base holds: runs, stacks, models, GPUs, ranges, failures."""
     from spotline.adapters.knowledge.store import knowledge_digest, read_knowledge
 
-    with _bad_input_exits(as_json=as_json):
+    with explained(as_json=as_json):
         runs = read_knowledge(file)
     described: dict[str, Any] = {
         "path": str(file),
@@ -131,7 +126,7 @@ def describe_command(file: _File, as_json: _Json = False) -> None:
         },
     }
     if as_json:
-        print(json.dumps(described, indent=2))
+        print_json(described)
         return
     print_description(described)
 
@@ -185,7 +180,7 @@ def predict_command(
     from spotline.domain.configuration.memory import gpu_memory
     from spotline.domain.configuration.rules import broken_rules
 
-    with _bad_input_exits(as_json=as_json):
+    with explained(as_json=as_json):
         known_method, options = _method(method), _options(option or ())
         configuration = Configuration(
             model_name=_model_name(model, parameters),
@@ -212,7 +207,7 @@ def predict_command(
     memory = gpu_memory(configuration)
     if as_json:
         found = prediction_json(configuration, broken, answers, memory, laws)
-        print(json.dumps(found, indent=2))
+        print_json(found)
     else:
         print_prediction(configuration, broken, answers, memory, laws)
     if broken:
@@ -230,7 +225,7 @@ def evaluate_command(
     """Check predictions on runs held back: a random split, and one model at a time, per stack."""
     from spotline.adapters.knowledge.store import read_knowledge
 
-    with _bad_input_exits(as_json=as_json):
+    with explained(as_json=as_json):
         runs = read_knowledge(file)
         names = _source_names(source, with_history=True)
         # After the input is known to be good: it loads every source's library.
@@ -242,24 +237,12 @@ def evaluate_command(
             raise ValueError(f"{file}: {error}") from error
     found = report.as_json()
     if as_json:
-        print(json.dumps(found, indent=2))
+        print_json(found)
     else:
         print_evaluation(found)
 
 
 # --- input and failure ------------------------------------------------------------------------
-
-
-@contextmanager
-def _bad_input_exits(*, as_json: bool) -> Iterator[None]:
-    try:
-        yield
-    except (ContractError, ValueError) as error:
-        if as_json:
-            print(json.dumps({"error": str(error)}, indent=2))
-        else:
-            typer.secho(f"error: {error}", err=True, fg="red")
-        raise typer.Exit(EXIT_BAD_INPUT) from error
 
 
 def _method(text: str) -> Method:

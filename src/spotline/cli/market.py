@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
-from spotline.cli.failures import writable
+from spotline.cli.failures import explained, writable
+from spotline.cli.market_view import listing, print_offerings, print_statistics, summary
+from spotline.cli.tables import print_line
 from spotline.contracts.errors import ContractError
-from spotline.domain.units import NS_PER_S, S_PER_HOUR, utc_iso
+from spotline.domain.units import S_PER_HOUR
 
 # numpy, pyarrow and matplotlib load inside the commands: --help must not wait for them.
 if TYPE_CHECKING:
     from spotline.domain.market.market import Market
-    from spotline.domain.market.statistics import MarketStatistics, OfferingStatistics
+    from spotline.replay.pictures.market import DescribedMarket
 
 market_app = typer.Typer(
     name="market", help="Import, generate and describe market files.", no_args_is_help=True
@@ -35,7 +33,12 @@ def register(app: typer.Typer) -> None:
 
 
 _DEFAULT_START = "2026-01-05T00:00:00Z"
+# Of half an hour, in 57 years.
+_MOST_SLOTS = 1_000_000
 _DEFAULT_DAYS = 14.0
+MOST_FILES = 4
+# As many as a market file may state.
+MOST_INSTANCES = 1_000_000
 
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 _Out = Annotated[Path, typer.Option("--output", "-o", help="Market file to write (Parquet).")]
@@ -79,7 +82,7 @@ def import_command(
     as_json: _Json = False,
 ) -> None:
     """Import recorded market data as a market file."""
-    with _bad_input_exits():
+    with explained(as_json=as_json):
         from spotline.adapters.market.importing import import_market
         from spotline.adapters.market.options import ImportOptions
         from spotline.adapters.market.parse import time_ns
@@ -93,6 +96,7 @@ def import_command(
             spot_available=spot_available,
             zones=tuple(zone or ()),
         )
+        _refuse_to_overwrite("--output", output, files)
         market = import_market(source_format, files, options)
         _write(market, output)
     _print_summary(market, output, as_json)
@@ -114,16 +118,23 @@ def generate_command(
     as_json: _Json = False,
 ) -> None:
     """Generate a market with the statistics of measured ones."""
-    with _bad_input_exits():
+    with explained(as_json=as_json):
         from spotline.adapters.market.parse import time_ns
         from spotline.domain.market.generate import PRESETS, generate
 
         if preset not in PRESETS:
-            raise ContractError("--preset", f"expected one of {', '.join(PRESETS)}, found {preset}")
+            known = ", ".join(PRESETS)
+            raise ContractError("--preset", f"expected one of {known}, found {preset!r}")
+        count = slots or max(1.0, days * 24 * S_PER_HOUR / slot)
+        if not count <= _MOST_SLOTS:
+            option = "--slots" if slots else "--days"
+            raise ContractError(
+                option, f"expected at most {_MOST_SLOTS:,} slots, found {count:,.0f}"
+            )
         market = generate(
             preset,
             seed=seed,
-            slots=slots or max(1, round(days * 24 * S_PER_HOUR / slot)),
+            slots=round(count),
             slot_s=slot,
             start_ns=time_ns(start, "--start"),
         )
@@ -133,48 +144,136 @@ def generate_command(
 
 @market_app.command("describe")
 def describe_command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Market file.")],
-    plot: Annotated[
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Market files; up to four are drawn abreast."),
+    ],
+    offering: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID",
+            help="Offering to draw; repeat for several, at most eight. By default those that "
+            "differ most.",
+        ),
+    ] = None,
+    instances: Annotated[
+        int, typer.Option(min=1, max=MOST_INSTANCES, help="Instances that a job needs at once.")
+    ] = 1,
+    png: Annotated[
         Path | None,
-        typer.Option(metavar="PNG", help="Draw the market there; by default beside the file."),
+        typer.Option(
+            "--png", "--plot", metavar="PNG", help="Picture to make; by default beside the file."
+        ),
     ] = None,
     no_plot: Annotated[bool, typer.Option("--no-plot", help="Draw nothing.")] = False,
     as_json: _Json = False,
 ) -> None:
-    """Say how prices and availability in a market file behave, and draw them."""
-    drawn = None if no_plot else plot or file.with_suffix(".png")
-    with _bad_input_exits():
-        from spotline.adapters.market.parquet import read_market
-        from spotline.domain.market.statistics import measure
+    """Say and draw when a market has spot, how long it stays, and what it costs of on-demand.
 
-        market = read_market(file)
-        statistics = measure(market)
+    Shares are of the time in which so many instances are there. A stay that the file's end cuts
+    counts as lasting at least as long (Kaplan and Meier).
+    """
+    drawn = None if no_plot else png or _beside(files)
+    with explained():
+        described = _described(files, offering or (), instances)
         if drawn is not None:
-            from spotline.adapters.market.plot import plot_market
+            _refuse_to_overwrite("--png", drawn, files)
+            from spotline.replay.pictures.market import draw_markets
 
             with writable(drawn):
-                plot_market(market, drawn)
+                draw_markets(described, drawn)
     if as_json:
-        described = _summary(market, file) | {"statistics": asdict(statistics)}
-        if drawn is not None:
-            described["plot"] = str(drawn)
-        print(json.dumps(described, indent=2))
+        print(json.dumps(_described_as_json(files, described, drawn), indent=2))
         return
-    console = Console()
-    _print_statistics(console, market, statistics)
+    for number, each in enumerate(described):
+        if number:
+            print_line()
+        print_statistics(each)
     if drawn is not None:
-        console.print(f"drawn to {drawn}", highlight=False, soft_wrap=True)
+        print_line(f"drawn to {drawn}")
 
 
-@contextmanager
-def _bad_input_exits() -> Iterator[None]:
-    try:
-        yield
-    except ContractError as error:
-        Console(stderr=True).print(
-            f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True
+def _beside(files: list[Path]) -> Path:
+    """Where the picture goes if nobody says: beside the first file, named after all."""
+    names = "-".join(file.stem for file in files[:MOST_FILES])
+    return files[0].with_name(f"{names}.png")
+
+
+def _described(
+    files: list[Path], offering_ids: Sequence[str], instances: int
+) -> list[DescribedMarket]:
+    from spotline.adapters.market.parquet import read_market
+    from spotline.domain.market.supply import measure_supply
+    from spotline.replay.pictures.market import DescribedMarket
+
+    if len(files) > MOST_FILES:
+        raise ContractError("FILE", f"expected at most {MOST_FILES} files, found {len(files)}")
+    markets = [read_market(file) for file in files]
+    chosen = _chosen(files, markets, list(dict.fromkeys(offering_ids)), instances)
+    return [
+        DescribedMarket(
+            name=file.name, market=market, supply=measure_supply(market, columns, instances)
         )
-        raise typer.Exit(2) from error
+        for file, market, columns in zip(files, markets, chosen, strict=True)
+    ]
+
+
+def _chosen(
+    files: list[Path], markets: list[Market], wanted: list[str], instances: int
+) -> list[list[int]]:
+    """Of each market the offerings to draw, by position."""
+    from spotline.domain.market.supply import MOST_SHOWN, most_different, spot_columns
+
+    if not wanted:
+        return [most_different(market, instances) for market in markets]
+    if len(wanted) > MOST_SHOWN:
+        raise ContractError(
+            "--offering", f"expected at most {MOST_SHOWN} offerings, found {len(wanted)}"
+        )
+    ids = [[offering.offering_id for offering in market.offerings] for market in markets]
+    with_spot = [
+        {market.offerings[column].offering_id: column for column in spot_columns(market)}
+        for market in markets
+    ]
+    for name in wanted:
+        if any(name in found for found in with_spot):
+            continue
+        if any(name in found for found in ids):
+            raise ContractError(
+                "--offering", f"expected an offering with spot, found the reservation {name}"
+            )
+        listed = listing([offering_id for found in with_spot for offering_id in found])
+        raise ContractError("--offering", f"expected one of {listed}, found {name}")
+    chosen = [sorted(found[name] for name in wanted if name in found) for found in with_spot]
+    for file, columns in zip(files, chosen, strict=True):
+        if not columns:
+            raise ContractError(
+                "--offering", f"expected at least one that {file} has, found {listing(wanted)}"
+            )
+    return chosen
+
+
+def _described_as_json(
+    files: list[Path], described: list[DescribedMarket], drawn: Path | None
+) -> dict[str, Any]:
+    from spotline.domain.market.statistics import measure
+
+    markets = [
+        summary(each.market, file)
+        | {"statistics": asdict(measure(each.market)), "supply": each.supply.as_json()}
+        for file, each in zip(files, described, strict=True)
+    ]
+    # Of a single file as it always was: the market itself.
+    whole: dict[str, Any] = markets[0] if len(markets) == 1 else {"markets": markets}
+    return whole if drawn is None else whole | {"plot": str(drawn)}
+
+
+def _refuse_to_overwrite(option: str, output: Path, inputs: Sequence[Path]) -> None:
+    for path in inputs:
+        if output.resolve() == path.resolve():
+            raise ContractError(
+                option, f"expected another file than those that are read, found {output}"
+            )
 
 
 def _usd(text: str) -> Decimal:
@@ -205,154 +304,13 @@ def _write(market: Market, output: Path) -> None:
         write_market(market, output)
 
 
-def _summary(market: Market, path: Path) -> dict[str, Any]:
-    end_ns = market.start_ns + market.slots * market.slot_s * NS_PER_S
-    return {
-        "path": str(path),
-        "source": market.source,
-        "start": utc_iso(market.start_ns),
-        "end": utc_iso(end_ns),
-        "slots": market.slots,
-        "slot_s": market.slot_s,
-        "offerings": [asdict(offering) for offering in market.offerings],
-    }
-
-
 def _print_summary(market: Market, path: Path, as_json: bool) -> None:
-    summary = _summary(market, path)
+    said = summary(market, path)
     if as_json:
-        print(json.dumps(summary, indent=2))
+        print(json.dumps(said, indent=2))
         return
-    console = Console()
-    console.print(_offerings_table(market))
-    console.print(
-        f"{path}: {market.slots} slots of {market.slot_s} s, "
-        f"{summary['start']} to {summary['end']}",
-        highlight=False,
-        soft_wrap=True,
+    print_offerings(market)
+    print_line(
+        f"{path}: {market.slots} slots of {market.slot_s} s, {said['start']} to {said['end']}"
     )
-    console.print(f"source: {market.source}", highlight=False, markup=False)
-
-
-def _offerings_table(market: Market) -> Table:
-    from spotline.domain.market.offering import Provenance
-
-    table = _table("Offerings")
-    table.add_column("GPUs")
-    for heading in ("spot\nUSD/h", "on-demand\nUSD/h", "spot\ninstances"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("counts")
-    for column, offering in enumerate(market.offerings):
-        spot = market.spot_price_micro_usd[:, column]
-        first = market.quote(0, column)
-        unknown = first.spot_available.provenance is Provenance.UNKNOWN
-        counts = market.spot_available[:, column]
-        table.add_row(
-            offering.offering_id,
-            f"{offering.gpus_per_instance}x {offering.gpu_model}",
-            f"{spot.min() / 1e6:.3f}..{spot.max() / 1e6:.3f}",
-            f"{first.on_demand_price_micro_usd / 1e6:.3f}",
-            "-" if unknown else f"{counts.min()}..{counts.max()}",
-            first.spot_available.provenance.value,
-        )
-    return table
-
-
-def _print_statistics(console: Console, market: Market, statistics: MarketStatistics) -> None:
-    console.print(
-        f"{market.slots} slots of {market.slot_s} s ({statistics.duration_h / 24:.1f} days) "
-        f"from {utc_iso(market.start_ns)}",
-        highlight=False,
-    )
-    console.print(f"source: {market.source}", highlight=False, markup=False)
-    console.print()
-    console.print(_price_table(statistics.offerings))
-    known = [offering for offering in statistics.offerings if offering.availability is not None]
-    if not known:
-        console.print("availability: counts unknown")
-        return
-    console.print(_availability_table(known))
-    console.print(
-        "1 h error: mean absolute change over an hour (prices: % of the mean; counts: instances); "
-        "ac: autocorrelation",
-        highlight=False,
-    )
-    if statistics.any_up_fraction is not None and len(known) > 1:
-        console.print(
-            f"at least one offering up: {statistics.any_up_fraction:.1%} of slots", highlight=False
-        )
-
-
-def _table(title: str) -> Table:
-    table = Table(
-        title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
-    )
-    table.add_column("offering", overflow="fold")
-    return table
-
-
-def _price_table(offerings: tuple[OfferingStatistics, ...]) -> Table:
-    table = _table("Spot price, USD per instance-hour")
-    for heading in (
-        "mean",
-        "min",
-        "max",
-        "of on-\ndemand",
-        "moves\n/day",
-        "1 h\nerror",
-        "ac\n1 h",
-        "ac\n24 h",
-    ):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for offering in offerings:
-        price = offering.price
-        table.add_row(
-            offering.offering_id,
-            f"{price.mean_usd:.3f}",
-            f"{price.min_usd:.3f}",
-            f"{price.max_usd:.3f}",
-            f"{price.mean_fraction_of_on_demand:.0%}",
-            f"{price.changes_per_day:.1f}",
-            _or_dash(price.persistence_error_1h_percent, ".2f", "%"),
-            _or_dash(price.autocorrelation_1h, ".2f"),
-            _or_dash(price.autocorrelation_24h, ".2f"),
-        )
-    return table
-
-
-def _availability_table(offerings: list[OfferingStatistics]) -> Table:
-    table = _table("Available spot instances (up: at least one; full: the most seen)")
-    for heading in (
-        "mean/\nmost",
-        "up",
-        "full",
-        "1 h\nerror",
-        "ac\n1 h",
-        "ac\n24 h",
-        "up h\nmean/p95",
-        "down h\nmean/p95",
-    ):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for offering in offerings:
-        counts = offering.availability
-        if counts is None:
-            continue
-        runs = [
-            "-" if run is None else f"{run.mean_h:.1f}/{run.p95_h:.0f}"
-            for run in (counts.up_runs, counts.down_runs)
-        ]
-        table.add_row(
-            offering.offering_id,
-            f"{counts.mean_instances:.1f}/{counts.most_instances}",
-            f"{counts.up_fraction:.0%}",
-            f"{counts.full_fraction:.0%}",
-            _or_dash(counts.persistence_error_1h_instances, ".2f"),
-            _or_dash(counts.autocorrelation_1h, ".2f"),
-            _or_dash(counts.autocorrelation_24h, ".2f"),
-            *runs,
-        )
-    return table
-
-
-def _or_dash(value: float | None, form: str, unit: str = "") -> str:
-    return "-" if value is None else f"{value:{form}}{unit}"
+    print_line(f"source: {market.source}")

@@ -138,6 +138,9 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
         "spotline.jobs.admitted": "Jobs taken up by the selector.",
         "spotline.jobs.closed": "Jobs that are over, by how they ended.",
     },
+    (Form.OBSERVED_COUNTER, "{job}"): {
+        "spotline.quotes.dropped": "Jobs that were not quoted: too many others waited for it.",
+    },
     (Form.COUNTER, "{decision}"): {
         "spotline.decisions": "Allocations decided, by reason.",
         "spotline.placements.decided": "Decisions on pipelines, by outcome.",

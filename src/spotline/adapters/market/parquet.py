@@ -140,7 +140,10 @@ def _read_table(path: Path) -> Any:
     import pyarrow.parquet as pq
 
     if not path.is_file():
-        raise ContractError(str(path), "expected a market file (Parquet), found no such file")
+        found = (
+            "no such file" if not path.exists() else "a directory" if path.is_dir() else "no file"
+        )
+        raise ContractError(str(path), f"expected a market file (Parquet), found {found}")
     try:
         with path.open("rb") as stream:
             return pq.ParquetFile(stream).read()

@@ -17,8 +17,12 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
+from spotline.adapters.whole_file import opened
 from spotline.contracts.errors import ContractError
 from spotline.domain.units import MICRO_USD_PER_USD, micro_usd_from_usd, ns_from_datetime
+
+MOST_BYTES = 1 << 28
+"""A text may have so many bytes, unpacked: a year of a thousand offerings in slots of an hour."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _TIME_EXPECTED = "expected a time with UTC offset such as 2026-01-01T00:00:00Z"
@@ -35,23 +39,28 @@ def read_text(path: Path) -> str:
     Raises
     ------
     ContractError
-        The file is absent, truncated, or not UTF-8.
+        The file is absent, truncated, too large, or not UTF-8.
     """
     try:
-        content = path.read_bytes()
+        with opened(path) as stream:
+            content = stream.read(MOST_BYTES + 1)
         if content.startswith(_GZIP_MAGIC):
-            content = gzip.decompress(content)
+            with gzip.GzipFile(fileobj=io.BytesIO(content)) as unpacked:
+                content = unpacked.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise ContractError(str(path), f"expected at most {MOST_BYTES:,} bytes, found more")
         return content.decode("utf-8-sig")
     except FileNotFoundError as error:
         raise ContractError(str(path), "expected a file, found none") from error
     except IsADirectoryError as error:
         raise ContractError(str(path), "expected a file, found a directory") from error
-    except PermissionError as error:
-        raise ContractError(str(path), f"expected a readable file, found {error}") from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ContractError(
             str(path), f"expected a complete gzip file, found a truncated or damaged one ({error})"
         ) from error
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise ContractError(str(path), f"expected a readable file, found: {found}") from error
     except UnicodeDecodeError as error:
         raise ContractError(
             str(path), f"expected UTF-8 text, found byte {error.start} undecodable"
@@ -86,8 +95,18 @@ def read_csv(path: Path, required: Sequence[str]) -> Iterator[tuple[str, dict[st
         A required column is missing, or a row has too few or too many fields.
     """
     text = read_text(path)
+    if not text:
+        raise ContractError(f"{path}: line 1", "expected the names of columns, found an empty file")
     reader = csv.reader(io.StringIO(text), strict=True)
-    header = next(reader, [])
+    try:
+        header = next(reader, [])
+    except csv.Error as error:
+        raise ContractError(f"{path}: line 1", f"expected CSV, found: {error}") from error
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if twice:
+        raise ContractError(
+            f"{path}: line 1", f"expected each column once, found {', '.join(twice)} again"
+        )
     for name in required:
         if name not in header:
             raise ContractError(
@@ -106,7 +125,8 @@ def read_csv(path: Path, required: Sequence[str]) -> Iterator[tuple[str, dict[st
                 raise ContractError(where, f"expected {len(header)} fields, found {len(row)}")
             yield where, dict(zip(header, row, strict=True))
     except csv.Error as error:
-        raise ContractError(f"{path}: line {reader.line_num}", str(error)) from error
+        where = f"{path}: line {reader.line_num}"
+        raise ContractError(where, f"expected CSV, found: {error}") from error
 
 
 def field(mapping: Any, name: str, where: str) -> Any:

@@ -22,6 +22,8 @@ from spotline.application.allocation.allocate import program_of
 from spotline.application.allocation.value_tables import terms_of
 from spotline.application.allocator.jobs_state import JobsState as JobsState
 from spotline.application.allocator.statements import stated_again
+from spotline.application.outlook.following import FOLLOWED, Following
+from spotline.application.selector.state import SelectorOptions
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import (
@@ -95,9 +97,11 @@ SPEC = Spec(
         *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged, JobStalled, JobStallEnded),
         # What people are told of jobs beside that.
         *(CostAccrued, LaunchRefused, JobQuoted),
+        # What the selector knows beside that: outlooks are worked out from it.
+        *(kind for kind in FOLLOWED if kind is not LaunchRefused),
     ),
     produces=(
-        *(JobSubmitted, JobUpdated, JobCancelled, JobProgressReported, JobExited),
+        *(JobSubmitted, JobUpdated, JobCancelled, JobProgressReported, JobExited, JobQuoted),
         *(AgentJoined, GenerationFormed, TrainingRestarted, JobSilent, JobHeard),
         *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged, JobStalled, JobStallEnded),
         ValueTableReady,
@@ -107,13 +111,20 @@ SPEC = Spec(
 
 
 class JobsHandler:
-    """Folds the log into the read model."""
+    """Folds the log into the read model.
+
+    With the options of the `selector` that decides, it follows what that knows, too.
+    """
 
     spec = SPEC
 
+    def __init__(self, selector: SelectorOptions | None = None) -> None:
+        self._selector = selector
+
     def initial(self) -> JobsState:
         """No market, no jobs."""
-        return JobsState()
+        selector = self._selector
+        return JobsState(following=None if selector is None else Following(selector))
 
     def decide(self, state: JobsState, event: Event, ctx: Context) -> Outcome:
         """Build the table that is asked for."""

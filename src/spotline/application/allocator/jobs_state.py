@@ -11,6 +11,7 @@ from spotline.application.allocator.messages import JobState, JobStatus
 from spotline.application.allocator.updates import changeable
 from spotline.application.board.fold import BoardState
 from spotline.application.market_view import MarketFold, MarketStatus, MarketView, WorkNeeded
+from spotline.application.outlook.following import Following
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
@@ -39,7 +40,8 @@ class JobsState:
     now; `stated` keeps such jobs as they were submitted. `recorded` are the
     jobs that the ledger holds, `unrecorded` those it still is to hold: jobs of before 0.3.0 are in
     neither. `work` says whether market time is needed, `gangs` on what the programs run that
-    Spotline starts, `board` what people are told.
+    Spotline starts, `board` what people are told. `following` is what the selector knows, None
+    where nobody asks what is expected.
     """
 
     recent: MarketFold = field(default_factory=MarketFold)
@@ -52,6 +54,7 @@ class JobsState:
     gangs: Gangs = field(default_factory=Gangs)
     measuring: Measuring = field(default_factory=Measuring)
     board: BoardState = field(default_factory=BoardState)
+    following: Following | None = None
     applied: int = 0
 
     @property
@@ -128,6 +131,8 @@ class JobsState:
             case _:
                 pass
         self.board.fold(event, self.recent)
+        if self.following is not None:
+            self.following.fold(event)
 
 
 def _after(status: JobStatus, event: Event, market: MarketFold) -> JobStatus:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spotline.adapters.market.parse import read_csv, time_ns
+from spotline.adapters.whole_file import opened
 from spotline.contracts.errors import ContractError
 from spotline.domain.units import ns_from_datetime
 
@@ -114,7 +115,7 @@ def read_price_parquet(path: Path) -> PriceTable:
     import pyarrow.parquet as pq
 
     try:
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             table = pq.ParquetFile(stream).read()
         columns: dict[str, Sequence[Any]] = {}
         instants = set()

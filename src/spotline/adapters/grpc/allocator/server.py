@@ -5,6 +5,7 @@ from __future__ import annotations
 import grpc
 
 from spotline.adapters.grpc.allocator.allocator_servicer import AllocatorServicer
+from spotline.adapters.grpc.allocator.explaining import Explaining
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.job_servicer import JobServicer
 from spotline.adapters.grpc.allocator.standing import JobViews
@@ -19,6 +20,7 @@ from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.planning import warm_up
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
+from spotline.application.explaining.ports import DecisionExplainer
 
 
 class RpcServer(GrpcServer):
@@ -74,6 +76,10 @@ class RpcServer(GrpcServer):
             quote_margin=quote_margin,
             views=views,
         )
+
+    def explain_with(self, explainer: DecisionExplainer) -> None:
+        """Explain decisions from now on."""
+        self._jobs.explaining = Explaining(explainer)
 
     def register(self, server: grpc.aio.Server) -> None:
         """Add both services."""

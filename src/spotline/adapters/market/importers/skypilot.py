@@ -59,13 +59,14 @@ def read_skypilot(files: Sequence[Path], options: ImportOptions) -> Market:
     if options.start_ns is None:
         raise ContractError(
             "--start",
-            "expected the time of the first tick such as 2023-08-27T00:00:00Z: "
+            "expected the time of the first tick such as 2023-08-27T00:00:00Z, found nothing: "
             "the traces hold none",
         )
     if options.price is None:
         raise ContractError(
             "--price",
-            "expected USD per instance-hour or a spot price history file: the traces hold none",
+            "expected USD per instance-hour or a spot price history file, found nothing: "
+            "the traces hold none",
         )
     traces = _traces(files, options.zones)
     gap_s = traces[0].gap_s
