@@ -23,6 +23,8 @@ async def serve(settings: AllocatorSettings, bus: BusAddress, hooks: PartHooks) 
             await_admission=settings.await_admission,
             quote_margin=settings.quote_margin,
             agents=settings.agents(),
+            selector=settings.selector,
+            outlooks=settings.outlooks,
         ),
         address=settings.allocator_address,
         hooks=hooks,

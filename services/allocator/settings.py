@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
 from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.allocator.gang_facts import AgentTimes
+from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.agents import AgentsAt
-from spotline.runtime.settings import ServiceSettings
+from spotline.runtime.settings import OptionVariables, ServiceSettings
 
 
 class AllocatorSettings(ServiceSettings):
@@ -21,6 +23,8 @@ class AllocatorSettings(ServiceSettings):
     nowhere), as `agents_advertise`; the keys in `agents_folder` are the actuator's, too. A job that
     states no value is worth, and may cost, (1 + `quote_margin`) x its on-demand quote.
     `market_s_per_s` are market seconds in a second of wall time, as the market is replayed.
+    `selector` are the options of the selector that decides, by the names that it has for them: what
+    is expected of jobs follows them. With `outlooks` that is worked out for every job.
     """
 
     allocator_address: str = "127.0.0.1:7070"
@@ -31,6 +35,13 @@ class AllocatorSettings(ServiceSettings):
     agents_folder: Path = Path("spotline-store/agents")
     quote_margin: float = Field(default=DEFAULT_QUOTE_MARGIN, ge=0, le=100, allow_inf_nan=False)
     market_s_per_s: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    outlooks: bool = True
+    selector: Annotated[
+        SelectorOptions,
+        OptionVariables(
+            left_out=("rehearsals_per_job", "history_slots", "most_revisions", "competing")
+        ),
+    ] = SelectorOptions()
 
     def agents(self) -> AgentsAt | None:
         """Where agents dial in, None for nowhere; `ConfigError` where that cannot be."""

@@ -33,6 +33,8 @@ from spotline.domain.units import NS_PER_S, PPM
 SLOT_S = 600
 SLOT_NS = SLOT_S * NS_PER_S
 START_NS = 1_772_323_200 * NS_PER_S  # 2026-03-01T00:00:00Z
+# Wall time at which the log of a fake host stored its entry 0; each later one is 1 ns younger.
+STORED_NS = 1_800_000_000 * NS_PER_S
 EAST = "aws/us-east-1/use1-az1/p4d.24xlarge"
 WEST = "aws/us-west-2/usw2-az1/p3.16xlarge"
 
@@ -187,6 +189,7 @@ class FakeJobsHost:
             causation_id="",
             correlation_id=correlation_id,
         )
+        envelope = replace(envelope, stored_ns=STORED_NS + self._seq)
         self.stored[event_id] = (self._seq, event)
         self._waiting.append((event, envelope, self._seq))
         if not self.apply_later:

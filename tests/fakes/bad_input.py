@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import os
 import threading
@@ -31,7 +32,7 @@ from spotline.api.v1 import (
     placement_service_pb2,
 )
 from spotline.bootstrap.parts import open_stream
-from spotline.bootstrap.system import SystemOptions, running_system
+from spotline.bootstrap.system import FREE_ADDRESS, SystemOptions, running_system
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
 from spotline.contracts.subjects import subjects_with
@@ -255,12 +256,14 @@ class AskedSystem:
         """Where a service listens: `allocator`, `agents`, `configurator`, `placer`, `analytics`."""
         return str(getattr(self.system, f"{name}_address"))
 
-    def environment(self) -> dict[str, str]:
-        """What leads commands to this system."""
-        return {
-            f"SPOTLINE_{name.upper()}_ADDRESS": self.address(name)
-            for name in ("allocator", "configurator", "placer", "analytics")
+    def environment(self, command: str) -> dict[str, str]:
+        """What leads commands to this system; one of their own listens anywhere."""
+        addresses = {
+            f"SPOTLINE_{name.upper()}_ADDRESS": FREE_ADDRESS if command == "up" else address
+            for name in ("allocator", "agents", "configurator", "placer", "analytics")
+            for address in (self.address(name),)
         }
+        return addresses | {"SPOTLINE_HTTP_ADDRESS": FREE_ADDRESS}
 
     def ask(
         self, method: str, request: Message | bytes, metadata: Sequence[tuple[str, str]] = ()
@@ -269,7 +272,7 @@ class AskedSystem:
         service, _, name = method.partition(".")
         found = _SERVICES[service].methods_by_name[name]
         answer_type = message_type(found.output_type)
-        with grpc.insecure_channel(self.address(_ADDRESSES[service])) as channel:
+        with self._channel(service) as channel:
             path = f"/{_SERVICES[service].full_name}/{name}"
             kind = "stream" if found.client_streaming else "unary"
             kind += "_stream" if found.server_streaming else "_unary"
@@ -283,6 +286,14 @@ class AskedSystem:
             sent: Any = iter([request]) if found.client_streaming else request
             answer = call(sent, timeout=30, metadata=tuple(metadata))
             return next(iter(answer)) if found.server_streaming else answer
+
+
+    def _channel(self, service: str) -> grpc.Channel:
+        address = self.address(_ADDRESSES[service])
+        if service != "AgentService":
+            return grpc.insecure_channel(address)
+        ca = (self._folder / "agents" / "ca.pem").read_bytes()
+        return grpc.secure_channel(address, grpc.ssl_channel_credentials(ca))
 
 
 def message_type(descriptor: Any) -> type[Any]:
@@ -300,9 +311,15 @@ def request_of(method: str, said: Mapping[str, Any]) -> Message:
 
 
 def changed(base: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A request with other values at some paths (`job.offerings.0`); null takes them away."""
-    whole = json_format.json.loads(json_format.json.dumps(base))
+    """A request with other values at some paths (`job.offerings.0`); null takes them away.
+
+    `{repeat: [x, 5000]}` is a text of so many.
+    """
+    whole: Any = copy.deepcopy(base)
     for path, value in changes.items():
+        if isinstance(value, dict) and "repeat" in value:
+            text, times = value["repeat"]
+            value = text * times
         *before, last = path.split(".")
         inner = whole
         for step in before:

@@ -24,7 +24,7 @@ from spotline.application.configurator.messages import CompletionRequest, Predic
 from spotline.application.placer.messages import ExplanationRequest
 from spotline.application.spec import Timer
 from spotline.bootstrap.clouds import chosen_cloud
-from spotline.bootstrap.system import RunningSystem, SystemOptions, running_system
+from spotline.bootstrap.system import FREE_ADDRESS, RunningSystem, SystemOptions, running_system
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.subjects import stream_name
 from spotline.domain.events.capacity import CapacityReported
@@ -82,6 +82,7 @@ async def traced_run(folder: Path, *, in_the_end: Callable[[], None] = lambda: N
     options = SystemOptions(
         market=MARKET,
         store=folder / "store",
+        http_address=FREE_ADDRESS,
         geography=folder / "geography.yaml",
         cloud=chosen_cloud(seed=3, refusal_probability=0.3, interruption_per_instance_hour=0.2),
     )

@@ -16,7 +16,12 @@ from spotline.domain.events.capacity import (
     InterruptionNoticed,
     InterruptionWithdrawn,
 )
-from spotline.domain.events.lifecycle import JobExited, JobRetryScheduled, JobSubmitted
+from spotline.domain.events.lifecycle import (
+    JobExited,
+    JobProgressReported,
+    JobRetryScheduled,
+    JobSubmitted,
+)
 from spotline.domain.events.training import AgentJoined, GenerationFormed
 from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.jobs.run import Run
@@ -26,8 +31,9 @@ TIMES = AgentTimes(heartbeat_s=1.0, silent_s=4.0)
 NS = 1_000_000_000
 
 
-def run_job(request_id="r1", *, counts=(1, 2, 3, 4), **fields):
-    return replace(job(request_id, counts=counts), run=Run(command=("train",)), **fields)
+def run_job(request_id="r1", *, counts=(1, 2, 3, 4), run=None, **fields):
+    run = run or Run(command=("train",))
+    return replace(job(request_id, counts=counts), run=run, **fields)
 
 
 @dataclass
@@ -57,8 +63,8 @@ class Machine:
 class Story:
     """What happens to one job; `step` lets the control plane and the agents act once."""
 
-    def __init__(self, *, counts=(1, 2, 3, 4)):
-        self.job = run_job(counts=counts)
+    def __init__(self, *, counts=(1, 2, 3, 4), run=None):
+        self.job = run_job(counts=counts, run=run)
         self.handler = JobsHandler()
         self.state = self.handler.initial()
         self.facts = GangFacts(since_s=0.0)
@@ -90,6 +96,22 @@ class Story:
                 if self.silent(machine):
                     machine.disowned = machine.running
 
+    @property
+    def now_ns(self):
+        return START_NS + round(self.now_s * NS)
+
+    def report(self, done=1.0, *, generation=None):
+        """The program says how far it is."""
+        self.record(
+            self.of_job(
+                JobProgressReported,
+                done=done,
+                ts_event_ns=self.now_ns,
+                generation=self.gang.generation if generation is None else generation,
+            )
+        )
+        self.facts.report(self.now_s)
+
     def of_job(self, event_type, **fields):
         return event_type(job_id=self.job.job_id, tenant=self.job.tenant, **fields)
 
@@ -99,7 +121,8 @@ class Story:
             facts=self.facts,
             times=TIMES,
             now_s=self.now_s,
-            now_ns=START_NS + round(self.now_s * NS),
+            now_ns=self.now_ns,
+            slot_s=self.state.recent.slot_s,
         )
 
     def generations(self):

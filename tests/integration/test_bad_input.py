@@ -77,7 +77,7 @@ def test_a_command_says_what_is_wrong(
         app,
         [_with(said, word) for word in case.run],
         input=case.stdin,
-        env={**asked.environment(), "COLUMNS": "100", **case.env},
+        env={**asked.environment(case.run[0]), "COLUMNS": "100", **case.env},
         prog_name="spotline",
     )
 
@@ -123,7 +123,7 @@ def test_after_all_of_it_a_good_job_is_taken(asked: AskedSystem, tmp_path: Path)
     file = tmp_path / "job.yaml"
     file.write_text(next(iter(GROUPS["job_files"].base.values())))
 
-    result = CliRunner().invoke(app, ["submit", str(file), "--json"], env=asked.environment())
+    result = CliRunner().invoke(app, ["submit", str(file), "--json"], env=asked.environment("submit"))
 
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["already_submitted"] is False

@@ -14,6 +14,7 @@ from spotline.adapters.files.job_file import parse_job_file
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.server import RpcServer
 from spotline.cli import jobs as commands
+from spotline.cli import plan
 from spotline.domain.events.lifecycle import JobClosed, JobOutcome
 from tests.fakes.allocator import FakeJobsHost, opened_host
 from tests.fakes.configurator import FakeConfigurator
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.integration
 
 APP = typer.Typer()
 commands.register(APP)
+plan.register(APP)
 
 FILE = """
 tenant: research
@@ -126,7 +128,7 @@ async def test_status_of_one_job_of_all_and_of_none(job_file) -> None:
     assert "a job" in every.stdout
     assert "8 instance_hours" in pretty.stdout
     assert (wrong.exit_code, unknown.exit_code) == (2, 1)
-    assert "--state must be one of pending" in wrong.stderr
+    assert "--phase: expected one of waiting" in wrong.stderr
     assert "there is no job nix" in unknown.stderr
 
 
@@ -152,8 +154,10 @@ async def test_cancelling_says_whether_anything_changed(job_file) -> None:
         host.record(closed(JobOutcome.CANCELLED))
         second = await run("cancel", JOB.job_id, "--json")
 
-    assert first.stdout == f"{JOB.job_id}  cancelled\n"
-    assert json.loads(second.stdout)["already_closed"] is True
+    assert first.stdout.startswith(f"{JOB.job_id}  withdrawn; it is closed with the next decision")
+    said = json.loads(second.stdout)
+    assert said["already_closed"] is True
+    assert said["said"].startswith("was over already (cancelled, 5.00 USD spent)")
 
 
 async def test_a_plan_marks_the_chosen_option(job_file) -> None:
@@ -206,11 +210,9 @@ async def test_an_infeasible_deadline_is_refused_with_the_earliest_one(job_file,
         planned = await run("plan", str(path))
 
     assert (submitted.exit_code, planned.exit_code) == (1, 1)
-    said = (
-        f"{path}: deadline: expected a deadline of 2026-03-01T02:20:00Z or later, found one that "
-    )
+    said = f"spotline: {path}: deadline: expected a deadline of 2026-03-01T02:20:00Z or later, found one that "
     assert submitted.stderr.startswith(f"{said}cannot be met: 2026-03-01T01:00:00Z was asked for")
-    assert planned.stderr.startswith(said)
+    assert said.removeprefix("spotline: ") in planned.stderr
     assert "ask for 2026-03-01T02:20:00Z or later" in submitted.stderr
     assert "ask for 2026-03-01T02:20:00Z or later" in planned.stderr
     assert json.loads(as_json.stdout)["earliest_feasible_deadline"] == "2026-03-01T02:20:00Z"
@@ -225,8 +227,8 @@ def test_a_wrong_file_is_bad_input(tmp_path) -> None:
 
     assert (shown.exit_code, as_json.exit_code) == (2, 2)
     assert shown.stderr.splitlines() == [
-        f"{path}: deadline: expected this field, found nothing",
-        f"{path}: deadlin: expected a known field (did you mean deadline?), found deadlin",
+        f"spotline: {path}: deadline: expected this field, found nothing",
+        f"spotline: {path}: deadlin: expected a known field (did you mean deadline?), found deadlin",
     ]
     fields = [problem["field"] for problem in json.loads(as_json.stdout)["problems"]]
     assert fields == ["deadline", "deadlin"]
@@ -245,14 +247,12 @@ async def test_what_the_server_refuses_is_said_in_the_words_of_the_file(job_file
         reused = await run("submit", str(again))
 
     assert (refused.exit_code, planned.exit_code, reused.exit_code) == (2, 2, 1)
-    said = (
-        f"{path}: offerings[0]: expected a known offering or instance type, found 'moon-1'; known"
-    )
+    said = f"spotline: {path}: offerings[0]: expected a known offering or instance type, found 'moon-1'; known"
     assert refused.stderr.startswith(said)
     assert planned.stderr.startswith(said)
     assert json.loads(as_json.stdout)["problems"][0]["field"] == "offerings[0]"
     assert reused.stderr.startswith(
-        f"{again}: request_id: expected what the server takes, found 'r1'"
+        f"spotline: {again}: request_id: expected what the server takes, found 'r1'"
     )
 
 
@@ -270,7 +270,7 @@ def test_a_hostile_file_is_bad_input(tmp_path, text, said) -> None:
 
     result = CliRunner().invoke(APP, ["submit", str(path)])
 
-    assert (result.exit_code, result.stderr) == (2, f"{path}: {said}\n")
+    assert (result.exit_code, result.stderr) == (2, f"spotline: {path}: {said}\n")
 
 
 def test_nobody_there_says_what_to_do(job_file) -> None:

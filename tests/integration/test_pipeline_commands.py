@@ -25,6 +25,7 @@ from spotline.bootstrap.servers import serve_placer
 from spotline.cli import pipelines as commands
 from spotline.cli import place
 from spotline.domain.market.generate import generate
+from spotline.domain.units import utc_iso
 from spotline.runtime.applied import AppliedFeed
 from tests.fakes.placer import START_NS, FakePlacerHost, at, both_ways, region
 
@@ -106,7 +107,7 @@ async def test_submitting_says_where_it_runs_and_again_that_nothing_changed(job_
     line, reason = first.stdout.splitlines()
     assert line.startswith(f"{id_of()}  running, on a (4) > b (4), done at 2026-01-01T00:13:")
     assert reason
-    assert f"spotline pipelines show {id_of()}" in first.stderr
+    assert f"spotline pipelines watch {id_of()}" in first.stderr
     assert "was submitted before; nothing changed; running" in second.stdout
     answer = json.loads(as_json.stdout)
     assert answer["already_submitted"] is True
@@ -175,10 +176,10 @@ async def test_the_list_has_a_row_for_each_and_can_be_narrowed(job_file) -> None
 
     assert "hand one over with: spotline pipelines submit" in none.stdout
     rows = {line.split()[0]: " ".join(line.split()) for line in every.stdout.splitlines()[1:]}
-    assert set(rows) == {id_of("one")[:12], id_of("two")[:12]}
+    assert set(rows) == {id_of("one")[:8], id_of("two")[:8]}
     assert (
-        "research gpt [13b] running 0 % 0.00 0 a (4) > b (4) 2026-01-01T00:13:"
-        in (rows[id_of("one")[:12]])
+        "gpt [13b] running 0 % a (4) > b (4) 01-01 00:13 0.00 0 research"
+        in (rows[id_of("one")[:8]])
     )
     assert [one["pipeline"]["client_request_id"] for one in json.loads(waiting.stdout)] == ["two"]
     assert others.stdout == "no such pipelines\n"
@@ -249,7 +250,7 @@ async def test_releasing_frees_its_place_and_says_whether_anything_changed(job_f
     assert first.stdout == f"{id_of('one')}  released\n"
     said = json.loads(second.stdout)
     assert (said["already_over"], said["status"]["phase"]) == (True, "released")
-    assert "was released already; nothing changed" in again.stdout
+    assert "was over already (released); nothing changed" in again.stdout
     assert json.loads(freed.stdout)["phase"] == "running"
     assert (unknown.exit_code, elsewhere.exit_code) == (1, 1)
 
@@ -352,7 +353,7 @@ async def test_a_pipeline_is_handed_over_moves_with_the_rent_and_is_released(
     assert [share["region_id"] for share in status["placement"]["path"]] == ["b"]
     # An hour on 8 GPUs at 1 USD, and what it has cost since.
     assert status["cost_micro_usd"] >= 8_000_000
-    assert status["submitted_ns"] == at(0)
+    assert status["submitted"] == utc_iso(at(0))
     assert "cost rent" in explained.stdout
     assert json.loads(released.stdout)["status"]["phase"] == "released"
     assert json.loads(listed.stdout) == []

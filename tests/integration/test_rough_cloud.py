@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 
+from spotline.adapters.grpc.allocator.client import JobClient
+from spotline.adapters.ledger.opening import ledger_url
+from spotline.adapters.ledger.sql import SqlLedger
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.clouds import chosen_cloud
 from spotline.domain.events.allocation import AllocationDecided
@@ -53,6 +57,14 @@ async def test_refusals_and_mid_slot_losses_are_decided_at_once(tmp_path: Path) 
         refused = await system.events(LaunchRefused)
         lost = await system.events(CapacityLost)
         noticed = await system.events(InterruptionNoticed)
+        async with JobClient(system.address) as client:
+            shown = await client.list_all()
+            fleet = (await client.list()).fleet
+    ledger = SqlLedger(ledger_url(tmp_path / "ledger.sqlite"), "default")
+    try:
+        charges, total = ledger.comparable()["charges"], ledger.total_micro_usd()
+    finally:
+        ledger.close()
 
     assert refused
     assert lost
@@ -76,3 +88,16 @@ async def test_refusals_and_mid_slot_losses_are_decided_at_once(tmp_path: Path) 
         if one.slot_cost_micro_usd
     }
     assert billed == decided
+    # And so says the board.
+    by_job = Counter[str]()
+    for row in charges:
+        by_job[row["job_id"]] += row["cost_micro_usd"]
+    money = {status.job.job_id: status.view.money for status in shown}
+    assert {job_id: told.billed_micro_usd for job_id, told in money.items()} == by_job
+    assert fleet.billed_micro_usd == sum(by_job.values()) == total > 0
+    over = [job_id for job_id in money if job_id in closed]
+    assert [money[job_id].spent_micro_usd for job_id in over] == [by_job[job_id] for job_id in over]
+    counts = [status.view.counts for status in shown]
+    assert sum(told.refusals for told in counts) == len(refused)
+    assert sum(told.interruptions for told in counts) >= sum(len(e.instance_ids) for e in lost)
+    assert all(told.on_demand_micro_usd > 0 for told in money.values())

@@ -293,7 +293,7 @@ async def test_a_job_is_read_from_standard_input() -> None:
     assert "- is standard input and can be read once" in twice.stderr
     assert answer.exit_code == 0, answer.stderr
     assert [job.job_id for job in submitted(host)] == [parse_job_file(FILE).job_id]
-    assert wrong.stderr.startswith("stdin: deadline: expected this field, found nothing")
+    assert wrong.stderr.startswith("spotline: stdin: deadline: expected this field, found nothing")
 
 
 async def test_an_allocator_that_is_not_there_is_said_once(tmp_path) -> None:

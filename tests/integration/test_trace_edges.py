@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 SERVICES = {
     *("market_ingest", "forecaster", "selector", "allocator", "configurator", "placer"),
-    *("cloud_actuator", "analytics"),
+    *("cloud_actuator", "analytics", "read_model"),
 }
 
 

@@ -71,6 +71,8 @@ from spotline.domain.events.training import (
     GenerationFormed,
     JobHeard,
     JobSilent,
+    JobStalled,
+    JobStallEnded,
     NoticeAcknowledged,
     NoticeAction,
     TrainingRestarted,
@@ -87,6 +89,7 @@ from spotline.domain.jobs.job import (
 )
 from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.jobs.outlook import JobOutlook, OutlookOffering, OutlookPolicy
+from spotline.domain.jobs.run import OnStall
 from spotline.domain.market.forecast import (
     CountProbability,
     ForecastScore,
@@ -417,6 +420,19 @@ SAMPLES = (
         **WHOSE, instance_id="i-02", since_ns=START_NS + 10**12, ts_event_ns=START_NS + 2 * 10**12
     ),
     JobHeard(**WHOSE, instance_id="i-02", ts_event_ns=START_NS + 3 * 10**12),
+    JobStalled(
+        **WHOSE,
+        generation=2,
+        since_ns=START_NS + 10**12,
+        on_stall=OnStall.RESTART,
+        ts_event_ns=START_NS + 3 * 10**12,
+    ),
+    JobStallEnded(
+        **WHOSE,
+        generation=2,
+        since_ns=START_NS + 10**12,
+        ts_event_ns=START_NS + 4 * 10**12,
+    ),
     CapacityLost(
         **WHOSE,
         offering_id=OFFERING.offering_id,

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from tools.images.engine import ROOT, Engine, called
 
-PORTS = ("ALLOCATOR", "CONFIGURATOR", "PLACER", "ANALYTICS")
+PORTS = ("ALLOCATOR", "CONFIGURATOR", "PLACER", "ANALYTICS", "HTTP")
 _POLL_S = 0.5
 _BUILD_S = 1800
 _UP_S = 300

@@ -55,7 +55,10 @@ class ClockReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarketStatus:
-    """What time it is in the market, and whether that goes on; fields as in `market.proto`."""
+    """What time it is in the market, and whether that goes on; fields as in `job_service.proto`.
+
+    `quotes` are those of the open slot, or an offering's of the latest slots, oldest first.
+    """
 
     message_name: ClassVar[str] = "GetMarketResponse"
 
@@ -64,6 +67,7 @@ class MarketStatus:
     ends_ns: int = 0
     source: str = ""
     clock: ClockReading | None = None
+    quotes: tuple[SlotQuote, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +156,16 @@ class MarketFold:
             ends_ns=ends_ns,
             source=self.source,
             clock=clock,
+            quotes=() if opened is None else opened.quotes,
+        )
+
+    def quotes_of(self, offering_id: str) -> tuple[SlotQuote, ...]:
+        """The quotes of an offering in the latest slots, oldest first."""
+        return tuple(
+            quoted
+            for slot in self.history
+            for quoted in slot.quotes
+            if quoted.quote.offering_id == offering_id
         )
 
     def notice_lead_s(self, offering_id: str) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,7 +90,7 @@ class AgentSide:
         self._server = server
         self.output = output
         self._log = log
-        self._hide: Callable[[], None] = lambda: None
+        self._hidden: Sequence[Callable[[], None]] = ()
         self._keeping: asyncio.Task[None] | None = None
 
     @classmethod
@@ -138,10 +138,14 @@ class AgentSide:
         self._keeper.begin(slot_age_s=await self._slot_age_s())
         bound = await self._server.start()
         self._keeping = tasks.create_task(self._keeper.run(), name="gangs")
-        states = self._keeper.states
-        self._hide = telemetry_for("allocator").observe(
-            "spotline.agents",
-            lambda: [(count, {AGENT_STATE: state}) for state, count in states().items()],
+        states, stalled = self._keeper.states, self._keeper.stalled
+        telemetry = telemetry_for("allocator")
+        self._hidden = (
+            telemetry.observe(
+                "spotline.agents",
+                lambda: [(count, {AGENT_STATE: state}) for state, count in states().items()],
+            ),
+            telemetry.observe("spotline.jobs.stalled", lambda: [(stalled(), {})]),
         )
         return bound
 
@@ -157,7 +161,8 @@ class AgentSide:
 
     async def stop(self) -> None:
         """Answer no more. Safe to repeat."""
-        self._hide()
+        for hide in self._hidden:
+            hide()
         if self._keeping is not None:
             self._keeping.cancel()
         await self._server.stop()

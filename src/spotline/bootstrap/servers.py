@@ -14,13 +14,17 @@ from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.placer.handler import PlaceHandler
 from spotline.application.placer.options import PlacerOptions
-from spotline.bootstrap.agents import AgentsAt, AgentSide
+from spotline.application.selector.state import SelectorOptions
+from spotline.bootstrap.agents import AgentsAt, AgentSide, host_of
+from spotline.bootstrap.explaining import LiveExplainer
 from spotline.bootstrap.own_loop import in_own_loop
 from spotline.bootstrap.parts import AnyHost, BusAddress, Hosted, PartHooks, open_part, open_stream
 from spotline.contracts.subjects import StreamPart
 from spotline.domain.configuration.configuration import MeasuredRun
 from spotline.runtime.applied import AppliedFeed
+from spotline.runtime.metrics import HTTP_STATUS
 from spotline.runtime.service import Listener, ServiceHost
+from spotline.runtime.telemetry import telemetry_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +43,17 @@ class AllocatorParts:
     Drafts are completed by the configurator at `configurator_address`; empty refuses them. With
     `await_admission` a submission is acknowledged once the actuator's ledger holds it too. A job
     that states no value is worth (1 + `quote_margin`) x its on-demand quote. `agents` says where
-    those of running programs dial in, None for nowhere.
+    those of running programs dial in, None for nowhere. `selector` are the options of the selector
+    that decides: decisions are explained with them, and what is expected of jobs follows them. With
+    `outlooks` that is worked out of its own for every job, too.
     """
 
     configurator_address: str = ""
     await_admission: bool = True
     quote_margin: float = DEFAULT_QUOTE_MARGIN
     agents: AgentsAt | None = None
+    selector: SelectorOptions = field(default_factory=SelectorOptions)
+    outlooks: bool = True
 
 
 async def serve_allocator(
@@ -67,6 +75,7 @@ async def serve_allocator(
         An address is taken, or the keys of agents cannot be used.
     """
     from spotline.adapters.grpc.allocator.job_feed import JobFeed
+    from spotline.adapters.grpc.allocator.outlooks import BackgroundOutlooks
     from spotline.adapters.grpc.allocator.server import RpcServer
     from spotline.adapters.grpc.configurator.client import ConfiguratorClient
     from spotline.application.allocator.handler import JobsHandler
@@ -80,8 +89,13 @@ async def serve_allocator(
             )
         feed = JobFeed()
         listeners: list[Listener] = [_both(feed.on_applied, hooks.on_applied)]
-        host = ServiceHost(JobsHandler(), stream, on_applied=_all(listeners))
+        host = ServiceHost(JobsHandler(parts.selector), stream, on_applied=_all(listeners))
         hooks.note("allocator", host, connection)
+        outlooks = None
+        if parts.outlooks:
+            outlooks = BackgroundOutlooks(host, telemetry_for("allocator"))
+            stack.callback(outlooks.close)
+            listeners.append(outlooks.on_applied)
         side = None
         if parts.agents is not None:
             side = await AgentSide.open(parts.agents, host, connection, bus, stream)
@@ -95,6 +109,9 @@ async def serve_allocator(
             output=None if side is None else side.output,
             quote_margin=parts.quote_margin,
         )
+        explainer = LiveExplainer(bus, parts.selector)
+        stack.callback(explainer.close)
+        server.explain_with(explainer)
         async with asyncio.TaskGroup() as tasks:
 
             async def answer_agents() -> None:
@@ -103,9 +120,14 @@ async def serve_allocator(
                     if agents_listening is not None:
                         agents_listening(bound)
 
+            looking = None
+            if outlooks is not None:
+                looking = tasks.create_task(outlooks.run(), name="outlooks")
             try:
                 await _answer_while_following(tasks, host, server, listening, prepare=answer_agents)
             finally:
+                if looking is not None:
+                    looking.cancel()
                 if side is not None:
                     await side.stop()
 
@@ -269,6 +291,66 @@ async def serve_analytics_apart(
         ),
         name="analytics",
     )
+
+
+async def serve_read_model(
+    bus: BusAddress,
+    *,
+    address: str,
+    hosts: tuple[str, ...] = (),
+    allocator_address: str = "",
+    hooks: PartHooks,
+    listening: Callable[[str], None] | None = None,
+) -> None:
+    """Fold where jobs stand, and answer HTTP at `address`; `listening` is told the bound address.
+
+    Callers may name it by the loopback's names and by `hosts`. What is expected of jobs is asked of
+    the allocator at `allocator_address`; empty: it is not told.
+
+    Raises
+    ------
+    ConfigError
+        The address is malformed or taken.
+    """
+    from spotline.adapters.grpc.allocator.client import JobClient
+    from spotline.adapters.web.app import web_app
+    from spotline.adapters.web.asked_outlooks import AskedOutlooks
+    from spotline.adapters.web.fold_views import FoldViews
+    from spotline.adapters.web.guarding import WebFigures
+    from spotline.adapters.web.serving import WebServer
+    from spotline.application.read_model.handler import ReadModelHandler
+
+    async with AsyncExitStack() as stack:
+        connection, stream = await stack.enter_async_context(open_stream(bus, name="read_model"))
+        outlooks = None
+        if allocator_address:
+            client = JobClient(allocator_address, caller="read_model")
+            outlooks = AskedOutlooks(await stack.enter_async_context(client))
+            stack.callback(outlooks.close)
+        views = FoldViews(outlooks=outlooks)
+        host = ServiceHost(
+            ReadModelHandler(), stream, on_applied=_both(views.on_applied, hooks.on_applied)
+        )
+        views.attach(host)
+        hooks.note("read_model", host, connection)
+        # An address of one name is called by it; one that is every name's says nothing.
+        own = (host_of(address),) if host_of(address) not in ("0.0.0.0", "[::]") else ()  # noqa: S104
+        figures = WebFigures()
+        telemetry = telemetry_for("read_model")
+        stack.callback(
+            telemetry.observe(
+                "spotline.http.requests",
+                lambda: [
+                    (count, {HTTP_STATUS: str(status)})
+                    for status, count in tuple(figures.answered.items())
+                ],
+            )
+        )
+        stack.callback(telemetry.observe("spotline.http.watches", lambda: [(figures.watches, {})]))
+        app = web_app(views, hosts=(*own, *hosts), figures=figures)
+        server = WebServer(app, address=address, end_streams=views.end)
+        async with asyncio.TaskGroup() as tasks:
+            await _answer_while_following(tasks, host, server, listening)
 
 
 class _Server(Protocol):

@@ -30,6 +30,7 @@ from spotline.bootstrap.followers import (
     serve_selector,
 )
 from spotline.bootstrap.parts import BusAddress, HealthProbes, PartHooks
+from spotline.bootstrap.same_market import check_same_market
 from spotline.bootstrap.servers import (
     AllocatorParts,
     AnalyticsParts,
@@ -37,6 +38,7 @@ from spotline.bootstrap.servers import (
     serve_analytics_apart,
     serve_configurator,
     serve_placer,
+    serve_read_model,
 )
 from spotline.contracts.batch import MOST_EVENTS
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
@@ -62,8 +64,11 @@ class SystemOptions:
     pipelines on. `most_events` bounds how many events go into one entry of the log. Agents dial
     `advertise` (empty: `agents_address` as it was bound); a second of wall time has `market_s_per_s`
     of the market's.
+    The read model answers HTTP at `http_address` (empty: nowhere), called by `http_hosts`, too.
+    With `market_from_now` the market was moved to begin at the start of this process.
     A job without a value is worth (1 + `quote_margin`) x its on-demand quote, which is recorded
-    with it.
+    with it. With `outlooks` every job is quoted, and looked ahead for while it runs, at a third of a
+    core at most.
     """
 
     market: Market
@@ -81,6 +86,8 @@ class SystemOptions:
     geography: Path | None = None
     placer: PlacerOptions = field(default_factory=PlacerOptions)
     analytics_address: str = FREE_ADDRESS
+    http_address: str = ""
+    http_hosts: tuple[str, ...] = ()
     statistics: StatisticsOptions = field(default_factory=StatisticsOptions)
     forecaster: str = DEFAULT_FORECASTER
     horizon_slots: int = 6
@@ -92,6 +99,8 @@ class SystemOptions:
     advertise: str = ""
     agent_times: AgentTimes = field(default_factory=AgentTimes)
     market_s_per_s: float = 1.0
+    market_from_now: bool = False
+    outlooks: bool = True
 
     def agents(self) -> AgentsAt:
         """Where agents dial in; `ConfigError` where that cannot be."""
@@ -138,6 +147,7 @@ class RunningSystem:
     configurator_address: str = ""
     placer_address: str = ""
     analytics_address: str = ""
+    http_address: str = ""
     probes: HealthProbes = field(default_factory=HealthProbes)
 
 
@@ -155,7 +165,8 @@ async def running_system(
     Raises
     ------
     ConfigError
-        The store is in use, the broker too old, an address taken.
+        The store is in use, or was made with another market or geography; the broker is too old,
+        an address taken.
     ContractError
         The geography file is absent or not what it should be.
     """
@@ -167,6 +178,8 @@ async def running_system(
             broker = await stack.enter_async_context(EmbeddedBroker(options.store / "broker"))
             url = broker.url
         bus = BusAddress(nats_url=url, partition=options.partition, most_events=options.most_events)
+        traded = sold_by(options.market, options.cloud.notice_lead_s)
+        await check_same_market(bus, traded, geography, from_now=options.market_from_now)
         system = RunningSystem(bus=bus, ledger_url=ledger_url(options.store / "ledger.sqlite"))
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         services = _Services(system, tasks, listeners or {}, gate)
@@ -245,6 +258,8 @@ async def _start_servers(services: _Services, options: SystemOptions) -> None:
                 configurator_address=system.configurator_address,
                 agents=options.agents(),
                 quote_margin=options.quote_margin,
+                selector=options.selector,
+                outlooks=options.outlooks,
             ),
             address=options.allocator_address,
             agents_listening=agents_listening,
@@ -261,6 +276,16 @@ async def _start_servers(services: _Services, options: SystemOptions) -> None:
             address=options.analytics_address,
         ),
     )
+    if options.http_address:
+        system.http_address = await services.listening(
+            "read_model",
+            partial(
+                serve_read_model,
+                address=options.http_address,
+                hosts=options.http_hosts,
+                allocator_address=system.allocator_address,
+            ),
+        )
 
 
 def _start_followers(
@@ -300,5 +325,6 @@ def _start_followers(
             market=sold_by(options.market, options.cloud.notice_lead_s),
             options=options.ingest,
             geography=geography,
+            from_now=options.market_from_now,
         ),
     )

@@ -8,20 +8,42 @@ from collections.abc import Callable, Mapping
 
 from spotline.adapters.eventlog.manifest import Manifest, environment
 from spotline.adapters.eventlog.writer import Recording
+from spotline.bootstrap.followers import geography_of
 from spotline.bootstrap.parts import open_part, open_stream
 from spotline.bootstrap.process import stop_on_signals
 from spotline.bootstrap.system import SystemOptions, running_system
 from spotline.contracts.subjects import StreamPart, stream_name
 from spotline.runtime.exporting import scraped_metrics
 from spotline.runtime.health import serve_health
+from spotline.runtime.service import Listener
+
+
+def check_inputs(options: SystemOptions) -> None:
+    """Read the files that services read once they start, so that nothing begins with a wrong one.
+
+    Raises
+    ------
+    ContractError
+        The geography or the knowledge base is absent, or not what it should be.
+    """
+    geography_of(options.geography)
+    if options.knowledge is not None:
+        from spotline.adapters.knowledge.store import read_knowledge
+
+        read_knowledge(options.knowledge)
 
 
 async def run_up(
-    options: SystemOptions, *, health_port: int, told: Callable[[Mapping[str, str]], None]
+    options: SystemOptions,
+    *,
+    health_port: int,
+    told: Callable[[Mapping[str, str]], None],
+    applied: Listener | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; record the stream into `store/log`.
 
-    `told` gets the addresses, by name, once everything answers.
+    `told` gets the addresses, by name, once everything answers; `applied` hears what the allocator
+    applies, from the beginning of the log.
 
     Raises
     ------
@@ -29,17 +51,20 @@ async def run_up(
         The store is in use by another process, or something cannot be bound.
     """
     stop_on_signals()
+    listeners = {} if applied is None else {"allocator": applied}
     scraped = scraped_metrics()
     async with (
-        running_system(options) as system,
+        running_system(options, listeners=listeners) as system,
         serve_health(
             {"services": system.probes.overall}, port=health_port, metrics=scraped
         ) as port,
         open_stream(system.bus, name="event_log") as (connection, stream),
     ):
+        http = {"HTTP": f"http://{system.http_address}/v1/jobs"} if system.http_address else {}
         told(
             {
                 "gRPC": system.allocator_address,
+                **http,
                 "agents": system.agents_address,
                 "configurator": system.configurator_address,
                 "placer": system.placer_address,

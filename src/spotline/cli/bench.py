@@ -13,6 +13,7 @@ from spotline.bench.forecast.command import forecast
 from spotline.bench.knowledge.command import knowledge
 from spotline.bench.placement.command import placement
 from spotline.bench.quality.command import quality
+from spotline.bench.quote.command import quote
 from spotline.bench.stream.command import stream
 from spotline.cli.failures import explained
 from spotline.cli.slot_bench import slot
@@ -22,6 +23,7 @@ bench_app = typer.Typer(name="bench", help="Measure decisions.", no_args_is_help
 _COMMANDS: Mapping[str, Callable[..., None]] = MappingProxyType(
     {
         "quality": quality,
+        "quote": quote,
         "cant-be-late": cant_be_late,
         "decision": decision,
         "forecast": forecast,
@@ -40,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 @bench_app.callback()
 def root() -> None:
-    """Measure decisions: their quality, their speed, forecasts, configuration knowledge, placement, streams."""
+    """Measure decisions: their quality, their speed, quotes, forecasts, configuration knowledge, placement, streams."""
 
 
 for _name, _command in _COMMANDS.items():

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
+from spotline.cli.completing import known_jobs
 from spotline.cli.failures import say, say_json
 from spotline.cli.jobs_view import plain
 
@@ -28,7 +29,11 @@ EXIT_BAD_INPUT = 2
 WHOLE_ID = 32
 
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON instead of text.")]
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job id, or how it begins.")]
+JobArgument = Annotated[
+    str,
+    typer.Argument(metavar="JOB", help="A job id, or how it begins.", autocompletion=known_jobs),
+]
+Tenant = Annotated[str, typer.Option(metavar="NAME", help="Only this tenant's.")]
 
 Address = Annotated[
     str,
@@ -53,7 +58,10 @@ def only_one(prefix: str, job_ids: Sequence[str]) -> str | None:
     matching = [job_id for job_id in job_ids if job_id.startswith(prefix)]
     if len(matching) > 1:
         shown = ", ".join(matching[:5])
-        raise Ambiguous(f"{prefix} begins {len(matching)} job ids ({shown}, ...); write more of it")
+        raise Ambiguous(
+            f"JOB: expected more of the id, found {prefix!r}, which begins {len(matching)} "
+            f"({shown}{', ...' if len(matching) > 5 else ''})"
+        )
     return matching[0] if matching else None
 
 
@@ -133,7 +141,7 @@ def failure_of(error: RpcFailed, sent: Sequence[tuple[Path, Sent]]) -> Failure:
     """A failed call in the words of the files that were sent."""
     message, problems = _all_in_files(sent, error)
     if error.unreachable:
-        message += "\nstart one with `spotline up`, or name another with --address"
+        message += "; start one with `spotline up`, or name another with --address"
     wrong = error.unreachable or error.bad_input
     return Failure(
         exit_code=EXIT_BAD_INPUT if wrong else EXIT_REFUSED,

@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spotline.cli.calls import EXIT_BAD_INPUT, EXIT_REFUSED, fail
+from spotline.cli.stores import StoreOption, store_folder
+from spotline.cli.tables import print_line
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -33,9 +37,7 @@ def down(
     release: Annotated[
         bool, typer.Option("--release", help="End all instances; jobs go on when it is up again.")
     ] = False,
-    store: Annotated[Path, typer.Option(help="Folder that `spotline up` runs on.")] = Path(
-        "spotline-store"
-    ),
+    store: StoreOption = None,
 ) -> None:
     """End a running system. Say what becomes of its instances: --keep or --release.
 
@@ -55,8 +57,9 @@ def down(
     from spotline.cli.failures import explained
 
     if keep == release:
-        typer.secho("one of --keep and --release must be given", err=True, fg="red")
-        raise typer.Exit(2)
+        found = "both" if keep else "neither"
+        fail(EXIT_BAD_INPUT, f"down: expected --keep or --release, found {found}", as_json=False)
+    store = store_folder(store, quiet=True)
     with explained():
         # Stores of before 0.3.0 note none, and were on the simulated one.
         chosen = cloud_of(os.environ, noted_cloud(store) or "simulated", ActuatorMode.LIVE)
@@ -69,8 +72,7 @@ def down(
         done = asyncio.run(release_store(store, chosen, patience_s=_PATIENCE_S))
     typer.echo(f"released {len(done.instance_ids)} instances")
     if done.still_there:
-        typer.secho(f"still there: {', '.join(done.still_there)}", err=True, fg="red")
-        raise typer.Exit(1)
+        fail(EXIT_REFUSED, f"still there: {', '.join(done.still_there)}", as_json=False)
 
 
 def say_standing(costs: Sequence[StandingCost], store: Path) -> None:
@@ -79,9 +81,9 @@ def say_standing(costs: Sequence[StandingCost], store: Path) -> None:
         typer.echo("no instance goes on costing", err=True)
         return
     total = sum(cost.instances for cost in costs)
-    typer.secho(f"{total} instances go on running, and costing:", err=True, fg="yellow")
+    print_line(f"{total} instances go on running, and costing:", err=True, style="yellow")
     for cost in costs:
-        typer.echo(
+        print_line(
             f"  job {cost.job_id[:12]}  {cost.instances} x {cost.capacity_type} of "
             f"{cost.offering_id}",
             err=True,
@@ -94,6 +96,5 @@ def _end(running: RunningProcess) -> None:
     give_up_s = time.monotonic() + _PATIENCE_S
     while running.is_alive:
         if time.monotonic() > give_up_s:
-            typer.secho(f"process {running.pid} has not ended in a minute", err=True, fg="red")
-            raise typer.Exit(1)
+            fail(EXIT_REFUSED, f"process {running.pid} has not ended in a minute", as_json=False)
         time.sleep(_LOOK_EVERY_S)

@@ -12,19 +12,17 @@ from pathlib import Path
 
 import typer
 
+from spotline.cli.tables import escaped
 from spotline.contracts.errors import ContractError, SpotlineError
 
 BAD_INPUT = 2
 
 _PREFIX = "spotline: "
-# A terminal obeys these, and a reader is misled by the last ones: they change the order of letters.
-_OBEYED = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
 _LONGEST_LINE = 2_000
 # How our own values say what they refuse.
 _MUST = re.compile(
-    r"^(?P<where>[^\s:]+) must (?:be |have )?(?P<expected>.+), (?:was|were|had) (?P<found>.+)$",
+    r"(?:(?P<place>\S+): )?(?P<field>[^\s:]+) must (?:be |have )?(?P<expected>.+), "
+    r"(?:was|were|had) (?P<found>.+)",
     re.DOTALL,
 )
 
@@ -38,11 +36,6 @@ _OF_FILES = (
 )
 
 
-def escaped(text: str) -> str:
-    """Show a text in one line without the power to move a terminal's cursor."""
-    return _OBEYED.sub(lambda found: repr(found[0])[1:-1], text)
-
-
 def plainly(line: str) -> str:
     """Say `--seed must be >= 0, was -1` as everything else is said."""
     match = _MUST.fullmatch(line)
@@ -51,7 +44,10 @@ def plainly(line: str) -> str:
     expected = match["expected"]
     if expected.startswith((">", "<")):
         expected = f"a number {expected}"
-    return f"{match['where']}: expected {expected}, found {match['found']}"
+    place, field = match["place"] or "", match["field"]
+    # An option says by itself which field it is.
+    where = place if place.startswith("--") else f"{place}: {field}".removeprefix(": ")
+    return f"{where}: expected {expected}, found {match['found']}"
 
 
 def say(message: str) -> None:

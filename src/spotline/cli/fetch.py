@@ -20,6 +20,7 @@ from spotline.cli.calls import (
     whole_job_id,
 )
 from spotline.cli.jobs_view import plain, print_json
+from spotline.cli.tables import print_line
 
 if TYPE_CHECKING:
     from spotline.application.allocator.messages import JobStatus
@@ -47,6 +48,8 @@ def fetch(
     It is read from the job's checkpoint location, which must be reachable from here. Exits 1 where
     there is none.
     """
+    from dataclasses import fields
+
     from spotline.adapters.grpc.allocator.client import JobClient
     from spotline.client.fetching import NothingToFetch, fetch_result
 
@@ -61,11 +64,12 @@ def fetch(
     except (NothingToFetch, OSError) as error:
         fail(EXIT_REFUSED, str(error), as_json=as_json, state=status.state.value)
     if as_json:
-        print_json({**plain(fetched), "folder": str(fetched.folder)})
+        found = {part.name: getattr(fetched, part.name) for part in fields(fetched)}
+        print_json(plain({**found, "folder": str(fetched.folder)}))
         return
     for problem in fetched.passed_over:
-        typer.secho(f"passed over: {problem}", err=True, fg="yellow")
-    typer.echo(
+        print_line(f"passed over: {problem}", err=True, style="yellow")
+    print_line(
         f"{folder}  {fetched.kind} checkpoint of step {fetched.step}, "
         f"{fetched.size_bytes:,} bytes, sha256 {fetched.sha256}"
     )

@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from spotline.cli.failures import explained, say
-
-EXIT_BAD_INPUT = 2
+from spotline.cli.calls import EXIT_BAD_INPUT, fail
+from spotline.cli.failures import explained
 
 job_app = typer.Typer(name="job", help="Job files.", no_args_is_help=True)
 
@@ -77,7 +76,7 @@ def init(
         with file.open("x", encoding="utf-8") as stream:
             stream.write(text)
     except FileExistsError:
-        _fail(f"{file}: expected a name that is not taken; spotline job init OTHER.yaml writes it")
+        _fail(f"{file}: expected a name that is not taken, found a file: name another")
     except OSError as error:
         _fail(f"{file}: expected a place to write to, found: {error.strerror or error}")
     typer.echo(f"wrote {file}")
@@ -112,5 +111,4 @@ def _user() -> str:
 
 
 def _fail(message: str) -> None:
-    say(message)
-    raise typer.Exit(EXIT_BAD_INPUT)
+    fail(EXIT_BAD_INPUT, message, as_json=False)

@@ -4,18 +4,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from spotline.cli.status_view import view_facts
+from spotline.cli.tables import (
+    Column,
+    Kind,
+    print_facts,
+    print_line,
+    print_table,
+    shortened,
+    terminal_width,
+)
+from spotline.cli.wording import NOTHING, moment, usd
+
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
-    from spotline.application.allocator.messages import (
-        JobStatus,
-        JobUpdate,
-    )
+    from spotline.application.allocator.messages import JobStatus
     from spotline.application.configurator.messages import Completion, ConfigurationOption
     from spotline.domain.configuration.provenance import JobConfiguration, ParameterOrigin
     from spotline.domain.jobs.job import Job, Throughput
@@ -27,21 +36,14 @@ _LONGEST_SHOWN = 300
 
 
 def plain(value: Any) -> Any:
-    """A domain value as JSON has it: dataclasses as objects, enums as their values."""
-    from dataclasses import fields, is_dataclass
-    from enum import Enum
+    """A domain value as JSON has it, over HTTP and here: the same keys, units and ISO times."""
+    from spotline.adapters.web.encoding import encoded
 
-    if isinstance(value, Enum):
-        return value.value
-    if is_dataclass(value) and not isinstance(value, type):
-        return {part.name: plain(getattr(value, part.name)) for part in fields(value)}
-    if isinstance(value, tuple | list):
-        return [plain(part) for part in value]
-    return value
+    return encoded(value)
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
-    """Write a value as JSON."""
+    """Write a value as JSON, characters beyond ASCII escaped: no terminal obeys it."""
     import json
 
     typer.echo(json.dumps(value, indent=indent))
@@ -59,82 +61,37 @@ def _rate(throughput: Throughput, instances: int, unit: str) -> str:
     return f"{rate:.4g} {unit} per hour on {instances} x {throughput.offering}"
 
 
-def usd(micro_usd: int) -> str:
-    """An amount of USD, to the cent."""
-    return f"{micro_usd / 1e6:,.2f}"
-
-
-def _lots(status: JobStatus) -> str:
-    parts = []
-    for lot in status.lots:
-        if lot.spot:
-            parts.append(f"{lot.spot} spot")
-        if lot.on_demand:
-            parts.append(f"{lot.on_demand} on-demand")
-    return " + ".join(parts) or "-"
-
-
-def status_table(found: tuple[JobStatus, ...]) -> Table:
-    """One row per job."""
-    from rich.table import Table
-
-    from spotline.domain.units import utc_iso
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("job", "tenant", "name", "state", "policy"):
-        table.add_column(name, overflow="fold")
-    for name in ("done", "cost USD"):
-        table.add_column(name, justify="right")
-    table.add_column("holds")
-    table.add_column("deadline")
-    for status in found:
-        table.add_row(
-            status.job.job_id[:12],
-            status.job.tenant,
-            status.job.name,
-            status.state.value,
-            status.policy_id or "-",
-            f"{status.progress_ppm / 10_000:.0f} %",
-            usd(status.cost_micro_usd),
-            _lots(status),
-            f"{utc_iso(status.job.deadline.at_ns)} {status.job.deadline.kind.value}",
-        )
-    return table
-
-
 def print_status(status: JobStatus) -> None:
-    """Everything of one job."""
-    from rich.table import Table
-
-    from spotline.domain.units import utc_iso
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    rows = (
-        ("job", status.job.job_id),
-        ("name", status.job.name or "-"),
-        ("tenant", status.job.tenant),
-        ("state", status.state.value),
-        ("work", f"{status.job.work.amount:g} {status.job.work.unit}"),
-        ("done", f"{status.progress_ppm / 10_000:.1f} %"),
-        ("deadline", f"{utc_iso(status.job.deadline.at_ns)} ({status.job.deadline.kind.value})"),
-        ("value", _value_text(status.job)),
-        ("cost so far", f"{usd(status.cost_micro_usd)} USD"),
-        ("policy", status.policy_id or "-"),
-        ("offering", status.offering_id or "-"),
-        ("holds", _lots(status)),
-        ("why", status.last_explanation or "-"),
-    )
-    for name, value in rows:
-        table.add_row(name, value)
-    if status.job.run is not None:
-        for name, value in run_rows(status.job.run):
-            table.add_row(name, value)
-    for throughput in status.job.throughputs:
-        rate = _rate(throughput, status.job.max_instances, status.job.work.unit)
-        table.add_row("rate", f"{rate}, as believed now")
-    console().print(table)
+    """Everything of one job, all that matters in the first line."""
+    view = status.view
+    if view is not None and view.headline:
+        print_line(view.headline, style="bold red" if view.flags else "bold")
+    print_facts(status_facts(status))
     if status.job.configuration is not None:
         print_configuration(status.job.configuration)
+
+
+def status_facts(status: JobStatus) -> list[tuple[str, str]]:
+    """Names and values of all that is known of a job but its configuration."""
+    job = status.job
+    facts = [
+        ("job", job.job_id),
+        ("name", job.name or NOTHING),
+        ("tenant", job.tenant),
+        *view_facts(status),
+        ("done", f"{status.progress_ppm / 10_000:.1f} % of {job.work.amount:g} {job.work.unit}"),
+        ("deadline", f"{moment(job.deadline.at_ns)} ({job.deadline.kind.value})"),
+        ("value", _value_text(job)),
+        ("submitted", moment(status.submitted_ns)),
+        ("policy", status.policy_id or NOTHING),
+        ("offering", status.offering_id or NOTHING),
+    ]
+    if job.run is not None:
+        facts += run_rows(job.run)
+    for throughput in job.throughputs:
+        rate = _rate(throughput, job.max_instances, job.work.unit)
+        facts.append(("rate", f"{rate}, as believed now"))
+    return facts
 
 
 def _value_text(job: Job) -> str:
@@ -173,7 +130,7 @@ def run_rows(run: Run) -> list[tuple[str, str]]:
     for data in run.data:
         size = f"{data.size_gb:g} GB" if data.size_gb else "size unknown"
         rows.append(("reads", f"{data.uri} ({size}, {data.reads.value.replace('_', ' ')})"))
-    return [(name, _harmless(value)) for name, value in rows]
+    return [(name, shortened(value, _LONGEST_SHOWN)) for name, value in rows]
 
 
 def _progress_text(progress: ProgressReading | None) -> str:
@@ -186,33 +143,9 @@ def _progress_text(progress: ProgressReading | None) -> str:
     return f"by {progress.pattern} in {progress.path}"
 
 
-def _harmless(text: str) -> str:
-    """Text that anybody may have written, in a line of a table: no markup, no control characters."""
-    from rich.markup import escape
-
-    shown = "".join(character if character.isprintable() else " " for character in text)
-    return escape(shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}...")
-
-
 def print_run(run: Run) -> None:
     """How a program is run."""
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, value in run_rows(run):
-        table.add_row(name, value)
-    console().print(table)
-
-
-def update_line(update: JobUpdate) -> str:
-    """One change of a watched job."""
-    status = update.status
-    what = update.change or "now"
-    why = f"  {status.last_explanation}" if update.change == "decision" else ""
-    return (
-        f"slot {status.last_slot:>4}  {what:<13} {status.state.value:<16} "
-        f"{status.progress_ppm / 10_000:5.1f} %  {usd(status.cost_micro_usd):>10} USD  {_lots(status)}{why}"
-    )
+    print_facts(run_rows(run))
 
 
 # --- configurations ---------------------------------------------------------------------------
@@ -225,14 +158,22 @@ def print_completion(completion: Completion) -> None:
         f"{len(options)} of {completion.considered} configurations, "
         "by expected cost to meet the deadline:"
     )
-    headings = ("", "instance type", "count", "GPUs", "batch", "tokens/s", "90 %", "runs", "USD")
     _print_with_notes(
-        console(),
-        (*headings, "on time"),
+        (
+            Column(""),
+            Column("instance type", Kind.ID),
+            Column("count", Kind.NUMBER),
+            Column("GPUs", Kind.NUMBER, 2),
+            Column("batch", Kind.NUMBER, 3),
+            Column("tokens/s", Kind.NUMBER, 1),
+            Column("90 %", Kind.NUMBER, 5),
+            Column("runs", Kind.NUMBER, 4),
+            Column("USD", Kind.NUMBER),
+            Column("on time", Kind.NUMBER),
+        ),
         [_option_row(option) for option in options],
         [(_option_name(option), option.why) for option in options],
         marked=[option.chosen for option in options],
-        right_from=2,
     )
     if completion.job.configuration is not None:
         print_configuration(completion.job.configuration)
@@ -261,52 +202,45 @@ def _option_name(option: ConfigurationOption) -> str:
     return f"{mark}{counts} x {option.instance_type}, batch {option.configuration.batch_size}"
 
 
-def print_configuration(configuration: JobConfiguration, shown: Console | None = None) -> None:
+def print_configuration(configuration: JobConfiguration) -> None:
     """Every value that was needed: its interval, and who says so."""
-    shown = shown or console()
     origins = configuration.origins
     _print_with_notes(
-        shown,
-        ("parameter", "value", "90 %", "said by"),
-        [(row.parameter, row.value or "-", interval_text(row), row.said_by) for row in origins],
+        (
+            Column("parameter", Kind.ID),
+            Column("value", Kind.ID),
+            Column("90 %", Kind.NUMBER, 2),
+            Column("said by", rank=1),
+        ),
+        [(row.parameter, row.value or NOTHING, interval_text(row), row.said_by) for row in origins],
         [(row.parameter, row.detail) for row in origins],
     )
     batch = "the same batch per GPU" if configuration.weak_scaling else "the same global batch"
     stack = f", on the software stack {configuration.stack}" if configuration.stack else ""
-    shown.print(
+    print_line(
         f"runs with a probability of {configuration.success_ppm / 10_000:.0f} %, "
-        f"with {batch} at every count{stack}",
-        highlight=False,
+        f"with {batch} at every count{stack}"
     )
 
 
 def _print_with_notes(
-    shown: Console,
-    headings: tuple[str, ...],
+    columns: tuple[Column, ...],
     rows: list[tuple[str, ...]],
     notes: list[tuple[str, str]],
     *,
-    marked: list[bool] | None = None,
-    right_from: int | None = None,
+    marked: Sequence[bool] = (),
 ) -> None:
     """A table with a note on every row: beside it where there is room, else below the table."""
-    from rich.table import Table
-
-    beside = shown.width >= _WIDE
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
-    for index, name in enumerate(headings):
-        to_the_right = right_from is not None and index >= right_from
-        table.add_column(name, justify="right" if to_the_right else "left", overflow="fold")
+    width = terminal_width()
+    beside = width is None or width >= _WIDE
     if beside:
-        table.add_column("why", ratio=1)
-    for index, (row, (_, note)) in enumerate(zip(rows, notes, strict=True)):
-        style = "bold green" if marked is not None and marked[index] else None
-        table.add_row(*row, *([note] if beside else []), style=style)
-    shown.print(table)
+        columns = (*columns, Column("why", Kind.SENTENCE))
+        rows = [(*row, note) for row, (_, note) in zip(rows, notes, strict=True)]
+    print_table(columns, rows, styles=["bold green" if mark else "" for mark in marked])
     if not beside:
         for name, note in notes:
             if note:
-                shown.print(f"{name}: {note}", markup=False, highlight=False)
+                print_line(f"{name}: {note}")
 
 
 def interval_text(origin: ParameterOrigin) -> str:

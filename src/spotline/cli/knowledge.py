@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spotline.cli.failures import explained, writable
+from spotline.cli.calls import EXIT_BAD_INPUT, EXIT_REFUSED, fail
+from spotline.cli.failures import writable
+from spotline.cli.jobs_view import print_json
 from spotline.cli.knowledge_view import (
     described_runs,
     file_summary,
@@ -20,6 +23,7 @@ from spotline.cli.knowledge_view import (
     print_import,
     print_prediction,
 )
+from spotline.contracts.errors import ContractError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,9 +37,6 @@ if TYPE_CHECKING:
     )
     from spotline.domain.configuration.interface import KnowledgeSource
     from spotline.domain.configuration.scaling import Scaling
-
-EXIT_REFUSED = 1
-EXIT_BAD_INPUT = 2
 
 _WITHOUT_HISTORY = ("analytic",)
 _SCALING_COUNTS = (1, 2, 4, 8, 16, 32)
@@ -87,7 +88,7 @@ def import_command(
     from spotline.adapters.knowledge.reader import read_file
     from spotline.adapters.knowledge.store import merged, read_knowledge, write_knowledge
 
-    with explained(as_json=as_json):
+    with _bad_input_exits(as_json=as_json):
         imported = [read_file(path, format_name=source_format, stack=stack) for path in files]
         before = read_knowledge(to) if to.exists() else ()
         runs = merged(before, *(file.runs for file in imported))
@@ -104,7 +105,7 @@ def import_command(
         "files": [file_summary(file) for file in imported],
     }
     if as_json:
-        print(json.dumps(summary, indent=2))
+        print_json(summary)
     else:
         print_import(imported, summary, written=some)
     if not some:
@@ -116,7 +117,7 @@ def describe_command(file: _File, as_json: _Json = False) -> None:
     """Say what a knowledge base holds: runs, stacks, models, GPUs, ranges, failures."""
     from spotline.adapters.knowledge.store import knowledge_digest, read_knowledge
 
-    with explained(as_json=as_json):
+    with _bad_input_exits(as_json=as_json):
         runs = read_knowledge(file)
     described: dict[str, Any] = {
         "path": str(file),
@@ -128,7 +129,7 @@ def describe_command(file: _File, as_json: _Json = False) -> None:
         },
     }
     if as_json:
-        print(json.dumps(described, indent=2))
+        print_json(described)
         return
     print_description(described)
 
@@ -182,7 +183,7 @@ def predict_command(
     from spotline.domain.configuration.memory import gpu_memory
     from spotline.domain.configuration.rules import broken_rules
 
-    with explained(as_json=as_json):
+    with _bad_input_exits(as_json=as_json):
         known_method, options = _method(method), _options(option or ())
         configuration = Configuration(
             model_name=_model_name(model, parameters),
@@ -209,7 +210,7 @@ def predict_command(
     memory = gpu_memory(configuration)
     if as_json:
         found = prediction_json(configuration, broken, answers, memory, laws)
-        print(json.dumps(found, indent=2))
+        print_json(found)
     else:
         print_prediction(configuration, broken, answers, memory, laws)
     if broken:
@@ -227,7 +228,7 @@ def evaluate_command(
     """Check predictions on runs held back: a random split, and one model at a time, per stack."""
     from spotline.adapters.knowledge.store import read_knowledge
 
-    with explained(as_json=as_json):
+    with _bad_input_exits(as_json=as_json):
         runs = read_knowledge(file)
         names = _source_names(source, with_history=True)
         # After the input is known to be good: it loads every source's library.
@@ -239,12 +240,20 @@ def evaluate_command(
             raise ValueError(f"{file}: {error}") from error
     found = report.as_json()
     if as_json:
-        print(json.dumps(found, indent=2))
+        print_json(found)
     else:
         print_evaluation(found)
 
 
 # --- input and failure ------------------------------------------------------------------------
+
+
+@contextmanager
+def _bad_input_exits(*, as_json: bool) -> Iterator[None]:
+    try:
+        yield
+    except (ContractError, ValueError) as error:
+        fail(EXIT_BAD_INPUT, str(error), as_json=as_json)
 
 
 def _method(text: str) -> Method:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
+from spotline.cli.tables import Column, Kind, number_columns, print_line, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from rich.console import Console
-    from rich.table import Table
 
     from spotline.adapters.knowledge.reader import ImportedFile
     from spotline.domain.configuration.configuration import (
@@ -30,31 +27,6 @@ _SHOWN_ROWS = 20
 _TEXT_COLUMNS = frozenset({"file", "format", "stack", "what", "value", "source", "basis"})
 
 _FOLDED_COLUMNS = frozenset({"basis", "file", "format"})
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console()
-
-
-def _table(title: str, *columns: str) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(
-        title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
-    )
-    for column in columns:
-        left = column in _TEXT_COLUMNS
-        # Names and figures are read whole; in a narrow window sentences fold instead.
-        table.add_column(
-            column,
-            justify="left" if left else "right",
-            overflow="fold",
-            no_wrap=column not in _FOLDED_COLUMNS,
-        )
-    return table
 
 
 def file_summary(file: ImportedFile) -> dict[str, Any]:
@@ -83,44 +55,40 @@ def print_import(
     imported: Sequence[ImportedFile], summary: dict[str, Any], *, written: bool
 ) -> None:
     """Show what came in, and every refused row with its reason."""
-    console = _console()
-    table = _table("Imported", "file", "format", "rows", "runs", "repeated", "refused")
-    for file in imported:
-        table.add_row(
-            Path(file.file).name,
-            file.format_name,
-            str(file.rows),
-            str(len(file.runs)),
-            str(file.duplicates),
-            str(len(file.refused)),
-        )
-    console.print(table)
+    numbers = number_columns("runs", "refused", "rows", "repeated", rank=0)
+    print_table(
+        (Column("file", Kind.ID), Column("format", rank=1), *numbers),
+        [
+            (
+                Path(file.file).name,
+                file.format_name,
+                str(len(file.runs)),
+                str(len(file.refused)),
+                str(file.rows),
+                str(file.duplicates),
+            )
+            for file in imported
+        ],
+    )
     for file in imported:
         name = Path(file.file).name
         if file.unknown_columns:
-            console.print(
+            print_line(
                 f"{name}: columns not read: {', '.join(file.unknown_columns)}",
-                highlight=False,
-                markup=False,
             )
         for (field, reason), rows in _refusals(file).items():
             shown = ", ".join(str(row) for row in rows[:_SHOWN_ROWS])
             more = f" and {len(rows) - _SHOWN_ROWS} more" if len(rows) > _SHOWN_ROWS else ""
-            console.print(
+            print_line(
                 f"refused: {name}, row {shown}{more}: field {field}: {reason}",
-                highlight=False,
-                markup=False,
-                soft_wrap=True,
             )
     if written:
-        console.print(
+        print_line(
             f"{summary['path']}: {summary['runs']} runs, {summary['new_runs']} new, "
             f"digest {summary['digest'][:12]}",
-            highlight=False,
-            soft_wrap=True,
         )
     else:
-        console.print("nothing imported; no file written", highlight=False)
+        print_line("nothing imported; no file written")
 
 
 def _refusals(file: ImportedFile) -> dict[tuple[str, str], list[int]]:
@@ -168,48 +136,44 @@ def _range(described: dict[str, Any], name: str) -> str:
 
 def print_description(described: dict[str, Any]) -> None:
     """Show what a knowledge base holds."""
-    console = _console()
-    console.print(_stacks_table(described["stacks"]))
-    console.print(_spread_table(described))
-    console.print(
+    _print_stacks(described["stacks"])
+    print_line()
+    _print_spread(described)
+    print_line()
+    print_line(
         f"{described['path']}: {described['runs']} runs, digest {described['digest'][:12]}",
-        highlight=False,
     )
 
 
-def _stacks_table(stacks: dict[str, Any]) -> Table:
-    table = _table(
-        "Stacks",
-        "stack",
-        "runs",
-        "ran",
-        "OOM",
-        "failed",
-        "models",
-        "GPUs",
-        "tokens/s",
-    )
+def _print_stacks(stacks: dict[str, Any]) -> None:
+    numbers = number_columns("runs", "ran", "OOM", "failed", "models", "GPUs", "tokens/s", rank=0)
+    rows = []
     for stack, figures in stacks.items():
         outcomes = figures["outcomes"]
-        table.add_row(
-            stack,
-            str(figures["runs"]),
-            str(outcomes["succeeded"]),
-            str(outcomes["out_of_memory"]),
-            str(outcomes["rejected"] + outcomes["failed"]),
-            str(len(figures["models"])),
-            _range(figures, "gpus"),
-            _range(figures, "tokens_per_s"),
+        rows.append(
+            (
+                stack,
+                str(figures["runs"]),
+                str(outcomes["succeeded"]),
+                str(outcomes["out_of_memory"]),
+                str(outcomes["rejected"] + outcomes["failed"]),
+                str(len(figures["models"])),
+                _range(figures, "gpus"),
+                _range(figures, "tokens_per_s"),
+            )
         )
-    return table
+    print_table((Column("stack", Kind.ID), *numbers), rows)
 
 
-def _spread_table(described: dict[str, Any]) -> Table:
-    table = _table("Runs by", "what", "value", "runs")
-    for title, key in (("model", "models"), ("GPU", "gpu_models"), ("method", "methods")):
-        for index, (value, count) in enumerate(described[key].items()):
-            table.add_row(title if index == 0 else "", value, str(count))
-    return table
+def _print_spread(described: dict[str, Any]) -> None:
+    print_table(
+        (Column("runs by"), Column("value", Kind.ID), Column("runs", Kind.NUMBER)),
+        [
+            (title if index == 0 else "", value, str(count))
+            for title, key in (("model", "models"), ("GPU", "gpu_models"), ("method", "methods"))
+            for index, (value, count) in enumerate(described[key].items())
+        ],
+    )
 
 
 def prediction_json(
@@ -268,40 +232,40 @@ def print_prediction(
     from spotline.domain.configuration.configuration import NoPrediction
     from spotline.domain.configuration.registry import DEFAULT_SOURCE
 
-    console = _console()
-    console.print(
+    print_line(
         f"{configuration.model_name} {configuration.method.value} on {configuration.gpus}x "
         f"{configuration.gpu_model} in {configuration.nodes} node(s), "
         f"{configuration.batch_size} x {configuration.tokens_per_sample} tokens a step",
-        highlight=False,
     )
     for rule in broken:
-        typer.secho(f"refused: {rule.message} ({rule.rule})", err=True, fg="red")
+        print_line(f"refused: {rule.message} ({rule.rule})", err=True, style="red")
     if answers:
-        table = _table("Predictions", "source", "tokens/s", "90 % interval", "runs well", "basis")
+        rows: list[tuple[str, ...]] = []
         for answer in answers:
             mark = " *" if answer.source_id == DEFAULT_SOURCE else ""
             if isinstance(answer, NoPrediction):
-                table.add_row(answer.source_id + mark, "-", "-", "-", answer.reason)
+                rows.append((answer.source_id + mark, "-", "-", "-", answer.reason))
                 continue
-            table.add_row(
-                answer.source_id + mark,
-                f"{answer.tokens_per_s:,.0f}",
-                f"{answer.low_tokens_per_s:,.0f}..{answer.high_tokens_per_s:,.0f}",
-                f"{answer.success_probability:.0%}",
-                answer.basis,
+            rows.append(
+                (
+                    answer.source_id + mark,
+                    f"{answer.tokens_per_s:,.0f}",
+                    f"{answer.low_tokens_per_s:,.0f}..{answer.high_tokens_per_s:,.0f}",
+                    f"{answer.success_probability:.0%}",
+                    answer.basis,
+                )
             )
-        console.print(table)
+        numbers = number_columns("tokens/s", "90 % interval", "runs well", rank=0)
+        columns = (Column("source", Kind.ID), *numbers, Column("basis", Kind.SENTENCE))
+        print_table(columns, rows, whole=True)
     for law in laws:
-        console.print(_law_line(law), highlight=False, soft_wrap=True)
+        print_line(_law_line(law))
     verdict = "fits" if memory.fits else "does not fit: expect it to run out of memory"
-    console.print(
+    print_line(
         f"memory: {memory.total_gb:.1f} of {memory.available_gb:.1f} GB on the fullest GPU, "
         f"{verdict} (weights {memory.weights_gb:.1f}, optimiser {memory.optimiser_gb:.1f}, "
         f"gradients {memory.gradients_gb:.1f} or logits {memory.logits_gb:.1f}, activations "
         f"{memory.activations_gb:.1f}, overhead {memory.overhead_gb:.1f})",
-        highlight=False,
-        soft_wrap=True,
     )
 
 
@@ -321,9 +285,8 @@ def _law_line(law: Scaling | NoPrediction) -> str:
 
 def print_evaluation(found: dict[str, Any]) -> None:
     """Show the figures of an evaluation, a line for every group."""
-    console = _console()
     for line in _lines(found):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        print_line(line)
 
 
 def _lines(value: Any, path: tuple[str, ...] = ()) -> list[str]:

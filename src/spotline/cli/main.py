@@ -12,28 +12,41 @@ from spotline.cli.usage import CommandLine
 
 # Modules of this package, in the order in which `--help` lists their commands.
 COMMANDS = (
-    "market",
-    "demo",
-    "train_demo",
+    "job_init",
+    "plan",
+    "jobs",
+    "updates",
+    "reading",
+    "fetch",
+    "explain",
+    "place",
+    "pipelines",
     "up",
     "down",
     "agent",
-    "jobs",
-    "plan",
-    "job_init",
-    "updates",
-    "reading",
+    "market",
     "market_status",
-    "fetch",
-    "place",
-    "pipelines",
     "stats",
+    "demo",
+    "train_demo",
     "simulate",
     "plot",
     "replay",
     "bench",
     "knowledge",
+    "lists",
+    "version",
 )
+
+# Where `--help` lists them.
+PANELS = {
+    "Jobs": ("job", "plan", "submit", "status", "watch", "cancel", "update", "logs", "events"),
+    "Results": ("fetch", "explain", "plot"),
+    "Pipelines across regions": ("place", "pipelines"),
+    "The system": ("up", "down", "agent", "market", "stats"),
+    "Trying out": ("demo", "train-demo", "simulate", "replay", "bench", "knowledge"),
+    "What there is": ("policies", "forecasters", "presets", "version"),
+}
 
 app = typer.Typer(
     name="spotline",
@@ -41,7 +54,7 @@ app = typer.Typer(
     help="Deadline-aware scheduling of fine-tuning jobs over spot and on-demand instances.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -66,6 +79,14 @@ def root(
 def _register() -> None:
     for module in COMMANDS:
         import_module(f"spotline.cli.{module}").register(app)
+    panels = {name: panel for panel, names in PANELS.items() for name in names}
+    for command in app.registered_commands:
+        name = command.name or getattr(command.callback, "__name__", "")
+        command.rich_help_panel = panels.get(str(name).replace("_", "-"))
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            name = group.name or group.typer_instance.info.name
+            group.rich_help_panel = panels.get(str(name))
 
 
 _register()

@@ -13,7 +13,7 @@ import typer
 
 from spotline.cli.failures import explained, writable
 from spotline.cli.market_view import listing, print_offerings, print_statistics, summary
-from spotline.cli.tables import say
+from spotline.cli.tables import print_line
 from spotline.contracts.errors import ContractError
 from spotline.domain.units import S_PER_HOUR
 
@@ -188,10 +188,10 @@ def describe_command(
         return
     for number, each in enumerate(described):
         if number:
-            say()
+            print_line()
         print_statistics(each)
     if drawn is not None:
-        say(f"drawn to {drawn}")
+        print_line(f"drawn to {drawn}")
 
 
 def _beside(files: list[Path]) -> Path:
@@ -332,5 +332,7 @@ def _print_summary(market: Market, path: Path, as_json: bool) -> None:
         print(json.dumps(said, indent=2))
         return
     print_offerings(market)
-    say(f"{path}: {market.slots} slots of {market.slot_s} s, {said['start']} to {said['end']}")
-    say(f"source: {market.source}")
+    print_line(
+        f"{path}: {market.slots} slots of {market.slot_s} s, {said['start']} to {said['end']}"
+    )
+    print_line(f"source: {market.source}")

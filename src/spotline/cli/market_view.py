@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spotline.cli.tables import Column, Kind, print_table, say
+from spotline.cli.tables import Column, Kind, print_line, print_table
 from spotline.domain.units import NS_PER_S, utc_iso
 
 # numpy loads inside the commands: --help must not wait for it.
@@ -79,31 +79,31 @@ def print_statistics(described: DescribedMarket) -> None:
 
     market = described.market
     statistics = measure(market)
-    say(
+    print_line(
         f"{described.name}: {market.slots} slots of {market.slot_s} s "
         f"({statistics.duration_h / 24:.1f} days) from {utc_iso(market.start_ns)}"
     )
-    say(f"source: {market.source}")
-    say()
+    print_line(f"source: {market.source}")
+    print_line()
     _print_prices(statistics.offerings)
-    say()
+    print_line()
     known = [offering for offering in statistics.offerings if offering.availability is not None]
     if not known:
-        say("availability: counts unknown")
+        print_line("availability: counts unknown")
         return
     _print_availability(known)
-    say(
+    print_line(
         "1 h error: mean absolute change over an hour (prices: % of the mean; counts: instances); "
         "ac: autocorrelation"
     )
     if statistics.any_up_fraction is not None and len(known) > 1:
-        say(f"at least one offering up: {statistics.any_up_fraction:.1%} of slots")
-    say()
+        print_line(f"at least one offering up: {statistics.any_up_fraction:.1%} of slots")
+    print_line()
     _print_supply(described.supply, len(market.offerings))
 
 
 def _print_prices(offerings: Sequence[OfferingStatistics]) -> None:
-    say("Spot price, USD per instance-hour")
+    print_line("Spot price, USD per instance-hour")
     columns = (
         _OFFERING,
         Column("mean", Kind.NUMBER),
@@ -135,7 +135,7 @@ def _print_prices(offerings: Sequence[OfferingStatistics]) -> None:
 
 
 def _print_availability(offerings: Sequence[OfferingStatistics]) -> None:
-    say("Available spot instances (up: at least one; full: the most seen)")
+    print_line("Available spot instances (up: at least one; full: the most seen)")
     columns = (
         _OFFERING,
         Column("mean/most", Kind.NUMBER),
@@ -175,9 +175,9 @@ def _print_supply(supply: MarketSupply, total: int) -> None:
     few = len(supply.offerings)
     chosen = f"{few} of {total} offerings" if few < total else "all offerings"
     plural = "s" if supply.instances > 1 else ""
-    say(f"Spot for a job of {supply.instances} instance{plural}, {chosen}")
+    print_line(f"Spot for a job of {supply.instances} instance{plural}, {chosen}")
     if not supply.offerings:
-        say("no spot: all offerings are reservations")
+        print_line("no spot: all offerings are reservations")
         return
     columns = (
         _OFFERING,
@@ -191,12 +191,12 @@ def _print_supply(supply: MarketSupply, total: int) -> None:
         Column("discount", Kind.NUMBER, rank=1),
     )
     print_table(columns, [_supply_row(offering) for offering in supply.offerings])
-    say(
+    print_line(
         "there: share of the time; median and p10 stay: half and a tenth of the stays are over by "
         "then; cut: lasted at least as long as was seen"
     )
     if few > 1 and supply.share_any is not None and supply.share_all is not None:
-        say(
+        print_line(
             f"any of the {few} has enough {supply.share_any:.1%} of the time, all at once "
             f"{supply.share_all:.1%} ({supply.if_independent[0]:.1%} and "
             f"{supply.if_independent[-1]:.1%} if each came and went by itself)"

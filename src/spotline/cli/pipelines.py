@@ -4,27 +4,37 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spotline.cli.calls import (
-    EXIT_BAD_INPUT,
     EXIT_REFUSED,
     AsJson,
     JobArgument,
+    Tenant,
     answered,
     fail,
     fail_file,
     only_one,
 )
-from spotline.cli.jobs_view import console, plain, print_json
-from spotline.cli.pipelines_view import phase_line, pipelines_table, print_pipeline
+from spotline.cli.jobs_view import plain, print_json
+from spotline.cli.phases import PipelinePhaseWord
+from spotline.cli.pipelines_view import (
+    change_line,
+    path_text,
+    phase_line,
+    print_pipeline,
+    print_pipelines,
+)
+from spotline.cli.tables import print_line
 
 if TYPE_CHECKING:
     from spotline.adapters.grpc.placer.client import PlacerClient
-    from spotline.application.placer.messages import PlacementPhase, PlacementStatus, PlaceReceipt
+    from spotline.application.placer.messages import PlacementStatus, PlaceReceipt
     from spotline.domain.placement.submission import Pipeline
 
 PlacerAddress = Annotated[
@@ -38,9 +48,10 @@ PlacerAddress = Annotated[
 ]
 DEFAULT_PLACER_ADDRESS = "127.0.0.1:7072"
 
-_Tenant = Annotated[str, typer.Option(help="Only this tenant's pipelines.")]
+_Phase = Annotated[PipelinePhaseWord | None, typer.Option(help="Only pipelines in this phase.")]
 
 _LARGEST_PAGE = 1000
+_LOOK_EVERY_S = 1.0
 
 pipelines_app = typer.Typer(
     name="pipelines",
@@ -81,68 +92,67 @@ def submit(
         return
     status = receipt.status
     again = "was submitted before; nothing changed; " if receipt.already_submitted else ""
-    typer.echo(f"{status.pipeline.job_id}  {again}{phase_line(status)}")
-    typer.echo(status.reason)
-    typer.echo(f"follow it with: spotline pipelines show {status.pipeline.job_id}", err=True)
-
-
-@pipelines_app.command("list")
-def list_command(
-    tenant: _Tenant = "",
-    phase: Annotated[
-        str | None, typer.Option(help="Only pipelines in this phase, such as running.")
-    ] = None,
-    address: PlacerAddress = DEFAULT_PLACER_ADDRESS,
-    as_json: AsJson = False,
-) -> None:
-    """Show where pipelines stand."""
-    from spotline.adapters.grpc.placer.client import PlacerClient
-    from spotline.application.placer.messages import PlacementQuery
-
-    query = PlacementQuery(
-        tenant=tenant, phase=_phase(phase, as_json=as_json), page_size=_LARGEST_PAGE
-    )
-
-    async def run() -> tuple[PlacementStatus, ...]:
-        async with PlacerClient(address) as client:
-            return await client.list_all(query)
-
-    found = answered(run(), as_json=as_json)
-    if as_json:
-        print_json([plain(status) for status in found])
-    elif found:
-        console().print(pipelines_table(found))
-    elif tenant or phase:
-        typer.echo("no such pipelines")
-    else:
-        typer.echo("no pipelines; hand one over with: spotline pipelines submit job.yaml")
+    print_line(f"{status.pipeline.job_id}  {again}{phase_line(status)}")
+    print_line(status.reason)
+    typer.echo(f"follow it with: spotline pipelines watch {status.pipeline.job_id}", err=True)
 
 
 @pipelines_app.command()
-def show(
-    job: JobArgument,
-    tenant: _Tenant = "",
+def status(
+    job: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="A pipeline's id, or how it begins.")
+    ] = None,
+    tenant: Tenant = "",
+    phase: _Phase = None,
     address: PlacerAddress = DEFAULT_PLACER_ADDRESS,
     as_json: AsJson = False,
 ) -> None:
-    """Show where one pipeline stands, what it cost and why it is there."""
+    """Show where one pipeline stands and what it cost and why, or where all of them stand."""
+    if job is None:
+        _list(tenant, phase, address, as_json=as_json)
+    else:
+        _show(job, tenant, address, as_json=as_json)
+
+
+@pipelines_app.command()
+def watch(
+    job: JobArgument,
+    tenant: Tenant = "",
+    address: PlacerAddress = DEFAULT_PLACER_ADDRESS,
+    as_json: AsJson = False,
+) -> None:
+    """Follow a pipeline, a line a change, until it is over.
+
+    Exits 0 if it completed, 1 if it ended in any other way.
+    """
     from spotline.adapters.grpc.placer.client import PlacerClient
 
     async def run() -> PlacementStatus | None:
+        before: PlacementStatus | None = None
         async with PlacerClient(address) as client:
-            return await _found(client, job, tenant)
+            while True:
+                found = await _found(client, job, tenant)
+                if found is None:
+                    return None
+                if before is None or _seen(found) != _seen(before):
+                    if as_json:
+                        print_json(plain(found), indent=None)
+                    else:
+                        print_line(change_line(found, time.time_ns()))
+                before = found
+                if found.phase.over:
+                    return found
+                await asyncio.sleep(_LOOK_EVERY_S)
 
-    status = _known(answered(run(), as_json=as_json), job, tenant, as_json=as_json)
-    if as_json:
-        print_json(plain(status))
-    else:
-        print_pipeline(status)
+    last = _known(answered(run(), as_json=as_json), job, tenant, as_json=as_json)
+    if last.phase.value != PipelinePhaseWord.COMPLETED.value:
+        raise typer.Exit(EXIT_REFUSED)
 
 
 @pipelines_app.command()
-def release(
+def cancel(
     job: JobArgument,
-    tenant: _Tenant = "",
+    tenant: Tenant = "",
     address: PlacerAddress = DEFAULT_PLACER_ADDRESS,
     as_json: AsJson = False,
 ) -> None:
@@ -163,9 +173,80 @@ def release(
         print_json({"status": plain(status), "already_over": already})
     else:
         what = (
-            f"was {status.phase.value} already; nothing changed" if already else phase_line(status)
+            f"was over already ({status.phase.value}); nothing changed"
+            if already
+            else phase_line(status)
         )
-        typer.echo(f"{status.pipeline.job_id}  {what}")
+        print_line(f"{status.pipeline.job_id}  {what}")
+
+
+# --- what these commands were called before 0.3.0 ---------------------------------------------
+
+pipelines_app.command("release", hidden=True)(cancel)
+
+
+@pipelines_app.command("list", hidden=True)
+def list_command(
+    tenant: Tenant = "",
+    phase: _Phase = None,
+    address: PlacerAddress = DEFAULT_PLACER_ADDRESS,
+    as_json: AsJson = False,
+) -> None:
+    """Show where all pipelines stand: `status`."""
+    _list(tenant, phase, address, as_json=as_json)
+
+
+@pipelines_app.command(hidden=True)
+def show(
+    job: JobArgument,
+    tenant: Tenant = "",
+    address: PlacerAddress = DEFAULT_PLACER_ADDRESS,
+    as_json: AsJson = False,
+) -> None:
+    """Show where one pipeline stands: `status JOB`."""
+    _show(job, tenant, address, as_json=as_json)
+
+
+def _list(tenant: str, phase: PipelinePhaseWord | None, address: str, *, as_json: bool) -> None:
+    from spotline.adapters.grpc.placer.client import PlacerClient
+    from spotline.application.placer.messages import PlacementPhase, PlacementQuery
+
+    wanted = None if phase is None else PlacementPhase(phase.value)
+    query = PlacementQuery(tenant=tenant, phase=wanted, page_size=_LARGEST_PAGE)
+
+    async def run() -> tuple[PlacementStatus, ...]:
+        async with PlacerClient(address) as client:
+            return await client.list_all(query)
+
+    found = answered(run(), as_json=as_json)
+    if as_json:
+        print_json([plain(status) for status in found])
+    elif found:
+        print_pipelines(found)
+    elif tenant or phase:
+        typer.echo("no such pipelines")
+    else:
+        typer.echo("no pipelines; hand one over with: spotline pipelines submit FILE")
+
+
+def _show(job: str, tenant: str, address: str, *, as_json: bool) -> None:
+    from spotline.adapters.grpc.placer.client import PlacerClient
+
+    async def run() -> PlacementStatus | None:
+        async with PlacerClient(address) as client:
+            return await _found(client, job, tenant)
+
+    status = _known(answered(run(), as_json=as_json), job, tenant, as_json=as_json)
+    if as_json:
+        print_json(plain(status))
+    else:
+        print_pipeline(status)
+
+
+def _seen(status: PlacementStatus) -> tuple[object, ...]:
+    """What of a pipeline makes a line when it changes: not its cost, which always does."""
+    tenths = 10 * status.iterations_done // max(1, status.pipeline.iterations)
+    return status.phase, path_text(status), status.moves, status.finish_ns, tenths
 
 
 # --- input and failure ------------------------------------------------------------------------
@@ -179,18 +260,6 @@ def _read(file: Path, *, as_json: bool) -> Pipeline:
         return read_pipeline(file)
     except BadFile as error:
         fail_file(error, as_json=as_json)
-
-
-def _phase(text: str | None, *, as_json: bool) -> PlacementPhase | None:
-    from spotline.application.placer.messages import PlacementPhase
-
-    if text is None:
-        return None
-    try:
-        return PlacementPhase(text)
-    except ValueError:
-        known = ", ".join(phase.value for phase in PlacementPhase)
-        fail(EXIT_BAD_INPUT, f"--phase must be one of {known}, was {text!r}", as_json=as_json)
 
 
 async def _found(client: PlacerClient, job: str, tenant: str) -> PlacementStatus | None:

@@ -1,21 +1,15 @@
 """Pipelines as the commands print them."""
 
-# Imports of what is printed with are inside: tables cost more than `--help` should.
-
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spotline.cli.jobs_view import console
+from spotline.cli.tables import Column, Kind, print_facts, print_table
+from spotline.cli.wording import NOTHING, clock_time, moment, short_ids, short_moment, usd
 
 if TYPE_CHECKING:
-    from rich.table import Table
-    from rich.text import Text
-
     from spotline.application.placer.messages import PlacementStatus
-
-_MICRO_USD_PER_USD = 1e6
-_S_PER_HOUR = 3600
 
 
 def path_text(status: PlacementStatus) -> str:
@@ -31,40 +25,52 @@ def phase_line(status: PlacementStatus) -> str:
     if status.placement is not None:
         parts.append(f"on {path_text(status)}")
     if status.finish_ns and not status.phase.over:
-        parts.append(f"done at {_time(status.finish_ns)}")
+        parts.append(f"done at {moment(status.finish_ns)}")
     return ", ".join(parts)
 
 
-def pipelines_table(found: tuple[PlacementStatus, ...]) -> Table:
-    """One row per pipeline."""
-    from rich.table import Table
+def change_line(status: PlacementStatus, wall_ns: int) -> str:
+    """One change of a watched pipeline, as it was seen at a wall time."""
+    return (
+        f"{clock_time(wall_ns)} wall  {phase_line(status)}  {_share(status)}  "
+        f"{usd(status.cost_micro_usd)} USD"
+    )
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("job", "tenant", "model", "phase"):
-        table.add_column(name, overflow="fold")
-    for name in ("done", "cost USD", "moves"):
-        table.add_column(name, justify="right")
-    table.add_column("path (GPUs)", overflow="fold")
-    table.add_column("ends")
-    for status in found:
-        table.add_row(
-            status.pipeline.job_id[:12],
-            _as_written(status.pipeline.tenant),
-            _as_written(status.pipeline.model_name or "-"),
-            status.phase.value,
-            _share(status),
-            _usd(status),
-            str(status.moves),
-            _as_written(path_text(status)),
-            _time(status.finish_ns),
-        )
-    return table
+
+def print_pipelines(found: Sequence[PlacementStatus]) -> None:
+    """One row per pipeline."""
+    ids = short_ids([status.pipeline.job_id for status in found])
+    print_table(
+        (
+            Column("job", Kind.ID),
+            Column("model", Kind.SENTENCE, 4),
+            Column("phase"),
+            Column("done", Kind.NUMBER, 1),
+            Column("path (GPUs)", Kind.ID, 3),
+            Column("ends", rank=2),
+            Column("cost USD", Kind.NUMBER, 1),
+            Column("moves", Kind.NUMBER, 5),
+            Column("tenant", rank=6),
+        ),
+        [
+            (
+                ids[status.pipeline.job_id],
+                status.pipeline.model_name or NOTHING,
+                status.phase.value,
+                _share(status),
+                path_text(status),
+                short_moment(status.finish_ns),
+                usd(status.cost_micro_usd),
+                str(status.moves),
+                status.pipeline.tenant,
+            )
+            for status in found
+        ],
+    )
 
 
 def print_pipeline(status: PlacementStatus) -> None:
     """Everything of one pipeline."""
-    from rich.table import Table
-
     pipeline, placement = status.pipeline, status.placement
     deadline_ns = status.submitted_ns + round(pipeline.deadline_s * 1e9)
     rows = [
@@ -73,8 +79,8 @@ def print_pipeline(status: PlacementStatus) -> None:
         ("tenant", pipeline.tenant),
         ("request", pipeline.client_request_id),
         ("phase", status.phase.value),
-        ("submitted", _time(status.submitted_ns)),
-        ("deadline", _time(deadline_ns) if pipeline.deadline_s else "-"),
+        ("submitted", moment(status.submitted_ns)),
+        ("deadline", moment(deadline_ns) if pipeline.deadline_s else "-"),
         ("GPUs", f"{pipeline.min_gpus}..{pipeline.max_gpus}"),
         (
             "done",
@@ -88,40 +94,17 @@ def print_pipeline(status: PlacementStatus) -> None:
             ("reserved", f"{placement.reserved_bytes_per_s * 8 / 1e9:.3g} Gbit/s on each link"),
         ]
     rows += [
-        ("ended" if status.phase.over else "ends", _time(status.finish_ns)),
+        ("ended" if status.phase.over else "ends", moment(status.finish_ns)),
         ("moves", str(status.moves)),
-        ("cost so far", f"{_usd(status)} USD"),
+        ("cost so far", f"{usd(status.cost_micro_usd)} USD"),
     ]
     if status.ledger_micro_usd:
-        billed = status.ledger_micro_usd / _MICRO_USD_PER_USD
-        rows.append(("in the ledger", f"{billed:,.2f} USD"))
+        rows.append(("in the ledger", f"{usd(status.ledger_micro_usd)} USD"))
     if status.earliest_finish_ns:
-        rows.append(("possible", f"{_time(status.earliest_finish_ns)} at the earliest"))
+        rows.append(("possible", f"{moment(status.earliest_finish_ns)} at the earliest"))
     rows.append(("why", status.reason or "-"))
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column()
-    table.add_column(overflow="fold")
-    for name, value in rows:
-        table.add_row(name, _as_written(value))
-    console().print(table)
-
-
-def _as_written(text: str) -> Text:
-    """What others wrote, brackets included."""
-    from rich.text import Text
-
-    return Text(text)
+    print_facts(rows)
 
 
 def _share(status: PlacementStatus) -> str:
     return f"{100 * status.iterations_done / status.pipeline.iterations:.0f} %"
-
-
-def _usd(status: PlacementStatus) -> str:
-    return f"{status.cost_micro_usd / _MICRO_USD_PER_USD:,.2f}"
-
-
-def _time(ns: int) -> str:
-    from spotline.domain.units import utc_iso
-
-    return utc_iso(ns) if ns else "-"

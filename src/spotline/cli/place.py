@@ -12,6 +12,7 @@ import typer
 
 from spotline.cli.calls import EXIT_REFUSED, AsJson, answered
 from spotline.cli.pipelines import DEFAULT_PLACER_ADDRESS, PlacerAddress
+from spotline.cli.tables import Column, Kind, number_columns, print_line, print_table
 from spotline.contracts.errors import ContractError
 
 if TYPE_CHECKING:
@@ -111,31 +112,30 @@ async def _asked(request: ExplanationRequest, address: str) -> Explanation:
         return await client.explain(request)
 
 
+_COLUMNS = (
+    Column(""),
+    Column("path (GPUs)", Kind.ID),
+    Column("bottleneck", rank=3),
+    Column("Gbit/s", Kind.NUMBER, 2),
+    Column("s", Kind.NUMBER, 4),
+    *number_columns("GPUs $", "egress $", "risk $", rank=5),
+    Column("job h", Kind.NUMBER, 1),
+    Column("job $", Kind.NUMBER),
+)
+
+
 def _print(answer: Explanation) -> None:
-    from rich.table import Table
-
-    from spotline.cli.jobs_view import console
-
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
-    table.add_column("")
-    table.add_column("path (GPUs)", overflow="fold")
-    table.add_column("bottleneck", overflow="fold")
-    for name in ("Gbit/s", "s", "GPUs $", "egress $", "risk $", "job h", "job $"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for path in answer.paths:
-        table.add_row(*_row(path), style="bold green" if path.chosen else None)
-    shown = console()
+    styles = ["bold green" if path.chosen else "" for path in answer.paths]
     if answer.paths:
-        shown.print(table)
-    basis = (
+        print_table(_COLUMNS, [_row(path) for path in answer.paths], styles=styles)
+    print_line(
         f"method {answer.method_id}, cost {answer.basis.value}; s, GPUs, egress, risk: an iteration"
     )
-    shown.print(basis, markup=False, highlight=False)
     chosen = any(path.chosen for path in answer.paths)
     verdict = f"{'chosen' if chosen else 'none chosen'}: {answer.reason}"
     if answer.earliest_finish_s:
         verdict += f"; it could be done in {answer.earliest_finish_s:.0f} s"
-    shown.print(verdict, markup=False, highlight=False)
+    print_line(verdict)
 
 
 def _row(path: ExplainedPath) -> tuple[str, ...]:

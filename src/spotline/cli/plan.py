@@ -23,6 +23,7 @@ from spotline.cli.calls import (
 )
 from spotline.cli.job_files import market_ns, planned_jobs, stated_jobs
 from spotline.cli.jobs_view import plain, print_completion, print_json, print_run, quote_line
+from spotline.cli.likelihood import OnTime
 from spotline.cli.plan_view import print_joint_plan, print_plan
 from spotline.domain.units import utc_iso
 
@@ -45,11 +46,25 @@ def plan(
         list[Path],
         typer.Argument(metavar="JOB.YAML...", help="Job files; several are planned together."),
     ],
+    deadlines: Annotated[
+        str,
+        typer.Option(
+            metavar="WHEN,...",
+            help="Show what other deadlines would cost: durations from now in market time, such as "
+            "24h,36h,48h, or times such as 2026-01-06T12:00:00Z.",
+        ),
+    ] = "",
+    on_time: OnTime = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Show every policy that the job could draw, too.")
+    ] = False,
     policy: Annotated[
         list[str] | None,
-        typer.Option(help="Consider this policy; repeat it for several. Default: a small set."),
+        typer.Option(help="Lay out this policy on every offering besides; repeat it for several."),
     ] = None,
-    steps: Annotated[bool, typer.Option("--steps", help="Show the chosen option by slot.")] = False,
+    steps: Annotated[
+        bool, typer.Option("--steps", help="Show the best --policy slot by slot.")
+    ] = False,
     quota: Annotated[
         list[str] | None,
         typer.Option(
@@ -66,11 +81,11 @@ def plan(
     address: Address = DEFAULT_ADDRESS,
     as_json: AsJson = False,
 ) -> None:
-    """Show what could be done with a job, with cost and probability. Nothing is bought.
+    """Show what submitting a job now would bring: when, how likely, for how much. Nothing is bought.
 
     What a file that names a model leaves out is filled in first, and shown with who says so.
-    Several jobs, or limits on what is held and spent, are planned together over the slots that are
-    forecast. Exits 1 if a deadline cannot be met.
+    Several jobs, or limits on what is held and spent, are planned together, up to the last deadline.
+    Exits 1 where being on time is less likely than asked for.
     """
     from spotline.adapters.grpc.allocator.client import JobClient
     from spotline.application.allocator.messages import PlanRequest
@@ -95,10 +110,19 @@ def plan(
             "what leaves out its throughput is planned alone, without --quota and --budget",
             as_json=as_json,
         )
+    if together and deadlines:
+        fail(
+            EXIT_BAD_INPUT,
+            "--deadlines: expected one job, without --quota and --budget, found several or limits",
+            as_json=as_json,
+        )
+    least_ppm = 0 if on_time is None else round(on_time * 1e6)
+    now = _Now(deadlines, address, now_ns, as_json=as_json)
     if together:
         request = PlanRequest(
             jobs=jobs,
             policy_ids=tuple(policy or ()),
+            least_on_time_ppm=least_ppm,
             quotas=tuple(_quota(text, as_json=as_json) for text in quota or ()),
             budget_micro_usd_per_hour=micro_usd_from_usd(budget),
             egress_micro_usd_per_gb=micro_usd_from_usd(egress),
@@ -108,6 +132,8 @@ def plan(
             job=jobs[0] if jobs else None,
             draft=drafts[0] if drafts else None,
             policy_ids=tuple(policy or ()),
+            deadlines_ns=now.deadlines_ns(),
+            least_on_time_ppm=least_ppm,
         )
 
     async def run() -> PlanAnswer:
@@ -119,17 +145,63 @@ def plan(
     if as_json:
         print_json(plain(answer))
     elif answer.joint is not None:
-        print_joint_plan(jobs, answer.joint)
+        print_joint_plan(jobs, answer)
     else:
-        _print_one_plan(_in_files(answer, sent), read[0], steps=steps)
-    if not answer.feasible:
+        _print_one_plan(_in_files(answer, sent), read[0], steps=steps, every=every)
+    if not answer.feasible or not answer.likely_enough:
         raise typer.Exit(EXIT_REFUSED)
 
 
-def _print_one_plan(answer: PlanAnswer, job: Job | JobDraft, *, steps: bool) -> None:
+class _Now:
+    """What `--deadlines` says, and the market time that durations of it count from."""
+
+    def __init__(self, text: str, address: str, now_ns: int | None, *, as_json: bool) -> None:
+        self._parts = [part.strip() for part in text.split(",")] if text else []
+        self._address = address
+        self._now_ns = now_ns
+        self._as_json = as_json
+
+    def deadlines_ns(self) -> tuple[int, ...]:
+        """Every deadline, ns since the epoch; ends the command where one is none."""
+        return tuple(self._deadline_ns(part) for part in self._parts)
+
+    def _deadline_ns(self, part: str) -> int:
+        from spotline.adapters.files.units import seconds_of
+        from spotline.domain.units import NS_PER_S, ns_from_rfc3339
+
+        seconds = seconds_of(part)
+        if seconds is not None and seconds > 0:
+            return self._market_ns() + seconds * NS_PER_S
+        try:
+            return ns_from_rfc3339(part)
+        except ValueError:
+            said = (
+                "--deadlines: expected durations > 0 such as 36h or times such as "
+                f"2026-01-06T12:00:00Z, with commas between, found {part!r}"
+            )
+            fail(EXIT_BAD_INPUT, said, as_json=self._as_json)
+
+    def _market_ns(self) -> int:
+        from spotline.adapters.grpc.allocator.client import JobClient
+
+        async def ask() -> int | None:
+            async with JobClient(self._address) as client:
+                clock = (await client.market()).clock
+                return None if clock is None else clock.market_ns
+
+        if self._now_ns is None:
+            self._now_ns = answered(ask(), as_json=self._as_json)
+        if self._now_ns is None:
+            said = "no market is open yet that durations count from; try again when one is"
+            fail(EXIT_REFUSED, said, as_json=self._as_json)
+        return self._now_ns
+
+
+def _print_one_plan(answer: PlanAnswer, job: Job | JobDraft, *, steps: bool, every: bool) -> None:
     if answer.completion is not None:
         print_completion(answer.completion)
-    print_plan(answer, steps=steps)
+    planned = job if answer.completion is None else answer.completion.job
+    print_plan(answer, deadline_ns=planned.deadline.at_ns, steps=steps, every=every)
     quote, most = answer.on_demand_quote_micro_usd, answer.most_cost_micro_usd
     if quote:
         typer.echo(quote_line(quote, most, by_quote=job.value_from_quote))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spotline.cli.failures import explained, writable
-from spotline.cli.tables import say
+from spotline.cli.tables import print_line
 from spotline.contracts.errors import ContractError
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ def plot(
         print(json.dumps(_as_json(run, chosen, path), indent=2))
         return
     for line in _lines(run, chosen):
-        say(line)
-    say(f"drawn to {path}")
+        print_line(line)
+    print_line(f"drawn to {path}")
 
 
 def _what(target: str, log: Path, job: str) -> tuple[Path, str]:

@@ -11,6 +11,8 @@ import typer
 
 from spotline.cli.calls import DEFAULT_ADDRESS, Address, AsJson, JobArgument, answered, whole_job_id
 from spotline.cli.jobs_view import plain, print_json
+from spotline.cli.tables import escaped
+from spotline.cli.wording import clock_time, moment
 
 if TYPE_CHECKING:
     from spotline.application.allocator.happenings import JobHappening
@@ -101,11 +103,10 @@ def events(
 
 
 def happening_line(happening: JobHappening) -> str:
-    """One row: market time, kind, what."""
-    from spotline.domain.units import utc_iso
-
-    when = utc_iso(happening.ts_event_ns) if happening.ts_event_ns else "-"
-    return f"{when:<20}  {happening.kind:<24}  {printable(happening.text)}"
+    """One row: market time, wall time, kind, what."""
+    wall = f" ({clock_time(happening.wall_ns)} wall)" if happening.wall_ns else ""
+    kind = escaped(happening.kind)
+    return f"{moment(happening.ts_event_ns):<20}{wall}  {kind:<24}  {escaped(happening.text)}"
 
 
 class Writers:
@@ -134,4 +135,5 @@ class Writers:
 def printable(text: str) -> str:
     """A text without what a terminal would obey; tabs and newlines stay."""
     bare = _SEQUENCE.sub("", text.translate(_SEPARATORS)).replace("\r\n", "\n")
-    return _CONTROL.sub("", _OVERWRITTEN.sub("", bare))
+    # What is left of others' power over the terminal, such as turning the direction of letters.
+    return escaped(_CONTROL.sub("", _OVERWRITTEN.sub("", bare)), several_lines=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spotline.cli.failures import explained
+from spotline.cli.jobs_view import plain, print_json
+from spotline.cli.tables import print_line
 
 if TYPE_CHECKING:
     from spotline.replay.divergence import VerifyReport
@@ -56,7 +56,7 @@ def verify(
             issued=reader.statistics(),
         )
     if as_json:
-        print(json.dumps(report.as_json(), indent=2))
+        print_json(report.as_json())
     else:
         _print(log, report)
     raise typer.Exit(report.exit_code)
@@ -92,19 +92,19 @@ def reservations(
 
         used = reservations_used(found.event for found in readable_events(EventLogReader(log)))
     if as_json:
-        print(json.dumps([asdict(use) for use in used], indent=2))
+        print_json(plain(used))
         return
     if not used:
-        print("the market has no reservations")
+        print_line("the market has no reservations")
     for use in used:
         share = 100 * use.used_instance_s / max(1, use.paid_instance_s)
-        print(
+        print_line(
             f"{use.offering_id}: {share:.1f} % of {_hours(use.paid_instance_s)} used, "
             f"{_usd(use.idle_micro_usd)} of {_usd(use.paid_micro_usd)} sunk for nothing"
         )
         for part in use.shares:
             hours, sunk = _hours(part.instance_s), _usd(part.sunk_micro_usd)
-            print(f"  {part.tenant} {part.job_id}: {hours}, {sunk}")
+            print_line(f"  {part.tenant} {part.job_id}: {hours}, {sunk}")
 
 
 def _hours(instance_s: int) -> str:
@@ -116,12 +116,8 @@ def _usd(micro_usd: int) -> str:
 
 
 def _print(log: Path, report: VerifyReport) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False, soft_wrap=True)
-
     def say(text: str, style: str = "") -> None:
-        console.print(text, style=style, markup=False)
+        print_line(text, style=style)
 
     if report.environment:
         say(

@@ -5,16 +5,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+from spotline.cli.calls import AsJson
+from spotline.cli.tables import Column, Kind, number_columns, print_line, print_table
+from spotline.cli.wording import moment
 
+if TYPE_CHECKING:
     from spotline.application.analytics.messages import (
         KeysPage,
         StatisticsKey,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _DEFAULT_ADDRESS = "127.0.0.1:7073"
 _LENGTH = re.compile(r"(\d+)(s|m|h|d)")
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_PIPE_COLUMNS = 180
 
 
 def register(app: typer.Typer) -> None:
@@ -65,7 +64,7 @@ def stats(
             metavar="HOST:PORT",
         ),
     ] = _DEFAULT_ADDRESS,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show statistics of an offering, a tenant or a policy; without one, of whom there are any.
 
@@ -203,105 +202,94 @@ async def _windows(address: str, query: StatisticsQuery, *, latest: int) -> Stat
     return replace(page, market=page.market[::-1], platform=page.platform[::-1], next_page_token="")
 
 
-def _wide_console() -> Console:
-    """Where the tables go; into a file or a pipe they are never cut."""
-    from spotline.cli.jobs_view import console
-
-    shown = console()
-    if not shown.is_terminal and "COLUMNS" not in os.environ:
-        shown.width = _PIPE_COLUMNS
-    return shown
-
-
 def _print_keys(keys: tuple[StatisticsKey, ...]) -> None:
-    from spotline.domain.units import utc_iso
-
-    table = _table("of", "key", "windows", "first ends", "last ends")
-    for key in keys:
-        table.add_row(
-            key.scope.value,
-            key.key,
-            f"{key.windows:,}",
-            utc_iso(key.first_end_ns),
-            utc_iso(key.last_end_ns),
-        )
-    shown = _wide_console()
     if not keys:
-        shown.print("no window has closed yet")
+        print_line("no window has closed yet")
         return
-    shown.print(table)
+    columns = (Column("of"), Column("key", Kind.ID), *number_columns("windows"))
+    print_table(
+        (*columns, Column("first ends", rank=3), Column("last ends", rank=2)),
+        [
+            (
+                key.scope.value,
+                key.key,
+                f"{key.windows:,}",
+                moment(key.first_end_ns),
+                moment(key.last_end_ns),
+            )
+            for key in keys
+        ],
+    )
 
 
 def _print(page: StatisticsPage, query: StatisticsQuery) -> None:
-    from spotline.domain.units import utc_iso
-
-    shown = _wide_console()
     if page.market:
-        shown.print(_market_table(page.market))
+        print_table(_MARKET_COLUMNS, [_market_row(window) for window in page.market])
     elif page.platform:
-        shown.print(_platform_table(page.platform, by_policy=query.scope.value == "policy"))
+        by_policy = query.scope.value == "policy"
+        rows = [_platform_row(window, by_policy=by_policy) for window in page.platform]
+        print_table(_PLATFORM_COLUMNS, rows)
     else:
-        shown.print(f"no such window of {query.key} has closed yet", markup=False, highlight=False)
-    watermark = utc_iso(page.watermark_ns) if page.watermark_ns else "no slot yet"
+        print_line(f"no such window of {query.key} has closed yet")
+    watermark = moment(page.watermark_ns) if page.watermark_ns else "no slot yet"
     late = f"{page.late_merged:,} late merged, {page.late_dropped:,} too late"
-    shown.print(f"closed up to {watermark}; {late}", markup=False, highlight=False)
+    print_line(f"closed up to {watermark}; {late}")
 
 
-def _table(*names: str) -> Table:
-    from rich.table import Table
+_WINDOW = (Column("window ends"), Column("length"))
+_MARKET_COLUMNS = (
+    *_WINDOW,
+    Column("spot $/h", Kind.NUMBER),
+    Column("spread", Kind.NUMBER, 8),
+    Column("change", Kind.NUMBER, 7),
+    Column("on-dem. $/h", Kind.NUMBER, 2),
+    Column("change", Kind.NUMBER, 9),
+    Column("available", Kind.NUMBER, 1),
+    *number_columns("mean count", "run up", "run down", "ups", "downs", rank=3),
+    Column("rev.", Kind.NUMBER, 10),
+)
 
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
-    for place, name in enumerate(names):
-        table.add_column(name, justify="left" if place < 2 else "right", no_wrap=place != 1)
-    return table
 
-
-def _market_table(found: tuple[MarketStatisticsIssued, ...]) -> Table:
-    from spotline.domain.units import utc_iso
-
-    table = _table(
-        *("window ends", "length", "spot $/h", "spread", "change", "on-dem. $/h", "change"),
-        *("available", "mean count", "ups", "downs", "run up", "run down", "rev."),
+def _market_row(window: MarketStatisticsIssued) -> tuple[str, ...]:
+    figures = window.figures
+    counted = sum(part.instances * part.held_s for part in figures.counts)
+    return (
+        moment(window.ts_event_ns),
+        _length(window.window_s),
+        _usd(figures.spot_price.mean_micro_usd, 4),
+        _usd(figures.spot_price.spread_micro_usd, 4),
+        _percent(figures.spot_price.change_ppm),
+        _usd(figures.on_demand_price.mean_micro_usd, 4),
+        _percent(figures.on_demand_price.change_ppm),
+        _percent(figures.available_ppm) if figures.known_s else "unknown",
+        f"{counted / figures.known_s:.2f}" if figures.known_s else "unknown",
+        _length(figures.mean_available_run_s),
+        _length(figures.mean_unavailable_run_s),
+        str(figures.ups),
+        str(figures.downs),
+        str(window.revision),
     )
-    for window in found:
-        figures = window.figures
-        counted = sum(part.instances * part.held_s for part in figures.counts)
-        table.add_row(
-            utc_iso(window.ts_event_ns),
-            _length(window.window_s),
-            _usd(figures.spot_price.mean_micro_usd, 4),
-            _usd(figures.spot_price.spread_micro_usd, 4),
-            _percent(figures.spot_price.change_ppm),
-            _usd(figures.on_demand_price.mean_micro_usd, 4),
-            _percent(figures.on_demand_price.change_ppm),
-            _percent(figures.available_ppm) if figures.known_s else "unknown",
-            f"{counted / figures.known_s:.2f}" if figures.known_s else "unknown",
-            str(figures.ups),
-            str(figures.downs),
-            _length(figures.mean_available_run_s),
-            _length(figures.mean_unavailable_run_s),
-            str(window.revision),
-        )
-    return table
 
 
-def _platform_table(found: tuple[PlatformStatisticsIssued, ...], *, by_policy: bool) -> Table:
-    from spotline.domain.units import utc_iso
+_PLATFORM_COLUMNS = (
+    *_WINDOW,
+    Column("spend $", Kind.NUMBER),
+    Column("on-dem. $", Kind.NUMBER, 2),
+    Column("saved $", Kind.NUMBER, 3),
+    Column("saved", Kind.NUMBER, 1),
+    *number_columns("hard hit/miss", "soft hit/miss", "regret $", "jobs", rank=4),
+    *number_columns("decided p50 ms", "p99", "max", "rev.", rank=8),
+)
 
-    table = _table(
-        *("window ends", "length", "spend $", "on-dem. $", "saved $", "saved"),
-        *("hard hit/miss", "soft hit/miss", "regret $", "jobs", "decided p50 ms", "p99", "max"),
-        "rev.",
+
+def _platform_row(window: PlatformStatisticsIssued, *, by_policy: bool) -> tuple[str, ...]:
+    figures = window.policies[0].figures if by_policy else window.total
+    return (
+        moment(window.ts_event_ns),
+        _length(window.window_s),
+        *_platform_cells(figures),
+        str(window.revision),
     )
-    for window in found:
-        figures = window.policies[0].figures if by_policy else window.total
-        table.add_row(
-            utc_iso(window.ts_event_ns),
-            _length(window.window_s),
-            *_platform_cells(figures),
-            str(window.revision),
-        )
-    return table
 
 
 def _platform_cells(figures: PlatformFigures) -> tuple[str, ...]:

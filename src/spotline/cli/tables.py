@@ -10,7 +10,7 @@ How to use it::
     )
     print_table(COLUMNS, rows)                        # rows: tuples of str, one for each column
     print_facts([("job", job_id), ("why", sentence)]) # one name and value a line
-    say(text)                                         # one line of text that others wrote
+    print_line(text)                                  # a line of text that others wrote
 
 Cells are plain text and are escaped here: pass what came from outside as it came. A table that is too
 wide drops columns, highest rank first (of equals the rightmost), and says which; where even those of
@@ -27,6 +27,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import zip_longest
 
 import typer
 
@@ -54,6 +55,11 @@ class Column:
     name: str
     kind: Kind = Kind.WORD
     rank: int = 0
+
+
+def number_columns(*names: str, rank: int = 1) -> tuple[Column, ...]:
+    """Columns of numbers, the first with this rank and each with one more than that before it."""
+    return tuple(Column(name, Kind.NUMBER, rank + index) for index, name in enumerate(names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +103,7 @@ def terminal_width() -> int | None:
         return _UNSTATED_WIDTH
 
 
-def say(text: str = "", *, err: bool = False, style: str = "") -> None:
+def print_line(text: str = "", *, err: bool = False, style: str = "") -> None:
     """Print a text of any origin, escaped; line ends stay.
 
     `style` is a colour and `bold`, such as `bold red`; it is left out where output is no terminal's
@@ -107,10 +113,17 @@ def say(text: str = "", *, err: bool = False, style: str = "") -> None:
 
 
 def print_table(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], *, styles: Sequence[str] = ()
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    *,
+    styles: Sequence[str] = (),
+    whole: bool = False,
 ) -> None:
-    """Print a table; `styles` has one for each row, empty for none."""
-    lines = table_lines(columns, rows, terminal_width())
+    """Print a table; `styles` has one for each row, empty for none.
+
+    With `whole` sentences go on in further lines of their row instead of being shortened.
+    """
+    lines = table_lines(columns, rows, terminal_width(), whole=whole)
     if lines.heading:
         typer.echo(_styled(lines.heading, "bold"))
     for index, row in enumerate(lines.rows):
@@ -130,9 +143,13 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
 
 
 def table_lines(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    width: int | None,
+    *,
+    whole: bool = False,
 ) -> TableLines:
-    """A table in `width` columns, None for as many as it needs.
+    """A table in `width` columns, None for as many as it needs; `whole`: no sentence is shortened.
 
     Raises
     ------
@@ -143,15 +160,15 @@ def table_lines(
     for row in cells:
         if len(row) != len(columns):
             raise ValueError(f"a row must have {len(columns)} cells, had {len(row)}")
-    kept = _kept(columns, cells, width)
+    kept = fitting_columns(columns, cells, width)
     if kept is None:
         facts = (_vertical(columns, row, width) for row in cells)
         return TableLines(heading="", rows=tuple(facts), dropped=())
-    widths = _widths(columns, cells, kept, width)
+    widths = column_widths(columns, cells, kept, width)
     names = [column.name for column in columns]
     return TableLines(
         heading=_line(columns, names, kept, widths),
-        rows=tuple((_line(columns, row, kept, widths),) for row in cells),
+        rows=tuple(tuple(_row_lines(columns, row, kept, widths, whole=whole)) for row in cells),
         dropped=tuple(names[index] for index in range(len(columns)) if index not in kept),
     )
 
@@ -168,6 +185,49 @@ def fact_lines(facts: Sequence[tuple[str, str]], width: int | None) -> list[str]
             for index, part in enumerate(wrapped)
         ]
     return lines
+
+
+def fitting_columns(
+    columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int | None
+) -> list[int] | None:
+    """The places of the columns that fit; None where those of rank 0 alone are too wide."""
+    kept = list(range(len(columns)))
+    if width is None:
+        return kept
+    least = [_least(columns, cells, index) for index in kept]
+    while kept and sum(least[index] for index in kept) + _GAP * (len(kept) - 1) > width:
+        last = max(kept, key=lambda index: (columns[index].rank, index))
+        if not columns[last].rank:
+            return None
+        kept.remove(last)
+    return kept
+
+
+def column_widths(
+    columns: Sequence[Column],
+    cells: Sequence[Sequence[str]],
+    kept: Sequence[int],
+    width: int | None,
+) -> dict[int, int]:
+    """How wide each column is, by its place: what is left over goes to the sentences, in order."""
+    if width is None:
+        return {index: _natural(columns, cells, index) for index in kept}
+    widths = {index: _least(columns, cells, index) for index in kept}
+    spare = width - sum(widths.values()) - _GAP * (len(kept) - 1)
+    for index in kept:
+        more = min(spare, _natural(columns, cells, index) - widths[index])
+        widths[index] += more
+        spare -= more
+    return widths
+
+
+def shortened(text: str, width: int) -> str:
+    """As many whole words of a text as fit, with an ellipsis where some do not."""
+    if _cells(text) <= width:
+        return text
+    first, *_ = _wrapped(text, width - _cells(_ELLIPSIS) - 1)
+    # A first word that does not fit is left out: half of it may be another number.
+    return _ELLIPSIS if _cells(first) > width - 2 else f"{first} {_ELLIPSIS}"
 
 
 # --- the layout -------------------------------------------------------------------------------
@@ -192,38 +252,23 @@ def _least(columns: Sequence[Column], cells: Sequence[Sequence[str]], index: int
     return natural
 
 
-def _kept(
-    columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int | None
-) -> list[int] | None:
-    """The columns that fit, None where those that must not be dropped do not."""
-    kept = list(range(len(columns)))
-    if width is None:
-        return kept
-    least = [_least(columns, cells, index) for index in kept]
-    while kept and sum(least[index] for index in kept) + _GAP * (len(kept) - 1) > width:
-        last = max(kept, key=lambda index: (columns[index].rank, index))
-        if not columns[last].rank:
-            return None
-        kept.remove(last)
-    return kept
-
-
-def _widths(
+def _row_lines(
     columns: Sequence[Column],
-    cells: Sequence[Sequence[str]],
+    row: Sequence[str],
     kept: Sequence[int],
-    width: int | None,
-) -> dict[int, int]:
-    """How wide each column is: what is left over goes to the sentences, in their order."""
-    if width is None:
-        return {index: _natural(columns, cells, index) for index in kept}
-    widths = {index: _least(columns, cells, index) for index in kept}
-    spare = width - sum(widths.values()) - _GAP * (len(kept) - 1)
-    for index in kept:
-        more = min(spare, _natural(columns, cells, index) - widths[index])
-        widths[index] += more
-        spare -= more
-    return widths
+    widths: dict[int, int],
+    *,
+    whole: bool,
+) -> Iterator[str]:
+    if not whole:
+        yield _line(columns, row, kept, widths)
+        return
+    wrapped = [
+        _wrapped(cell, widths.get(index)) if column.kind is Kind.SENTENCE else [cell]
+        for index, (column, cell) in enumerate(zip(columns, row, strict=True))
+    ]
+    for parts in zip_longest(*wrapped, fillvalue=""):
+        yield _line(columns, parts, kept, widths)
 
 
 def _line(
@@ -233,7 +278,7 @@ def _line(
     for index in kept:
         text = row[index]
         if columns[index].kind is Kind.SENTENCE:
-            text = _shortened(text, widths[index])
+            text = shortened(text, widths[index])
         parts.append(_padded(text, widths[index], right=columns[index].kind is Kind.NUMBER))
     return (" " * _GAP).join(parts).rstrip()
 
@@ -246,15 +291,6 @@ def _vertical(columns: Sequence[Column], row: Sequence[str], width: int | None) 
 def _padded(text: str, width: int, *, right: bool = False) -> str:
     space = " " * (width - _cells(text))
     return space + text if right else text + space
-
-
-def _shortened(text: str, width: int) -> str:
-    """As many whole words as fit, with an ellipsis where some do not."""
-    if _cells(text) <= width:
-        return text
-    first, *_ = _wrapped(text, width - _cells(_ELLIPSIS) - 1)
-    # A first word that does not fit is left out: half of it may be another number.
-    return _ELLIPSIS if _cells(first) > width - 2 else f"{first} {_ELLIPSIS}"
 
 
 def _wrapped(text: str, width: int | None) -> list[str]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+
+from spotline.cli.ports import check_ports
+from spotline.cli.stores import StoreOption, store_folder
+from spotline.cli.tables import fact_lines, print_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,6 +18,10 @@ if TYPE_CHECKING:
     from spotline.bootstrap.clouds import ChosenCloud
     from spotline.bootstrap.system import SystemOptions
     from spotline.domain.market.market import Market
+
+
+LOG_FILE = "up.log"
+_ADDRESS_OF_JOBS = "gRPC"
 
 
 def register(app: typer.Typer) -> None:
@@ -33,9 +42,7 @@ def up(
             metavar="FILE", help="Capacity that is paid for already (docs/market-format.md)."
         ),
     ] = None,
-    store: Annotated[
-        Path, typer.Option(help="Folder of broker, ledger and log; continued if it exists.")
-    ] = Path("spotline-store"),
+    store: StoreOption = None,
     address: Annotated[
         str,
         typer.Option(
@@ -95,6 +102,21 @@ def up(
             help="Where the analytics' gRPC listens.", envvar="SPOTLINE_ANALYTICS_ADDRESS"
         ),
     ] = "127.0.0.1:7073",
+    http_address: Annotated[
+        str,
+        typer.Option(
+            help="Where jobs and market are served as JSON over HTTP (docs/http.md); empty: nowhere.",
+            envvar="SPOTLINE_HTTP_ADDRESS",
+        ),
+    ] = "127.0.0.1:7080",
+    http_hosts: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,NAME",
+            help="Names by which callers may speak of it beside localhost and 127.0.0.1.",
+            envvar="SPOTLINE_HTTP_HOSTS",
+        ),
+    ] = "",
     cloud: Annotated[
         str,
         typer.Option(
@@ -143,8 +165,17 @@ def up(
         typer.Option(metavar="FILE", help="Weights to start with, from --save-weights."),
     ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="What services say, here and not in up.log of the store."
+        ),
+    ] = False,
 ) -> None:
-    """Run broker and all services until Ctrl-C; a store is continued where it stopped."""
+    """Run broker and all services until Ctrl-C; a store is continued where it stopped.
+
+    Says in a line when it is ready, when its market ends and when all jobs are over.
+    """
     import os
 
     from spotline.adapters.files.reservations_file import add_reservations
@@ -155,11 +186,13 @@ def up(
     from spotline.bootstrap.clouds import cloud_of
     from spotline.bootstrap.pace import pace_of
     from spotline.bootstrap.system import SystemOptions
+    from spotline.bootstrap.up import check_inputs
     from spotline.cli.failures import explained
     from spotline.runtime.log import configure_logging
 
     with explained():
         configure_logging(log_level)
+        store = store_folder(store)
         chosen = cloud_of(os.environ, cloud, ActuatorMode.LIVE)
         pace = pace_of(
             speed=speed,
@@ -169,7 +202,6 @@ def up(
             in_wall_time=chosen.in_wall_time,
         )
         traded = _traded(market, chosen, store, slot_s=slot, from_now=wall_clock)
-        store.mkdir(parents=True, exist_ok=True)
         options = SystemOptions(
             market=add_reservations(traded, reservations),
             store=store,
@@ -184,20 +216,66 @@ def up(
             placer_address=placer_address,
             geography=geography,
             analytics_address=analytics_address,
+            http_address=http_address,
+            http_hosts=tuple(name.strip() for name in http_hosts.split(",") if name.strip()),
             quote_margin=quote_margin,
             placer=PlacerOptions(method=placement_method, cost=placement_cost),
             selector=SelectorOptions(warm_start=read_weights(warm_start)),
             ingest=pace.ingest(traded.slot_s, wait_for_work=wait_for_work),
             market_s_per_s=pace.market_s_per_s,
+            market_from_now=wall_clock,
         )
 
-    _serve(options, cloud, health_port=health_port, as_json=as_json)
+        check_ports(
+            {
+                "--address": address,
+                "--agents-address": agents_address,
+                "--configurator-address": configurator_address,
+                "--placer-address": placer_address,
+                "--analytics-address": analytics_address,
+                "--health-port": f"127.0.0.1:{health_port}",
+                **({"--http-address": http_address} if http_address else {}),
+            }
+        )
+        check_inputs(options)
+        store.mkdir(parents=True, exist_ok=True)
+        if not verbose:
+            configure_logging(log_level, file=store / LOG_FILE)
+    said = _Said(as_json=as_json, verbose=verbose, store=store)
+    _serve(options, cloud, said, health_port=health_port)
 
 
-def _serve(options: SystemOptions, cloud: str, *, health_port: int, as_json: bool) -> NoReturn:
+@dataclass(slots=True, kw_only=True)
+class _Said:
+    """What is said once everything answers: `served` tells whether that ever was."""
+
+    as_json: bool
+    verbose: bool
+    store: Path
+    served: bool = False
+
+    def told(self, addresses: Mapping[str, str]) -> None:
+        """Say where everything is."""
+        import json
+
+        self.served = True
+        if self.as_json:
+            typer.echo(json.dumps(addresses))
+            return
+        log = "" if self.verbose else f", services write to {self.store / LOG_FILE}"
+        print_line(f"ready: {_ADDRESS_OF_JOBS} {addresses[_ADDRESS_OF_JOBS]}{log}", err=True)
+        rest = [(name, place) for name, place in addresses.items() if name != _ADDRESS_OF_JOBS]
+        for line in fact_lines(rest, None):
+            print_line(f"  {line}", err=True)
+
+    def note(self, line: str) -> None:
+        """Say what has happened."""
+        print_line(line, err=True)
+
+
+def _serve(options: SystemOptions, cloud: str, said: _Said, *, health_port: int) -> NoReturn:
     """Serve until a signal, then say what goes on costing, and end the command."""
     import asyncio
-    import json
 
     from spotline.bootstrap.planners import compile_planners, planners_compiled
     from spotline.bootstrap.process import run_to_exit_code
@@ -205,17 +283,13 @@ def _serve(options: SystemOptions, cloud: str, *, health_port: int, as_json: boo
     from spotline.bootstrap.up import run_up
     from spotline.cli.down import say_standing
     from spotline.cli.failures import explained
+    from spotline.cli.up_notes import UpNotes
 
-    served = False
+    notes = UpNotes(said.note)
 
     def told(addresses: Mapping[str, str]) -> None:
-        nonlocal served
-        served = True
-        if as_json:
-            typer.echo(json.dumps(addresses))
-        else:
-            for name, address in addresses.items():
-                typer.echo(f"{name:<12} {address}", err=True)
+        said.told(addresses)
+        notes.begin()
 
     if not planners_compiled():
         typer.echo("compiling the planners: once per release, about a minute", err=True)
@@ -225,10 +299,12 @@ def _serve(options: SystemOptions, cloud: str, *, health_port: int, as_json: boo
         note_cloud(store, cloud)
         this.claim(store)
     try:
-        code = run_to_exit_code(run_up(options, health_port=health_port, told=told))
+        code = run_to_exit_code(
+            run_up(options, health_port=health_port, told=told, applied=notes.on_applied)
+        )
     finally:
         this.erase(store)
-    if served:
+    if said.served:
         # Where nothing was served there may be no ledger, or it is another's to speak of.
         with explained():
             say_standing(asyncio.run(standing_costs(store)), store)

@@ -101,7 +101,7 @@ def update(
         return
     print_status(receipt.status)
     if receipt.plan is not None:
-        print_plan(receipt.plan, steps=False)
+        print_plan(receipt.plan, deadline_ns=receipt.status.job.deadline.at_ns)
 
 
 def _moved(before: Deadline, at_ns: int) -> Deadline:

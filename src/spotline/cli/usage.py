@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import io
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -15,6 +17,9 @@ from typer.exceptions import TyperException
 from spotline.cli.failures import BAD_INPUT, say, say_json
 
 # What the parser of command lines says of some words: where that is, what was expected, and found.
+# As a shell says it of a process that the signal of a closed pipe ends.
+READER_GONE = 141
+
 _RULES = tuple(
     (re.compile(pattern, re.DOTALL), where, expected, found)
     for pattern, where, expected, found in (
@@ -55,8 +60,17 @@ class CommandLine(TyperGroup):
     ) -> Any:
         """Run, and end the process with the exit code unless `standalone_mode` is off."""
         words = list(sys.argv[1:] if args is None else args)
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                # What the terminal's encoding lacks is written as \u2026.
+                stream.reconfigure(errors="backslashreplace")
         try:
             code = super().main(words, prog_name, complete_var, False, windows_expand_args, **extra)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Who read has gone, as `head` does; at its end the interpreter would flush again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(READER_GONE)
         except TyperException as error:
             if not standalone_mode:
                 raise

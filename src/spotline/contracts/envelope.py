@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from spotline.contracts.errors import ContractError
 from spotline.domain.units import ns_from_rfc3339, rfc3339_of_ns
@@ -28,7 +28,8 @@ class Envelope:
     """One message, ready to publish: identity, cause, and the encoded payload.
 
     `ts_event_ns` is when it happened in the market's time, 0 where it has none of its own;
-    `job_id` the job or pipeline that it is about, empty where it is about none.
+    `job_id` the job or pipeline that it is about, empty where it is about none. `stored_ns` is when
+    the stream stored it, in wall time (0: it has not, or that is not known); it is no part of it.
     """
 
     event_id: str
@@ -42,6 +43,7 @@ class Envelope:
     payload: bytes
     job_id: str = ""
     trace_headers: Mapping[str, str] = field(default_factory=dict)
+    stored_ns: int = field(default=0, compare=False)
 
     def headers(self) -> dict[str, str]:
         """CloudEvents binary-mode headers, the extensions and the deduplication id.
@@ -121,7 +123,7 @@ class StoredEntry:
         """
         headers = self.headers
         if isinstance(headers, CarriedHeaders):
-            return headers.envelope
+            return replace(headers.envelope, stored_ns=self.stored_ns)
         try:
             return Envelope(
                 event_id=headers["ce-id"],
@@ -134,6 +136,7 @@ class StoredEntry:
                 ts_event_ns=_market_time_ns(headers),
                 payload=self.payload,
                 job_id=headers.get("ce-subject", ""),
+                stored_ns=self.stored_ns,
             )
         except KeyError as error:
             raise ContractError(self.subject, f"header {error.args[0]} is missing") from error

@@ -84,6 +84,8 @@ ROUTES: Mapping[type[Event], Route] = MappingProxyType(
         training.NoticeAcknowledged: Route(kind="job.notice", fields=_BY_JOB),
         training.JobSilent: Route(kind="job.silent", fields=_BY_JOB),
         training.JobHeard: Route(kind="job.heard", fields=_BY_JOB),
+        training.JobStalled: Route(kind="job.stalled", fields=_BY_JOB),
+        training.JobStallEnded: Route(kind="job.stall.ended", fields=_BY_JOB),
         selection.PolicyWeightsUpdated: Route(kind="selection.weights"),
         law.MarketLawLearned: Route(kind="law.learned", fields=("offering_id",)),
         law.ValueTableRequested: Route(kind="table.requested", fields=_BY_JOB),
@@ -164,6 +166,8 @@ PRODUCERS: Mapping[str, tuple[type[Event], ...]] = MappingProxyType(
             training.NoticeAcknowledged,
             training.JobSilent,
             training.JobHeard,
+            training.JobStalled,
+            training.JobStallEnded,
         ),
         "cloud_actuator": (
             capacity.LaunchRefused,

@@ -12,6 +12,7 @@ from spotline.adapters.eventlog.manifest import Manifest, environment
 from spotline.adapters.eventlog.writer import Recording
 from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.ledger.sql import SqlLedger
+from spotline.adapters.market.parquet import write_market
 from spotline.application.selector.state import SelectorState
 from spotline.application.spec import Timer
 from spotline.bootstrap.parts import AnyHost, open_part, open_stream
@@ -27,6 +28,8 @@ from spotline.domain.events.market import SlotOpened
 from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Job
+from spotline.replay.log_market import MARKET_FILE
+from spotline.replay.reconcile import LedgerSums
 from spotline.replay.report import RunReport, configured_as_json
 
 
@@ -40,10 +43,15 @@ class DemoRun:
 
     log: Path
     events: int
-    ledger_micro_usd: int
+    ledger: LedgerSums
     decided_micro_usd: int
     true_rates: Mapping[str, TrueRates]
     refused: Mapping[str, str]
+
+    @property
+    def ledger_micro_usd(self) -> int:
+        """All that the ledger charged."""
+        return sum(self.ledger.charged.values())
 
     def as_json(self, report: RunReport) -> dict[str, object]:
         """What the run came to, with its report, as `spotline demo --json` writes it."""
@@ -183,22 +191,24 @@ async def run_demo(
             arrivals.close()
             await recording.stop()
             events = await recorded
+    # So that what-ifs on this log know the market beyond the run's end.
+    await asyncio.to_thread(write_market, options.market, log / MARKET_FILE)
     # Opening the ledger fences its last owner, so only when the actuator has stopped.
-    ledger_micro_usd = await asyncio.to_thread(_ledger_total, system)
+    ledger = await asyncio.to_thread(_ledger_sums, system)
     return DemoRun(
         log=log,
         events=events,
-        ledger_micro_usd=ledger_micro_usd,
+        ledger=ledger,
         decided_micro_usd=progress.spent_micro_usd,
         true_rates=platform.rates,
         refused=platform.refused,
     )
 
 
-def _ledger_total(system: RunningSystem) -> int:
+def _ledger_sums(system: RunningSystem) -> LedgerSums:
     ledger = SqlLedger(system.ledger_url, LEDGER_OWNER)
     try:
-        return ledger.total_micro_usd()
+        return LedgerSums(charged=ledger.spend_by_job(), bills=tuple(ledger.bills()))
     finally:
         ledger.close()
 

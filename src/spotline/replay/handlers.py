@@ -69,6 +69,19 @@ def _stated(
     return known
 
 
+def forecaster_stated(settings: Mapping[str, Any]) -> tuple[str, int]:
+    """The forecaster's name and its horizon in slots among a manifest's settings, or the defaults.
+
+    Raises
+    ------
+    ContractError
+        The settings are malformed.
+    """
+    stated = _of(settings, "forecaster")
+    name = stated.get("forecaster", DEFAULT_FORECASTER)
+    return name, stated.get("horizon_slots", DEFAULT_HORIZON_SLOTS)
+
+
 def handlers_of(settings: Mapping[str, Any]) -> tuple[Handler[Any], ...]:
     """The deciding services as they were recorded; all others only observe.
 
@@ -77,12 +90,9 @@ def handlers_of(settings: Mapping[str, Any]) -> tuple[Handler[Any], ...]:
     ContractError
         The settings name a forecaster that does not exist, or are malformed.
     """
-    stated = _of(settings, "forecaster")
-    horizon = stated.get("horizon_slots", DEFAULT_HORIZON_SLOTS)
+    name, horizon = forecaster_stated(settings)
     try:
-        forecaster = ForecastHandler(
-            forecaster_factory(stated.get("forecaster", DEFAULT_FORECASTER)), horizon_slots=horizon
-        )
+        forecaster = ForecastHandler(forecaster_factory(name), horizon_slots=horizon)
     except (TypeError, ValueError) as error:
         raise ContractError("manifest settings.forecaster", str(error)) from error
     selector = SelectHandler(selector_options(settings), digest=digest)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from enum import Enum
 
 from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.application.selector.handler import SelectHandler
@@ -27,6 +27,7 @@ from spotline.domain.events.lifecycle import (
     JobOutcome,
     JobProgressReported,
     JobSubmitted,
+    JobUpdated,
 )
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.events.selection import PolicyWeightsUpdated
@@ -51,11 +52,26 @@ from spotline.replay.summary import (
     summarise_clairvoyant,
 )
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
 ON_DEMAND = "on_demand_only"
 MSU = "msu"
+
+
+class LeftOut(Enum):
+    """Why no other policy can be replayed on what a job was left; each is said of the job, as `it`."""
+
+    NOT_OVER = "it was not over when the log ended"
+    CANCELLED = "it was cancelled"
+    FAILED = "its program failed"
+    NEVER_STARTED = "it never started"
+    REPORTED = "its own reports say how fast it ran"
+    UPDATED = "its owner changed it while it ran"
+    OTHER_RATES = "it moved to where it runs at other rates"
+    NOTHING_OFFERED = "nothing was offered to it"
+
+    @property
+    def can_run_again(self) -> bool:
+        """Whether the job can be run again from its beginning under another rule."""
+        return self in (LeftOut.REPORTED, LeftOut.OTHER_RATES, LeftOut.NOTHING_OFFERED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +79,10 @@ class JobReport:
     """One job: how it ended, and how it would have fared otherwise.
 
     `outcome` is None while it runs. `otherwise` holds the baselines by name, `clairvoyant` the
-    best there was; both are empty for a job that never ran, was withdrawn, or moved to where it
-    runs at other rates, and for one whose platform reported its progress: its true rates are not
-    known, so no other policy can be replayed on them. A job that moved otherwise is compared on
-    the offers of its home of each slot. `spot_offered` is the spot that others left for it, slot by
-    slot from its first. `job` is as it was submitted, `reestimates` are what its `reports` showed.
+    best there was; both are empty where `left_out` says why no other policy can be replayed on what
+    the job was left. A job that moved, at equal rates, is compared on the offers of its home of each
+    slot. `spot_offered` is the spot that others left for it, slot by slot from its first. `job` is as
+    it was submitted, `reestimates` are what its `reports` showed.
     """
 
     job: Job
@@ -82,6 +97,12 @@ class JobReport:
     spot_offered: tuple[int, ...] = ()
     reestimates: tuple[ThroughputReestimated, ...] = ()
     reports: int = 0
+    left_out: LeftOut | None = None
+
+    @property
+    def name(self) -> str:
+        """What people call it: its name, or its id."""
+        return self.job.name or self.job.job_id
 
     @property
     def compared(self) -> bool:
@@ -112,6 +133,11 @@ class RunReport:
     def regret(self) -> SelectionRegret | None:
         """Against the best fixed policy; None before the first job has ended."""
         return self.learner.regret()
+
+    @property
+    def spent_by_job(self) -> dict[str, int]:
+        """What every job cost by the decisions, micro-USD."""
+        return {job.job.job_id: job.life.cost_micro_usd for job in self.jobs}
 
     @property
     def completed(self) -> int:
@@ -247,51 +273,6 @@ def learned_in(log: EventLogReader) -> Learner:
     return state.learner
 
 
-def report_tables(report: RunReport) -> list[Table]:
-    """The report for a terminal: policies against the clairvoyant, weights, jobs not on time."""
-    from spotline.replay.tables import policy_table, weights_table
-
-    tables = []
-    if report.policies:
-        title = f"Per job, mean of {sum(job.compared for job in report.jobs)}"
-        tables.append(policy_table(report.policies, report.clairvoyant, title=title))
-    if report.weights:
-        tables.append(weights_table(report.weights, report.rounds))
-    late = [job for job in report.jobs if not job.life.on_time]
-    if late:
-        tables.append(jobs_table(late, title="Not on time"))
-    return tables
-
-
-def jobs_table(jobs: Iterable[JobReport], *, title: str) -> Table:
-    """One row per job: what it was, how it ended, and against on-demand and the clairvoyant."""
-    from spotline.replay.tables import plain_table
-
-    table = plain_table(title, "job")
-    for heading in ("deadline", "policy", "outcome"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("cost\nUSD", "on-demand\nUSD", "utility\nUSD", "clair-\nvoyant"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for job in jobs:
-        on_demand = job.otherwise.get(ON_DEMAND)
-        best = job.clairvoyant
-        table.add_row(
-            job.job.name or job.job.job_id[:8],
-            job.job.deadline.kind.value,
-            job.policy_id or "-",
-            job.outcome.value.replace("_", " ") if job.outcome else "running",
-            _usd(job.life.cost_micro_usd),
-            _usd(on_demand.cost_micro_usd) if on_demand else "-",
-            _usd(job.life.utility_micro_usd),
-            _usd(best.upper_utility_micro_usd) if best else "-",
-        )
-    return table
-
-
-def _usd(micro_usd: int) -> str:
-    return f"{usd_from_micro_usd(micro_usd):,.2f}"
-
-
 @dataclass(slots=True)
 class _Course:
     slots: list[SlotOpened] = field(default_factory=list)
@@ -300,6 +281,7 @@ class _Course:
     submitted: dict[str, Job] = field(default_factory=dict)
     reestimates: dict[str, list[ThroughputReestimated]] = field(default_factory=dict)
     reports: Counter[str] = field(default_factory=Counter)
+    updated: set[str] = field(default_factory=set)
     weights: PolicyWeightsUpdated | None = None
 
     def note(self, event: Event) -> None:
@@ -312,6 +294,8 @@ class _Course:
                 self.reestimates.setdefault(event.job_id, []).append(event)
             case JobProgressReported():
                 self.reports[event.job_id] += 1
+            case JobUpdated():
+                self.updated.add(event.job_id)
             case JobAdvanced():
                 self.advances.setdefault(event.job_id, []).append(event)
             case AllocationDecided():
@@ -347,18 +331,18 @@ def _job_report(
 ) -> JobReport:
     run = state.runs[job_id]
     closed = watched.closed.get(job_id)
-    # No other policy would have changed how these end.
-    cut = (JobOutcome.CANCELLED, JobOutcome.FAILED)
-    ended = closed is not None and closed.outcome not in cut
     otherwise: dict[str, JobLife] = {}
     clairvoyant = None
     deadline_slot = -1
     offered = watched.offered_to(state, job_id)
+    left_out = _left_out(run, closed, updated=job_id in course.updated)
     if run.program is not None:
         program = run.program
         deadline_slot = run.first_slot + program.deadline_slots
         records = padded(program, offered)
-        if ended and records and not run.mixed and run.reported_quanta is None:
+        if left_out is None and not records:
+            left_out = LeftOut.NOTHING_OFFERED
+        if left_out is None:
             fallback = policy_named(FALLBACK_POLICY_ID)
             for policy in BASELINES:
                 result = replay_policy(program, records, policy, fallback)
@@ -377,7 +361,26 @@ def _job_report(
         spot_offered=tuple(record.spot_available for record in offered),
         reestimates=tuple(course.reestimates.get(job_id, ())),
         reports=course.reports[job_id],
+        left_out=left_out,
     )
+
+
+def _left_out(run: JobRun, closed: JobClosed | None, *, updated: bool) -> LeftOut | None:
+    """Why no other policy can be replayed for a job, None where it can."""
+    if closed is None:
+        return LeftOut.NOT_OVER
+    # No other policy would have changed how these end.
+    if closed.outcome is JobOutcome.CANCELLED:
+        return LeftOut.CANCELLED
+    if closed.outcome is JobOutcome.FAILED:
+        return LeftOut.FAILED
+    if run.program is None:
+        return LeftOut.NEVER_STARTED
+    if run.reported_quanta is not None:
+        return LeftOut.REPORTED
+    if run.mixed:
+        return LeftOut.UPDATED if updated else LeftOut.OTHER_RATES
+    return None
 
 
 def _life(run: JobRun, closed: JobClosed | None) -> JobLife:

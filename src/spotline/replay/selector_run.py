@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -88,8 +88,12 @@ def run_selector(
     seed: int,
     *,
     cloud: ExactCloud | TellingCloud | None = None,
+    settled: Callable[[SelectorState], None] | None = None,
 ) -> SelectorRun:
-    """Run jobs through a selector over a market, in a cloud that is exact unless it is given."""
+    """Run jobs through a selector over a market, in a cloud that is exact unless it is given.
+
+    `settled` is shown the selector's state after every slot; it must not change it.
+    """
     market = course.market
     watched = WatchedSelector(handler)
     deciding_s = 0.0
@@ -117,6 +121,8 @@ def run_selector(
         host.publish(JobSubmitted(job=job, ts_event_ns=market.start_ns), source="allocator")
     for slot in course.slots:
         host.publish(slot, source="market_ingest")
+        if settled is not None:
+            settled(host.state_of("selector"))
     # One opening more settles the last slot and closes the jobs that ended in it.
     host.publish(_closing(course.slots[-1]), source="market_ingest")
     return SelectorRun(watched=watched, state=host.state_of("selector"), deciding_s=deciding_s)

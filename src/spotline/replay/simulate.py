@@ -34,6 +34,7 @@ from spotline.domain.policies.replay import (
 )
 from spotline.domain.selection.learner import Learner
 from spotline.domain.solvers.value_table import TableTerms, ValueTable, table_of
+from spotline.replay.closed_loop import no_digest, run_rule
 from spotline.replay.clouds import Information, TellingCloud
 from spotline.replay.course import MarketCourse, course_of, coverage, first_slot
 from spotline.replay.parts import answer_each_alone, answer_in_process
@@ -118,7 +119,7 @@ def simulate(
     names = expand_names(policies)
     if not jobs:
         raise ContractError("jobs", "there must be at least one")
-    jobs = [_without_program(job) for job in jobs]
+    jobs = [without_program(job) for job in jobs]
     for job in jobs:
         problem = coverage(market, job)
         if problem:
@@ -131,7 +132,7 @@ def simulate(
     return _alone(course, jobs, names, options)
 
 
-def _without_program(job: Job) -> Job:
+def without_program(job: Job) -> Job:
     """The job as a simulation runs it: nobody starts its program, so progress is what rates say.
 
     Nobody says either that it has ended: it ends when its work is done.
@@ -244,7 +245,7 @@ def _alone(
         selected = run_selector(
             course,
             jobs,
-            SelectHandler(replace(options.selector, competing=False), digest=_no_digest),
+            SelectHandler(replace(options.selector, competing=False), digest=no_digest),
             answer_each_alone,
             options.seed,
         )
@@ -286,13 +287,7 @@ def _shared(
     lives: dict[str, tuple[JobLife, ...]] = {}
     learner = None
     for name in names:
-        if name == SPOTLINE:
-            handler = SelectHandler(options.selector, digest=_no_digest)
-        else:
-            # A pool of one: nothing to choose, the same order and accounting.
-            alone = replace(options.selector, rehearsals=0, moves=False)
-            handler = SelectHandler(alone, digest=_no_digest, pool=(policy_named(name),))
-        selected = run_selector(course, jobs, handler, answer_in_process, options.seed)
+        selected = run_rule(course, jobs, name, options.selector, options.seed)
         if name == SPOTLINE:
             learner = selected.state.learner
         optima = [selected.optimum(job.job_id) for job in jobs]
@@ -332,10 +327,10 @@ def _withheld(
         spot_firm=options.information is not Information.DECIDE_FIRST,
     )
     for name in names:
-        handler = SelectHandler(selector, digest=_no_digest)
+        handler = SelectHandler(selector, digest=no_digest)
         if name != SPOTLINE:
             alone = replace(selector, rehearsals=0)
-            handler = SelectHandler(alone, digest=_no_digest, pool=(policy_named(name),))
+            handler = SelectHandler(alone, digest=no_digest, pool=(policy_named(name),))
         cloud = TellingCloud(course.real, options.information, sharing=options.contention)
         answer = answer_in_process if options.contention else answer_each_alone
         selected = run_selector(course, jobs, handler, answer, options.seed, cloud=cloud)
@@ -375,11 +370,6 @@ def _alone_optimum(course: MarketCourse, job: Job) -> Clairvoyant:
         records = course.offers[offering.offering_id][first : first + program.end_slots]
         optima.append(clairvoyant_optimum(program, records))
     return max(optima, key=lambda optimum: optimum.upper_utility_micro_usd)
-
-
-def _no_digest(request: object) -> str:
-    """Digests are not compared where requests are answered in process."""
-    return ""
 
 
 def _rate(decided: int, spent_s: float) -> float:

@@ -198,7 +198,7 @@ class _Replay:
         if self._take_statistics(entry, envelope, event):
             return
         for hosted in self._hosted:
-            if envelope.source == hosted.spec.service and _decided(hosted.spec, event, envelope):
+            if envelope.source == hosted.spec.service and is_decision(hosted.spec, event, envelope):
                 self._meet(hosted, entry, envelope, event)
             elif hosted.turns.consumes(event) and not hosted.failed:
                 event_there = self._recomputed(hosted, entry, envelope, event)
@@ -399,7 +399,7 @@ def _call_answered(hosted: _Hosted, envelope: Envelope) -> _OpenCall | None:
     return None
 
 
-def _decided(spec: Spec, event: Event, envelope: Envelope) -> bool:
+def is_decision(spec: Spec, event: Event, envelope: Envelope) -> bool:
     """Whether this is a decision: what a shell observed has no cause, and its handler takes it in."""
     if type(event) not in spec.decides:
         return False

@@ -45,6 +45,7 @@ REASON = "spotline.reason"
 CAPACITY_TYPE = "spotline.capacity_type"
 REFUSAL_CLASS = "spotline.refusal_class"
 INSTANCE_STATE = "spotline.instance_state"
+HTTP_STATUS = "http.response.status_code"
 AGENT_STATE = "spotline.agent_state"
 NOTICE_ACTION = "spotline.notice_action"
 CHECKPOINT_KIND = "spotline.checkpoint_kind"
@@ -129,10 +130,16 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
     (Form.COUNTER, "{notice}"): {
         "spotline.notices.acknowledged": "What agents did on notices: saved, skipped, not_saved, or forwarded.",
     },
+    (Form.GAUGE, "{job}"): {
+        "spotline.jobs.stalled": "Jobs whose program has reported nothing for too long.",
+    },
     (Form.COUNTER, "{job}"): {
         "spotline.jobs.submitted": "Jobs recorded.",
         "spotline.jobs.admitted": "Jobs taken up by the selector.",
         "spotline.jobs.closed": "Jobs that are over, by how they ended.",
+    },
+    (Form.OBSERVED_COUNTER, "{job}"): {
+        "spotline.quotes.dropped": "Jobs that were not quoted: too many others waited for it.",
     },
     (Form.COUNTER, "{decision}"): {
         "spotline.decisions": "Allocations decided, by reason.",
@@ -162,6 +169,12 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
     (Form.OBSERVED_COUNTER, "{observation}"): {
         "spotline.statistics.late": "Observations that came after their window closed, merged or dropped.",
     },
+    (Form.OBSERVED_COUNTER, "{request}"): {
+        "spotline.http.requests": "HTTP requests answered since the start, by status.",
+    },
+    (Form.GAUGE, "{reader}"): {
+        "spotline.http.watches": "Readers that follow changes over HTTP.",
+    },
     (Form.OBSERVED_COUNTER, "USD"): {
         "spotline.spend": "All charges in the ledger, over its whole life.",
     },
@@ -186,6 +199,7 @@ _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "spotline.statistics.late": (OUTCOME,),
     "spotline.checkpoint.save": (CHECKPOINT_KIND,),
     "spotline.agents": (AGENT_STATE,),
+    "spotline.http.requests": (HTTP_STATUS,),
     "spotline.notices.acknowledged": (NOTICE_ACTION,),
 }
 

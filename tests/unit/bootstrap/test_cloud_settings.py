@@ -67,7 +67,7 @@ def test_a_former_name_is_read_and_named_and_the_new_one_goes_first():
         ),
         (
             {"SPOTLINE_CLOUD_MOON_REGION": "near", "SPOTLINE_LUNA_RETRIES": "x"},
-            ["SPOTLINE_LUNA_RETRIES: Input should be a valid integer"],
+            ["SPOTLINE_LUNA_RETRIES: expected a valid integer, found"],
         ),
     ],
 )

@@ -57,4 +57,6 @@ def test_a_happening_is_a_row():
         seq=7, kind="job.generation", ts_event_ns=1_772_323_200 * 10**9, text="gen\x1b[31m 1"
     )
 
-    assert happening_line(happening) == "2026-03-01T00:00:00Z  job.generation            gen 1"
+    assert happening_line(happening) == (
+        "2026-03-01T00:00:00Z  job.generation            gen\\x1b[31m 1"
+    )

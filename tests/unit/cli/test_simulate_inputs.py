@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spotline.adapters.market.parquet import write_market
-from spotline.cli.simulate import _inputs
+from spotline.cli.simulate_inputs import simulation_inputs
 from spotline.contracts.errors import ContractError
 from spotline.domain.units import NS_PER_S, cost_micro_usd
 from tests.fakes.recorded_run import small_market
@@ -25,7 +25,7 @@ def read(tmp_path: Path, text: str):
     market = small_market(slots=96)
     write_market(market, tmp_path / "market.parquet")
     (tmp_path / "job.yaml").write_text(text)
-    _, jobs, _ = _inputs(
+    _, jobs, _ = simulation_inputs(
         str(tmp_path / "market.parquet"),
         None,
         str(tmp_path / "job.yaml"),

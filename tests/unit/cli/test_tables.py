@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotline.cli.tables import Column, Kind, escaped, fact_lines, say, table_lines
+from spotline.cli.tables import Column, Kind, escaped, fact_lines, print_line, table_lines
 
 WIDTHS = (40, 80, 100, 120, 160)
 _ATOMS = {
@@ -147,6 +147,6 @@ def test_what_others_wrote_is_shown_as_text(written: str, shown: str) -> None:
 
 
 def test_a_line_that_is_said_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
-    say("\x1b]0;title\x07 done", style="bold red")
+    print_line("\x1b]0;title\x07 done", style="bold red")
 
     assert capsys.readouterr().out == "\\x1b]0;title\\x07 done\n"

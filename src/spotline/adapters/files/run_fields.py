@@ -23,10 +23,13 @@ from spotline.adapters.files.fields import (
 from spotline.adapters.files.tuning_fields import option_text
 from spotline.domain.jobs.run import (
     DEFAULT_GRACE_S,
+    LEAST_STALLED_S,
+    STALLED_SLOTS,
     DataReads,
     DataSet,
     EnvironmentVariable,
     Launcher,
+    OnStall,
     ProgressReading,
     ProgressSource,
     Run,
@@ -39,6 +42,7 @@ from spotline.domain.jobs.run_limits import (
     MOST_GRACE_S,
     MOST_RANKS,
     MOST_SECRETS,
+    MOST_STALLED_S,
     MOST_VARIABLES,
     MOST_WORDS,
     is_below,
@@ -256,6 +260,22 @@ class RunPart(Part):
             f"seconds | {DEFAULT_GRACE_S} | of wall time between being asked to save and being killed",
         ),
     ] = None
+    stalled_after: Annotated[
+        Annotated[Seconds, Field(ge=1, le=MOST_STALLED_S)] | None,
+        FieldRow(
+            "run.stalled_after_s",
+            f"seconds | {STALLED_SLOTS} slots, at least {LEAST_STALLED_S} | of market time without "
+            "a report of progress or of a checkpoint, after which the program counts as stalled",
+        ),
+    ] = None
+    on_stall: Annotated[
+        Literal["alarm", "restart"],
+        FieldRow(
+            "run.on_stall",
+            "| `alarm` | what happens then: it is told (`alarm`), or the program is killed and "
+            "started again from its newest checkpoint (`restart`), which counts as one of `retries`",
+        ),
+    ] = "alarm"
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -300,6 +320,8 @@ class RunPart(Part):
             progress=None if self.progress is None else self.progress.to_domain(),
             data=tuple(part.to_domain() for part in data),
             grace_s=self.grace_s or 0,
+            stalled_after_s=self.stalled_after or 0,
+            on_stall=OnStall.RESTART if self.on_stall == "restart" else None,
         )
 
 

@@ -42,6 +42,8 @@ class _AlternativeCutEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Altern
     """With it the deadline would no longer be sure."""
     ALTERNATIVE_CUT_COOL_DOWN: _AlternativeCut.ValueType  # 7
     """It was refused a short time ago."""
+    ALTERNATIVE_CUT_RULE: _AlternativeCut.ValueType  # 8
+    """The rules that decide do not weigh it, or pass over it: a move that gains too little for one."""
 
 class AlternativeCut(_AlternativeCut, metaclass=_AlternativeCutEnumTypeWrapper):
     """What keeps an alternative from being chosen, whatever it is worth."""
@@ -62,6 +64,8 @@ ALTERNATIVE_CUT_SAFETY_NET: AlternativeCut.ValueType  # 6
 """With it the deadline would no longer be sure."""
 ALTERNATIVE_CUT_COOL_DOWN: AlternativeCut.ValueType  # 7
 """It was refused a short time ago."""
+ALTERNATIVE_CUT_RULE: AlternativeCut.ValueType  # 8
+"""The rules that decide do not weigh it, or pass over it: a move that gains too little for one."""
 Global___AlternativeCut: _TypeAlias = AlternativeCut  # noqa: Y015
 
 @_typing.final

@@ -753,12 +753,17 @@ class GetMarketRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    OFFERING_ID_FIELD_NUMBER: _builtins.int
+    offering_id: _builtins.str
+    """Whose quotes of the latest slots are wanted; empty: those of all offerings in the open slot."""
     def __init__(
         self,
+        *,
+        offering_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offering_id", b"offering_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -775,6 +780,7 @@ class GetMarketResponse(_message.Message):
     NEXT_SLOT_START_NS_FIELD_NUMBER: _builtins.int
     ENDS_NS_FIELD_NUMBER: _builtins.int
     SOURCE_FIELD_NUMBER: _builtins.int
+    QUOTES_FIELD_NUMBER: _builtins.int
     state: _market_pb2.MarketState.ValueType
     """Whether it goes on."""
     next_slot_start_ns: _builtins.int
@@ -789,6 +795,10 @@ class GetMarketResponse(_message.Message):
     def clock(self) -> _market_pb2.MarketClock:
         """Market time; absent before a market is known."""
 
+    @_builtins.property
+    def quotes(self) -> _containers.RepeatedCompositeFieldContainer[_market_pb2.SlotQuote]:
+        """Of every offering in the open slot; of the offering that was named, a slot each, oldest first."""
+
     def __init__(
         self,
         *,
@@ -797,10 +807,11 @@ class GetMarketResponse(_message.Message):
         next_slot_start_ns: _builtins.int = ...,
         ends_ns: _builtins.int = ...,
         source: _builtins.str = ...,
+        quotes: _abc.Iterable[_market_pb2.SlotQuote] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "ends_ns", b"ends_ns", "next_slot_start_ns", b"next_slot_start_ns", "source", b"source", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "ends_ns", b"ends_ns", "next_slot_start_ns", b"next_slot_start_ns", "quotes", b"quotes", "source", b"source", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

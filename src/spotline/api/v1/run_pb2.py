@@ -24,19 +24,21 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19spotline/api/v1/run.proto\x12\x0fspotline.api.v1\"a\n\x0fProgressReading\x12/\n\x06source\x18\x01 \x01(\x0e\x32\x1f.spotline.api.v1.ProgressSource\x12\x0f\n\x07pattern\x18\x02 \x01(\t\x12\x0c\n\x04path\x18\x03 \x01(\t\"2\n\x13\x45nvironmentVariable\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"R\n\x07\x44\x61taSet\x12\x0b\n\x03uri\x18\x01 \x01(\t\x12\x0f\n\x07size_gb\x18\x02 \x01(\x01\x12)\n\x05reads\x18\x03 \x01(\x0e\x32\x1a.spotline.api.v1.DataReads\"=\n\nRunPackage\x12\x0e\n\x06sha256\x18\x01 \x01(\t\x12\x0b\n\x03uri\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\"\xe4\x02\n\x03Run\x12\x0f\n\x07\x63ommand\x18\x01 \x03(\t\x12\r\n\x05setup\x18\x02 \x01(\t\x12\r\n\x05image\x18\x03 \x01(\t\x12,\n\x07package\x18\x04 \x01(\x0b\x32\x1b.spotline.api.v1.RunPackage\x12\x39\n\x0b\x65nvironment\x18\x05 \x03(\x0b\x32$.spotline.api.v1.EnvironmentVariable\x12\x0f\n\x07secrets\x18\x06 \x03(\t\x12+\n\x08launcher\x18\x07 \x01(\x0e\x32\x19.spotline.api.v1.Launcher\x12\x1a\n\x12ranks_per_instance\x18\x08 \x01(\x03\x12\x32\n\x08progress\x18\t \x01(\x0b\x32 .spotline.api.v1.ProgressReading\x12&\n\x04\x64\x61ta\x18\n \x03(\x0b\x32\x18.spotline.api.v1.DataSet\x12\x0f\n\x07grace_s\x18\x0b \x01(\x03*O\n\x08Launcher\x12\x18\n\x14LAUNCHER_UNSPECIFIED\x10\x00\x12\x12\n\x0eLAUNCHER_PLAIN\x10\x01\x12\x15\n\x11LAUNCHER_TORCHRUN\x10\x02*\x80\x01\n\x0eProgressSource\x12\x1f\n\x1bPROGRESS_SOURCE_UNSPECIFIED\x10\x00\x12\x17\n\x13PROGRESS_SOURCE_SDK\x10\x01\x12\x1a\n\x16PROGRESS_SOURCE_OUTPUT\x10\x02\x12\x18\n\x14PROGRESS_SOURCE_FILE\x10\x03*X\n\tDataReads\x12\x1a\n\x16\x44\x41TA_READS_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x44\x41TA_READS_ONCE\x10\x01\x12\x1a\n\x16\x44\x41TA_READS_EVERY_EPOCH\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19spotline/api/v1/run.proto\x12\x0fspotline.api.v1\"a\n\x0fProgressReading\x12/\n\x06source\x18\x01 \x01(\x0e\x32\x1f.spotline.api.v1.ProgressSource\x12\x0f\n\x07pattern\x18\x02 \x01(\t\x12\x0c\n\x04path\x18\x03 \x01(\t\"2\n\x13\x45nvironmentVariable\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"R\n\x07\x44\x61taSet\x12\x0b\n\x03uri\x18\x01 \x01(\t\x12\x0f\n\x07size_gb\x18\x02 \x01(\x01\x12)\n\x05reads\x18\x03 \x01(\x0e\x32\x1a.spotline.api.v1.DataReads\"=\n\nRunPackage\x12\x0e\n\x06sha256\x18\x01 \x01(\t\x12\x0b\n\x03uri\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\"\xa9\x03\n\x03Run\x12\x0f\n\x07\x63ommand\x18\x01 \x03(\t\x12\r\n\x05setup\x18\x02 \x01(\t\x12\r\n\x05image\x18\x03 \x01(\t\x12,\n\x07package\x18\x04 \x01(\x0b\x32\x1b.spotline.api.v1.RunPackage\x12\x39\n\x0b\x65nvironment\x18\x05 \x03(\x0b\x32$.spotline.api.v1.EnvironmentVariable\x12\x0f\n\x07secrets\x18\x06 \x03(\t\x12+\n\x08launcher\x18\x07 \x01(\x0e\x32\x19.spotline.api.v1.Launcher\x12\x1a\n\x12ranks_per_instance\x18\x08 \x01(\x03\x12\x32\n\x08progress\x18\t \x01(\x0b\x32 .spotline.api.v1.ProgressReading\x12&\n\x04\x64\x61ta\x18\n \x03(\x0b\x32\x18.spotline.api.v1.DataSet\x12\x0f\n\x07grace_s\x18\x0b \x01(\x03\x12\x17\n\x0fstalled_after_s\x18\x0c \x01(\x03\x12*\n\x08on_stall\x18\r \x01(\x0e\x32\x18.spotline.api.v1.OnStall*O\n\x08Launcher\x12\x18\n\x14LAUNCHER_UNSPECIFIED\x10\x00\x12\x12\n\x0eLAUNCHER_PLAIN\x10\x01\x12\x15\n\x11LAUNCHER_TORCHRUN\x10\x02*\x80\x01\n\x0eProgressSource\x12\x1f\n\x1bPROGRESS_SOURCE_UNSPECIFIED\x10\x00\x12\x17\n\x13PROGRESS_SOURCE_SDK\x10\x01\x12\x1a\n\x16PROGRESS_SOURCE_OUTPUT\x10\x02\x12\x18\n\x14PROGRESS_SOURCE_FILE\x10\x03*X\n\tDataReads\x12\x1a\n\x16\x44\x41TA_READS_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x44\x41TA_READS_ONCE\x10\x01\x12\x1a\n\x16\x44\x41TA_READS_EVERY_EPOCH\x10\x02*M\n\x07OnStall\x12\x18\n\x14ON_STALL_UNSPECIFIED\x10\x00\x12\x12\n\x0eON_STALL_ALARM\x10\x01\x12\x14\n\x10ON_STALL_RESTART\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spotline.api.v1.run_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_LAUNCHER']._serialized_start=703
-  _globals['_LAUNCHER']._serialized_end=782
-  _globals['_PROGRESSSOURCE']._serialized_start=785
-  _globals['_PROGRESSSOURCE']._serialized_end=913
-  _globals['_DATAREADS']._serialized_start=915
-  _globals['_DATAREADS']._serialized_end=1003
+  _globals['_LAUNCHER']._serialized_start=772
+  _globals['_LAUNCHER']._serialized_end=851
+  _globals['_PROGRESSSOURCE']._serialized_start=854
+  _globals['_PROGRESSSOURCE']._serialized_end=982
+  _globals['_DATAREADS']._serialized_start=984
+  _globals['_DATAREADS']._serialized_end=1072
+  _globals['_ONSTALL']._serialized_start=1074
+  _globals['_ONSTALL']._serialized_end=1151
   _globals['_PROGRESSREADING']._serialized_start=46
   _globals['_PROGRESSREADING']._serialized_end=143
   _globals['_ENVIRONMENTVARIABLE']._serialized_start=145
@@ -46,5 +48,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RUNPACKAGE']._serialized_start=281
   _globals['_RUNPACKAGE']._serialized_end=342
   _globals['_RUN']._serialized_start=345
-  _globals['_RUN']._serialized_end=701
+  _globals['_RUN']._serialized_end=770
 # @@protoc_insertion_point(module_scope)

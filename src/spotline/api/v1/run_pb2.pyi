@@ -95,6 +95,30 @@ DATA_READS_EVERY_EPOCH: DataReads.ValueType  # 2
 """In every epoch anew."""
 Global___DataReads: _TypeAlias = DataReads  # noqa: Y015
 
+class _OnStall:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OnStallEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OnStall.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ON_STALL_UNSPECIFIED: _OnStall.ValueType  # 0
+    """Not stated: an alarm."""
+    ON_STALL_ALARM: _OnStall.ValueType  # 1
+    """It is told, and nothing else changes."""
+    ON_STALL_RESTART: _OnStall.ValueType  # 2
+    """The program is ended and started again, which counts as a retry."""
+
+class OnStall(_OnStall, metaclass=_OnStallEnumTypeWrapper):
+    """What happens to a program that reports nothing for too long."""
+
+ON_STALL_UNSPECIFIED: OnStall.ValueType  # 0
+"""Not stated: an alarm."""
+ON_STALL_ALARM: OnStall.ValueType  # 1
+"""It is told, and nothing else changes."""
+ON_STALL_RESTART: OnStall.ValueType  # 2
+"""The program is ended and started again, which counts as a retry."""
+Global___OnStall: _TypeAlias = OnStall  # noqa: Y015
+
 @_typing.final
 class ProgressReading(_message.Message):
     """Where the work done is read from."""
@@ -228,6 +252,8 @@ class Run(_message.Message):
     PROGRESS_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     GRACE_S_FIELD_NUMBER: _builtins.int
+    STALLED_AFTER_S_FIELD_NUMBER: _builtins.int
+    ON_STALL_FIELD_NUMBER: _builtins.int
     setup: _builtins.str
     """A line for a shell, run once on every instance before the first start; may be empty."""
     image: _builtins.str
@@ -238,6 +264,12 @@ class Run(_message.Message):
     """Processes on every instance; 0: one."""
     grace_s: _builtins.int
     """Seconds of wall time between being asked to save and being killed; 0: 30."""
+    stalled_after_s: _builtins.int
+    """Seconds of market time without a report of progress or of a checkpoint after which the program
+    counts as stalled; 0: three slots, at least 900.
+    """
+    on_stall: Global___OnStall.ValueType
+    """What happens then."""
     @_builtins.property
     def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Its words; a line for a shell is `sh`, `-c` and the line."""
@@ -276,10 +308,12 @@ class Run(_message.Message):
         progress: Global___ProgressReading | None = ...,
         data: _abc.Iterable[Global___DataSet] | None = ...,
         grace_s: _builtins.int = ...,
+        stalled_after_s: _builtins.int = ...,
+        on_stall: Global___OnStall.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["package", b"package", "progress", b"progress"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "data", b"data", "environment", b"environment", "grace_s", b"grace_s", "image", b"image", "launcher", b"launcher", "package", b"package", "progress", b"progress", "ranks_per_instance", b"ranks_per_instance", "secrets", b"secrets", "setup", b"setup"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "data", b"data", "environment", b"environment", "grace_s", b"grace_s", "image", b"image", "launcher", b"launcher", "on_stall", b"on_stall", "package", b"package", "progress", b"progress", "ranks_per_instance", b"ranks_per_instance", "secrets", b"secrets", "setup", b"setup", "stalled_after_s", b"stalled_after_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

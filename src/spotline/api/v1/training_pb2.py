@@ -22,35 +22,40 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from spotline.api.v1 import run_pb2 as spotline_dot_api_dot_v1_dot_run__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1espotline/api/v1/training.proto\x12\x0fspotline.api.v1\"\x91\x01\n\x0b\x41gentJoined\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0binstance_id\x18\x03 \x01(\t\x12\x14\n\x0ctoken_sha256\x18\x04 \x01(\t\x12\x14\n\x0cnonce_sha256\x18\x05 \x01(\t\x12\x0c\n\x04host\x18\x06 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x07 \x01(\x03\"\x81\x01\n\x10GenerationFormed\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x03\x12\x14\n\x0cinstance_ids\x18\x04 \x03(\t\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x06 \x01(\x03\"\xad\x01\n\x11TrainingRestarted\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x03\x12\x11\n\trestart_s\x18\x04 \x01(\x03\x12\x0e\n\x06load_s\x18\x05 \x01(\x03\x12\x14\n\x0cresumed_done\x18\x06 \x01(\x01\x12\x16\n\x0eresumed_sha256\x18\x07 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x08 \x01(\x03\"\xea\x01\n\x13\x43heckpointCommitted\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x03\x12\x0c\n\x04step\x18\x04 \x01(\x03\x12\x0c\n\x04\x64one\x18\x05 \x01(\x01\x12\x0b\n\x03uri\x18\x06 \x01(\t\x12\x0e\n\x06sha256\x18\x07 \x01(\t\x12\x12\n\nsize_bytes\x18\x08 \x01(\x03\x12-\n\x04kind\x18\t \x01(\x0e\x32\x1f.spotline.api.v1.CheckpointKind\x12\x0e\n\x06save_s\x18\n \x01(\x03\x12\x13\n\x0bts_event_ns\x18\x0b \x01(\x03\"\xaa\x01\n\x10\x43heckpointFailed\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x03\x12\x0c\n\x04step\x18\x04 \x01(\x03\x12/\n\x05\x66\x61ult\x18\x05 \x01(\x0e\x32 .spotline.api.v1.CheckpointFault\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x07 \x01(\x03\"\xb1\x01\n\x12NoticeAcknowledged\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0binstance_id\x18\x03 \x01(\t\x12\x11\n\tnotice_id\x18\x04 \x01(\t\x12-\n\x06\x61\x63tion\x18\x05 \x01(\x0e\x32\x1d.spotline.api.v1.NoticeAction\x12\x0f\n\x07\x61\x66ter_s\x18\x06 \x01(\x03\x12\x13\n\x0bts_event_ns\x18\x07 \x01(\x03\"g\n\tJobSilent\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0binstance_id\x18\x03 \x01(\t\x12\x10\n\x08since_ns\x18\x04 \x01(\x03\x12\x13\n\x0bts_event_ns\x18\x05 \x01(\x03\"T\n\x08JobHeard\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0binstance_id\x18\x03 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x04 \x01(\x03*\x8a\x01\n\x0e\x43heckpointKind\x12\x1f\n\x1b\x43HECKPOINT_KIND_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x43HECKPOINT_KIND_PERIODIC\x10\x01\x12\x1e\n\x1a\x43HECKPOINT_KIND_PREEMPTION\x10\x02\x12\x19\n\x15\x43HECKPOINT_KIND_FINAL\x10\x03*\xb2\x01\n\x0f\x43heckpointFault\x12 \n\x1c\x43HECKPOINT_FAULT_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x43HECKPOINT_FAULT_SKIPPED\x10\x01\x12 \n\x1c\x43HECKPOINT_FAULT_NOT_WRITTEN\x10\x02\x12\x1f\n\x1b\x43HECKPOINT_FAULT_INCOMPLETE\x10\x03\x12\x1c\n\x18\x43HECKPOINT_FAULT_DAMAGED\x10\x04*\x9b\x01\n\x0cNoticeAction\x12\x1d\n\x19NOTICE_ACTION_UNSPECIFIED\x10\x00\x12\x1b\n\x17NOTICE_ACTION_FORWARDED\x10\x01\x12\x17\n\x13NOTICE_ACTION_SAVED\x10\x02\x12\x19\n\x15NOTICE_ACTION_SKIPPED\x10\x03\x12\x1b\n\x17NOTICE_ACTION_NOT_SAVED\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1espotline/api/v1/training.proto\x12\x0fspotline.api.v1\x1a\x19spotline/api/v1/run.proto\"\x91\x01\n\x0b\x41gentJoined\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0binstance_id\x18\x03 \x01(\t\x12\x14\n\x0ctoken_sha256\x18\x04 \x01(\t\x12\x14\n\x0cnonce_sha256\x18\x05 \x01(\t\x12\x0c\n\x04host\x18\x06 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x07 \x01(\x03\"\x81\x01\n\x10GenerationFormed\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x03\x12\x14\n\x0cinstance_ids\x18\x04 \x03(\t\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x06 \x01(\x03\"\xad\x01\n\x11TrainingRestarted\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x03\x12\x11\n\trestart_s\x18\x04 \x01(\x03\x12\x0e\n\x06load_s\x18\x05 \x01(\x03\x12\x14\n\x0cresumed_done\x18\x06 \x01(\x01\x12\x16\n\x0eresumed_sha256\x18\x07 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x08 \x01(\x03\"\xea\x01\n\x13\x43heckpointCommitted\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x03\x12\x0c\n\x04step\x18\x04 \x01(\x03\x12\x0c\n\x04\x64one\x18\x05 \x01(\x01\x12\x0b\n\x03uri\x18\x06 \x01(\t\x12\x0e\n\x06sha256\x18\x07 \x01(\t\x12\x12\n\nsize_bytes\x18\x08 \x01(\x03\x12-\n\x04kind\x18\t \x01(\x0e\x32\x1f.spotline.api.v1.CheckpointKind\x12\x0e\n\x06save_s\x18\n \x01(\x03\x12\x13\n\x0bts_event_ns\x18\x0b \x01(\x03\"\xaa\x01\n\x10\x43heckpointFailed\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x03\x12\x0c\n\x04step\x18\x04 \x01(\x03\x12/\n\x05\x66\x61ult\x18\x05 \x01(\x0e\x32 .spotline.api.v1.CheckpointFault\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x07 \x01(\x03\"\xb1\x01\n\x12NoticeAcknowledged\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0binstance_id\x18\x03 \x01(\t\x12\x11\n\tnotice_id\x18\x04 \x01(\t\x12-\n\x06\x61\x63tion\x18\x05 \x01(\x0e\x32\x1d.spotline.api.v1.NoticeAction\x12\x0f\n\x07\x61\x66ter_s\x18\x06 \x01(\x03\x12\x13\n\x0bts_event_ns\x18\x07 \x01(\x03\"g\n\tJobSilent\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0binstance_id\x18\x03 \x01(\t\x12\x10\n\x08since_ns\x18\x04 \x01(\x03\x12\x13\n\x0bts_event_ns\x18\x05 \x01(\x03\"T\n\x08JobHeard\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0binstance_id\x18\x03 \x01(\t\x12\x13\n\x0bts_event_ns\x18\x04 \x01(\x03\"\x93\x01\n\nJobStalled\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x03\x12\x10\n\x08since_ns\x18\x04 \x01(\x03\x12*\n\x08on_stall\x18\x05 \x01(\x0e\x32\x18.spotline.api.v1.OnStall\x12\x13\n\x0bts_event_ns\x18\x06 \x01(\x03\"j\n\rJobStallEnded\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x03\x12\x10\n\x08since_ns\x18\x04 \x01(\x03\x12\x13\n\x0bts_event_ns\x18\x05 \x01(\x03*\x8a\x01\n\x0e\x43heckpointKind\x12\x1f\n\x1b\x43HECKPOINT_KIND_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x43HECKPOINT_KIND_PERIODIC\x10\x01\x12\x1e\n\x1a\x43HECKPOINT_KIND_PREEMPTION\x10\x02\x12\x19\n\x15\x43HECKPOINT_KIND_FINAL\x10\x03*\xb2\x01\n\x0f\x43heckpointFault\x12 \n\x1c\x43HECKPOINT_FAULT_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x43HECKPOINT_FAULT_SKIPPED\x10\x01\x12 \n\x1c\x43HECKPOINT_FAULT_NOT_WRITTEN\x10\x02\x12\x1f\n\x1b\x43HECKPOINT_FAULT_INCOMPLETE\x10\x03\x12\x1c\n\x18\x43HECKPOINT_FAULT_DAMAGED\x10\x04*\x9b\x01\n\x0cNoticeAction\x12\x1d\n\x19NOTICE_ACTION_UNSPECIFIED\x10\x00\x12\x1b\n\x17NOTICE_ACTION_FORWARDED\x10\x01\x12\x17\n\x13NOTICE_ACTION_SAVED\x10\x02\x12\x19\n\x15NOTICE_ACTION_SKIPPED\x10\x03\x12\x1b\n\x17NOTICE_ACTION_NOT_SAVED\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spotline.api.v1.training_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CHECKPOINTKIND']._serialized_start=1289
-  _globals['_CHECKPOINTKIND']._serialized_end=1427
-  _globals['_CHECKPOINTFAULT']._serialized_start=1430
-  _globals['_CHECKPOINTFAULT']._serialized_end=1608
-  _globals['_NOTICEACTION']._serialized_start=1611
-  _globals['_NOTICEACTION']._serialized_end=1766
-  _globals['_AGENTJOINED']._serialized_start=52
-  _globals['_AGENTJOINED']._serialized_end=197
-  _globals['_GENERATIONFORMED']._serialized_start=200
-  _globals['_GENERATIONFORMED']._serialized_end=329
-  _globals['_TRAININGRESTARTED']._serialized_start=332
-  _globals['_TRAININGRESTARTED']._serialized_end=505
-  _globals['_CHECKPOINTCOMMITTED']._serialized_start=508
-  _globals['_CHECKPOINTCOMMITTED']._serialized_end=742
-  _globals['_CHECKPOINTFAILED']._serialized_start=745
-  _globals['_CHECKPOINTFAILED']._serialized_end=915
-  _globals['_NOTICEACKNOWLEDGED']._serialized_start=918
-  _globals['_NOTICEACKNOWLEDGED']._serialized_end=1095
-  _globals['_JOBSILENT']._serialized_start=1097
-  _globals['_JOBSILENT']._serialized_end=1200
-  _globals['_JOBHEARD']._serialized_start=1202
-  _globals['_JOBHEARD']._serialized_end=1286
+  _globals['_CHECKPOINTKIND']._serialized_start=1574
+  _globals['_CHECKPOINTKIND']._serialized_end=1712
+  _globals['_CHECKPOINTFAULT']._serialized_start=1715
+  _globals['_CHECKPOINTFAULT']._serialized_end=1893
+  _globals['_NOTICEACTION']._serialized_start=1896
+  _globals['_NOTICEACTION']._serialized_end=2051
+  _globals['_AGENTJOINED']._serialized_start=79
+  _globals['_AGENTJOINED']._serialized_end=224
+  _globals['_GENERATIONFORMED']._serialized_start=227
+  _globals['_GENERATIONFORMED']._serialized_end=356
+  _globals['_TRAININGRESTARTED']._serialized_start=359
+  _globals['_TRAININGRESTARTED']._serialized_end=532
+  _globals['_CHECKPOINTCOMMITTED']._serialized_start=535
+  _globals['_CHECKPOINTCOMMITTED']._serialized_end=769
+  _globals['_CHECKPOINTFAILED']._serialized_start=772
+  _globals['_CHECKPOINTFAILED']._serialized_end=942
+  _globals['_NOTICEACKNOWLEDGED']._serialized_start=945
+  _globals['_NOTICEACKNOWLEDGED']._serialized_end=1122
+  _globals['_JOBSILENT']._serialized_start=1124
+  _globals['_JOBSILENT']._serialized_end=1227
+  _globals['_JOBHEARD']._serialized_start=1229
+  _globals['_JOBHEARD']._serialized_end=1313
+  _globals['_JOBSTALLED']._serialized_start=1316
+  _globals['_JOBSTALLED']._serialized_end=1463
+  _globals['_JOBSTALLENDED']._serialized_start=1465
+  _globals['_JOBSTALLENDED']._serialized_end=1571
 # @@protoc_insertion_point(module_scope)

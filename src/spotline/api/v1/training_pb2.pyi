@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from spotline.api.v1 import run_pb2 as _run_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -476,3 +477,87 @@ class JobHeard(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___JobHeard: _TypeAlias = JobHeard  # noqa: Y015
+
+@_typing.final
+class JobStalled(_message.Message):
+    """Nothing was reported of a program for too long, although all its agents are there. Subject:
+    job.stalled.<tenant>.<job>.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    SINCE_NS_FIELD_NUMBER: _builtins.int
+    ON_STALL_FIELD_NUMBER: _builtins.int
+    TS_EVENT_NS_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """Which job."""
+    tenant: _builtins.str
+    """Whose it is."""
+    generation: _builtins.int
+    """Which start of the program."""
+    since_ns: _builtins.int
+    """When it last reported progress or a checkpoint, or was formed; ns since the epoch, market time."""
+    on_stall: _run_pb2.OnStall.ValueType
+    """What happens now."""
+    ts_event_ns: _builtins.int
+    """When, ns since the epoch, in market time."""
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        tenant: _builtins.str = ...,
+        generation: _builtins.int = ...,
+        since_ns: _builtins.int = ...,
+        on_stall: _run_pb2.OnStall.ValueType = ...,
+        ts_event_ns: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "job_id", b"job_id", "on_stall", b"on_stall", "since_ns", b"since_ns", "tenant", b"tenant", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobStalled: _TypeAlias = JobStalled  # noqa: Y015
+
+@_typing.final
+class JobStallEnded(_message.Message):
+    """A stalled program reports again. A new start of it, or its end, ends a stall without it. Subject:
+    job.stall.ended.<tenant>.<job>.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    SINCE_NS_FIELD_NUMBER: _builtins.int
+    TS_EVENT_NS_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """Which job."""
+    tenant: _builtins.str
+    """Whose it is."""
+    generation: _builtins.int
+    """Which start of the program."""
+    since_ns: _builtins.int
+    """When it had last reported before the stall, ns since the epoch, in market time."""
+    ts_event_ns: _builtins.int
+    """When, ns since the epoch, in market time."""
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        tenant: _builtins.str = ...,
+        generation: _builtins.int = ...,
+        since_ns: _builtins.int = ...,
+        ts_event_ns: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "job_id", b"job_id", "since_ns", b"since_ns", "tenant", b"tenant", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobStallEnded: _TypeAlias = JobStallEnded  # noqa: Y015

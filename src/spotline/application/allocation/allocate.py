@@ -77,12 +77,12 @@ def _placed(
     `MOVE_MARGIN_PPM`, the policy makes use of it, and a deadline that is safe at home stays safe.
     """
     home = task_view(request, task, quotes[task.offering_id], residual)
-    stays = _answer(request, task, home)
+    stays = task_answer(request, task, home)
     moved = _worth_moving(request, task, home, quotes, residual)
     if moved is None:
         return stays
     there = task_view(request, moved, quotes[moved.offering_id], residual)
-    goes = _answer(request, moved, there)
+    goes = task_answer(request, moved, there)
     if not _is_better(home, stays, there, goes):
         return stays
     move = Move(
@@ -137,7 +137,7 @@ def _worth_moving(
             raise ValueError(
                 f"tasks.alternatives.offering_id must have a quote, {alternative.offering_id!r} has none"
             )
-        moved = _moved(task, alternative, home)
+        moved = moved_task(task, alternative, home)
         view = task_view(request, moved, quotes[alternative.offering_id], residual)
         if view.outlook is None:
             continue
@@ -147,8 +147,8 @@ def _worth_moving(
     return chosen
 
 
-def _moved(task: JobTask, alternative: Alternative, home: PolicyView) -> JobTask:
-    """A task whose job has just left its home: idle, its checkpoint on the way."""
+def moved_task(task: JobTask, alternative: Alternative, home: PolicyView) -> JobTask:
+    """The task of a job that has just left its home: idle, its checkpoint on the way."""
     overhead_s = max(alternative.migrate_s, task.pending_overhead_s)
     if home.interrupted:
         overhead_s = max(overhead_s, home.program.interrupted_s)
@@ -187,7 +187,8 @@ def _saved(view: PolicyView, holding: Holding) -> bool:
     return in_stock and is_safe(view, holding)
 
 
-def _answer(request: AllocateRequest, task: JobTask, view: PolicyView) -> JobAnswer:
+def task_answer(request: AllocateRequest, task: JobTask, view: PolicyView) -> JobAnswer:
+    """Ask a task's policy, or the fallback where it lacks a forecast, what to hold on this view."""
     try:
         policy = policy_named(task.policy_id)
     except KeyError as error:

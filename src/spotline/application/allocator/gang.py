@@ -19,15 +19,29 @@ from spotline.domain.events.capacity import (
     InterruptionWithdrawn,
 )
 from spotline.domain.events.event import Event
-from spotline.domain.events.lifecycle import JobClosed, JobExited, JobRetryScheduled, JobSubmitted
+from spotline.domain.events.lifecycle import (
+    JobClosed,
+    JobExited,
+    JobProgressReported,
+    JobRetryScheduled,
+    JobSubmitted,
+)
 from spotline.domain.events.training import (
     AgentJoined,
     CheckpointCommitted,
+    CheckpointFailed,
     GenerationFormed,
     JobHeard,
     JobSilent,
+    JobStalled,
+    JobStallEnded,
+    TrainingRestarted,
 )
+from spotline.domain.jobs.run import OnStall, Run
 from spotline.domain.units import NS_PER_S
+
+ProgramReport = JobProgressReported | TrainingRestarted | CheckpointCommitted | CheckpointFailed
+"""What a program says of itself: as long as one of these comes, it is not stalled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +79,19 @@ class Gang:
         program's exit codes say then is no failure.
     exited
         The latest generation whose end was recorded.
+    reported_ns
+        When the present generation last reported progress or a checkpoint, or was formed; market
+        time.
+    stall
+        Since when nothing was reported of it for too long, None where that is not so.
+    restarting
+        Whether the present generation is to end because of that.
     """
 
     job_id: str
     tenant: str
     allowed_counts: tuple[int, ...]
+    run: Run
     held: tuple[str, ...] = ()
     gone: set[str] = field(default_factory=set)
     lost: set[str] = field(default_factory=set)
@@ -86,6 +108,9 @@ class Gang:
     not_before_ns: int = 0
     over: bool = False
     newest: CheckpointCommitted | None = None
+    reported_ns: int = 0
+    stall: JobStalled | None = None
+    restarting: bool = False
 
     def disturb(self, instance_ids: Sequence[str]) -> None:
         """Note that something happened to instances, which may be members."""
@@ -137,6 +162,7 @@ class Gangs:
                             job_id=job.job_id,
                             tenant=job.tenant,
                             allowed_counts=job.allowed_counts,
+                            run=job.run,
                         ),
                     )
             case CapacityReported():
@@ -176,6 +202,9 @@ def _fold_own(gang: Gang, event: Event, market: MarketFold) -> None:
             gang.held = ()
             gang.notices.clear()
             gang.silent.clear()
+            gang.stall = None
+        case JobProgressReported():
+            _note_report(gang, event, event.ts_event_ns or market.now_ns)
         case _:
             _fold_agents(gang, event)
 
@@ -197,12 +226,24 @@ def _fold_agents(gang: Gang, event: Event) -> None:
             gang.members = event.instance_ids
             # What was noticed before may be taken at any moment of it; what was lost, is.
             gang.disturbed = not gang.gone.union(gang.notices).isdisjoint(gang.members)
+            gang.reported_ns = event.ts_event_ns
+            gang.stall, gang.restarting = None, False
         case JobSilent():
             gang.silent.add(event.instance_id)
             gang.disturb((event.instance_id,))
         case JobHeard():
             gang.silent.discard(event.instance_id)
+        case TrainingRestarted() | CheckpointFailed():
+            _note_report(gang, event, event.ts_event_ns)
+        case JobStalled() if event.generation == gang.generation:
+            gang.stall = event
+            # A report that came before it in the log refutes it.
+            quiet = gang.reported_ns <= event.since_ns
+            gang.restarting = quiet and event.on_stall is OnStall.RESTART
+        case JobStallEnded() if event.generation == gang.generation:
+            gang.stall = None
         case CheckpointCommitted():
+            _note_report(gang, event, event.ts_event_ns)
             before = gang.newest
             if before is None or _place(event) >= _place(before):
                 gang.newest = event
@@ -221,11 +262,18 @@ def _note_notice(gang: Gang, event: InterruptionNoticed, market: MarketFold) -> 
     gang.disturb(event.instance_ids)
 
 
+def _note_report(gang: Gang, event: ProgramReport, ts_event_ns: int) -> None:
+    """Note that the program has said something; of another start than the present it says nothing."""
+    if event.generation in (0, gang.generation):
+        gang.reported_ns = max(gang.reported_ns, ts_event_ns)
+
+
 def _note_exit(gang: Gang, event: JobExited) -> None:
     if event.generation < gang.generation:
         # Of a start that another one has followed.
         return
     gang.exited = max(gang.exited, event.generation)
+    gang.stall = None
     gang.finished = gang.finished or event.exit_code == 0
     gang.awaits_retry = event.exit_code != 0
 

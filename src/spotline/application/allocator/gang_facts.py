@@ -92,6 +92,8 @@ class GangFacts:
         The generation that had been formed before.
     formed_s
         When the present generation was formed, or `since_s`.
+    reported_s
+        When its program last said anything of itself.
     stopped, stopped_s
         The latest generation that was told to end, and since when.
     excused, excused_s
@@ -101,6 +103,7 @@ class GangFacts:
     since_s: float
     restored: int = 0
     formed_s: float = 0.0
+    reported_s: float = float("-inf")
     stopped: int = 0
     stopped_s: float = 0.0
     excused: int = 0
@@ -122,6 +125,15 @@ class GangFacts:
     def form(self, now_s: float) -> None:
         """Note that a generation has been formed."""
         self.formed_s = now_s
+
+    def report(self, now_s: float) -> None:
+        """Note that the program has said something of itself."""
+        self.reported_s = now_s
+
+    @property
+    def quiet_since_s(self) -> float:
+        """Since when nothing was heard of the present generation's program."""
+        return max(self.since_s, self.formed_s, self.reported_s)
 
     def beat(self, instance_id: str, generation: int, now_s: float) -> None:
         """Take a heartbeat, which says what runs."""

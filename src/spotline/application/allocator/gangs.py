@@ -8,6 +8,9 @@ every member's agent has been heard of again, since an instance that is taken aw
 how its program was killed.
 
 Members that come in addition do not stop a program before all of them have joined.
+
+A program is stalled that has reported nothing for too long, while the agents of all its members are
+there and nothing else ends it. Where it is to be started again, its end is a failure: a retry.
 """
 
 from __future__ import annotations
@@ -25,22 +28,35 @@ from spotline.application.allocator.gang import Gang
 from spotline.application.allocator.gang_facts import AgentTimes, GangFacts, RanksEnd
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobExited
-from spotline.domain.events.training import GenerationFormed, JobHeard, JobSilent
+from spotline.domain.events.training import (
+    GenerationFormed,
+    JobHeard,
+    JobSilent,
+    JobStalled,
+    JobStallEnded,
+)
+from spotline.domain.jobs.run import OnStall
 from spotline.domain.units import NS_PER_S
 
 # The program saved and wants to go on (`EX_TEMPFAIL`).
 GOES_ON = 75
+# It was ended because it was stalled; as `timeout` says it.
+STALLED = 124
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangView:
-    """A gang with what its agents said, at `now_s` of wall and `now_ns` of market time."""
+    """A gang with what its agents said, at `now_s` of wall and `now_ns` of market time.
+
+    Slots are `slot_s` seconds of market time long, 0 where that is not known.
+    """
 
     gang: Gang
     facts: GangFacts
     times: AgentTimes
     now_s: float
     now_ns: int
+    slot_s: int = 0
 
     # --- one instance ---------------------------------------------------------------------------
 
@@ -113,6 +129,26 @@ class GangView:
         """Whether nothing of the present generation runs that can be reached."""
         return all(self.out_of_reach(member) or self.ended(member) for member in self.gang.members)
 
+    def quiet(self) -> bool:
+        """Whether the program has reported nothing for too long, and should have.
+
+        In market time, and for so long in wall time that an agent would count as silent: at a high
+        speed a program has no time to report within minutes of the market.
+        """
+        gang, facts, times = self.gang, self.facts, self.times
+        if not gang.generation or gang.finished or gang.exited >= gang.generation:
+            return False
+        if self.why_stop() is not None or self.now_s - facts.quiet_since_s < times.silent_after_s:
+            return False
+        limit_ns = gang.run.seconds_to_stall(self.slot_s) * NS_PER_S
+        return self.now_ns - gang.reported_ns >= limit_ns and all(
+            # Of an instance that is gone nothing is to be expected, though it does not show yet.
+            self.now_s - facts.last_heard_s(member) <= 2 * times.heartbeat_s
+            and not self.out_of_reach(member)
+            and not self.ended(member)
+            for member in gang.members
+        )
+
     # --- those who are held ---------------------------------------------------------------------
 
     def complete(self) -> bool:
@@ -134,6 +170,8 @@ class GangView:
         if set(gang.held) > set(gang.members) and self.complete():
             came = [name for name in gang.held if name not in gang.members]
             return AllocationState.STOP, f"{_names(came)} come in addition"
+        if gang.restarting:
+            return AllocationState.ABORT, _why_restarted(gang)
         failure, wish = self.first_failure(), self.first_wish()
         patience_s = self.times.heartbeat_s
         if failure is not None and wish is None and self.now_s > failure.at_s + patience_s:
@@ -264,7 +302,7 @@ def follows(view: GangView) -> tuple[Event, ...]:
     gang = view.gang
     if gang.over:
         return ()
-    heard = _silences(view)
+    heard = (*_silences(view), *_stalls(view))
     if gang.finished or (gang.generation and not view.settled()):
         return heard
     if gang.generation and gang.exited < gang.generation:
@@ -302,11 +340,46 @@ def _silences(view: GangView) -> tuple[Event, ...]:
     return tuple(found)
 
 
+def _stalls(view: GangView) -> tuple[Event, ...]:
+    """That the program is stalled, or reports again."""
+    gang, stall = view.gang, view.gang.stall
+    if stall is not None:
+        if gang.restarting or gang.reported_ns <= stall.since_ns:
+            return ()
+        ended = JobStallEnded(
+            job_id=gang.job_id,
+            tenant=gang.tenant,
+            generation=gang.generation,
+            since_ns=stall.since_ns,
+            ts_event_ns=view.now_ns,
+        )
+        return (ended,)
+    if not view.quiet():
+        return ()
+    stalled = JobStalled(
+        job_id=gang.job_id,
+        tenant=gang.tenant,
+        generation=gang.generation,
+        since_ns=gang.reported_ns,
+        on_stall=gang.run.on_stall or OnStall.ALARM,
+        ts_event_ns=view.now_ns,
+    )
+    return (stalled,)
+
+
+def _why_restarted(gang: Gang) -> str:
+    stall = gang.stall
+    quiet = f" for {(stall.ts_event_ns - stall.since_ns) // NS_PER_S} s" if stall else ""
+    return f"the program reported nothing{quiet}"
+
+
 def _exit(view: GangView) -> JobExited | None:
     """The end of a job's program, None where it goes on or that cannot be said yet."""
     gang, ends = view.gang, view.ends()
     if len(ends) == len(gang.members) and all(end.exit_code == 0 for end in ends.values()):
         return _exited(view, 0, "")
+    if gang.restarting:
+        return _exited(view, STALLED, _why_restarted(gang))
     failure = view.first_failure()
     if failure is None or not _failed_whole(view) or _unsure(view):
         return None

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import (
     CapacityLost,
+    CostAccrued,
     InterruptionNoticed,
     InterruptionWithdrawn,
+    LaunchRefused,
+    RefusalClass,
 )
 from spotline.domain.events.event import Event
 from spotline.domain.events.knowledge import ThroughputReestimated
@@ -18,6 +21,7 @@ from spotline.domain.events.lifecycle import (
     JobCancelled,
     JobClosed,
     JobExited,
+    JobQuoted,
     JobRetryScheduled,
     JobSubmitted,
     JobUpdated,
@@ -31,11 +35,18 @@ from spotline.domain.events.training import (
     GenerationFormed,
     JobHeard,
     JobSilent,
+    JobStalled,
+    JobStallEnded,
     NoticeAcknowledged,
     NoticeAction,
     TrainingRestarted,
 )
 from spotline.domain.jobs.lot import Lot
+from spotline.domain.jobs.outlook import JobOutlook
+from spotline.domain.jobs.run import OnStall
+from spotline.domain.market.offering import CapacityType
+from spotline.domain.policies.answer import DecisionReason
+from spotline.domain.units import NS_PER_S, usd_from_micro_usd, utc_iso
 
 LONGEST_TEXT = 400
 
@@ -86,12 +97,14 @@ def _of_life(event: Event) -> str | None:
             return "its owner changed deadline, value or budget"
         case JobCancelled():
             return "its owner withdrew it"
+        case JobQuoted():
+            return _quote(event.outlook)
         case JobAdmitted():
             return f"taken up with policy {event.policy_id} on {event.offering_id}"
         case ThroughputReestimated():
             return "its rates are believed to be others than before"
         case AllocationDecided():
-            return f"is to hold {_lots(event.lots)}: {event.explanation}"
+            return _decision(event)
         case JobExited():
             if not event.exit_code:
                 return f"the program is done{_of(event.generation)}"
@@ -114,6 +127,11 @@ def _of_instances(event: Event) -> str | None:
             return f"{', '.join(event.instance_ids)} will not be taken back after all"
         case CapacityLost():
             return f"{', '.join(event.instance_ids)} gone without our asking"
+        case LaunchRefused():
+            return _refusal(event)
+        case CostAccrued() if not event.instances:
+            copied = usd_from_micro_usd(event.cost_micro_usd)
+            return f"its checkpoint was copied to {event.offering_id} for {copied:,.2f} USD"
         case AgentJoined():
             return f"agent of {event.instance_id} joined"
         case JobSilent():
@@ -144,10 +162,67 @@ def _of_training(event: Event) -> str | None:
         case CheckpointFailed():
             said = f" ({event.detail})" if event.detail else ""
             return f"checkpoint of step {event.step} {_FAULTS[event.fault]}{said}"
+        case JobStalled():
+            quiet_s = (event.ts_event_ns - event.since_ns) // NS_PER_S
+            follows = "; it is started again" if event.on_stall is OnStall.RESTART else ""
+            return f"stalled: its program has reported nothing for {quiet_s} s{follows}"
+        case JobStallEnded():
+            return "its program reports again"
         case NoticeAcknowledged():
             return f"the notice to {event.instance_id} {_ACTIONS[event.action]}"
         case _:
             return None
+
+
+def _decision(event: AllocationDecided) -> str:
+    held = _lots(event.lots)
+    if event.move is not None:
+        moved = f"moves from {event.move.from_offering_id}: is to hold {held}"
+        return f"{moved}: {event.explanation}"
+    if event.reason is DecisionReason.BUDGET:
+        return f"is to hold {held}, as its budget allows no more: {event.explanation}"
+    return f"is to hold {held}: {event.explanation}"
+
+
+_REFUSALS = {
+    RefusalClass.NO_CAPACITY: "none is there",
+    RefusalClass.QUOTA: "the quota is used up",
+    RefusalClass.UNSUPPORTED: "it is not sold there",
+    RefusalClass.UNAUTHORISED: "the account may not",
+    RefusalClass.THROTTLED: "too many requests",
+    RefusalClass.SERVER: "the provider has trouble",
+    RefusalClass.NETWORK: "the provider could not be reached",
+    RefusalClass.TOKEN_MISMATCH: "the request was another one before",
+    RefusalClass.UNKNOWN_OUTCOME: "it is not known what came of it",
+    RefusalClass.LIMIT: "a limit of ours",
+}
+
+
+def _refusal(event: LaunchRefused) -> str:
+    kind = "spot" if event.capacity_type is CapacityType.SPOT else "on-demand"
+    got = f"{event.granted} of {event.requested}" if event.granted else f"none of {event.requested}"
+    why = "" if event.refusal_class is None else f": {_REFUSALS[event.refusal_class]}"
+    said = f" ({event.detail})" if event.detail else ""
+    again = f"; asked again in {event.retry_after_s} s" if event.retry_after_s else ""
+    return f"got {got} {kind} {event.offering_id}{why}{said}{again}"
+
+
+def _quote(outlook: JobOutlook) -> str:
+    low, middle, high = (
+        f"{usd_from_micro_usd(cost):,.2f}"
+        for cost in (
+            outlook.cost_p10_micro_usd,
+            outlook.cost_p50_micro_usd,
+            outlook.cost_p90_micro_usd,
+        )
+    )
+    on_time = outlook.on_time_probability_ppm / 10_000
+    finish_ns = outlook.finish_p50_ns
+    done = f"done {utc_iso(finish_ns)}" if finish_ns else "not done"
+    return (
+        f"quoted: {middle} USD ({low} to {high} in 8 of 10 futures), {done} in the middle one, "
+        f"on time in {on_time:.0f} % of {outlook.futures}"
+    )
 
 
 def _of(generation: int) -> str:

@@ -1,16 +1,17 @@
-"""Plan several jobs at once over the slots that are forecast, on what they share.
+"""Plan several jobs at once up to the last of their deadlines, on what they share.
 
-The window begins with the next slot and is as long as the shortest forecast of an offering that one
-of the jobs can run on (`WINDOW_SLOTS` of the latest quote where none is forecast). Counts and
-prices are those that policies plan with: medians, and prices that hold the risk of falling back on
-demand (`window_forecast`).
+The window begins with the next slot and ends with the last job (after `MOST_SLOTS` at the latest).
+Counts and prices are those that policies plan with, medians, and prices that hold the risk of
+falling back on demand: of the forecast as far as that goes (`window_forecast`), of the sampled
+futures after that. That all jobs are on time is as likely as the share of those futures in which
+they are, decided slot by slot as when they run, within the same limits.
 
 What a job that is not done when the window ends is worth is AHAP's end value: by the straight line
 to its deadline, progress missing at the on-demand price, progress ahead at half of it; after a soft
 deadline, what finishing on demand still earns. A hard deadline inside the window must be met;
 beyond it, so much must be done that its largest on-demand count, wherever that is fastest, can do
-the rest in time after the worst overhead. What other jobs hold, and limits beyond the window, are
-not considered.
+the rest in time after the worst overhead. What other jobs hold is considered in the probability
+alone.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ from spotline.application.allocator.messages import (
     PlanStep,
 )
 from spotline.application.market_view import MarketView
-from spotline.domain.jobs.job import Job
+from spotline.application.outlook.fleets import FleetLimits
+from spotline.application.outlook.following import SelectorSnapshot
+from spotline.application.outlook.futures import MarketFutures, OfferingFutures
+from spotline.application.outlook.outlook import fleets_of, futures_of, slots_ahead
+from spotline.domain.jobs.job import DeadlineKind, Job
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.jobs.measured import planned_lead_s
 from spotline.domain.jobs.migration import NOWHERE, MigrationCost, MigrationTable, migration_cost
@@ -52,8 +57,8 @@ from spotline.domain.solvers.multi_window import EndValue
 from spotline.domain.solvers.window import WindowMarket
 from spotline.domain.units import PPM, cost_micro_usd
 
-# Slots planned where nothing is forecast.
-WINDOW_SLOTS = 12
+# The longest window: the program grows with every slot of it.
+MOST_SLOTS = 96
 
 # CP-SAT's own count of work; about as many seconds on one core, and as much again for a reason.
 _WORK = 4.0
@@ -63,8 +68,17 @@ _SIGMA_PPM = 500_000
 
 MOST_JOBS = 32
 
+# What probability of being on time hard deadlines ask for where nobody says.
+LEAST_ON_TIME_PPM = 990_000
 
-def plan_together(request: PlanRequest, market: MarketView, *, quote_margin: float) -> PlanAnswer:
+# Futures in which all jobs are followed: about this many slots are lived through in all.
+_MOST_LIVED = 4_000
+_LEAST_FUTURES, _MOST_FUTURES = 40, 100
+
+
+def plan_together(
+    request: PlanRequest, market: MarketView, known: SelectorSnapshot, *, quote_margin: float
+) -> PlanAnswer:
     """Plan all of `request.jobs` for the greatest sum of value less cost.
 
     Raises
@@ -87,7 +101,10 @@ def plan_together(request: PlanRequest, market: MarketView, *, quote_margin: flo
         jobs_at_value.append(valued(market, job, margin=quote_margin, field=f"jobs[{index}]"))
     request = replace(request, jobs=tuple(jobs_at_value))
     offerings, quotes = _offerings(request.jobs, market)
-    shared = _shared(request, market, offerings, quotes)
+    slots = min(MOST_SLOTS, max(slots_ahead(known.state, job) for job in request.jobs))
+    futures = max(_LEAST_FUTURES, _MOST_LIVED // (slots * len(request.jobs)))
+    ahead = futures_of(known.state, slots=slots, futures=min(_MOST_FUTURES, futures))
+    shared = _shared(request, market, offerings, quotes, ahead)
     jobs = [_coupled_job(request, market, job, offerings, quotes, shared) for job in request.jobs]
     plan = solve_coupled(jobs, shared, max_deterministic_time=_WORK)
     if isinstance(plan, Infeasible):
@@ -98,13 +115,33 @@ def plan_together(request: PlanRequest, market: MarketView, *, quote_margin: flo
             "time",
             0,
         )
+    all_ppm = _all_on_time_ppm(request, market, known, ahead)
+    hard = any(job.deadline.kind is DeadlineKind.HARD for job in request.jobs)
+    least_ppm = request.least_on_time_ppm or (LEAST_ON_TIME_PPM if hard else 0)
     return PlanAnswer(
         feasible=True,
         infeasible_reason="",
         earliest_feasible_deadline_ns=0,
         options=(),
         joint=_joint(request.jobs, market, jobs, shared, plan),
+        all_on_time_probability_ppm=all_ppm,
+        likely_enough=all_ppm >= least_ppm,
     )
+
+
+def _all_on_time_ppm(
+    request: PlanRequest, market: MarketView, known: SelectorSnapshot, ahead: MarketFutures
+) -> int:
+    """The share of the futures in which every job is on time within the limits."""
+    limits = FleetLimits(
+        pools={offering.offering_id: offering.quota_pool for offering in market.offerings},
+        quotas={limit.quota_pool: limit.instances for limit in request.quotas},
+        budget_micro_usd_per_hour=request.budget_micro_usd_per_hour,
+    )
+    fleets = fleets_of(known, request.jobs, limits, ahead)
+    if fleets is None:
+        return 0
+    return sum(fleet.all_on_time for fleet in fleets) * PPM // len(fleets)
 
 
 def _without_plan(reason: str, earliest_ns: int) -> PlanAnswer:
@@ -166,18 +203,18 @@ def _shared(
     market: MarketView,
     offerings: Sequence[Offering],
     quotes: Sequence[Quote],
+    ahead: MarketFutures,
 ) -> SharedMarket:
-    forecasts = [forecast_of(market.forecast, quote) for quote in quotes]
-    lengths = [len(forecast.spot_price) for forecast in forecasts if forecast is not None]
-    slots = min(lengths, default=WINDOW_SLOTS)
+    slots = ahead.slots
     markets = []
-    for offering, quote, forecast in zip(offerings, quotes, forecasts, strict=True):
-        spot, stock = quote.spot_available, quote.on_demand_available
-        price = [quote.spot_price_micro_usd] * slots
-        count = [spot.instances if spot.known else UNCOUNTED] * slots
+    for offering, quote in zip(offerings, quotes, strict=True):
+        stock = quote.on_demand_available
+        price, count = _medians(ahead.offerings[offering.offering_id])
+        forecast = forecast_of(market.forecast, quote)
         if forecast is not None:
-            price = list(forecast.spot_price[:slots])
-            count = list(forecast.spot_available[:slots])
+            known = min(slots, len(forecast.spot_price))
+            price[:known] = forecast.spot_price[:known]
+            count[:known] = forecast.spot_available[:known]
         markets.append(
             WindowMarket(
                 spot_price=np.array(price, dtype=np.int64),
@@ -198,6 +235,21 @@ def _shared(
         budget_micro_usd_per_hour=request.budget_micro_usd_per_hour,
         first_slot=market.next_slot,
     )
+
+
+def _medians(ahead: OfferingFutures) -> tuple[list[int], list[int]]:
+    """Prices and counts slot by slot, as `window_forecast` makes them of distributions."""
+    prices, counts = [], []
+    for slot in range(ahead.spot.shape[1]):
+        # The largest m with P(count >= m) >= 1/2.
+        ordered = np.sort(ahead.spot[:, slot])[::-1]
+        median = int(ordered[(len(ordered) - 1) // 2])
+        certain = float((ahead.spot[:, slot] >= median).mean())
+        spot_price = float(ahead.spot_price[:, slot].mean())
+        price = spot_price * certain + ahead.on_demand_price * (1.0 - certain)
+        prices.append(max(1, int(price)))
+        counts.append(median)
+    return prices, counts
 
 
 def _until_it_ends(offering: Offering, stock: int, market: MarketView, slots: int) -> IntArray:

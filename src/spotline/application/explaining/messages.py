@@ -24,11 +24,15 @@ class AlternativeCut(Enum):
     TOPOLOGY = "topology"
     SAFETY_NET = "safety_net"
     COOL_DOWN = "cool_down"
+    RULE = "rule"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsideredAlternative:
-    """Something that could have been held instead; `worse_by` is in utility, against the chosen."""
+    """Something that could have been held instead; `worse_by` is in utility, against the chosen.
+
+    No lots are nothing at home; nothing elsewhere is a lot without instances.
+    """
 
     lots: tuple[Lot, ...]
     chosen: bool

@@ -142,20 +142,24 @@ def _alternatives(
 
 def fallback_answers(state: SelectorState, options: SelectorOptions) -> Sequence[JobAnswer]:
     """Decide here, with the policy that needs neither forecast nor table: no answer came."""
+    return allocate(fallback_request(state, options)).answers
+
+
+def fallback_request(state: SelectorState, options: SelectorOptions) -> AllocateRequest:
+    """What is decided here where no answer came."""
     order = state.served_again() if state.revision else state.in_order()
     request = allocate_request(state, order, options)
     tasks = tuple(
         replace(task, policy_id=FALLBACK_POLICY_ID, memory=START, table_use=None, alternatives=())
         for task in request.tasks
     )
-    local = replace(
+    return replace(
         request,
         tasks=tasks,
         laws=(),
         forecast=None,
         reason=DecisionReason.ALLOCATOR_UNAVAILABLE,
     )
-    return allocate(local).answers
 
 
 def _table_use(state: SelectorState, run: JobRun, offering_id: str) -> TableUse | None:

@@ -20,7 +20,7 @@ from spotline.domain.jobs.program import JobProgram
 from spotline.domain.market.law import StateSpace, run_states
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import CapacityType, Offering
-from spotline.domain.market.stock import launchable_count, reserve_slots
+from spotline.domain.market.stock import stock_terms
 from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.selection.learner import Draw, Learner
@@ -225,10 +225,7 @@ class SelectorState:
     def _stock_of(self, allowed_counts: tuple[int, ...], offering_id: str) -> tuple[int, int]:
         if self.is_over(offering_id):
             return 0, 0
-        stock = self.stock.get(offering_id, [])
-        rescue = launchable_count(stock, allowed_counts)
-        reserve = reserve_slots(stock, rescue or allowed_counts[-1])
-        return reserve, rescue if rescue < allowed_counts[-1] else 0
+        return stock_terms(self.stock.get(offering_id, []), allowed_counts)
 
     def is_over(self, offering_id: str) -> bool:
         """Whether an offering is a reservation that does not cover the open slot whole."""

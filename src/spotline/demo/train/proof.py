@@ -106,7 +106,7 @@ class ProofOptions:
     data: Path | None
     seed: int = 2026
     speed: float = 60.0
-    cpu_share: float = 0.36
+    cpu_share: float = 0.3
     most_instances: int = 5
     notice_wall_s: float = 8.0
 
@@ -133,10 +133,10 @@ def _planned(name: str, steps: int, first_slot: int, times: float) -> PlannedTas
 
 
 TASKS: tuple[PlannedTask, ...] = (
-    _planned("tight", 260, 1, 1.7),
-    _planned("large", 340, 2, 1.9),
-    _planned("medium", 290, 9, 1.8),
-    _planned("relaxed", 240, 13, 2.1),
+    _planned("tight", 210, 1, 2.0),
+    _planned("large", 280, 2, 2.2),
+    _planned("medium", 240, 9, 2.1),
+    _planned("relaxed", 200, 13, 2.3),
 )
 
 

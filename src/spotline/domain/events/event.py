@@ -71,6 +71,8 @@ Event = (
     | training.NoticeAcknowledged
     | training.JobSilent
     | training.JobHeard
+    | training.JobStalled
+    | training.JobStallEnded
     | capacity.InstancesEnded
     | lifecycle.JobQuoted
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from spotline.domain.jobs.run import OnStall
+
 
 class CheckpointKind(Enum):
     """What a checkpoint was written for; the final one is the result."""
@@ -142,4 +144,33 @@ class JobHeard:
     job_id: str
     tenant: str
     instance_id: str
+    ts_event_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStalled:
+    """Nothing was reported of a program since `since_ns`, which is too long: `on_stall` follows.
+
+    Its agents are there: it is the program that says nothing.
+    """
+
+    job_id: str
+    tenant: str
+    generation: int
+    since_ns: int
+    on_stall: OnStall
+    ts_event_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStallEnded:
+    """A program that was stalled since `since_ns` reports again.
+
+    A new start of it, or its end, ends a stall without this.
+    """
+
+    job_id: str
+    tenant: str
+    generation: int
+    since_ns: int
     ts_event_ns: int

@@ -11,6 +11,9 @@ from enum import Enum
 from spotline.domain.problems import refuse_any
 
 DEFAULT_GRACE_S = 30
+# What a job has that does not say after how long its program counts as stalled: the larger.
+STALLED_SLOTS = 3
+LEAST_STALLED_S = 900
 _SHA256 = re.compile("[0-9a-f]{64}")
 _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
@@ -35,6 +38,13 @@ class DataReads(Enum):
 
     ONCE = "once"
     EVERY_EPOCH = "every_epoch"
+
+
+class OnStall(Enum):
+    """What happens to a program that reports nothing for too long: an alarm, or a retry."""
+
+    ALARM = "alarm"
+    RESTART = "restart"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +143,11 @@ class Run:
         Processes on every instance, >= 0 (0: one).
     grace_s
         Seconds of wall time between being asked to save and being killed, >= 0 (0: 30).
+    stalled_after_s
+        Seconds of market time without a report of progress or of a checkpoint after which it
+        counts as stalled, >= 0 (0: see `seconds_to_stall`).
+    on_stall
+        What happens then; None: an alarm.
     """
 
     command: tuple[str, ...]
@@ -146,6 +161,8 @@ class Run:
     progress: ProgressReading | None = None
     data: tuple[DataSet, ...] = field(default=())
     grace_s: int = 0
+    stalled_after_s: int = 0
+    on_stall: OnStall | None = None
 
     def __post_init__(self) -> None:
         refuse_any(self._problems())
@@ -162,7 +179,7 @@ class Run:
             yield f"run.secrets must be names of variables, were {wrong}"
         if both := sorted(set(names) & set(self.secrets)):
             yield f"run.secrets must not name variables of run.environment, were {both}"
-        for name in ("ranks_per_instance", "grace_s"):
+        for name in ("ranks_per_instance", "grace_s", "stalled_after_s"):
             if getattr(self, name) < 0:
                 yield f"run.{name} must be >= 0, was {getattr(self, name)}"
 
@@ -170,6 +187,15 @@ class Run:
     def seconds_of_grace(self) -> int:
         """Seconds of wall time that its program has to save."""
         return self.grace_s or DEFAULT_GRACE_S
+
+    def seconds_to_stall(self, slot_s: int) -> int:
+        """Seconds of market time without a report that make it stalled, in slots of `slot_s`."""
+        return self.stalled_after_s or max(STALLED_SLOTS * slot_s, LEAST_STALLED_S)
+
+    @property
+    def restarts_on_stall(self) -> bool:
+        """Whether it is ended and started again where it is stalled."""
+        return self.on_stall is OnStall.RESTART
 
     @property
     def ranks(self) -> int:

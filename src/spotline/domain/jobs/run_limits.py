@@ -23,6 +23,7 @@ LONGEST_PLACE = 1_000
 """Characters of an image, a URI, a path or a pattern."""
 MOST_RANKS = 64
 MOST_GRACE_S = 3_600
+MOST_STALLED_S = 30 * 86_400
 MOST_RUN_BYTES = 65_536
 """Of all texts together, in UTF-8."""
 
@@ -106,6 +107,7 @@ def _counts(run: Run) -> Iterator[tuple[str, str]]:
     for name, value, most in (
         ("ranks_per_instance", run.ranks_per_instance, MOST_RANKS),
         ("grace_s", run.grace_s, MOST_GRACE_S),
+        ("stalled_after_s", run.stalled_after_s, MOST_STALLED_S),
     ):
         if value > most:
             yield f"run.{name}", f"must be <= {most:,}, was {value:,}"

@@ -45,3 +45,14 @@ def launchable_count(stock: Sequence[int], allowed_counts: Sequence[int]) -> int
     """
     most = max(stock, default=max(allowed_counts))
     return max((count for count in allowed_counts if count <= most), default=0)
+
+
+def stock_terms(stock: Sequence[int], allowed_counts: Sequence[int]) -> tuple[int, int]:
+    """A job's `reserve_slots` and `rescue_instances` by the stock that there was.
+
+    `stock` is as in `reserve_slots`, `allowed_counts` ascend; the second is 0 where the largest
+    count can be had.
+    """
+    rescue = launchable_count(stock, allowed_counts)
+    reserve = reserve_slots(stock, rescue or allowed_counts[-1])
+    return reserve, rescue if rescue < allowed_counts[-1] else 0

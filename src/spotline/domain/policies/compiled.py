@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from spotline.domain.jobs.accounting import LARGEST, lay_out
 from spotline.domain.jobs.program import Holding, JobProgram
+from spotline.domain.jobs.progress import JobProgress
 from spotline.domain.kernels import IntArray
 from spotline.domain.policies import lives
 from spotline.domain.policies.ahap import line_value
@@ -149,8 +150,8 @@ def replay_pool(
     if compiled:
         batch = tuple(policies[index] for index in compiled)
         market = _market_of_records(records, _farthest(batch), firm=spot_firm)
-        first_slots = np.zeros(1, dtype=np.int64)
-        fared, kept = _run(program, market, (*batch, fallback), table, first_slots, keep=True)
+        starts = _from_first(np.zeros(1, dtype=np.int64))
+        fared, kept = _run(program, market, (*batch, fallback), table, starts, keep=True)
         for row, index in enumerate(compiled):
             results[index] = _result(program, Life(*fared[0, row].tolist()), kept[0, row])
     return tuple(
@@ -190,7 +191,8 @@ def replay_many(
     if compiled:
         batch = tuple(policies[index] for index in compiled)
         market = _market_of_series(series, _farthest(batch), firm=spot_firm)
-        fared, _ = _run(program, market, (*batch, fallback), table, starts, keep=False)
+        begun = _from_first(starts)
+        fared, _ = _run(program, market, (*batch, fallback), table, begun, keep=False)
         outcomes[:, compiled] = fared
     others = [index for index in range(len(policies)) if index not in set(compiled)]
     for row, first in enumerate(starts.tolist() if others else ()):
@@ -206,7 +208,12 @@ def replay_many(
                 finished=result.finished_slot,
                 slots=len(result.holdings),
             )
-    utility, cost, value, finished, slots = np.moveaxis(outcomes, -1, 0)
+    return _table_of(program, outcomes)
+
+
+def _table_of(program: JobProgram, lives_lived: IntArray) -> ReplayTable:
+    """Fields of `Life`, the last axis, as a table."""
+    utility, cost, value, finished, slots = np.moveaxis(lives_lived, -1, 0)
     return ReplayTable(
         utility_micro_usd=utility,
         cost_micro_usd=cost,
@@ -236,7 +243,77 @@ def clairvoyant_many(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """Where a life goes on: after so many slots of it, as the job then stands, this being spent."""
+
+    elapsed_slots: int
+    state: JobProgress
+    spent_micro_usd: int
+
+
+def replay_rest(
+    program: JobProgram,
+    begun: Sequence[Begun],
+    futures: Sequence[Sequence[SlotRecord]],
+    players: tuple[Policy, Policy],
+    table: ValueTable | None = None,
+    *,
+    spot_firm: bool = True,
+) -> ReplayTable:
+    """Live the rest of a job's life from every start on every future, plans being made afresh.
+
+    The answer is of shape (starts, futures), and of what was spent before, too.
+
+    Parameters
+    ----------
+    begun
+        All after equally many slots; their jobs are not done.
+    futures
+        The slots from there until the job's last at least, in each.
+    players
+        A policy and its fallback.
+
+    Raises
+    ------
+    ValueError
+        A policy has no compiled form for this program and table, or a future is too short.
+    """
+    policy, _ = players
+    elapsed = {start.elapsed_slots for start in begun}
+    slots = program.end_slots - min(elapsed, default=program.end_slots)
+    shape = (len(begun), len(futures))
+    if slots <= 0 or not futures:
+        return _table_of(program, np.zeros((*shape, len(Life._fields)), dtype=np.int64))
+    if len(elapsed) > 1 or min(map(len, futures)) < slots:
+        raise ValueError(f"begun must be after equally many slots, futures of {slots} at least")
+    if not _compilable(program, (policy,), players[1], table):
+        raise ValueError(f"{policy.policy_id} has no compiled form here")
+    laid = [record for future in futures for record in future[:slots]]
+    market = _market_of_records(laid, _farthest((policy,)), firm=spot_firm)
+    firsts = range(0, len(laid), slots)
+    starts = np.array([_row(first, start) for start in begun for first in firsts], dtype=np.int64)
+    fared, _ = _run(program, market, players, table, starts, keep=False)
+    return _table_of(program, fared[:, 0].reshape(*shape, -1))
+
+
 # --- laying things out ------------------------------------------------------------------------
+
+
+def _row(first: int, start: Begun) -> tuple[int, ...]:
+    """A start, for `lives.replay_lives`, that goes on in this row of its market."""
+    state, held = start.state, start.state.holding
+    return (
+        *(first, start.elapsed_slots, state.progress_quanta, held.spot, held.on_demand),
+        *(state.pending_overhead_s, start.spent_micro_usd, state.unsaved_quanta),
+    )
+
+
+def _from_first(first_slots: IntArray) -> IntArray:
+    """Starts of whole lives, for `lives.replay_lives`."""
+    starts = np.zeros((first_slots.shape[0], lives.START_COLUMNS), dtype=np.int64)
+    starts[:, lives.FIRST] = first_slots
+    return starts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -355,11 +432,11 @@ def _run(
     market: _Market,
     players: Sequence[Policy],
     table: ValueTable | None,
-    first_slots: IntArray,
+    starts: IntArray,
     *,
     keep: bool,
 ) -> tuple[IntArray, IntArray]:
-    """Run all players but the last, which is their fallback."""
+    """Run all players but the last, which is their fallback; `starts` as `lives.replay_lives`."""
     layout = lay_out(program)
     rows = market.rows
     most = program.max_instances
@@ -376,7 +453,7 @@ def _run(
         player_rows,
         (market.predicted, index, lines, lates),
         table.arrays if table is not None and looks else NO_TABLE,
-        first_slots,
+        starts,
         program.end_slots if keep else 0,
     )
 

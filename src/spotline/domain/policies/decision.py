@@ -16,7 +16,7 @@ from spotline.domain.jobs.progress import JobProgress, advance
 from spotline.domain.kernels import IntArray, kernel
 from spotline.domain.policies import settle
 from spotline.domain.policies.answer import DecisionReason
-from spotline.domain.policies.interface import Memory, Policy, PolicyView
+from spotline.domain.policies.interface import Choice, Memory, Policy, PolicyView
 from spotline.domain.policies.params import view_row
 from spotline.domain.units import cost_micro_usd
 
@@ -53,16 +53,26 @@ def decide_slot(policy: Policy, view: PolicyView, memory: Memory) -> SlotDecisio
         settled = _settle_late(layout.row, view_row(view), layout.by_count, layout.values)
     else:
         choice = policy.choose(view, memory)
-        memory = choice.memory
-        wish = choice.holding
-        # Without a table it is unknown what being late costs.
-        netted = program.hard or policy.nets_soft_deadlines or view.outlook is None
-        settled = _settle(
-            layout.row, view_row(view), wish.spot, wish.on_demand, netted, layout.by_count
-        )
+        return settle_wish(policy, view, choice)
     spot, on_demand, reason = settled
     holding = Holding(spot=spot, on_demand=on_demand)
     return SlotDecision(holding=holding, memory=memory, reason=REASONS[reason])
+
+
+def settle_wish(policy: Policy, view: PolicyView, choice: Choice) -> SlotDecision:
+    """Decide a slot before the deadline in which the policy chose this; see `decide_slot`."""
+    layout = lay_out(view.program)
+    wish = choice.holding
+    # Without a table it is unknown what being late costs.
+    netted = view.program.hard or policy.nets_soft_deadlines or view.outlook is None
+    spot, on_demand, reason = _settle(
+        layout.row, view_row(view), wish.spot, wish.on_demand, netted, layout.by_count
+    )
+    return SlotDecision(
+        holding=Holding(spot=spot, on_demand=on_demand),
+        memory=choice.memory,
+        reason=REASONS[reason],
+    )
 
 
 @kernel
@@ -113,6 +123,26 @@ def after_slot(view: PolicyView, holding: Holding) -> JobProgress:
 def on_demand_to_hold(available: int, held: Holding, *, reserve_slots: int) -> int:
     """How much on-demand may be held: where stock can run out, what is held stays nevertheless."""
     return rules.on_demand_to_hold(available, held.on_demand, reserve_slots)
+
+
+def rescue_slots(view: PolicyView, holding: Holding) -> int:
+    """Slots that on-demand alone still needs after this one, if `holding` is held until then.
+
+    Spot of it is taken to be lost in the worst moment, as the safety net takes it.
+    """
+    layout = lay_out(view.program)
+    return _rescue_slots(
+        layout.row, view_row(view), holding.spot, holding.on_demand, layout.by_count
+    )
+
+
+@kernel
+def _rescue_slots(
+    program: IntArray, row: IntArray, spot: int, on_demand: int, by_count: IntArray
+) -> int:
+    terms, standing, offer = terms_at(program), standing_at(row), offer_at(row)
+    after = hold(terms, standing, Held(spot, on_demand), offer.left_s, by_count)
+    return rules.rescue_slots(terms, offer, after, by_count)
 
 
 def is_safe(view: PolicyView, holding: Holding) -> bool:

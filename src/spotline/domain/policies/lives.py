@@ -27,6 +27,10 @@ MARKET_COLUMNS = 9
 # What is kept of a slot: spot, on-demand and reason.
 KEPT = 3
 
+# Columns of where lives begin: the row of the market, then the standing, all 0 in a first slot.
+FIRST, ELAPSED, PROGRESS, HELD_SPOT, HELD_ON_DEMAND, PENDING_S, SPENT, UNSAVED = range(8)
+START_COLUMNS = 8
+
 
 class Life(NamedTuple):
     """How a job fared; `finished` counts slots from 1, 0 where it did not finish."""
@@ -58,10 +62,10 @@ def replay_lives(
     players: IntArray,
     planning: tuple[IntArray, IntArray, IntArray, IntArray],
     table: tuple[Any, ...],
-    first_slots: IntArray,
+    starts: IntArray,
     kept_slots: int,
 ) -> tuple[IntArray, IntArray]:
-    """Run every policy from every first slot.
+    """Run every policy from every start.
 
     Parameters
     ----------
@@ -75,17 +79,17 @@ def replay_lives(
         The first four fields of `Planner`.
     table
         `ValueTable.arrays` of the table that `RUN_STATE` belongs to.
-    first_slots
-        Rows of `market` with which the job's life begins.
+    starts
+        Columns `FIRST` and so on, a row for every life: where in the market it goes on, from what.
     kept_slots
         How many slots of every life are kept.
 
     Returns
     -------
     lives
-        Fields of `Life`, shape (first slots, policies, 5).
+        Fields of `Life`, shape (starts, policies, 5).
     kept
-        Spot, on-demand and reason, shape (first slots, policies, kept_slots, 3).
+        Spot, on-demand and reason, shape (starts, policies, kept_slots, 3).
     """
     terms = terms_at(job[0])
     planner = _planner(terms, players, planning, job[2])
@@ -94,9 +98,9 @@ def replay_lives(
     pair = np.empty((2, players.shape[1]), dtype=np.int64)
     pair[1] = players[policies]
     memory = np.empty((2, ahap.memory_width(players[:, 4].max())), dtype=np.int64)
-    lives = np.empty((first_slots.shape[0], policies, 5), dtype=np.int64)
-    kept = np.zeros((first_slots.shape[0], policies, kept_slots, KEPT), dtype=np.int64)
-    for f in range(first_slots.shape[0]):
+    lives = np.empty((starts.shape[0], policies, 5), dtype=np.int64)
+    kept = np.zeros((starts.shape[0], policies, kept_slots, KEPT), dtype=np.int64)
+    for f in range(starts.shape[0]):
         forget(planner)
         for p in range(policies):
             # Nothing is remembered.
@@ -104,9 +108,9 @@ def replay_lives(
             for column in range(players.shape[1]):
                 pair[0, column] = players[p, column]
             if players[p, 0] in PLANNERS:
-                life = live(pair, job, planner, opened, first_slots[f], market, memory, kept[f, p])
+                life = live(pair, job, planner, opened, starts[f], market, memory, kept[f, p])
             else:
-                life = live(pair, job, None, None, first_slots[f], market, memory, kept[f, p])
+                life = live(pair, job, None, None, starts[f], market, memory, kept[f, p])
             lives[f, p, 0] = life.utility
             lives[f, p, 1] = life.cost
             lives[f, p, 2] = life.value
@@ -153,12 +157,12 @@ def live(
     job: tuple[IntArray, IntArray, IntArray, IntArray],
     planner: Planner | None,
     table: OpenTable | None,
-    first: int,
+    start: IntArray,
     market: IntArray,
     memory: IntArray,
     kept: IntArray,
 ) -> Life:
-    """Live one life from slot `first` of a market, under a policy and its fallback (`pair`).
+    """Live one life on from a start, under a policy and its fallback (`pair`).
 
     This is the one place that knows all policies, a line each. `memory` has a row for each of the
     two. numba counts the arrays of a bundle wherever it is taken apart or copied: here the bundles
@@ -167,10 +171,13 @@ def live(
     """
     params, fallback, terms = params_at(pair[0]), params_at(pair[1]), terms_at(job[0])
     by_count, values, line = job[1], job[2], job[3]
-    held = Held(0, 0)
-    progress, unsaved, pending_s, spent, finished, slots = 0, 0, 0, 0, 0, 0
-    for elapsed in range(min(terms.end_slots, market.shape[0] - first)):
-        offer = offer_in(market, first + elapsed, terms.slot_s, held)
+    held = Held(start[HELD_SPOT], start[HELD_ON_DEMAND])
+    progress, unsaved, pending_s = start[PROGRESS], start[UNSAVED], start[PENDING_S]
+    spent, finished, slots = start[SPENT], 0, 0
+    # The row of the market in which a life from its first slot would have begun.
+    origin = start[FIRST] - start[ELAPSED]
+    for elapsed in range(start[ELAPSED], min(terms.end_slots, market.shape[0] - origin)):
+        offer = offer_in(market, origin + elapsed, terms.slot_s, held)
         broken = int(held.spot > offer.spot)
         if broken:
             progress, unsaved = progress - unsaved, 0

@@ -226,22 +226,20 @@ def value_at(
 
 
 @part
-def value_of(
-    terms: Terms,
+def value_with(
+    table: OpenTable,
     standing: Standing,
     offer: Offer,
     position: Position,
     to_come: TableArray,
-    by_count: IntArray,
-    nearest: IntArray,
-    pending_s: IntArray,
+    held: Held,
 ) -> float:
-    """What the rest of a job's life is worth if `look_ahead` decides this slot, micro-USD.
+    """What the rest of a job's life is worth if `held` is held for this slot, micro-USD.
 
     The slot is counted exactly, all after it by the table. Overhead longer than any that the table
     knows, as a migration's may be, is taken for as much more work.
     """
-    held = look_ahead(terms, standing, offer, position, to_come, by_count, nearest, pending_s)
+    terms, by_count, pending_s = table.terms, table.by_count, table.pending_s
     paid = slot_cost(offer, held)
     work = terms.work_quanta
     begun = Standing(
@@ -261,7 +259,7 @@ def value_of(
     excess_s = max(0, after.pending_s - pending_s[level])
     left = min(left + by_count[RATE, held.spot + held.on_demand] * excess_s, work)
     j, part = cell_of(left, position.cell, 1.0 / position.cell)
-    at = nearest[held.spot, held.on_demand]
+    at = table.nearest[held.spot, held.on_demand]
     return value_at(to_come, position, at, level, j, part) - paid
 
 

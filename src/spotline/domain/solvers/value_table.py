@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from spotline.domain.canonical import canonical_as, canonical_v1
-from spotline.domain.jobs.accounting import RATE, Standing, lay_out, terms_at
+from spotline.domain.jobs.accounting import RATE, Held, Standing, lay_out, terms_at
 from spotline.domain.jobs.offer import ROW, Offer, offer_at, row_of, standing_at
 from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.kernels import FloatArray, IntArray, kernel
 from spotline.domain.market.law import MarketLaw
 from spotline.domain.solvers.configurations import Configurations, configurations
-from spotline.domain.solvers.table_look import look_up, open_table, value_of
+from spotline.domain.solvers.table_look import look_ahead, look_up, open_table, value_with
 from spotline.domain.solvers.table_stage import (
     LawArrays,
     TableArray,
@@ -174,10 +174,22 @@ def table_of(terms: TableTerms) -> ValueTable:
 def best_value(table: ValueTable, standing: Standing, offer: Offer, work_left: int) -> float:
     """What the rest of a job's life is worth if the table decides this slot, micro-USD.
 
-    `work_left` is in quanta. See `table_look.value_of`.
+    `work_left` is in quanta. See `table_look.look_ahead`.
     """
-    row = np.append(row_of(standing, offer), work_left)
+    row = np.append(row_of(standing, offer), (work_left, 0, 0, 0))
     return _value(row, table.arrays)
+
+
+def holding_value(
+    table: ValueTable, standing: Standing, offer: Offer, work_left: int, holding: Holding
+) -> float:
+    """What the rest of a job's life is worth if it holds this for the slot, micro-USD.
+
+    All after the slot is decided by the table. `work_left` is in quanta; the holding has no more
+    instances than the job's largest count. See `table_look.value_with`.
+    """
+    stated = (work_left, 1, holding.spot, holding.on_demand)
+    return _value(np.append(row_of(standing, offer), stated), table.arrays)
 
 
 @kernel
@@ -185,16 +197,19 @@ def _value(row: IntArray, arrays: tuple[Any, ...]) -> float:
     table = open_table(arrays)
     standing, offer = standing_at(row), offer_at(row)
     position, to_come = look_up(table, standing, offer, row[ROW])
-    return value_of(
-        table.terms,
-        standing,
-        offer,
-        position,
-        to_come,
-        table.by_count,
-        table.nearest,
-        table.pending_s,
-    )
+    held = Held(row[ROW + 2], row[ROW + 3])
+    if not row[ROW + 1]:
+        held = look_ahead(
+            table.terms,
+            standing,
+            offer,
+            position,
+            to_come,
+            table.by_count,
+            table.nearest,
+            table.pending_s,
+        )
+    return value_with(table, standing, offer, position, to_come, held)
 
 
 # --- laying out -------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from spotline.domain.policies.answer import DecisionReason
 from tests.fakes.allocator import EAST, SLOT_NS, START_NS, market_opened, slot_opened
 
 
-def decided(slot, *lots):
+def decided(slot, *lots, reason=DecisionReason.POLICY):
     return AllocationDecided(
         job_id="j",
         tenant="t",
@@ -22,7 +22,7 @@ def decided(slot, *lots):
         offset_s=0,
         policy_id="msu",
         lots=lots,
-        reason=DecisionReason.POLICY,
+        reason=reason,
         forecast_used=False,
         explanation="by msu",
     )
@@ -78,3 +78,22 @@ async def test_who_waits_is_woken_by_what_comes_and_by_the_end():
     await asyncio.sleep(0)
     history.end()
     await asyncio.wait_for(waiting, 30)
+
+
+def test_that_a_limit_is_reached_is_told_though_nothing_else_is_held():
+    history = JobHistory()
+    history.note(slot_opened(2), "", 1)
+    reasons = (DecisionReason.POLICY, DecisionReason.BUDGET, DecisionReason.BUDGET)
+    for seq, reason in enumerate(reasons, 2):
+        history.note(decided(2, reason=reason), "j", seq)
+
+    assert [(one.seq, one.text) for one in history.of("j")] == [
+        (3, "is to hold nothing, as its budget allows no more: by msu")
+    ]
+
+
+def test_a_happening_says_when_the_log_stored_it():
+    history = JobHistory()
+    history.note(cancelled(START_NS), "j", 1, wall_ns=77)
+
+    assert history.of("j")[0].wall_ns == 77

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from spotline.application.allocator.handler import SPEC
 from spotline.application.allocator.happenings import LONGEST_TEXT, happening_text
-from spotline.domain.events.lifecycle import JobExited
+from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.capacity import CostAccrued, LaunchRefused, RefusalClass
+from spotline.domain.events.lifecycle import JobExited, JobQuoted
+from spotline.domain.jobs.lot import Lot
+from spotline.domain.market.offering import CapacityType
+from spotline.domain.policies.answer import Move
 from tests.samples.events import SAMPLES
 
 # What changes too often, or is no news to an owner.
 QUIET = {
     *("MarketOpened", "SlotOpened", "ForecastIssued", "JobAdvanced", "JobProgressReported"),
     *("AdmissionRecorded", "ValueTableRequested", "CapacityReported", "InstancesEnded"),
-    *("PipelineSubmitted", "PlacementDecided", "PlacementEnded"),
+    *("PipelineSubmitted", "PlacementDecided", "PlacementEnded", "CostAccrued"),
 }
 
 
@@ -43,3 +50,72 @@ def test_a_programs_last_words_are_one_line_of_bounded_length():
 
     assert text.startswith("the program failed with exit code 1: Trace back")
     assert len(text) == LONGEST_TEXT
+
+
+def _of(event_type):
+    return next(one for one in SAMPLES if isinstance(one, event_type))
+
+
+def test_a_refusal_says_what_was_got_and_why_not_more():
+    refused = replace(
+        _of(LaunchRefused),
+        requested=4,
+        granted=1,
+        capacity_type=CapacityType.SPOT,
+        offering_id="here",
+        detail="sold out",
+        refusal_class=RefusalClass.NO_CAPACITY,
+        retry_after_s=60,
+    )
+
+    assert happening_text(refused) == (
+        "got 1 of 4 spot here: none is there (sold out); asked again in 60 s"
+    )
+    before = replace(refused, granted=0, refusal_class=None, detail="", retry_after_s=0)
+    assert happening_text(before) == "got none of 4 spot here"
+
+
+@pytest.mark.parametrize("refusal", RefusalClass)
+def test_every_class_of_refusals_is_said_in_words(refusal):
+    assert "_" not in happening_text(
+        replace(_of(LaunchRefused), refusal_class=refusal, detail="", offering_id="here")
+    )
+
+
+def test_a_copied_checkpoint_is_told_and_no_other_bill():
+    bill = replace(_of(CostAccrued), instances=0, cost_micro_usd=1_230_000, offering_id="there")
+
+    assert happening_text(bill) == "its checkpoint was copied to there for 1.23 USD"
+    assert happening_text(replace(bill, instances=1)) is None
+
+
+def test_a_move_says_from_where():
+    decided = replace(
+        _of(AllocationDecided),
+        lots=(Lot(offering_id="there", spot=2),),
+        move=Move(from_offering_id="here", overhead_s=1, cost_micro_usd=0),
+        explanation="by sdp",
+    )
+
+    assert happening_text(decided) == "moves from here: is to hold 2 spot there: by sdp"
+
+
+def test_a_quote_says_what_is_likely_and_when():
+    quoted = _of(JobQuoted)
+    outlook = replace(
+        quoted.outlook,
+        futures=64,
+        on_time_probability_ppm=984_375,
+        cost_p10_micro_usd=1_000_000,
+        cost_p50_micro_usd=2_000_000,
+        cost_p90_micro_usd=3_500_000,
+        finish_p50_ns=1_772_323_200 * 10**9,
+    )
+
+    assert happening_text(replace(quoted, outlook=outlook)) == (
+        "quoted: 2.00 USD (1.00 to 3.50 in 8 of 10 futures), done 2026-03-01T00:00:00Z in the "
+        "middle one, on time in 98 % of 64"
+    )
+    assert ", not done in the middle one," in happening_text(
+        replace(quoted, outlook=replace(outlook, finish_p50_ns=0))
+    )

@@ -10,7 +10,7 @@ from dataclasses import replace
 import structlog
 
 from spotline.application.allocator.agent_messages import AllocationState, TrainingAllocation
-from spotline.application.allocator.gang import Gang
+from spotline.application.allocator.gang import Gang, ProgramReport
 from spotline.application.allocator.gang_facts import AgentTimes, GangFacts
 from spotline.application.allocator.gangs import GangView, follows, note_stop, told
 from spotline.application.allocator.ports import JobsHost
@@ -22,7 +22,13 @@ from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobExited, JobSubmitted
 from spotline.domain.events.market import SlotOpened
-from spotline.domain.events.training import GenerationFormed, JobHeard, JobSilent
+from spotline.domain.events.training import (
+    GenerationFormed,
+    JobHeard,
+    JobSilent,
+    JobStalled,
+    JobStallEnded,
+)
 from spotline.domain.units import NS_PER_S
 
 _log = structlog.get_logger(__name__)
@@ -75,6 +81,7 @@ class GangKeeper:
         self.slot_seq = 0
         self._begun = False
         self._states: Mapping[str, int] = dict.fromkeys(AGENT_STATES, 0)
+        self._stalled = 0
         self.ended = False
 
     # --- the log --------------------------------------------------------------------------------
@@ -112,6 +119,8 @@ class GangKeeper:
         facts = self._facts.setdefault(job_id, GangFacts(since_s=now_s, formed_s=now_s))
         if isinstance(event, GenerationFormed) and event.generation == gang.generation:
             facts.form(now_s)
+        if isinstance(event, ProgramReport) and event.generation in (0, gang.generation):
+            facts.report(now_s)
         self._asked.get(job_id, set()).discard(_key_of(event))
         if not submitted:
             self._change(job_id)
@@ -174,6 +183,14 @@ class GangKeeper:
         """
         return self._states
 
+    def stalled(self) -> int:
+        """How many jobs that are not over are stalled, as of the last tick. Any thread may ask."""
+        return self._stalled
+
+    def _count_stalled(self) -> int:
+        gangs = (self._host.state.gangs.get(job_id) for job_id in self._facts)
+        return sum(gang is not None and gang.stall is not None for gang in gangs)
+
     def _count(self) -> dict[str, int]:
         found = dict.fromkeys(AGENT_STATES, 0)
         for job_id in self._facts:
@@ -219,7 +236,7 @@ class GangKeeper:
             self._wake.clear()
             for job_id in sorted(changed or self._facts):
                 await self._advance(job_id)
-            self._states = self._count()
+            self._states, self._stalled = self._count(), self._count_stalled()
             try:
                 async with asyncio.timeout(tick_s):
                     await self._wake.wait()
@@ -258,6 +275,9 @@ class GangKeeper:
                 return derive_id(event.job_id, f"generation:{event.generation}")
             case JobExited():
                 return derive_id(event.job_id, f"exited-generation:{event.generation}")
+            case JobStalled() | JobStallEnded():
+                said = f"{type(event).__name__}:{event.generation}:{event.since_ns}"
+                return derive_id(event.job_id, said)
             case JobSilent() | JobHeard():
                 said = f"{type(event).__name__}:{event.instance_id}:{event.ts_event_ns}"
                 return derive_id(event.job_id, f"{said}:{self._clock()!r}")
@@ -271,6 +291,7 @@ class GangKeeper:
             times=self.times,
             now_s=self._clock(),
             now_ns=self.now_ns(),
+            slot_s=self._host.state.recent.slot_s,
         )
 
     def _of(self, gang: Gang) -> GangFacts:

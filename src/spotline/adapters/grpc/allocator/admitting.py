@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import grpc
 
+from spotline.adapters.grpc.allocator.changing import Planning
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.kit.errors import RpcRefused
 from spotline.application.allocator.ports import JobsHost
@@ -15,11 +16,49 @@ from spotline.application.spec import derive_id
 from spotline.contracts.reasons import Reason
 from spotline.domain.events.lifecycle import JobSubmitted
 from spotline.domain.jobs.job import Job
+from spotline.domain.jobs.outlook import JobOutlook
+from spotline.domain.units import PPM
 
 _TIMEOUT_S = 10.0
 _RETRY_S = 2.0
 # Each waits in memory only; beyond this many nobody would wait for the last one's answer.
 _MOST_WAITING = 4_000
+
+
+async def likely_enough(planning: Planning, job: Job, least_on_time_ppm: int) -> JobOutlook | None:
+    """What is expected of a job that is to be recorded, None where that is not asked for.
+
+    Raises
+    ------
+    RpcRefused
+        It is less likely to be on time than `least_on_time_ppm`, or nobody can say yet.
+    """
+    if not 0 <= least_on_time_ppm <= PPM:
+        raise RpcRefused(
+            grpc.StatusCode.INVALID_ARGUMENT,
+            f"least_on_time_ppm must be 0..{PPM}, was {least_on_time_ppm}",
+            reason=Reason.FIELD_INVALID,
+            field="least_on_time_ppm",
+        )
+    if not least_on_time_ppm:
+        return None
+    outlook = await planning.expected(job)
+    if outlook is None:
+        raise RpcRefused(
+            grpc.StatusCode.UNAVAILABLE,
+            "what is expected of the job cannot be said before a slot has opened; try again when "
+            "one has, or leave out least_on_time_ppm",
+            reason=Reason.MARKET_NOT_OPEN,
+        )
+    if outlook.on_time_probability_ppm < least_on_time_ppm:
+        raise RpcRefused(
+            grpc.StatusCode.FAILED_PRECONDITION,
+            f"job.deadline is met with a probability of {outlook.on_time_probability_ppm / 1e4:g} %, "
+            f"at least {least_on_time_ppm / 1e4:g} % was asked for; nothing was recorded",
+            reason=Reason.DEADLINE_UNLIKELY,
+            field="job.deadline",
+        )
+    return outlook
 
 
 class Acknowledging:

@@ -29,9 +29,13 @@ from spotline.application.allocator.planning import compare, market_of_request, 
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
 from spotline.application.configurator.messages import Completion
 from spotline.application.market_view import ClockReading, MarketView
+from spotline.application.outlook.following import snapshot_of_market
+from spotline.application.outlook.outlook import outlook_of
 from spotline.contracts.mapping import digest, from_message
 from spotline.contracts.reasons import Reason
 from spotline.domain.jobs.draft import JobDraft
+from spotline.domain.jobs.job import Job
+from spotline.domain.jobs.outlook import JobOutlook
 from spotline.domain.units import utc_iso
 
 AnswerT = TypeVar("AnswerT")
@@ -104,8 +108,26 @@ class AllocatorServicer(allocator_service_pb2_grpc.AllocatorServiceServicer):
 
     async def planned(self, asked: PlanRequest, market: MarketView) -> PlanAnswer:
         """Plan in a thread; `RpcRefused` names the field that makes it impossible."""
+        following = self._host.state.following
+        known = None
+        if following is not None and not asked.quotes:
+            known = following.snapshot()
         return await self._run(
-            self._planning, lambda: plan(asked, market, quote_margin=self._quote_margin)
+            self._planning,
+            lambda: plan(asked, market, quote_margin=self._quote_margin, known=known),
+        )
+
+    async def expected(self, job: Job) -> JobOutlook | None:
+        """What submitting a whole job now would bring, worked out in a thread.
+
+        None where nothing can be said: no slot is open, or nothing it can run on is quoted.
+        """
+        following, market = self._host.state.following, self._host.state.market()
+        known = None if following is None else following.snapshot()
+        if market is None or not market.quotes:
+            return None
+        return await self._run(
+            self._planning, lambda: outlook_of(known or snapshot_of_market(market), job)
         )
 
     async def _completed(self, asked: PlanRequest, draft: JobDraft) -> Completion | PlanAnswer:

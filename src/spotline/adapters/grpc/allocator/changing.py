@@ -37,6 +37,7 @@ from spotline.contracts.mapping import from_message
 from spotline.contracts.reasons import Reason
 from spotline.domain.events.lifecycle import JobUpdated
 from spotline.domain.jobs.job import Deadline, Job, OnLimit
+from spotline.domain.jobs.outlook import JobOutlook
 
 _TIMEOUT_S = 10.0
 _ON_LIMIT = {
@@ -51,6 +52,10 @@ class Planning(Protocol):
 
     async def planned(self, asked: PlanRequest, market: MarketView) -> PlanAnswer:
         """The plan; `RpcRefused` where there can be none."""
+        ...
+
+    async def expected(self, job: Job) -> JobOutlook | None:
+        """What submitting a whole job now would bring, None where nothing can be said."""
         ...
 
 

@@ -39,6 +39,7 @@ from spotline.application.allocator.messages import (
 )
 from spotline.application.allocator.output import OutputChunk
 from spotline.application.allocator.updates import JobChange
+from spotline.application.explaining.messages import DecisionQuery, Explanation
 from spotline.application.market_view import MarketStatus
 from spotline.application.spec import Call
 from spotline.contracts.errors import ContractError, InvariantViolation
@@ -56,6 +57,8 @@ _CALL_TIMEOUT_S = 20.0
 # Longer than the allocator waits for the configurator.
 _COMPLETE_TIMEOUT_S = 60.0
 _PLAN_TIMEOUT_S = 300.0
+# The first explanation reads the log from its beginning.
+_EXPLAIN_TIMEOUT_S = 300.0
 _PAUSE_S = 0.05
 # How long a watch waits for an allocator that is being started again.
 _REWATCH_TIMEOUT_S = 30.0
@@ -147,16 +150,22 @@ class JobClient(RpcClient):
         self._jobs = job_service_pb2_grpc.JobServiceStub(self._channel)
         self._allocator = allocator_service_pb2_grpc.AllocatorServiceStub(self._channel)
 
-    async def submit(self, job: Job | JobDraft) -> SubmissionReceipt:
+    async def submit(self, job: Job | JobDraft, *, least_on_time_ppm: int = 0) -> SubmissionReceipt:
         """Hand a job over, or a draft of one to be completed.
 
-        Its id follows from tenant and client request id, whatever it says.
+        Its id follows from tenant and client request id, whatever it says. It is refused unless it
+        is as likely to be on time as `least_on_time_ppm`, parts per million; 0: whatever is
+        expected of it.
         """
         if isinstance(job, JobDraft):
             submission, timeout_s = Submission(draft=with_own_id(job)), _COMPLETE_TIMEOUT_S
         else:
             submission, timeout_s = Submission(job=with_own_id(job)), _CALL_TIMEOUT_S
-        submission = replace(submission, request_id=job.client_request_id)
+        submission = replace(
+            submission, request_id=job.client_request_id, least_on_time_ppm=least_on_time_ppm
+        )
+        if least_on_time_ppm:
+            timeout_s = max(timeout_s, _PLAN_TIMEOUT_S)
         return await self._ask(
             self._jobs.Submit, submission, SubmissionReceipt, timeout_s=timeout_s
         )
@@ -217,9 +226,12 @@ class JobClient(RpcClient):
         response = await self._call(self._jobs.UpdateJob, request, timeout_s=_PLAN_TIMEOUT_S)
         return from_message(ChangeReceipt, response)
 
-    async def market(self) -> MarketStatus:
-        """What time it is in the market, and whether that goes on."""
-        request = job_service_pb2.GetMarketRequest()
+    async def market(self, offering_id: str = "") -> MarketStatus:
+        """What time it is in the market, and whether that goes on, with the open slot's quotes.
+
+        With an offering its quotes of the latest slots, none where it is not known.
+        """
+        request = job_service_pb2.GetMarketRequest(offering_id=offering_id)
         response = await self._call(self._jobs.GetMarket, request, timeout_s=_CALL_TIMEOUT_S)
         return from_message(MarketStatus, response)
 
@@ -281,6 +293,12 @@ class JobClient(RpcClient):
             raise failure_of(error, self.address) from error
         finally:
             stream.cancel()
+
+    async def explain(self, query: DecisionQuery) -> Explanation:
+        """Why a decision was what it was; takes seconds where the log is long."""
+        return await self._ask(
+            self._jobs.ExplainDecision, query, Explanation, timeout_s=_EXPLAIN_TIMEOUT_S
+        )
 
     async def _ready_again(self) -> None:
         try:

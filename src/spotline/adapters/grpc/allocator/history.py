@@ -15,12 +15,15 @@ from spotline.domain.events.lifecycle import JobClosed
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.placement import PipelineSubmitted, PlacementDecided, PlacementEnded
 from spotline.domain.jobs.lot import Lot
+from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.units import NS_PER_S
 
 MOST_OF_A_JOB = 2_000
 # Of all jobs together, about 100 MB; what is older is in the log.
 MOST_OF_ALL = 300_000
 
+# That one of these begins or ends is news, also where it changes nothing that is held.
+_LIMITS = (DecisionReason.BUDGET, DecisionReason.NO_CAPACITY, DecisionReason.SAFETY_NET)
 _OF_PIPELINES = (PipelineSubmitted, PlacementDecided, PlacementEnded)
 
 
@@ -34,28 +37,31 @@ class JobHistory:
         self._most = most
         self._most_of_all = most_of_all
         self._by_job: dict[str, deque[JobHappening]] = {}
-        self._lots: dict[str, tuple[Lot, ...]] = {}
+        self._told: dict[str, tuple[tuple[Lot, ...], DecisionReason | None]] = {}
         self._changed: dict[str, asyncio.Event] = {}
         self._count = 0
         self._slot: SlotOpened | MarketOpened | None = None
         self.ended = False
 
-    def note(self, event: Event, job_id: str, seq: int) -> None:
-        """Take what was applied. Never waits."""
+    def note(self, event: Event, job_id: str, seq: int, *, wall_ns: int = 0) -> JobHappening | None:
+        """Take what was applied, and stored at `wall_ns`; return what people are told. Never waits."""
         if isinstance(event, SlotOpened | MarketOpened):
             self._slot = event
-            return
+            return None
         if not job_id or isinstance(event, _OF_PIPELINES) or self._says_nothing(event):
-            return
+            return None
         text = happening_text(event)
         if text is None:
-            return
-        kept = self._by_job.setdefault(job_id, deque())
-        kept.append(
-            JobHappening(
-                seq=seq, kind=KINDS[type(event)], ts_event_ns=self._ts_ns(event), text=text
-            )
+            return None
+        happening = JobHappening(
+            seq=seq,
+            kind=KINDS[type(event)],
+            ts_event_ns=self._ts_ns(event),
+            text=text,
+            wall_ns=wall_ns,
         )
+        kept = self._by_job.setdefault(job_id, deque())
+        kept.append(happening)
         self._count += 1
         if len(kept) > self._most:
             kept.popleft()
@@ -63,6 +69,7 @@ class JobHistory:
         while self._count > self._most_of_all:
             self._forget_oldest()
         self._tell(job_id)
+        return happening
 
     def of(self, job_id: str, *, after_seq: int = 0) -> Sequence[JobHappening]:
         """What happened to a job after a place in the log, oldest first."""
@@ -85,12 +92,13 @@ class JobHistory:
 
     def _says_nothing(self, event: Event) -> bool:
         if isinstance(event, JobClosed):
-            self._lots.pop(event.job_id, None)
+            self._told.pop(event.job_id, None)
         if not isinstance(event, AllocationDecided):
             return False
-        before = self._lots.get(event.job_id, ())
-        self._lots[event.job_id] = event.lots
-        return before == event.lots
+        before = self._told.get(event.job_id, ((), None))
+        told = (event.lots, event.reason if event.reason in _LIMITS else None)
+        self._told[event.job_id] = told
+        return before == told
 
     def _ts_ns(self, event: Event) -> int:
         """When it happened: its own time, or that of its place in its slot."""

@@ -8,12 +8,18 @@ from typing import cast
 
 import grpc
 
-from spotline.adapters.grpc.allocator.admitting import Acknowledging
+from spotline.adapters.grpc.allocator.admitting import Acknowledging, likely_enough
 from spotline.adapters.grpc.allocator.changing import Changing, Planning
 from spotline.adapters.grpc.allocator.completing import completed
+from spotline.adapters.grpc.allocator.explaining import Explaining
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.reading import JobReading
-from spotline.adapters.grpc.allocator.standing import need_open, status_of, unknown_job
+from spotline.adapters.grpc.allocator.standing import (
+    JobViews,
+    need_open,
+    status_of,
+    unknown_job,
+)
 from spotline.adapters.grpc.kit.answering import RequestLog, answers, refuse
 from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext, invalid, refusal_of
 from spotline.adapters.grpc.kit.filling_in import name_submission
@@ -36,6 +42,7 @@ from spotline.application.allocator.messages import (
 )
 from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
+from spotline.application.explaining.messages import Explanation
 from spotline.application.market_view import ClockReading, MarketStatus
 from spotline.application.paging import page_of_ids
 from spotline.application.spec import derive_id
@@ -61,7 +68,16 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         Where what programs write is kept; None: nowhere.
     quote_margin
         A job that states no value is worth (1 + this) x its on-demand quote, and may cost as much.
+    views
+        Where jobs stand as people are shown it; None: made here, without outlooks.
+
+    Attributes
+    ----------
+    explaining
+        Explains decisions; until it is set, none is.
     """
+
+    explaining = Explaining(None)
 
     def __init__(
         self,
@@ -73,10 +89,13 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         await_admission: bool = True,
         output: OutputStore | None = None,
         quote_margin: float = DEFAULT_QUOTE_MARGIN,
+        views: JobViews | None = None,
     ) -> None:
         self._host = host
+        self._views = views or JobViews(host, feed)
         self._quote_margin = quote_margin
         self._feed = feed
+        self._planning = planning
         self._configurator = configurator
         self._requests = RequestLog()
         self._admitting = Acknowledging(host, feed, await_admission=await_admission)
@@ -85,7 +104,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
 
     def clock(self) -> ClockReading | None:
         """Market time, None before a market is known."""
-        return self._host.state.recent.clock()
+        return self._views.clock()
 
     def end_watches(self) -> None:
         """End every watch, for they would not end by themselves."""
@@ -100,19 +119,22 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             raise _no_market()
         with self._admitting.room():
             if asked.draft is not None:
-                return await self._submit_draft(asked.draft)
+                return await self._submit_draft(asked.draft, asked.least_on_time_ppm)
             if asked.job is None:
                 raise InvariantViolation("a submission holds neither a job nor a draft")
             checked = _taken(check_submission(self._host.state, asked.job))
+            outlook = None
             if checked.already_submitted:
                 await self._admitting.admitted(checked.job_id)
             else:
-                await self._admitting.record(self._valued(asked.job, "job"))
+                job = self._valued(asked.job, "job")
+                outlook = await likely_enough(self._planning, job, asked.least_on_time_ppm)
+                await self._admitting.record(job)
                 # Two different jobs may have raced for one request id: the log's first is the job.
                 _taken(check_submission(self._host.state, asked.job))
-            return self._receipt(checked)
+            return replace(self._receipt(checked), outlook=outlook)
 
-    async def _submit_draft(self, draft: JobDraft) -> SubmissionReceipt:
+    async def _submit_draft(self, draft: JobDraft, least_on_time_ppm: int) -> SubmissionReceipt:
         known = check_draft(self._host.state, draft)
         if known is not None:
             return await self._known(known)
@@ -125,11 +147,13 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         if isinstance(checked, Refused):
             # The market moved on since it was completed.
             raise refusal_of(_of_draft(checked))
-        await self._admitting.record(self._valued(completion.job, "draft"))
+        job = self._valued(completion.job, "draft")
+        outlook = await likely_enough(self._planning, job, least_on_time_ppm)
+        await self._admitting.record(job)
         recorded = check_draft(self._host.state, draft)
         if recorded is not None:
             _taken(recorded)
-        return self._receipt(checked)
+        return replace(self._receipt(checked), outlook=outlook)
 
     def _valued(self, job: Job, field: str) -> Job:
         """The job with its value, from what on-demand costs now where its owner states none."""
@@ -164,7 +188,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
     @answers
     async def Get(self, request: pb.GetRequest, context: ServerContext) -> pb.GetResponse:
         """Where one job stands."""
-        status = cast("pb.JobStatus", to_message(self._status(request.job_id)))
+        status = cast("pb.JobStatus", to_message(await self._views.status(request.job_id)))
         return pb.GetResponse(status=status)
 
     @answers
@@ -180,8 +204,9 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             ),
         )
         return JobPage(
-            statuses=tuple(self._status(job_id) for job_id in shown),
+            statuses=await self._views.statuses(shown),
             next_page_token=next_page_token,
+            fleet=self._views.fleet(),
         )
 
     @answers
@@ -277,8 +302,18 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
 
     @answers
     async def GetMarket(self, request: pb.GetMarketRequest, context: ServerContext) -> MarketStatus:
-        """Market time, and whether it goes on."""
-        return self._host.state.market_status()
+        """Market time, whether it goes on, and quotes."""
+        status = replace(self._host.state.market_status(), clock=self.clock())
+        if request.offering_id:
+            status = replace(status, quotes=self._host.state.recent.quotes_of(request.offering_id))
+        return status
+
+    @answers
+    async def ExplainDecision(
+        self, request: pb.ExplainDecisionRequest, context: ServerContext
+    ) -> Explanation:
+        """Why a decision was what it was, worked out again from the log."""
+        return await self.explaining.explain(request)
 
     def _open_job(self, job_id: str, tenant: str) -> Job:
         """A job of a tenant that is not over."""
@@ -295,12 +330,13 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         # Followed before it is first read: no change falls between the two.
         watch = self._feed.watch(request.job_id)
         try:
-            status = self._status(request.job_id)
+            status = await self._views.status(request.job_id)
             yield self._update(status, "")
             closed = status.state.over
             while not closed:
                 change, seq, closed = await watch.next()
-                yield self._update(replace(self._status(request.job_id), seq=seq), change)
+                status = await self._views.status(request.job_id)
+                yield self._update(replace(status, seq=seq), change)
         except RpcRefused as error:
             await refuse(context, error)
         finally:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import grpc
 
 from spotline.adapters.grpc.allocator.allocator_servicer import AllocatorServicer
+from spotline.adapters.grpc.allocator.explaining import Explaining
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.job_servicer import JobServicer
+from spotline.adapters.grpc.allocator.standing import JobViews
 from spotline.adapters.grpc.kit.serving import GrpcServer
 from spotline.api.v1 import (
     allocator_service_pb2,
@@ -18,6 +20,7 @@ from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.planning import warm_up
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
+from spotline.application.explaining.ports import DecisionExplainer
 
 
 class RpcServer(GrpcServer):
@@ -39,6 +42,8 @@ class RpcServer(GrpcServer):
         Where what programs write is kept; None: nowhere.
     quote_margin
         A job that states no value is worth (1 + this) x its on-demand quote.
+    views
+        Where jobs stand as people are shown it; None: without outlooks.
     """
 
     name = "allocator"
@@ -57,6 +62,7 @@ class RpcServer(GrpcServer):
         await_admission: bool = True,
         output: OutputStore | None = None,
         quote_margin: float = DEFAULT_QUOTE_MARGIN,
+        views: JobViews | None = None,
     ) -> None:
         super().__init__(address)
         self._allocator = AllocatorServicer(host, configurator, quote_margin=quote_margin)
@@ -68,7 +74,12 @@ class RpcServer(GrpcServer):
             await_admission=await_admission,
             output=output,
             quote_margin=quote_margin,
+            views=views,
         )
+
+    def explain_with(self, explainer: DecisionExplainer) -> None:
+        """Explain decisions from now on."""
+        self._jobs.explaining = Explaining(explainer)
 
     def register(self, server: grpc.aio.Server) -> None:
         """Add both services."""

@@ -1,0 +1,157 @@
+"""The read model as JSON over HTTP; `docs/http.md` says what each path answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from spotline.adapters.web.asking import (
+    asked_fleet,
+    asked_happenings,
+    asked_jobs,
+    asked_nothing,
+    asked_watch,
+)
+from spotline.adapters.web.encoding import answer, iso_of_ns, json_text
+from spotline.adapters.web.guarding import Guard, WebFigures, WebLimits
+from spotline.adapters.web.problems import plain_problem, refusal
+from spotline.adapters.web.streaming import EVENT_STREAM, events_of
+from spotline.application.read_model.ports import ViewRefused, Views
+from spotline.contracts.reasons import Reason
+
+_JSON = "application/json"
+
+Answering = Callable[[Request], Awaitable[Response]]
+
+
+def web_app(
+    views: Views,
+    *,
+    limits: WebLimits | None = None,
+    hosts: tuple[str, ...] = (),
+    figures: WebFigures | None = None,
+) -> ASGIApp:
+    """The app that serves `views`; `hosts` as `Guard` has them. It counts in `figures`."""
+    limits, figures = limits or WebLimits(), figures or WebFigures()
+    asked = _Answers(views, limits, figures)
+    routes = [
+        Route(path, _answered(method), methods=["GET"])
+        for path, method in (
+            ("/v1/jobs", asked.jobs),
+            ("/v1/jobs/{job_id}", asked.job),
+            ("/v1/jobs/{job_id}/events", asked.events),
+            ("/v1/market", asked.market),
+            ("/v1/fleet", asked.fleet),
+            ("/v1/watch", asked.watch),
+            ("/healthz", asked.health),
+        )
+    ]
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _other})
+    # A path is what it is: no redirect to one that ends otherwise.
+    app.router.redirect_slashes = False
+    return Guard(app, limits, hosts, figures)
+
+
+def _answered(method: Answering) -> Answering:
+    async def answered(request: Request) -> Response:
+        try:
+            return await method(request)
+        except ViewRefused as refused:
+            return refusal(refused)
+
+    return answered
+
+
+async def _other(request: Request, error: Exception) -> Response:
+    status = HTTPStatus(error.status_code) if isinstance(error, HTTPException) else HTTPStatus(500)
+    if status is HTTPStatus.NOT_FOUND:
+        paths = "/v1/jobs, /v1/jobs/ID, /v1/jobs/ID/events, /v1/market, /v1/fleet, /v1/watch"
+        return plain_problem(status, f"path: expected one of {paths}, found another")
+    return plain_problem(status, status.description)
+
+
+class _Answers:
+    """What is answered at each path."""
+
+    def __init__(self, views: Views, limits: WebLimits, figures: WebFigures) -> None:
+        self._views = views
+        self._limits = limits
+        self._figures = figures
+
+    async def jobs(self, request: Request) -> Response:
+        """A page of jobs."""
+        page = await self._views.jobs(asked_jobs(request.url.query))
+        return self._json(
+            jobs=page.statuses, next_page_token=page.next_page_token or None, fleet=page.fleet
+        )
+
+    async def job(self, request: Request) -> Response:
+        """One job."""
+        asked_nothing(request.url.query)
+        return self._json(job=await self._views.job(request.path_params["job_id"]))
+
+    async def events(self, request: Request) -> Response:
+        """What happened to a job."""
+        query = asked_happenings(request.url.query)
+        page = await self._views.happenings(request.path_params["job_id"], query)
+        return self._json(events=page.happenings, next_after_seq=page.next_after_seq or None)
+
+    async def market(self, request: Request) -> Response:
+        """The market."""
+        asked_nothing(request.url.query)
+        board = await self._views.market()
+        status = board.status
+        return self._json(
+            state=status.state,
+            next_slot_start=iso_of_ns(status.next_slot_start_ns),
+            ends=iso_of_ns(status.ends_ns),
+            source=status.source or None,
+            offerings=board.offerings,
+            quotes=board.quotes,
+        )
+
+    async def fleet(self, request: Request) -> Response:
+        """What all jobs hold together."""
+        return self._json(fleet=await self._views.fleet(asked_fleet(request.url.query)))
+
+    async def watch(self, request: Request) -> Response:
+        """Changes, as they come."""
+        query = asked_watch(request.url.query, request.headers)
+        if request.method == "HEAD":
+            return Response(media_type=EVENT_STREAM)
+        if self._figures.watches >= self._limits.most_watches:
+            raise ViewRefused(
+                Reason.TOO_MANY_REQUESTS,
+                f"{self._figures.watches} readers follow changes already; try again later",
+            )
+        watch = await self._views.watch(query)
+
+        async def counted() -> Any:
+            self._figures.watches += 1
+            try:
+                async for event in events_of(watch):
+                    yield event
+            finally:
+                self._figures.watches -= 1
+
+        # What stands between must not hold events back.
+        unbuffered = {"X-Accel-Buffering": "no"}
+        return StreamingResponse(counted(), headers=unbuffered, media_type=EVENT_STREAM)
+
+    async def health(self, request: Request) -> Response:
+        """Whether the answers are up to date."""
+        asked_nothing(request.url.query)
+        said = dict(self._views.health())
+        status = HTTPStatus.OK if said.get("healthy") else HTTPStatus.SERVICE_UNAVAILABLE
+        return Response(json_text({"service": said}), status, media_type=_JSON)
+
+    def _json(self, **parts: Any) -> Response:
+        return Response(json_text(answer(self._views.clock(), **parts)), media_type=_JSON)

@@ -1,0 +1,485 @@
+"""What is expected of a job: its life, lived through in sampled futures by what really decides it.
+
+A new job draws its policy from the selector's weights, which a rehearsal on the recent market may
+still move, and begins where the selector would place it; a job under way has both, and goes on from
+what it has done, spent and holds. Other jobs that are served before it keep what they hold for as
+long as their work then takes. Equal states and jobs give equal outlooks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from spotline.application.allocation.allocate import program_of
+from spotline.application.outlook.fleets import FleetLimits, FleetLives, live_together
+from spotline.application.outlook.following import SelectorSnapshot
+from spotline.application.outlook.futures import MarketFutures, sample_futures
+from spotline.application.outlook.lives import Beginning, Course, FutureLife, LifeAhead, live
+from spotline.application.outlook.places import Taken, places_of
+from spotline.application.selector.job_run import JobRun, JobTable, RunPhase
+from spotline.application.selector.learning import rehearse
+from spotline.application.selector.offering_choice import (
+    RECENT_SLOTS,
+    best_offering,
+    other_offerings,
+)
+from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.application.selector.tables import taken_by
+from spotline.domain.events.market import SlotOpened
+from spotline.domain.forecasting.law_book import LawBook
+from spotline.domain.jobs.job import Job
+from spotline.domain.jobs.outlook import JobOutlook, OutlookOffering, OutlookPolicy
+from spotline.domain.jobs.program import JobProgram
+from spotline.domain.ledger.billing import OfferingPrice
+from spotline.domain.policies.interface import Policy
+from spotline.domain.selection.rules import weights_ppb
+from spotline.domain.units import NS_PER_S, PPM
+
+# Numbers of futures that divide a million, so that shares of them add up; most first.
+_FUTURES = (100, 80, 64, 50, 40)
+# About this many slots are lived through for an outlook: about a second.
+_MOST_SLOTS = 3_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ahead:
+    """A job with all that its futures begin with; a future's beginning is that of its index."""
+
+    course: Course
+    begins: tuple[Beginning, ...]
+    first_slot_start_ns: int
+
+
+def outlook_of(
+    known: SelectorSnapshot, job: Job, *, market: MarketFutures | None = None
+) -> JobOutlook | None:
+    """Say what is expected of a job from the slot after the latest on.
+
+    Parameters
+    ----------
+    known
+        What the selector knows, the latest slot decided. A job that runs in it goes on from there,
+        any other is taken to be handed over now.
+    market
+        Futures to run it in, of at least the slots it may take; None samples them.
+
+    Returns
+    -------
+    JobOutlook
+        None where nothing can be said: the job is over, or nothing it can run on is quoted.
+    """
+    lives = lives_of(known, job, market=market)
+    return None if lives is None else _summed_up(known.state.slot + 1, lives)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LivesAhead:
+    """A job's life in every future, counted in slots from its first."""
+
+    lives: tuple[LifeAhead, ...]
+    first_slot_start_ns: int
+    slot_ns: int
+
+
+def lives_of(
+    known: SelectorSnapshot, job: Job, *, market: MarketFutures | None = None
+) -> LivesAhead | None:
+    """What `outlook_of` sums up; the i-th life is that in the i-th future."""
+    state = known.state
+    if market is None:
+        run = state.runs.get(job.job_id)
+        slots = slots_ahead(state, job if run is None else run.job)
+        market = futures_of(state, slots=slots, futures=futures_for(slots))
+    ahead = _ahead_of(known, job, market)
+    if ahead is None:
+        return None
+    return LivesAhead(
+        lives=tuple(live(ahead.course, begins, i) for i, begins in enumerate(ahead.begins)),
+        first_slot_start_ns=ahead.first_slot_start_ns,
+        slot_ns=state.current.slot_s * NS_PER_S,
+    )
+
+
+def fleets_of(
+    known: SelectorSnapshot, jobs: Sequence[Job], limits: FleetLimits, market: MarketFutures
+) -> list[FleetLives] | None:
+    """How several jobs fare together in every future; None where nothing can be said of one."""
+    aheads = []
+    for job in jobs:
+        ahead = _ahead_of(known, job, market)
+        if ahead is None:
+            return None
+        aheads.append(ahead)
+    slot_s = known.state.current.slot_s
+    return [
+        live_together(
+            [FutureLife(ahead.course, ahead.begins[i], i) for ahead in aheads],
+            limits,
+            market.slots,
+            slot_s,
+        )
+        for i in range(market.futures)
+    ]
+
+
+def _ahead_of(known: SelectorSnapshot, job: Job, market: MarketFutures) -> _Ahead | None:
+    run = known.state.runs.get(job.job_id)
+    if run is not None and run.phase is RunPhase.CLOSED:
+        return None
+    if run is not None and run.phase is RunPhase.RUNNING:
+        return _going_on(known.state, run, known.options, market)
+    return _arriving(known, job, market)
+
+
+def slots_ahead(state: SelectorState, job: Job) -> int:
+    """Slots from the next one on until the job is worth nothing, at least 1."""
+    opened = state.current
+    slot_ns = opened.slot_s * NS_PER_S
+    return max(1, (job.deadline.expires_ns - opened.ts_event_ns - slot_ns) // slot_ns)
+
+
+def futures_for(slots: int) -> int:
+    """How many futures of so many slots are lived through."""
+    return next((n for n in _FUTURES if n * slots <= _MOST_SLOTS), _FUTURES[-1])
+
+
+def futures_of(state: SelectorState, *, slots: int, futures: int) -> MarketFutures:
+    """The market's futures as `outlook_of` samples them, the same for all jobs of a slot."""
+    history = [*(opened for opened, _ in state.history), state.current]
+    laws = {offering_id: named.law for offering_id, named in state.laws.items()}
+    if any(sq.quote.offering_id not in laws for sq in state.current.quotes):
+        # The forecaster says its first law only after a few slots.
+        book = LawBook()
+        for opened in history:
+            book.observe(opened)
+        laws = {**book.learn(), **laws}
+    return sample_futures(history, laws, futures=futures, slots=slots, seed=f"outlook:{state.slot}")
+
+
+# --- a job under way --------------------------------------------------------------------------
+
+
+def _going_on(
+    state: SelectorState, run: JobRun, options: SelectorOptions, market: MarketFutures
+) -> _Ahead:
+    opened = state.current
+    quotes = {sq.quote.offering_id: sq.quote for sq in opened.quotes}
+    quote = quotes[run.offering_id]
+    price = OfferingPrice(
+        offering_id=run.offering_id,
+        spot_micro_usd=quote.spot_price_micro_usd,
+        on_demand_micro_usd=quote.on_demand_price_micro_usd,
+    )
+    # What was decided for the open slot is held to its end.
+    progress, slot_cost = run.ended_at(price, opened.slot_s)
+    tables = {name: table for name, table in run.tables.items() if not table.stale}
+    names = sorted({run.offering_id, *tables} & set(market.offerings))
+    programs = {name: state.program_of(run.job, name) for name in names}
+    begins = Beginning(
+        home=run.offering_id,
+        policy_id=run.policy_id,
+        first_slot_start_ns=run.first_slot_start_ns,
+        tabled=tuple(name for name in tables if name in programs),
+        elapsed_slots=run.elapsed_slots(state.slot) + 1,
+        state=progress,
+        memory=run.memory,
+        spent_micro_usd=run.spent_micro_usd + slot_cost,
+        egress_micro_usd=run.egress_micro_usd,
+        launched=run.launched,
+        tables_from=0,
+    )
+    taken = _taken(state, run.job, run.slack_slots(state.slot), options, market.slots)
+    course = Course(
+        state=state,
+        job=run.job,
+        places=places_of(state, run.job, programs, market, tables, taken),
+        options=options,
+        next_slot_start_ns=opened.ts_event_ns + opened.slot_s * NS_PER_S,
+    )
+    return _Ahead(
+        course=course,
+        begins=(begins,) * market.futures,
+        first_slot_start_ns=run.first_slot_start_ns,
+    )
+
+
+# --- a job that is handed over now ------------------------------------------------------------
+
+
+def _arriving(known: SelectorSnapshot, job: Job, market: MarketFutures) -> _Ahead | None:
+    state, options, pool = known.state, known.options, known.pool
+    opened = state.current
+    slot_ns = opened.slot_s * NS_PER_S
+    next_ns = opened.ts_event_ns + slot_ns
+    waits = max(0, -(-(job.start_ns - next_ns) // slot_ns))
+    if waits >= market.slots:
+        return None
+    first_ns = next_ns + waits * slot_ns
+    arrives = _at_arrival(state, first_ns, waits)
+    programs = _programs(arrives, job, market, first_ns)
+    if not programs:
+        return None
+    homes = _homes(arrives, job, options, market, waits)
+    if not any(homes):
+        return None
+    tabled = {home: _tabled(arrives, job, home, options) for home in sorted(set(homes) - {""})}
+    tables = _tables(arrives, programs, {name for names in tabled.values() for name in names})
+    likeliest = max(sorted(tabled), key=homes.count)
+    weights = _mixture(arrives, job, likeliest, options, pool)
+    drawn = _policies(weights, pool, market.futures, f"policies:{state.slot}")
+    program = programs[likeliest]
+    needed = program.slots_on_demand(program.work_quanta, program.launch_s)
+    taken = _taken(state, job, program.deadline_slots - needed, options, market.slots)
+    course = Course(
+        state=state,
+        job=job,
+        places=places_of(state, job, programs, market, tables, taken),
+        options=options,
+        next_slot_start_ns=next_ns,
+        waits=waits,
+    )
+    begins = tuple(
+        Beginning(
+            home=home or likeliest,
+            policy_id=policy_id,
+            first_slot_start_ns=first_ns,
+            tabled=tuple(name for name in tabled[home or likeliest] if name in tables),
+        )
+        for home, policy_id in zip(homes, drawn, strict=True)
+    )
+    return _Ahead(course=course, begins=begins, first_slot_start_ns=first_ns)
+
+
+def _at_arrival(state: SelectorState, first_ns: int, waits: int) -> SelectorState:
+    """What the selector will know as the job's first slot opens, if the quotes stay."""
+    opened = state.current
+    forecast = state.forecast if state.forecast_used else None
+    return replace(
+        state,
+        slot=state.slot + 1 + waits,
+        opened=replace(opened, slot=state.slot + 1 + waits, ts_event_ns=first_ns),
+        history=[*state.history, (opened, forecast)],
+    )
+
+
+def _programs(
+    arrives: SelectorState, job: Job, market: MarketFutures, first_ns: int
+) -> dict[str, JobProgram]:
+    programs = {}
+    for offering_id in sorted(market.offerings):
+        offering = arrives.offerings.get(offering_id)
+        if offering is None or not job.throughput_on(offering_id, offering.instance_type):
+            continue
+        programs[offering_id] = program_of(
+            job,
+            offering_id,
+            offering.instance_type,
+            arrives.current.slot_s,
+            first_ns,
+            arrives.lead_s(job, offering_id),
+        )
+    return programs
+
+
+def _homes(
+    arrives: SelectorState,
+    job: Job,
+    options: SelectorOptions,
+    market: MarketFutures,
+    waits: int,
+) -> list[str]:
+    """Where the selector would place the job in each future, empty where nowhere."""
+    running = taken_by(arrives, arrives.running(), options)
+    past = [opened for opened, _ in arrives.history[-RECENT_SLOTS:]]
+    homes = []
+    for future in range(market.futures):
+        ahead = [
+            _opened_in(arrives.current, market, future, slot)
+            for slot in range(max(0, waits - RECENT_SLOTS), waits + 1)
+        ]
+        recent = [*past, *ahead[:-1]][-RECENT_SLOTS:]
+        homes.append(best_offering(job, arrives.offerings, ahead[-1], recent, running) or "")
+    return homes
+
+
+def _opened_in(like: SlotOpened, market: MarketFutures, future: int, slot: int) -> SlotOpened:
+    """A slot of a future as it would open."""
+    quotes = []
+    for slot_quote in like.quotes:
+        of = market.offerings[slot_quote.quote.offering_id]
+        quote = slot_quote.quote
+        available = quote.spot_available
+        if available.known:
+            available = replace(available, instances=int(of.spot[future, slot]))
+        quotes.append(
+            replace(
+                slot_quote,
+                quote=replace(
+                    quote,
+                    spot_price_micro_usd=int(of.spot_price[future, slot]),
+                    spot_available=available,
+                ),
+            )
+        )
+    return replace(like, quotes=tuple(quotes))
+
+
+def _tabled(
+    arrives: SelectorState, job: Job, home: str, options: SelectorOptions
+) -> tuple[str, ...]:
+    """The offerings of which the job gets a value table, its home first."""
+    if home not in arrives.laws:
+        return ()
+    if not options.moves:
+        return (home,)
+    past = [opened for opened, _ in arrives.history]
+    running = taken_by(arrives, arrives.running(), options)
+    others = other_offerings(job, home, arrives.offerings, arrives.current, past, running)
+    return (home, *others)
+
+
+def _tables(
+    arrives: SelectorState, programs: Mapping[str, JobProgram], names: set[str]
+) -> dict[str, JobTable]:
+    tables = {}
+    for name in sorted(names & set(programs)):
+        named, program = arrives.laws.get(name), programs[name]
+        if named is None or program.deadline_slots < 1:
+            continue
+        spec = arrives.table_spec(named, name, program)
+        tables[name] = JobTable(spec=spec, named=named, slot=arrives.slot)
+    return tables
+
+
+def _mixture(
+    arrives: SelectorState,
+    job: Job,
+    home: str,
+    options: SelectorOptions,
+    pool: Sequence[Policy],
+) -> Sequence[int]:
+    """The weights (ppb) the job will draw its policy from: the rehearsal of its arrival is in."""
+    learner = arrives.learner.copy()
+    rehearse(pool, options, arrives, learner, job, home)
+    return weights_ppb(learner.weights())
+
+
+def _policies(weights: Sequence[int], pool: Sequence[Policy], futures: int, seed: str) -> list[str]:
+    """A policy for each future: as often as its weight says, to within one, in mixed order."""
+    edges = np.cumsum(np.array(weights, dtype=np.float64))
+    at = (np.arange(futures) + 0.5) / futures * edges[-1]
+    drawn = np.minimum(np.searchsorted(edges, at, side="right"), len(pool) - 1)
+    # Every so many-th future: a fixed order that goes with nothing in how futures were drawn.
+    step = next(n for n in (7, 11, 13) if futures % n)
+    order = [(index * step + len(seed)) % futures for index in range(futures)]
+    return [pool[int(drawn[index])].policy_id for index in order]
+
+
+# --- what others hold -------------------------------------------------------------------------
+
+
+def _taken(
+    state: SelectorState, job: Job, slack_slots: int, options: SelectorOptions, slots: int
+) -> dict[str, Taken]:
+    """What jobs that are served before this one keep of every offering, for as long as they run."""
+    taken: dict[str, Taken] = {}
+    for run in state.running() if options.competing else ():
+        key = (run.slack_slots(state.slot), run.job.job_id)
+        if run.job.job_id == job.job_id or key > (slack_slots, job.job_id):
+            continue
+        held = run.target
+        if not held.instances:
+            continue
+        program = run.compiled
+        left = program.work_quanta - run.state.progress_quanta
+        lasts = program.slots_on_demand(left, 0, instances=held.instances)
+        lasts = min(slots, max(0, lasts - 1), program.end_slots)
+        known = taken.setdefault(
+            run.offering_id,
+            Taken(spot=np.zeros(slots, dtype=np.int64), on_demand=np.zeros(slots, dtype=np.int64)),
+        )
+        known.spot[:lasts] += held.spot
+        known.on_demand[:lasts] += held.on_demand
+    return taken
+
+
+# --- summing up -------------------------------------------------------------------------------
+
+
+def _summed_up(slot: int, ahead: LivesAhead) -> JobOutlook:
+    lives = ahead.lives
+    count = len(lives)
+    costs = sorted(life.cost_micro_usd for life in lives)
+    never = 1 << 62
+    ends = sorted(
+        ahead.first_slot_start_ns + life.finished_slot * ahead.slot_ns
+        if life.finished_slot
+        else never
+        for life in lives
+    )
+    finish_ns = [0 if at == never else at for at in _quantiles(ends)]
+    low, middle, high = _quantiles(costs)
+    return JobOutlook(
+        slot=slot,
+        futures=count,
+        on_time_probability_ppm=sum(life.on_time for life in lives) * PPM // count,
+        expected_cost_micro_usd=sum(costs) // count,
+        cost_p10_micro_usd=low,
+        cost_p50_micro_usd=middle,
+        cost_p90_micro_usd=high,
+        finish_p10_ns=finish_ns[0],
+        finish_p50_ns=finish_ns[1],
+        finish_p90_ns=finish_ns[2],
+        expected_utility_micro_usd=_mean(
+            [life.value_micro_usd - life.cost_micro_usd for life in lives]
+        ),
+        offerings=_by_offering(lives),
+        policies=_by_policy(lives),
+    )
+
+
+def _quantiles(ordered: Sequence[int]) -> tuple[int, int, int]:
+    """p10, p50 and p90: as many of ten lie below."""
+    count = len(ordered)
+    return ordered[count // 10], ordered[count // 2], ordered[count * 9 // 10]
+
+
+def _mean(amounts: Sequence[int]) -> int:
+    return sum(amounts) // len(amounts)
+
+
+def _by_offering(lives: Sequence[LifeAhead]) -> tuple[OutlookOffering, ...]:
+    rows = []
+    for home in sorted({life.home for life in lives}):
+        here = [life for life in lives if life.home == home]
+        rows.append(
+            OutlookOffering(
+                offering_id=home,
+                share_ppm=len(here) * PPM // len(lives),
+                expected_cost_micro_usd=_mean([life.cost_micro_usd for life in here]),
+                on_time_probability_ppm=sum(life.on_time for life in here) * PPM // len(here),
+                moves_ppm=sum(life.moves for life in here) * PPM // len(here),
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: (-row.share_ppm, row.offering_id)))
+
+
+def _by_policy(lives: Sequence[LifeAhead]) -> tuple[OutlookPolicy, ...]:
+    rows = []
+    for policy_id in sorted({life.policy_id for life in lives}):
+        its = [life for life in lives if life.policy_id == policy_id]
+        rows.append(
+            OutlookPolicy(
+                policy_id=policy_id,
+                weight_ppm=len(its) * PPM // len(lives),
+                expected_cost_micro_usd=_mean([life.cost_micro_usd for life in its]),
+                on_time_probability_ppm=sum(life.on_time for life in its) * PPM // len(its),
+                expected_utility_micro_usd=_mean(
+                    [life.value_micro_usd - life.cost_micro_usd for life in its]
+                ),
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: (-row.weight_ppm, row.policy_id)))

@@ -1,0 +1,53 @@
+"""Folds where jobs and market stand from the log, for people: the same value as the allocator's.
+
+It decides nothing and asks for nothing, so that it may be behind, or gone, without anybody noticing
+but its readers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spotline.application.allocator.jobs_state import JobsState
+from spotline.application.board.fold import BOARD_EVENTS
+from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
+from spotline.domain.events.event import Event
+from spotline.domain.events.knowledge import ThroughputReestimated
+from spotline.domain.events.lifecycle import JobUpdated
+from spotline.domain.events.placement import PipelineSubmitted, PlacementDecided, PlacementEnded
+from spotline.domain.events.training import AgentJoined
+
+SPEC = Spec(
+    service="read_model",
+    consumes=(
+        *BOARD_EVENTS,
+        *(JobUpdated, ThroughputReestimated),
+        # Told as happenings.
+        AgentJoined,
+        # Whether market time goes on.
+        *(PipelineSubmitted, PlacementDecided, PlacementEnded),
+    ),
+    produces=(),
+)
+
+
+class ReadModelHandler:
+    """Folds the log, and that is all."""
+
+    spec = SPEC
+
+    def initial(self) -> JobsState:
+        """No market, no jobs."""
+        return JobsState()
+
+    def decide(self, state: JobsState, event: Event, ctx: Context) -> Outcome:
+        """Nothing follows."""
+        return NOTHING
+
+    def due(self, state: JobsState) -> Sequence[Timer]:
+        """Wait for nothing."""
+        return ()
+
+    def evolve(self, state: JobsState, event: Event) -> None:
+        """Apply `event` to `state`."""
+        state.fold(event)

@@ -1,0 +1,147 @@
+"""An explanation as the terminal shows it: a sentence, the alternatives, the inputs, the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from spotline.cli.tables import (
+    Column,
+    Kind,
+    fact_lines,
+    print_facts,
+    print_line,
+    print_table,
+    terminal_width,
+)
+from spotline.cli.wording import NOTHING, held_text, lasting, moment, probability, usd
+
+if TYPE_CHECKING:
+    from spotline.application.explaining.messages import (
+        ConsideredAlternative,
+        DecisionInput,
+        Explanation,
+    )
+
+_DIVERGENCE = "divergence"
+_COLUMNS = (
+    Column("held", Kind.ID),
+    Column("USD now", Kind.NUMBER, rank=3),
+    Column("USD later", Kind.NUMBER, rank=2),
+    Column("P(on time)", Kind.NUMBER, rank=1),
+    Column("USD worse", Kind.NUMBER),
+    Column("why not", Kind.SENTENCE, rank=1),
+)
+# Of alternatives that nothing cut, and of those that one thing cut.
+_MOST_OPEN = 5
+_MOST_CUT = 2
+_SHOWN_OF_DIGEST = 12
+_DIGEST = 64
+
+
+def is_reproduced(explanation: Explanation) -> bool:
+    """Whether the decision that was worked out again is the recorded one."""
+    return all(each.kind != _DIVERGENCE for each in explanation.inputs)
+
+
+def print_explanation(explanation: Explanation, *, everything: bool) -> None:
+    """Print all of it; `everything` lists every alternative, otherwise the telling ones."""
+    style = "bold" if is_reproduced(explanation) else "bold red"
+    for line in fact_lines([("", explanation.summary)], _around(2)):
+        print_line(line.strip(), style=style)
+    decision = explanation.decision
+    where = f"slot {decision.slot}, revision {decision.revision}"
+    print_line()
+    print_facts(
+        [
+            ("job", decision.job_id),
+            ("decided", f"{moment(explanation.ts_event_ns)} ({where}, seq {explanation.seq})"),
+            ("said", decision.explanation),
+        ]
+    )
+    _print_alternatives(explanation, everything=everything)
+    print_line()
+    print_line("made from", style="bold")
+    print_facts([(each.kind, _input_text(each)) for each in explanation.inputs])
+    print_line()
+    print_line("from quote to bill", style="bold")
+    print_facts(
+        [
+            (f"{moment(link.ts_event_ns)[5:19].replace('T', ' ')}  seq {link.seq}", link.text)
+            for link in explanation.chain
+        ]
+    )
+
+
+def _around(columns: int) -> int | None:
+    width = terminal_width()
+    return None if width is None else width + columns
+
+
+def _print_alternatives(explanation: Explanation, *, everything: bool) -> None:
+    alternatives = explanation.alternatives
+    print_line()
+    if not alternatives:
+        print_facts([("alternatives", explanation.method)])
+        return
+    shown = list(alternatives) if everything else list(_telling(alternatives))
+    home = _home_of(alternatives)
+    print_line(f"alternatives, on {home} unless said" if home else "alternatives", style="bold")
+    styles = ["bold" if each.chosen else "" for each in shown]
+    print_table(_COLUMNS, [_row(each, home) for each in shown], styles=styles, whole=True)
+    left_out = len(alternatives) - len(shown)
+    if left_out:
+        print_line(f"{left_out} more with --all")
+    print_facts([("valued by", explanation.method)])
+
+
+def _home_of(alternatives: Sequence[ConsideredAlternative]) -> str:
+    """The offering that most alternatives are on."""
+    places = [lot.offering_id for each in alternatives for lot in each.lots]
+    return max(sorted(set(places)), key=places.count, default="")
+
+
+def _telling(alternatives: Sequence[ConsideredAlternative]) -> Iterator[ConsideredAlternative]:
+    """The chosen one, the best that nothing cut, and the best of what each thing cut."""
+    met: dict[str, int] = {}
+    home = _home_of(alternatives)
+    for each in alternatives:
+        away = any(lot.offering_id != home for lot in each.lots)
+        kind = "" if each.cut is None else each.cut.value
+        if away:
+            # Every other offering has one.
+            yield each
+            continue
+        met[kind] = met.get(kind, 0) + 1
+        if each.chosen or not each.lots or met[kind] <= (_MOST_CUT if kind else _MOST_OPEN):
+            yield each
+
+
+def _row(each: ConsideredAlternative, home: str) -> tuple[str, ...]:
+    held = held_text(each.lots)
+    held = "nothing" if held == NOTHING else held
+    away = [lot.offering_id for lot in each.lots if lot.offering_id != home]
+    if away:
+        held += f" on {away[0]}"
+    why = "chosen" if each.chosen else each.cut_detail
+    if each.cut is not None:
+        why = f"{each.cut.value.replace('_', ' ')}: {why}"
+    return (
+        held,
+        usd(each.immediate_cost_micro_usd),
+        usd(each.cost_to_go_micro_usd),
+        probability(each.on_time_probability_ppm),
+        NOTHING if each.chosen else usd(each.worse_by_micro_usd),
+        why,
+    )
+
+
+def _input_text(each: DecisionInput) -> str:
+    """What an input says, and behind it which it is, where, and how old."""
+    named = each.id[:_SHOWN_OF_DIGEST] if len(each.id) == _DIGEST else each.id
+    behind = [named] if named else []
+    if each.seq:
+        behind.append(f"seq {each.seq}")
+    if each.age_s:
+        behind.append(f"{lasting(each.age_s)} old")
+    return f"{each.text} ({', '.join(behind)})" if behind else each.text
