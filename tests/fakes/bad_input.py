@@ -287,7 +287,6 @@ class AskedSystem:
             answer = call(sent, timeout=30, metadata=tuple(metadata))
             return next(iter(answer)) if found.server_streaming else answer
 
-
     def _channel(self, service: str) -> grpc.Channel:
         address = self.address(_ADDRESSES[service])
         if service != "AgentService":

@@ -122,7 +122,7 @@ def _job_of(job: str, names: Mapping[str, str], log: Path) -> str:
     try:
         found = only_one(job, sorted(names))
     except Ambiguous as error:
-        raise _NotThere(f"JOB: {error}") from error
+        raise _NotThere(str(error)) from error
     if found is None:
         few = ", ".join(
             f"{name or '-'} ({job_id[:8]})" for job_id, name in sorted(names.items())[:8]

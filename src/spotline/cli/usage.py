@@ -28,6 +28,7 @@ _RULES = tuple(
         (r"Missing command\.", "command", "a command", "nothing"),
         (r"Option '(.*)' requires (?:an argument|\d+ arguments)\.", r"\1", "a value", "nothing"),
         (r"Option '(.*)' does not take a value\.", r"\1", "no value", "one"),
+        (r"(?:Value error, )?('.*?') is not one of (.*?)\.?", "", r"one of \2", r"\1"),
         (r"Got unexpected extra argument.*? \((.*)\)", "command line", "no more words", r"\1"),
     )
 )
@@ -102,8 +103,9 @@ def problem_of(error: Any) -> tuple[str, str]:
     for pattern, place, expected, found in _RULES:
         match = pattern.fullmatch(error.message)
         if match is not None:
-            near = _near(error, match[1]) if found == r"\1" else ""
-            return match.expand(place), f"expected {expected}{near}, found {match.expand(found)}"
+            near = _near(error, match[1]) if found == r"\1" and place else ""
+            wanted = match.expand(expected) + near
+            return match.expand(place) or where, f"expected {wanted}, found {match.expand(found)}"
     match = _VALUE.fullmatch(error.message)
     if match is None:
         return where, error.message
