@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from spotline.cli.main import app
 
+SERVICES = ("agents", "configurator", "placer", "analytics", "http")
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 
 
@@ -86,7 +87,9 @@ def test_a_store_that_cannot_be_made_is_said_in_a_line(tmp_path: Path) -> None:
     )
     assert made.exit_code == 0, made.output
 
-    line = said("up", "--market", str(market), "--store", str(file / "store"))
+    free = [f"--{service}-address=127.0.0.1:0" for service in SERVICES]
+    words = ("--market", str(market), "--address=127.0.0.1:0", *free)
+    line = said("up", *words, "--store", str(file / "store"))
     again = said("demo", "--market", str(market), "--out", str(file / "run"))
 
     assert line == (
