@@ -191,7 +191,10 @@ class FutureLife:
             home=self.begins.home,
             policy_id=self.begins.policy_id,
             cost_micro_usd=self._now.spent,
-            value_micro_usd=program.value_micro_usd[finished] if finished else 0,
+            # What was done already may have been done after the last slot that is worth anything.
+            value_micro_usd=program.value_micro_usd[finished]
+            if 0 < finished <= program.end_slots
+            else 0,
             finished_slot=finished,
             on_time=0 < finished <= program.deadline_slots,
             moves=self._now.moves,
