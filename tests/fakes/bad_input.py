@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import json
 import os
 import threading
 from collections.abc import Awaitable, Mapping, Sequence
@@ -10,14 +12,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc
+import pyarrow
 from google.protobuf import json_format
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2 as details
 from google.rpc.status_pb2 import Status
+from pyarrow import parquet
 
 from spotline.adapters.files.job_file import parse_job_file
 from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.grpc.kit.errors import STATUS_KEY
+from spotline.adapters.market.parquet import METADATA_KEY, write_market
 from spotline.api.v1 import (
     agent_service_pb2,
     allocator_service_pb2,
@@ -27,7 +32,7 @@ from spotline.api.v1 import (
     placement_service_pb2,
 )
 from spotline.bootstrap.parts import open_stream
-from spotline.bootstrap.system import SystemOptions, running_system
+from spotline.bootstrap.system import FREE_ADDRESS, SystemOptions, running_system
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
 from spotline.contracts.subjects import subjects_with
@@ -88,7 +93,8 @@ def write_files(folder: Path, files: Mapping[str, Any]) -> None:
     """Make the files of a case in a folder.
 
     A mapping says what is no text: `bytes` (one for a character), `text` in an `encoding`, `repeat`
-    (a text and how often), `zeros` (how many bytes), `folder`, `fifo` or `link` (to where).
+    (a text and how often), `zeros` (how many bytes), `folder`, `fifo` or `link` (to where), or a
+    `market` as `small_market` but for what `write_changed_market` is told.
     """
     for name, content in files.items():
         path = folder / name
@@ -108,12 +114,45 @@ def write_files(folder: Path, files: Mapping[str, Any]) -> None:
                     stream.truncate(count)
             case {"folder": _}:
                 path.mkdir()
+            case {"market": changes}:
+                write_changed_market(path, changes)
             case {"fifo": _}:
                 os.mkfifo(path)
             case {"link": target}:
                 path.symlink_to(target)
             case _:
                 raise ValueError(f"{name}: unknown kind of file {content}")
+
+
+def write_changed_market(path: Path, changes: Mapping[str, Any]) -> None:
+    """Write the small market, changed.
+
+    `cells` maps a column to values by row (from 1), `types` a column to another type of Arrow's,
+    `drop` lists columns to leave out, `rows` says how many to keep, `header` has keys of the
+    metadata with other values, `offering` those of the first offering; `cut_bytes` are taken off
+    the end, and `no_metadata` leaves the header out.
+    """
+    write_market(small_market(), path)
+    table = parquet.ParquetFile(path).read()
+    header = json.loads(table.schema.metadata[METADATA_KEY.encode()])
+    header["offerings"][0].update(changes.get("offering", {}))
+    header.update(changes.get("header", {}))
+    columns = {name: table.column(name) for name in table.column_names}
+    for name, cells in changes.get("cells", {}).items():
+        values = columns[name].to_pylist()
+        for row, value in cells.items():
+            values[int(row) - 1] = value
+        columns[name] = pyarrow.array(values, columns[name].type)
+    for name, kind in changes.get("types", {}).items():
+        columns[name] = columns[name].cast(kind)
+    for name in changes.get("drop", ()):
+        del columns[name]
+    changed = pyarrow.table(columns).slice(0, changes.get("rows", table.num_rows))
+    if not changes.get("no_metadata"):
+        changed = changed.replace_schema_metadata({METADATA_KEY: json.dumps(header)})
+    parquet.write_table(changed, path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) - changes.get("cut_bytes", 0)])
 
 
 def everything_in(folder: Path) -> list[str]:
@@ -149,7 +188,7 @@ class AskedSystem:
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001 -- raised again where it is waited for
             self._failed = error
         finally:
             self._ready.set()
@@ -174,30 +213,30 @@ class AskedSystem:
             async with JobClient(self.system.allocator_address) as client:
                 await submit_until_taken(client, parse_job_file(KNOWN_JOB))
                 submitted.set()
-            while await self._reported() < SLOTS_OPENED:
-                await asyncio.sleep(0.01)
+            await self._reported()
             await self._at_rest()
             self._ready.set()
             await self._stop.wait()
 
-    async def _reported(self) -> int:
-        """How many slots the actuator has reported on: what it says last of each."""
-        entries = self.stream.read(
-            subjects_with([CapacityReported]), last_seq=await self.stream.last_seq()
-        )
-        found = [event_of(said) async for entry in entries for said in unpacked(entry)]
-        return sum(isinstance(event, CapacityReported) for event in found)
+    async def _reported(self) -> None:
+        """Wait until the actuator has reported on each slot: what it says last of one."""
+        subjects, told = subjects_with([CapacityReported]), 0
+        subscription = await self.stream.subscribe("asked", subjects)
+        while told < SLOTS_OPENED:
+            for entry in await subscription.fetch(limit=50, timeout_s=1.0):
+                await subscription.ack(entry)
+                events = [event_of(said) for said in unpacked(entry)]
+                told += sum(isinstance(event, CapacityReported) for event in events)
+        await subscription.close()
 
     async def _at_rest(self) -> None:
         """Wait until every service has applied all that is stored."""
         last = -1
+        while last != (last := await self.stream.last_seq()):
+            await eventually(self._healthy)
 
-        async def stored() -> int:
-            return await self.stream.last_seq()
-
-        while last != (last := await stored()):
-            hosts = self.system.probes.hosts.values()
-            await eventually(lambda: all(host.health().healthy for host in hosts))
+    def _healthy(self) -> bool:
+        return all(host.health().healthy for host in self.system.probes.hosts.values())
 
     def stored(self) -> int:
         """How many entries the log has, once nothing is under way."""
@@ -217,12 +256,14 @@ class AskedSystem:
         """Where a service listens: `allocator`, `agents`, `configurator`, `placer`, `analytics`."""
         return str(getattr(self.system, f"{name}_address"))
 
-    def environment(self) -> dict[str, str]:
-        """What leads commands to this system."""
-        return {
-            f"SPOTLINE_{name.upper()}_ADDRESS": self.address(name)
-            for name in ("allocator", "configurator", "placer", "analytics")
+    def environment(self, command: str) -> dict[str, str]:
+        """What leads commands to this system; one of their own listens anywhere."""
+        addresses = {
+            f"SPOTLINE_{name.upper()}_ADDRESS": FREE_ADDRESS if command == "up" else address
+            for name in ("allocator", "agents", "configurator", "placer", "analytics")
+            for address in (self.address(name),)
         }
+        return addresses | {"SPOTLINE_HTTP_ADDRESS": FREE_ADDRESS}
 
     def ask(
         self, method: str, request: Message | bytes, metadata: Sequence[tuple[str, str]] = ()
@@ -231,7 +272,7 @@ class AskedSystem:
         service, _, name = method.partition(".")
         found = _SERVICES[service].methods_by_name[name]
         answer_type = message_type(found.output_type)
-        with grpc.insecure_channel(self.address(_ADDRESSES[service])) as channel:
+        with self._channel(service) as channel:
             path = f"/{_SERVICES[service].full_name}/{name}"
             kind = "stream" if found.client_streaming else "unary"
             kind += "_stream" if found.server_streaming else "_unary"
@@ -245,6 +286,13 @@ class AskedSystem:
             sent: Any = iter([request]) if found.client_streaming else request
             answer = call(sent, timeout=30, metadata=tuple(metadata))
             return next(iter(answer)) if found.server_streaming else answer
+
+    def _channel(self, service: str) -> grpc.Channel:
+        address = self.address(_ADDRESSES[service])
+        if service != "AgentService":
+            return grpc.insecure_channel(address)
+        ca = (self._folder / "agents" / "ca.pem").read_bytes()
+        return grpc.secure_channel(address, grpc.ssl_channel_credentials(ca))
 
 
 def message_type(descriptor: Any) -> type[Any]:
@@ -262,9 +310,15 @@ def request_of(method: str, said: Mapping[str, Any]) -> Message:
 
 
 def changed(base: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A request with other values at some paths (`job.offerings.0`); null takes them away."""
-    whole = json_format.json.loads(json_format.json.dumps(base))
+    """A request with other values at some paths (`job.offerings.0`); null takes them away.
+
+    `{repeat: [x, 5000]}` is a text of so many.
+    """
+    whole: Any = copy.deepcopy(base)
     for path, value in changes.items():
+        if isinstance(value, dict) and "repeat" in value:
+            text, times = value["repeat"]
+            value = text * times
         *before, last = path.split(".")
         inner = whole
         for step in before:

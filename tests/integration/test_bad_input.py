@@ -10,6 +10,8 @@ from pathlib import Path
 
 import grpc
 import pytest
+import typer.main
+import typer.testing
 from typer.testing import CliRunner
 
 from spotline.adapters.market.parquet import write_market
@@ -34,6 +36,9 @@ COMMANDS = [case for case in CASES if not case.call]
 CALLS = [case for case in CASES if case.call]
 
 
+COMMAND_LINE = typer.main.get_command(app)
+
+
 def named(cases: list[Case]) -> list[object]:
     return [pytest.param(case, id=f"{case.group}-{case.wrong}") for case in cases]
 
@@ -49,6 +54,12 @@ def market_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("market") / "market.parquet"
     write_market(small_market(), path)
     return path
+
+
+@pytest.fixture(autouse=True)
+def one_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build the command line once: it takes longer than to find what is wrong with a file."""
+    monkeypatch.setattr(typer.testing, "_get_command", lambda _: COMMAND_LINE)
 
 
 @pytest.fixture(scope="module")
@@ -77,12 +88,12 @@ def test_a_command_says_what_is_wrong(
         app,
         [_with(said, word) for word in case.run],
         input=case.stdin,
-        env={**asked.environment(), "COLUMNS": "100", **case.env},
+        env={**asked.environment(case.run[0]), "COLUMNS": "100", **case.env},
         prog_name="spotline",
     )
 
     answer = result.stdout if case.json else result.stderr
-    for placeholder, value in said.items():
+    for placeholder, value in {**said, "{here}": str(tmp_path)}.items():
         answer = answer.replace(value, placeholder)
     assert answer.rstrip("\n") == case.answer
     assert result.exit_code == case.exit
@@ -123,7 +134,9 @@ def test_after_all_of_it_a_good_job_is_taken(asked: AskedSystem, tmp_path: Path)
     file = tmp_path / "job.yaml"
     file.write_text(next(iter(GROUPS["job_files"].base.values())))
 
-    result = CliRunner().invoke(app, ["submit", str(file), "--json"], env=asked.environment())
+    result = CliRunner().invoke(
+        app, ["submit", str(file), "--json"], env=asked.environment("submit")
+    )
 
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["already_submitted"] is False

@@ -21,6 +21,7 @@ GROUPS = (
     "run_files",
     "pipelines",
     "markets",
+    "pictures",
     "other_files",
     "logs_and_stores",
     "flags",
@@ -30,27 +31,10 @@ GROUPS = (
     "other_rpcs",
 )
 
-_KEYS = frozenset(
-    (
-        "wrong",
-        "files",
-        "lines",
-        "without",
-        "run",
-        "env",
-        "stdin",
-        "answer",
-        "exit",
-        "json",
-        "call",
-        "request",
-        "change",
-        "metadata",
-        "status",
-        "reason",
-        "fields",
-    )
-)
+_INPUTS = ("files", "lines", "without", "run", "env", "stdin")
+_CALLS = ("call", "request", "change", "metadata")
+_ANSWERS = ("answer", "exit", "json", "status", "reason", "fields")
+_KEYS = frozenset(("wrong", *_INPUTS, *_CALLS, *_ANSWERS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Replace a file whole or not at all, so that it survives a crash and two writers at once."""
+"""Open a file without waiting for ever; replace one whole or not at all, whoever else writes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,22 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
+
+
+def opened(path: Path) -> BinaryIO:
+    """Open a file to be read; a pipe that nobody writes to is at its end at once.
+
+    Raises
+    ------
+    OSError
+        It is absent, a folder, a socket, or not readable.
+    """
+    stream = open(  # noqa: SIM115 -- the caller closes it
+        path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)
+    )
+    os.set_blocking(stream.fileno(), True)
+    return stream
 
 
 @contextmanager

@@ -29,6 +29,9 @@ class SettingProblem:
         return f"{self.variable}: {self.problem}"
 
 
+_SHOULD = "Input should be "
+
+
 class WrongCloudSettings(ConfigError):
     """Variables of clouds are unknown, missing, or no values of their fields."""
 
@@ -59,10 +62,9 @@ def check_known(environ: Mapping[str, str], known: Mapping[str, type[Any]]) -> N
             continue
         if stated not in variables:
             near = get_close_matches(stated, variables, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(variables)}"
-            problems.append(
-                SettingProblem(variable=stated, problem=f"is no setting of a cloud; {hint}")
-            )
+            hint = f" (did you mean {near[0]}?)" if near else f", one of {', '.join(variables)}"
+            said = f"expected a setting of a cloud{hint}, found another"
+            problems.append(SettingProblem(variable=stated, problem=said))
     if problems:
         raise WrongCloudSettings(problems)
 
@@ -100,6 +102,8 @@ def read_cloud_settings(
             words = wrong["msg"].removeprefix("Value error, ")
             field = str(wrong["loc"][0]) if wrong["loc"] else words.split(maxsplit=1)[0]
             variable = stated_by.get(field) or variables.get(field, f"{CLOUD_PREFIX}{name}".upper())
+            if variable in given:
+                words = found_beside(words, given[variable])
             problems.append(SettingProblem(variable=variable, problem=words))
         raise WrongCloudSettings(problems) from error
     renamed = {
@@ -108,6 +112,14 @@ def read_cloud_settings(
         if variable != variables[field]
     }
     return read, renamed
+
+
+def found_beside(words: str, found: str) -> str:
+    """What pydantic says of a value, in our words, beside the value."""
+    if not words.startswith(_SHOULD):
+        return words
+    expected = words.removeprefix(_SHOULD).partition(", unable to parse")[0]
+    return f"expected {expected}, found {found!r}"
 
 
 def _upper(environ: Mapping[str, str]) -> dict[str, str]:

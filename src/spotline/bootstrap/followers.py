@@ -16,6 +16,7 @@ from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.clouds import ChosenCloud, CloudContext
 from spotline.bootstrap.parts import BusAddress, PartHooks, open_part, open_stream
+from spotline.bootstrap.same_market import check_same_market
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.mapping import digest
 from spotline.contracts.subjects import StreamPart
@@ -62,15 +63,18 @@ async def serve_market_ingest(
     hooks: PartHooks,
     *,
     geography: Geography | None = None,
+    from_now: bool = False,
 ) -> None:
     """Open the market's slots, and show the geography along with them.
 
     Raises
     ------
     ConfigError
-        A region is rented as an offering that the market does not have.
+        A region is rented as an offering that the market does not have, or the log has another
+        market; `from_now` says that this one was moved to begin now.
     """
     _check_rented(geography, market)
+    await check_same_market(bus, market, geography, from_now=from_now)
     async with open_stream(bus, name="market_ingest") as (connection, stream):
         host = ServiceHost(
             IngestHandler(market, options, geography),

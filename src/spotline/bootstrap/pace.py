@@ -64,7 +64,8 @@ def pace_of(
     ]
     if "--speed" in stated and len(stated) > 1:
         raise ConfigError(
-            f"{' and '.join(stated)} exclude each other: each says how fast the market runs"
+            f"{', '.join(stated)}: expected one of them, as each says how fast the market runs, "
+            f"found {len(stated)}"
         )
     if own_market and wall_clock:
         raise ConfigError(
@@ -94,7 +95,7 @@ def own_market(cloud: ChosenCloud, store: Path, *, slot_s: int) -> Market:
     market = cloud.market(store, slot_s)
     if market is None:
         raise ConfigError(
-            f"--market is required for cloud {cloud.name}: it names the file with its prices "
-            "(docs/market-format.md)"
+            f"--market: expected a file with the prices of cloud {cloud.name} "
+            "(docs/market-format.md), found nothing"
         )
     return market

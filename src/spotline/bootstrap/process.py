@@ -102,7 +102,8 @@ def _told(error: BaseException) -> int:
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
+    for said in line.splitlines():
+        sys.stderr.write(f"spotline: {said}\n")
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from spotline.adapters.eventlog.manifest import Manifest, environment
 from spotline.adapters.eventlog.writer import Recording
+from spotline.bootstrap.followers import geography_of
 from spotline.bootstrap.parts import open_part, open_stream
 from spotline.bootstrap.process import stop_on_signals
 from spotline.bootstrap.system import SystemOptions, running_system
@@ -15,6 +16,21 @@ from spotline.contracts.subjects import StreamPart, stream_name
 from spotline.runtime.exporting import scraped_metrics
 from spotline.runtime.health import serve_health
 from spotline.runtime.service import Listener
+
+
+def check_inputs(options: SystemOptions) -> None:
+    """Read the files that services read once they start, so that nothing begins with a wrong one.
+
+    Raises
+    ------
+    ContractError
+        The geography or the knowledge base is absent, or not what it should be.
+    """
+    geography_of(options.geography)
+    if options.knowledge is not None:
+        from spotline.adapters.knowledge.store import read_knowledge
+
+        read_knowledge(options.knowledge)
 
 
 async def run_up(

@@ -55,10 +55,16 @@ class Ambiguous(Exception):
 
 def only_one(prefix: str, job_ids: Sequence[str]) -> str | None:
     """The only one of some ids that begins so, None without one; raises `Ambiguous`."""
+    if not prefix:
+        # It begins every id, and would mean the only one there is.
+        raise Ambiguous("JOB: expected an id, or how it begins, found an empty text")
     matching = [job_id for job_id in job_ids if job_id.startswith(prefix)]
     if len(matching) > 1:
         shown = ", ".join(matching[:5])
-        raise Ambiguous(f"{prefix} begins {len(matching)} job ids ({shown}, ...); write more of it")
+        raise Ambiguous(
+            f"JOB: expected more of the id, found {prefix!r}, which begins {len(matching)} "
+            f"({shown}{', ...' if len(matching) > 5 else ''})"
+        )
     return matching[0] if matching else None
 
 
@@ -138,7 +144,7 @@ def failure_of(error: RpcFailed, sent: Sequence[tuple[Path, Sent]]) -> Failure:
     """A failed call in the words of the files that were sent."""
     message, problems = _all_in_files(sent, error)
     if error.unreachable:
-        message += "\nstart one with `spotline up`, or name another with --address"
+        message += "; start one with `spotline up`, or name another with --address"
     wrong = error.unreachable or error.bad_input
     return Failure(
         exit_code=EXIT_BAD_INPUT if wrong else EXIT_REFUSED,

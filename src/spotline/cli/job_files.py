@@ -44,7 +44,7 @@ def stated_jobs(files: Sequence[Path], *, as_json: bool) -> list[tuple[Path, Sta
     from spotline.adapters.files.mistake import BadFile
 
     if sum(str(file) == STDIN for file in files) > 1:
-        fail(EXIT_BAD_INPUT, "- is standard input and can be read once", as_json=as_json)
+        fail(EXIT_BAD_INPUT, "-: expected standard input once, found it twice", as_json=as_json)
     read: list[tuple[Path, StatedJob]] = []
     bad: list[BadFile] = []
     for file in files:
@@ -161,6 +161,8 @@ def store_packages(ready: Sequence[ReadyJob], *, as_json: bool) -> None:
 
 def _fail_files(bad: Sequence[BadFile], *, as_json: bool) -> NoReturn:
     """End the command with all that is wrong with files of the user's."""
-    problems = [plain(mistake) for error in bad for mistake in error.mistakes]
+    problems = [
+        {"file": error.path, **plain(mistake)} for error in bad for mistake in error.mistakes
+    ]
     message = "\n".join(str(error) for error in bad)
     fail(EXIT_BAD_INPUT, message, as_json=as_json, problems=problems)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ import typer
 from spotline.cli.calls import EXIT_REFUSED, AsJson, answered
 from spotline.cli.pipelines import DEFAULT_PLACER_ADDRESS, PlacerAddress
 from spotline.cli.tables import Column, Kind, number_columns, print_line, print_table
+from spotline.contracts.errors import ContractError
 
 if TYPE_CHECKING:
     from spotline.application.placer.messages import ExplainedPath, Explanation, ExplanationRequest
@@ -56,9 +58,13 @@ def place(
     from spotline.application.placer.options import named_basis
     from spotline.cli.failures import explained
     from spotline.cli.jobs_view import plain, print_json
+    from spotline.domain.placement.interface import CostBasis
+    from spotline.domain.placement.methods.registry import METHODS
 
     with explained():
         pipeline = read_pipeline(file)
+        _check_choice("--cost", cost, [basis.value for basis in CostBasis])
+        _check_choice("--method", method, METHODS)
         basis = named_basis(cost) if cost else None
         if geography is not None:
             answer = _worked_out(pipeline, method, cost, geography)
@@ -71,6 +77,13 @@ def place(
         _print(answer)
     if not any(path.chosen for path in answer.paths):
         raise typer.Exit(EXIT_REFUSED)
+
+
+def _check_choice(option: str, chosen: str | None, known: Iterable[str]) -> None:
+    """Refuse a name that is none of those."""
+    names = list(known)
+    if chosen and chosen not in names:
+        raise ContractError(option, f"expected one of {', '.join(names)}, found {chosen!r}")
 
 
 def _worked_out(

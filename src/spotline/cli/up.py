@@ -186,6 +186,7 @@ def up(
     from spotline.bootstrap.clouds import cloud_of
     from spotline.bootstrap.pace import pace_of
     from spotline.bootstrap.system import SystemOptions
+    from spotline.bootstrap.up import check_inputs
     from spotline.cli.failures import explained
     from spotline.runtime.log import configure_logging
 
@@ -201,9 +202,6 @@ def up(
             in_wall_time=chosen.in_wall_time,
         )
         traded = _traded(market, chosen, store, slot_s=slot, from_now=wall_clock)
-        store.mkdir(parents=True, exist_ok=True)
-        if not verbose:
-            configure_logging(log_level, file=store / LOG_FILE)
         options = SystemOptions(
             market=add_reservations(traded, reservations),
             store=store,
@@ -225,6 +223,7 @@ def up(
             selector=SelectorOptions(warm_start=read_weights(warm_start)),
             ingest=pace.ingest(traded.slot_s, wait_for_work=wait_for_work),
             market_s_per_s=pace.market_s_per_s,
+            market_from_now=wall_clock,
         )
 
         check_ports(
@@ -238,6 +237,10 @@ def up(
                 **({"--http-address": http_address} if http_address else {}),
             }
         )
+        check_inputs(options)
+        store.mkdir(parents=True, exist_ok=True)
+        if not verbose:
+            configure_logging(log_level, file=store / LOG_FILE)
     said = _Said(as_json=as_json, verbose=verbose, store=store)
     _serve(options, cloud, said, health_port=health_port)
 

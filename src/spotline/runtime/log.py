@@ -36,7 +36,7 @@ def configure_logging(
     """
     number = _LEVELS.get(level.upper())
     if number is None:
-        raise ValueError(f"the log level must be debug, info, warning or error, was {level!r}")
+        raise ValueError(f"log_level must be debug, info, warning or error, was {level!r}")
     unasked = file is not None or not sys.stderr.isatty()
     as_json = unasked if json_lines is None else json_lines
     last: Processor = (

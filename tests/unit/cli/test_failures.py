@@ -11,6 +11,13 @@ from spotline.cli.main import app
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 
+# Ports that nobody has, whoever else runs here.
+ANYWHERE = tuple(
+    word
+    for name in ("", "agents-", "configurator-", "placer-", "analytics-", "http-")
+    for word in (f"--{name}address", "127.0.0.1:0")
+)
+
 
 def said(*arguments: str) -> str:
     result = CliRunner().invoke(app, list(arguments))
@@ -86,7 +93,7 @@ def test_a_store_that_cannot_be_made_is_said_in_a_line(tmp_path: Path) -> None:
     )
     assert made.exit_code == 0, made.output
 
-    line = said("up", "--market", str(market), "--store", str(file / "store"))
+    line = said("up", "--market", str(market), "--store", str(file / "store"), *ANYWHERE)
     again = said("demo", "--market", str(market), "--out", str(file / "run"))
 
     assert line == (
@@ -106,9 +113,9 @@ def test_a_cloud_that_is_not_there_and_a_setting_that_no_cloud_has_are_named(
     monkeypatch.setenv("SPOTLINE_CLOUD_SIMULATED_SEDE", "3")
     no_setting = said(*words)
 
-    assert no_cloud == "spotline: cloud must be one of local, simulated, was 'moon'\n"
+    assert no_cloud == "spotline: cloud: expected one of local, simulated, found 'moon'\n"
     assert no_setting.startswith(
-        "spotline: SPOTLINE_CLOUD_SIMULATED_SEDE: is no setting of a cloud; "
+        "spotline: SPOTLINE_CLOUD_SIMULATED_SEDE: expected a setting of a cloud (did you mean "
     )
 
 
@@ -117,17 +124,17 @@ def test_a_cloud_that_is_not_there_and_a_setting_that_no_cloud_has_are_named(
     [
         (
             ("--speed", "60", "--slots-per-s", "2", "--market", "m.parquet"),
-            "--speed and --slots-per-s exclude each other: each says how fast the market runs",
+            "--speed, --slots-per-s: expected one of them, as each says how fast the market runs, found 2",
         ),
         (
             ("--speed", "60", "--wall-clock", "--market", "m.parquet"),
-            "--speed and --wall-clock exclude each other: each says how fast the market runs",
+            "--speed, --wall-clock: expected one of them, as each says how fast the market runs, found 2",
         ),
-        (("--speed", "inf"), "--speed must be finite and >= 0, was inf"),
+        (("--speed", "inf"), "--speed: expected finite and >= 0, found inf"),
         (
             (),
-            "--market is required for cloud simulated: it names the file with its prices "
-            "(docs/market-format.md)",
+            "--market: expected a file with the prices of cloud simulated "
+            "(docs/market-format.md), found nothing",
         ),
         (
             ("--cloud", "local", "--market", "m.parquet"),

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from spotline import __version__
-from spotline.adapters.whole_file import replacing
+from spotline.adapters.whole_file import opened, replacing
 from spotline.contracts.errors import SpotlineError
 from spotline.domain.decision_version import DECISION_VERSION
 
 FORMAT_VERSION = 1
+_MOST_BYTES = 1 << 24
 MANIFEST_FILE = "manifest.json"
 ENTRIES_FILE = "entries.jsonl"
 STATISTICS_FILE = "statistics.jsonl"
@@ -147,17 +148,24 @@ def read_manifest(directory: Path) -> Manifest:
     """
     path = directory / MANIFEST_FILE
     try:
-        text = json.loads(path.read_text(encoding="utf-8"))
+        with opened(path) as stream:
+            content = stream.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise UnreadableLog(f"{path}: expected at most {_MOST_BYTES:,} bytes, found more")
+        text = json.loads(content)
     except (FileNotFoundError, NotADirectoryError):
         raise UnreadableLog(
-            f"{directory}: no {MANIFEST_FILE}; a log is a directory that a run wrote"
+            f"{directory}: expected the folder of a recorded log, found no {MANIFEST_FILE} in it"
         ) from None
-    except (ValueError, OSError) as error:
-        raise UnreadableLog(f"{path}: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise UnreadableLog(f"{path}: expected a log's JSON, found: {error}") from error
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise UnreadableLog(f"{path}: expected a readable file, found: {found}") from error
     version = text.get("format_version") if isinstance(text, dict) else None
     if version != FORMAT_VERSION:
         raise UnreadableLog(
-            f"{path}: format_version must be {FORMAT_VERSION}, was {version}; "
+            f"{path}: format_version: expected {FORMAT_VERSION}, found {version}; "
             "read it with the version of spotline that wrote it"
         )
     try:
@@ -165,6 +173,10 @@ def read_manifest(directory: Path) -> Manifest:
         known = {member.name: text[member.name] for member in fields(Manifest)}
         known["environment"] = Environment(**text["environment"])
         known["status"] = LogStatus(text["status"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise UnreadableLog(f"{path}: missing or malformed: {error}") from error
+    except KeyError as error:
+        raise UnreadableLog(
+            f"{path}: {error.args[0]}: expected this field, found nothing"
+        ) from error
+    except (TypeError, ValueError) as error:
+        raise UnreadableLog(f"{path}: expected what a run writes, found: {error}") from error
     return Manifest(**known)

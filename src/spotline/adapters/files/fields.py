@@ -94,7 +94,8 @@ PartT = TypeVar("PartT", bound=Part)
 # --- kinds of fields --------------------------------------------------------------------------
 
 
-def _no_bool(value: Any) -> Any:
+def no_bool(value: Any) -> Any:
+    """Refuse true and false where a number belongs."""
     # YAML's yes and on are true, which Python counts as 1.
     if isinstance(value, bool):
         raise expected("a number")
@@ -174,14 +175,14 @@ def no_nul(value: str) -> str:
     return value
 
 
-Number = Annotated[float, BeforeValidator(_no_bool), AfterValidator(_finite)]
+Number = Annotated[float, BeforeValidator(no_bool), AfterValidator(_finite)]
 Positive = Annotated[Number, Field(gt=0)]
 NotNegative = Annotated[Number, Field(ge=0)]
 Usd = Annotated[NotNegative, Field(le=_MOST_USD)]
-Count = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=1 << 40)]
-Whole = Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=1 << 40)]
+Count = Annotated[int, BeforeValidator(no_bool), Field(ge=0, le=1 << 40)]
+Whole = Annotated[int, BeforeValidator(no_bool), Field(ge=1, le=1 << 40)]
 Seconds = Annotated[
-    int, BeforeValidator(_no_bool), BeforeValidator(_duration), Field(ge=0, le=_LONGEST_S)
+    int, BeforeValidator(no_bool), BeforeValidator(_duration), Field(ge=0, le=_LONGEST_S)
 ]
 AnyAmount = Annotated[Number, BeforeValidator(_amount)]
 Amount = Annotated[AnyAmount, Field(gt=0)]

@@ -26,9 +26,9 @@ from spotline.adapters.files.fields import (
     TimeNs,
     Tokens,
     Usd,
-    Whole,
     expected,
     fields_by_key,
+    no_bool,
     parts_in,
     row_of,
 )
@@ -50,7 +50,7 @@ from spotline.domain.jobs.job import (
 )
 from spotline.domain.units import micro_usd_from_usd
 
-Instances = Annotated[Whole, Field(le=MOST_INSTANCES)]
+Instances = Annotated[int, BeforeValidator(no_bool), Field(ge=1, le=MOST_INSTANCES)]
 Retries = Annotated[Count, Field(le=100)]
 
 

@@ -72,9 +72,9 @@ def shown(value: Any) -> str:
     if value is None:
         return "nothing"
     if isinstance(value, Mapping):
-        return f"a mapping of {len(value):,} fields"
+        return f"a mapping of {len(value):,} fields" if value else "an empty mapping"
     if isinstance(value, list | tuple):
-        return f"a list of {len(value):,}"
+        return f"a list of {len(value):,}" if value else "an empty list"
     text = repr(value[: 2 * _LONGEST_FOUND] if isinstance(value, str) else value)
     return text if len(text) <= _LONGEST_FOUND else f"{text[: _LONGEST_FOUND - 3]}..."
 
@@ -114,6 +114,8 @@ def mistake_of(sentence: str, *, field: str = WHOLE_FILE) -> Mistake:
             found = more or "something else"
         if match.re is _MUST:
             expected = expected[3:] if expected.startswith("be ") else f"it to {expected}"
+            if expected.startswith((">", "<")):
+                expected = f"a number {expected}"
         return Mistake(field=match["field"] or field, expected=expected, found=found)
     match = _OF_FIELD.fullmatch(sentence)
     if match is not None:

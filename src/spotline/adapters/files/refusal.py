@@ -126,4 +126,4 @@ def _mistake(field: str, sentence: str, earliest: str, content: Sent) -> Mistake
     if said.found != sentence:
         inner = field_in_file(said.field, content)
         return Mistake(field=inner or field, expected=said.expected, found=said.found)
-    return Mistake(field=field, expected="what the server takes", found=sentence)
+    return Mistake(field=field, expected="another value", found=f"one that is refused: {sentence}")

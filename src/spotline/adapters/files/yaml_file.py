@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import yaml
 
 from spotline.adapters.files.mistake import WHOLE_FILE, bad_file, shown, shown_key
+from spotline.adapters.whole_file import opened
 
 MOST_LEVELS = 32
 """Lists and mappings may be so deep in each other."""
@@ -60,13 +61,16 @@ def read_text(path: Path, limits: Limits = ONE_DOCUMENT) -> str:
     """
     where = str(path)
     try:
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             content = stream.read(limits.most_bytes + 1)
     except FileNotFoundError as error:
         raise bad_file(where, WHOLE_FILE, "a file", "none") from error
     except IsADirectoryError as error:
         raise bad_file(where, WHOLE_FILE, "a file", "a directory") from error
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise bad_file(where, WHOLE_FILE, "a readable file", found) from error
+    except ValueError as error:
         raise bad_file(where, WHOLE_FILE, "a readable file", str(error)) from error
     return decoded(content, where=where, limits=limits)
 
@@ -117,7 +121,7 @@ def _expected_and_found(problem: str) -> tuple[str, str]:
     """The parser's words in ours."""
     missing = problem.removeprefix("did not find expected ")
     if missing != problem:
-        return missing, "something else"
+        return missing.replace("node content", "a value"), "something else"
     return "YAML", problem.removeprefix("found ") or "something else"
 
 

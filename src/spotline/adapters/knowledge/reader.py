@@ -17,6 +17,7 @@ from spotline.adapters.knowledge.mapping import Mapping
 from spotline.adapters.knowledge.mappings.registry import mapping_for, mapping_named
 from spotline.adapters.knowledge.store import is_knowledge_file, read_knowledge
 from spotline.adapters.market.parse import read_text
+from spotline.adapters.whole_file import opened
 from spotline.contracts.errors import ContractError
 from spotline.domain.configuration.configuration import MeasuredRun
 
@@ -152,12 +153,15 @@ def _row(header: Sequence[str], cells: Sequence[str]) -> Row:
 
 def _is_parquet(path: Path) -> bool:
     try:
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             return stream.read(len(_PARQUET_MAGIC)) == _PARQUET_MAGIC
     except FileNotFoundError as error:
         raise ContractError(str(path), "expected a file, found none") from error
     except IsADirectoryError as error:
         raise ContractError(str(path), "expected a file, found a directory") from error
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise ContractError(str(path), f"expected a readable file, found: {found}") from error
 
 
 def _csv(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[str]]]]:

@@ -48,6 +48,6 @@ def import_market(source_format: str, files: Sequence[Path], options: ImportOpti
         if name not in importer.accepts:
             accepted = ", ".join(flag for key, flag in FLAGS.items() if key in importer.accepts)
             raise ContractError(
-                FLAGS[name], f"expected only {accepted} with the format {importer.name}"
+                FLAGS[name], f"expected only {accepted} with the format {importer.name}, found it"
             )
     return importer.read(files, options)

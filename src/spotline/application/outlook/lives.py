@@ -187,11 +187,13 @@ class FutureLife:
     def result(self) -> LifeAhead:
         """How it fared."""
         program, finished = self._place.program, self._finished
+        # One that begins when its life is over is worth nothing, done or not.
+        in_time = 0 < finished <= program.end_slots
         return LifeAhead(
             home=self.begins.home,
             policy_id=self.begins.policy_id,
             cost_micro_usd=self._now.spent,
-            value_micro_usd=program.value_micro_usd[finished] if finished else 0,
+            value_micro_usd=program.value_micro_usd[finished] if in_time else 0,
             finished_slot=finished,
             on_time=0 < finished <= program.deadline_slots,
             moves=self._now.moves,

@@ -69,7 +69,7 @@ def forecaster_factory(name: str) -> type[Forecaster]:
     """
     if name not in _FORECASTERS:
         known = ", ".join(forecaster_names())
-        raise ValueError(f"forecaster must be one of {known}, was {name}")
+        raise ValueError(f"forecaster must be one of {known}, was {name!r}")
     module, attribute, _ = _FORECASTERS[name]
     return cast("type[Forecaster]", getattr(import_module(f"{_PACKAGE}.{module}"), attribute))
 

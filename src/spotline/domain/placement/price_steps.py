@@ -65,11 +65,13 @@ class PriceSteps:
         """
         after_s = (ts_ns - begins_ns) / NS_PER_S
         if after_s[0] > 0:
-            raise ValueError(_outside("a price at begins or before it, the first is", after_s[0]))
+            raise ValueError(
+                _outside("a price at begins or before it, found the first", after_s[0])
+            )
         if after_s[-1] < 0:
-            raise ValueError(_outside("prices from begins on, the last is", after_s[-1]))
+            raise ValueError(_outside("prices from begins on, found the last", after_s[-1]))
         if after_s[-1] > _MOST_S:
-            raise ValueError(_outside(f"at most {MOST_HOURS:,} hours, the last is", after_s[-1]))
+            raise ValueError(_outside(f"at most {MOST_HOURS:,} hours, found the last", after_s[-1]))
         present = int(np.searchsorted(after_s, 0.0, side="right")) - 1
         return cls(after_s=after_s[present:], usd=usd[present:])
 

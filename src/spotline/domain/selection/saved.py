@@ -60,8 +60,9 @@ class SavedWeights:
         strange = sorted(self.weights.keys() - set(policy_ids))
         if strange:
             raise ValueError(
-                f"saved weights know {len(strange)} policies that are not in the pool: "
-                f"{', '.join(strange)}; save them again with this version"
+                "saved weights: weights must be of policies of the pool, was also of "
+                f"{len(strange)} policies that are not in it: {', '.join(strange)}; save them again "
+                "with this version"
             )
         mean = sum(self.weights.values()) / len(self.weights)
         weights = np.array([self.weights.get(name, mean) for name in policy_ids])

@@ -208,7 +208,7 @@ def test_a_line_that_is_not_json_is_named(tmp_path):
 
 
 def test_a_directory_that_is_no_log_is_refused(tmp_path):
-    with pytest.raises(UnreadableLog, match=r"no manifest\.json; a log is a directory"):
+    with pytest.raises(UnreadableLog, match=r"found no manifest\.json"):
         EventLogReader(tmp_path)
 
 
@@ -217,7 +217,7 @@ def test_an_unknown_format_version_is_refused(tmp_path):
     path = tmp_path / "manifest.json"
     path.write_text(path.read_text().replace('"format_version": 1', '"format_version": 2'))
 
-    with pytest.raises(UnreadableLog, match="format_version must be 1, was 2"):
+    with pytest.raises(UnreadableLog, match="format_version: expected 1, found 2"):
         EventLogReader(tmp_path)
 
 

@@ -13,9 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from spotline.adapters.market.parse import read_csv, time_ns
+from spotline.adapters.whole_file import opened
 from spotline.contracts.errors import ContractError
 from spotline.domain.units import ns_from_datetime
 
+# Twenty years of hours for 50 zones.
+_MOST_ROWS = 10_000_000
 # As times of text are read.
 _FIRST_NS = ns_from_datetime(datetime(1971, 1, 1, tzinfo=UTC))
 _LAST_NS = ns_from_datetime(datetime(2200, 1, 1, tzinfo=UTC))
@@ -114,8 +117,14 @@ def read_price_parquet(path: Path) -> PriceTable:
     import pyarrow.parquet as pq
 
     try:
-        with path.open("rb") as stream:
-            table = pq.ParquetFile(stream).read()
+        with opened(path) as stream:
+            file = pq.ParquetFile(stream)
+            if file.metadata.num_rows > _MOST_ROWS:
+                raise ContractError(
+                    str(path),
+                    f"expected at most {_MOST_ROWS:,} rows, found {file.metadata.num_rows:,}",
+                )
+            table = file.read()
         columns: dict[str, Sequence[Any]] = {}
         instants = set()
         for name, column in zip(table.column_names, table.columns, strict=True):
@@ -126,7 +135,9 @@ def read_price_parquet(path: Path) -> PriceTable:
                 column = column.cast(pa.timestamp("ns", tz=column.type.tz)).cast(pa.int64())
             columns[name] = column.to_pylist()
     except (pa.ArrowException, OSError) as error:
-        raise ContractError(str(path), f"expected a whole Parquet file: {error}") from error
+        raise ContractError(
+            str(path), f"expected a whole Parquet file, found a truncated or other file ({error})"
+        ) from error
     return PriceTable(
         path=path,
         rows=[f"{path}: row {number}" for number in range(1, table.num_rows + 1)],

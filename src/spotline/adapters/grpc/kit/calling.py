@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Self, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
-from spotline.adapters.grpc.kit.errors import MESSAGE_BYTES, failure_of
+from spotline.adapters.grpc.kit.errors import MESSAGE_BYTES, RpcFailed, failure_of
 from spotline.adapters.grpc.kit.tracing import client_interceptors
 from spotline.contracts.mapping import from_message, to_message
 from spotline.runtime.telemetry import telemetry_for
@@ -20,8 +21,20 @@ ResponseT = TypeVar("ResponseT")
 AnswerT = TypeVar("AnswerT")
 
 
+# Targets that gRPC knows beside HOST:PORT.
+_SCHEMES = ("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:", "vsock:", "xds:")
+_HOST_AND_PORT = re.compile(r"(?:[^\s:/\[\]]+|\[[0-9A-Fa-f:.%]+\]):(?P<port>\d{1,5})")
+
+
 def open_channel(address: str, *, caller: str = ANY_CLIENT) -> grpc.aio.Channel:
-    """A channel that finds a service again soon after it was restarted; `caller` names its user."""
+    """A channel that finds a service again soon after it was restarted; `caller` names its user.
+
+    Raises
+    ------
+    RpcFailed
+        The address is none.
+    """
+    _check_address(address)
     return grpc.aio.insecure_channel(
         address,
         options=(
@@ -34,6 +47,18 @@ def open_channel(address: str, *, caller: str = ANY_CLIENT) -> grpc.aio.Channel:
         ),
         interceptors=client_interceptors(telemetry_for(caller)),
     )
+
+
+def _check_address(address: str) -> None:
+    if address.startswith(_SCHEMES):
+        return
+    match = _HOST_AND_PORT.fullmatch(address)
+    if match is None or not 0 < int(match["port"]) < 1 << 16 or not address.isprintable():
+        raise RpcFailed(
+            grpc.StatusCode.INVALID_ARGUMENT.name,
+            f"address: expected HOST:PORT, such as 127.0.0.1:7070, found {address!r}",
+            field="address",
+        )
 
 
 class RpcClient:

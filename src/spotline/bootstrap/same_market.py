@@ -1,0 +1,107 @@
+"""A log belongs to one market: before anything is added to it, the market given is compared."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import cast
+
+from spotline.adapters.nats.stream import NatsEventStream
+from spotline.application.market_ingest.continuing import MarketOfLog, differences
+from spotline.bootstrap.parts import BusAddress, open_stream
+from spotline.contracts.batch import unpacked
+from spotline.contracts.build import event_of
+from spotline.contracts.envelope import StoredEntry
+from spotline.contracts.errors import ConfigError, ContractError
+from spotline.contracts.subjects import subjects_with
+from spotline.domain.events.event import Event
+from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.placement import LinkObserved, RegionObserved
+from spotline.domain.market.market import Market
+from spotline.domain.placement.geography import Geography
+
+_SHOWN = (MarketOpened, SlotOpened, RegionObserved, LinkObserved)
+# Among so many entries at the end there is nearly always a slot.
+_LAST_ENTRIES = 2_000
+
+
+async def check_same_market(
+    bus: BusAddress, market: Market, geography: Geography | None, *, from_now: bool
+) -> None:
+    """Compare a market and a geography with those that the log began with, if it has begun.
+
+    Parameters
+    ----------
+    from_now
+        The market was moved to begin now: its beginning is not compared.
+
+    Raises
+    ------
+    ConfigError
+        They are others; says in what.
+    """
+    async with open_stream(bus, name="same_market") as (_, stream):
+        log = await _market_of(stream)
+    if log is None:
+        return
+    problems = list(differences(log, market, geography, from_now=from_now))
+    if problems:
+        said = [f"market: {problem}" for problem in problems]
+        said[-1] += (
+            f" (the log began with {log.opened.source!r}, given is {market.source!r}: give the "
+            "market and geography that it began with, or another store)"
+        )
+        raise ConfigError("\n".join(said))
+
+
+async def _market_of(stream: NatsEventStream) -> MarketOfLog | None:
+    """How the log's market opened, and its first and last slot; None where it has not opened."""
+    last_seq = await stream.last_seq()
+    opened: MarketOpened | None = None
+    first: SlotOpened | None = None
+    seen: list[RegionObserved | LinkObserved] = []
+    async with aclosing(_events(stream, last_seq=last_seq)) as events:
+        async for event in events:
+            match event:
+                case MarketOpened():
+                    opened = opened or event
+                case RegionObserved() | LinkObserved():
+                    seen.append(event)
+                case SlotOpened():
+                    first = event
+                    break
+    if opened is None:
+        return None
+    if first is None:
+        return MarketOfLog(opened=opened, slots=())
+    last = await _last_slot(stream, last_seq) or first
+    slots = (first,) if last.slot == first.slot else (first, last)
+    return MarketOfLog(opened=opened, slots=slots, seen=seen)
+
+
+async def _last_slot(stream: NatsEventStream, last_seq: int) -> SlotOpened | None:
+    found: SlotOpened | None = None
+    for first_seq in dict.fromkeys((max(1, last_seq - _LAST_ENTRIES), 1)):
+        async for event in _events(stream, first_seq=first_seq, last_seq=last_seq):
+            if isinstance(event, SlotOpened) and (found is None or event.slot > found.slot):
+                found = event
+        if found is not None:
+            break
+    return found
+
+
+async def _events(
+    stream: NatsEventStream, *, first_seq: int = 1, last_seq: int
+) -> AsyncGenerator[Event, None]:
+    """What the log has of the market; entries that nobody can read are for others to report."""
+    subjects = subjects_with(_SHOWN)
+    reading = stream.read(subjects, first_seq=first_seq, last_seq=last_seq)
+    async with aclosing(cast("AsyncGenerator[StoredEntry, None]", reading)) as entries:
+        async for entry in entries:
+            try:
+                said = [event_of(event) for event in unpacked(entry)]
+            except ContractError:
+                continue
+            for event in said:
+                if isinstance(event, _SHOWN):
+                    yield event

@@ -1,0 +1,132 @@
+"""What makes a market another one than that of a log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spotline.application.market_ingest.continuing import MarketOfLog, differences
+from spotline.application.market_ingest.handler import IngestHandler, IngestOptions, IngestState
+from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.placement import LinkObserved, RegionObserved
+from spotline.domain.market.generate import generate
+from spotline.domain.market.market import Market
+from spotline.domain.placement.geography import Geography, RegionSeries
+from spotline.domain.placement.graph import Link, Region
+
+START_NS = 1_772_323_200 * 10**9  # 2026-03-01T00:00:00Z
+HOUR_NS = 3600 * 10**9
+MARKET = generate("mixed", seed=11, slots=24, slot_s=1800, start_ns=START_NS)
+GEOGRAPHY = Geography(
+    [
+        RegionSeries(region=Region(region_id=name, gpus=8, energy_usd_per_kwh=0.2))
+        for name in ("ireland", "virginia")
+    ],
+    [Link(source="ireland", destination="virginia", bytes_per_s=1e9)],
+)
+
+
+def log_of(
+    market: Market, *, slots: tuple[int, ...], geography: Geography | None = None
+) -> MarketOfLog:
+    handler = IngestHandler(market, IngestOptions(), geography)
+    (opened,) = handler.due(IngestState())[0].events
+    assert isinstance(opened, MarketOpened)
+    events = [event for slot in slots for event in handler.slot_events(slot)]
+    return MarketOfLog(
+        opened=opened,
+        slots=[event for event in events if isinstance(event, SlotOpened)],
+        seen=[event for event in events if isinstance(event, RegionObserved | LinkObserved)],
+    )
+
+
+def said(log: MarketOfLog, market: Market, geography: Geography | None = None) -> list[str]:
+    return list(differences(log, market, geography))
+
+
+def test_the_same_market_goes_on() -> None:
+    assert said(log_of(MARKET, slots=(0, 7), geography=None), MARKET) == []
+    with_places = log_of(MARKET, slots=(0,), geography=GEOGRAPHY)
+    assert said(with_places, MARKET, GEOGRAPHY) == []
+
+
+def test_a_market_of_an_older_release_goes_on_without_a_notice_and_an_end() -> None:
+    log = log_of(MARKET, slots=(0,))
+    older = replace(
+        log.opened,
+        ends_ns=0,
+        offerings=tuple(replace(each, notice_lead_s=None) for each in log.opened.offerings),
+    )
+
+    assert said(replace(log, opened=older), MARKET) == []
+
+
+def test_a_longer_market_goes_on_and_one_that_is_over_does_not() -> None:
+    shorter = generate("mixed", seed=11, slots=4, slot_s=1800, start_ns=START_NS)
+
+    assert said(log_of(MARKET, slots=(7,)), shorter) == [
+        "slots: expected more than the 8 that were opened, found 4"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("other", "problem"),
+    [
+        (
+            generate("mixed", seed=11, slots=72, slot_s=600, start_ns=START_NS),
+            "slot length: expected 1800 s, found 600 s",
+        ),
+        (
+            MARKET.beginning_at(START_NS + HOUR_NS),
+            "first slot: expected 2026-03-01T00:00:00Z, found 2026-03-01T01:00:00Z",
+        ),
+        (
+            generate("cloud-gang", seed=11, slots=24, slot_s=1800, start_ns=START_NS),
+            "offerings: expected cloud:east-1a:a100-1x, cloud:east-1b:a100-1x, "
+            "neocloud:neo-1:a100-1x, found ",
+        ),
+        (
+            replace(
+                MARKET,
+                offerings=tuple(replace(each, gpus_per_instance=8) for each in MARKET.offerings),
+            ),
+            "offering cloud:east-1a:a100-1x: expected 1 x a100-80gb as a100-1x in cloud:east-1, "
+            "found 8 x a100-80gb",
+        ),
+        (
+            generate("mixed", seed=12, slots=24, slot_s=1800, start_ns=START_NS),
+            "slot 7: expected ",
+        ),
+    ],
+)
+def test_another_market_does_not(other: Market, problem: str) -> None:
+    found = said(log_of(MARKET, slots=(7,)), other)
+
+    assert found
+    assert found[0].startswith(problem)
+
+
+def test_a_market_that_begins_now_may_begin_at_another_time() -> None:
+    later = MARKET.beginning_at(START_NS + HOUR_NS)
+
+    assert list(differences(log_of(MARKET, slots=(7,)), later, None, from_now=True)) == []
+
+
+def test_another_geography_does_not() -> None:
+    without, with_places = (
+        log_of(MARKET, slots=(0,)),
+        log_of(MARKET, slots=(0,), geography=GEOGRAPHY),
+    )
+    places = "ireland of 8 GPUs at 0.2 USD/kWh, ireland to virginia at 1e+09 B/s, "
+
+    assert said(with_places, MARKET) == [
+        f"geography: expected {places}virginia of 8 GPUs at 0.2 USD/kWh, found none"
+    ]
+    assert said(without, MARKET, GEOGRAPHY) == [
+        f"geography: expected none, found {places}virginia of 8 GPUs at 0.2 USD/kWh"
+    ]
+
+
+def test_a_log_without_a_slot_has_shown_no_geography_yet() -> None:
+    assert said(log_of(MARKET, slots=()), MARKET, GEOGRAPHY) == []
