@@ -107,6 +107,8 @@ def _content_lines(name: str, content: Any) -> list[str]:
             return [f"{name}: a named pipe"]
         case {"link": target}:
             return [f"{name}: a link to {target}"]
+        case {"market": changes}:
+            return [f"{name}: a market with {_json(changes)}"]
         case _:
             raise ValueError(f"{name}: unknown kind of file {content}")
 

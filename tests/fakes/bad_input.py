@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import json
 import os
 import threading
 from collections.abc import Awaitable, Mapping, Sequence
@@ -10,14 +12,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc
+import pyarrow
 from google.protobuf import json_format
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2 as details
 from google.rpc.status_pb2 import Status
+from pyarrow import parquet
 
 from spotline.adapters.files.job_file import parse_job_file
 from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.grpc.kit.errors import STATUS_KEY
+from spotline.adapters.market.parquet import METADATA_KEY, write_market
 from spotline.api.v1 import (
     agent_service_pb2,
     allocator_service_pb2,
@@ -88,7 +93,8 @@ def write_files(folder: Path, files: Mapping[str, Any]) -> None:
     """Make the files of a case in a folder.
 
     A mapping says what is no text: `bytes` (one for a character), `text` in an `encoding`, `repeat`
-    (a text and how often), `zeros` (how many bytes), `folder`, `fifo` or `link` (to where).
+    (a text and how often), `zeros` (how many bytes), `folder`, `fifo` or `link` (to where), or a
+    `market` as `small_market` but for what `write_changed_market` is told.
     """
     for name, content in files.items():
         path = folder / name
@@ -108,12 +114,45 @@ def write_files(folder: Path, files: Mapping[str, Any]) -> None:
                     stream.truncate(count)
             case {"folder": _}:
                 path.mkdir()
+            case {"market": changes}:
+                write_changed_market(path, changes)
             case {"fifo": _}:
                 os.mkfifo(path)
             case {"link": target}:
                 path.symlink_to(target)
             case _:
                 raise ValueError(f"{name}: unknown kind of file {content}")
+
+
+def write_changed_market(path: Path, changes: Mapping[str, Any]) -> None:
+    """Write the small market, changed.
+
+    `cells` maps a column to values by row (from 1), `types` a column to another type of Arrow's,
+    `drop` lists columns to leave out, `rows` says how many to keep, `header` has keys of the
+    metadata with other values, `offering` those of the first offering; `cut_bytes` are taken off
+    the end, and `no_metadata` leaves the header out.
+    """
+    write_market(small_market(), path)
+    table = parquet.ParquetFile(path).read()
+    header = json.loads(table.schema.metadata[METADATA_KEY.encode()])
+    header["offerings"][0].update(changes.get("offering", {}))
+    header.update(changes.get("header", {}))
+    columns = {name: table.column(name) for name in table.column_names}
+    for name, cells in changes.get("cells", {}).items():
+        values = columns[name].to_pylist()
+        for row, value in cells.items():
+            values[int(row) - 1] = value
+        columns[name] = pyarrow.array(values, columns[name].type)
+    for name, kind in changes.get("types", {}).items():
+        columns[name] = columns[name].cast(kind)
+    for name in changes.get("drop", ()):
+        del columns[name]
+    changed = pyarrow.table(columns).slice(0, changes.get("rows", table.num_rows))
+    if not changes.get("no_metadata"):
+        changed = changed.replace_schema_metadata({METADATA_KEY: json.dumps(header)})
+    parquet.write_table(changed, path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) - changes.get("cut_bytes", 0)])
 
 
 def everything_in(folder: Path) -> list[str]:
@@ -233,7 +272,7 @@ class AskedSystem:
         service, _, name = method.partition(".")
         found = _SERVICES[service].methods_by_name[name]
         answer_type = message_type(found.output_type)
-        with grpc.insecure_channel(self.address(_ADDRESSES[service])) as channel:
+        with self._channel(service) as channel:
             path = f"/{_SERVICES[service].full_name}/{name}"
             kind = "stream" if found.client_streaming else "unary"
             kind += "_stream" if found.server_streaming else "_unary"
@@ -247,6 +286,13 @@ class AskedSystem:
             sent: Any = iter([request]) if found.client_streaming else request
             answer = call(sent, timeout=30, metadata=tuple(metadata))
             return next(iter(answer)) if found.server_streaming else answer
+
+    def _channel(self, service: str) -> grpc.Channel:
+        address = self.address(_ADDRESSES[service])
+        if service != "AgentService":
+            return grpc.insecure_channel(address)
+        ca = (self._folder / "agents" / "ca.pem").read_bytes()
+        return grpc.secure_channel(address, grpc.ssl_channel_credentials(ca))
 
 
 def message_type(descriptor: Any) -> type[Any]:
@@ -264,9 +310,15 @@ def request_of(method: str, said: Mapping[str, Any]) -> Message:
 
 
 def changed(base: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A request with other values at some paths (`job.offerings.0`); null takes them away."""
-    whole = json_format.json.loads(json_format.json.dumps(base))
+    """A request with other values at some paths (`job.offerings.0`); null takes them away.
+
+    `{repeat: [x, 5000]}` is a text of so many.
+    """
+    whole: Any = copy.deepcopy(base)
     for path, value in changes.items():
+        if isinstance(value, dict) and "repeat" in value:
+            text, times = value["repeat"]
+            value = text * times
         *before, last = path.split(".")
         inner = whole
         for step in before:

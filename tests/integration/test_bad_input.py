@@ -10,6 +10,8 @@ from pathlib import Path
 
 import grpc
 import pytest
+import typer.main
+import typer.testing
 from typer.testing import CliRunner
 
 from spotline.adapters.market.parquet import write_market
@@ -34,6 +36,9 @@ COMMANDS = [case for case in CASES if not case.call]
 CALLS = [case for case in CASES if case.call]
 
 
+COMMAND_LINE = typer.main.get_command(app)
+
+
 def named(cases: list[Case]) -> list[object]:
     return [pytest.param(case, id=f"{case.group}-{case.wrong}") for case in cases]
 
@@ -49,6 +54,12 @@ def market_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("market") / "market.parquet"
     write_market(small_market(), path)
     return path
+
+
+@pytest.fixture(autouse=True)
+def one_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build the command line once: it takes longer than to find what is wrong with a file."""
+    monkeypatch.setattr(typer.testing, "_get_command", lambda _: COMMAND_LINE)
 
 
 @pytest.fixture(scope="module")

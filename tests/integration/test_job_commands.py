@@ -198,7 +198,7 @@ async def test_several_files_are_planned_together_or_the_reason_is_shown(tmp_pat
     assert len(json.loads(as_json.stdout)["joint"]["schedules"]) == 2
     assert (none.exit_code, wrong.exit_code) == (1, 2)
     assert "the budget allows 0.01 USD per hour" in none.stderr
-    assert "--quota must be POOL=N, was 'us-east-1'" in wrong.stderr
+    assert "--quota: expected POOL=N, found 'us-east-1'" in wrong.stderr
 
 
 async def test_an_infeasible_deadline_is_refused_with_the_earliest_one(job_file, tmp_path) -> None:
@@ -252,7 +252,7 @@ async def test_what_the_server_refuses_is_said_in_the_words_of_the_file(job_file
     assert planned.stderr.startswith(said)
     assert json.loads(as_json.stdout)["problems"][0]["field"] == "offerings[0]"
     assert reused.stderr.startswith(
-        f"spotline: {again}: request_id: expected what the server takes, found 'r1'"
+        f"spotline: {again}: request_id: expected another value, found one that is refused: 'r1'"
     )
 
 
@@ -359,3 +359,16 @@ async def test_a_draft_is_not_planned_with_others(draft_file, job_file) -> None:
 
     assert (together.exit_code, limited.exit_code) == (2, 2)
     assert "is planned alone" in together.stderr
+
+
+async def test_an_empty_id_means_no_job_however_few_there_are(job_file) -> None:
+    async with spotline(opened_host()) as run:
+        await run("submit", job_file)
+        cancelled = await run("cancel", "")
+        stands = await run("status", JOB.job_id, "--json")
+
+    assert cancelled.exit_code == 2
+    assert (
+        cancelled.stderr == "spotline: JOB: expected an id, or how it begins, found an empty text\n"
+    )
+    assert json.loads(stands.stdout)["state"] == "pending"

@@ -68,11 +68,11 @@ async def test_an_update_says_where_the_job_stands_now() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "nothing to change"),
-        (("--deadline", "soon"), "--deadline: a time must be RFC 3339"),
-        (("--budget-usd", "-1"), "--budget-usd must be >= 0"),
-        (("--value-usd", "2e12"), "--value-usd must be >= 0 and < 1e+12, was 2e+12"),
-        (("--on-limit", "explode"), "--on-limit must be one of wait, stop"),
+        ((), "update: expected one of --deadline"),
+        (("--deadline", "soon"), "--deadline: expected RFC 3339"),
+        (("--budget-usd", "-1"), "--budget-usd: expected a number >= 0"),
+        (("--value-usd", "2e12"), "--value-usd: expected a number >= 0 and < 1e+12, found 2e+12"),
+        (("--on-limit", "explode"), "--on-limit: expected one of wait, stop"),
     ],
 )
 async def test_a_wrong_option_is_bad_input(arguments, said) -> None:

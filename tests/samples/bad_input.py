@@ -21,6 +21,7 @@ GROUPS = (
     "run_files",
     "pipelines",
     "markets",
+    "pictures",
     "other_files",
     "logs_and_stores",
     "flags",

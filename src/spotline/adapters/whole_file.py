@@ -18,7 +18,9 @@ def opened(path: Path) -> BinaryIO:
     OSError
         It is absent, a folder, a socket, or not readable.
     """
-    stream = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+    stream = open(  # noqa: SIM115 -- the caller closes it
+        path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)
+    )
     os.set_blocking(stream.fileno(), True)
     return stream
 

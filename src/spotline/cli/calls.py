@@ -55,6 +55,9 @@ class Ambiguous(Exception):
 
 def only_one(prefix: str, job_ids: Sequence[str]) -> str | None:
     """The only one of some ids that begins so, None without one; raises `Ambiguous`."""
+    if not prefix:
+        # It begins every id, and would mean the only one there is.
+        raise Ambiguous("JOB: expected an id, or how it begins, found an empty text")
     matching = [job_id for job_id in job_ids if job_id.startswith(prefix)]
     if len(matching) > 1:
         shown = ", ".join(matching[:5])

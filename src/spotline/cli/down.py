@@ -58,9 +58,7 @@ def down(
 
     if keep == release:
         found = "both" if keep else "neither"
-        fail(
-            EXIT_BAD_INPUT, f"--keep, --release: expected one of them, found {found}", as_json=False
-        )
+        fail(EXIT_BAD_INPUT, f"down: expected --keep or --release, found {found}", as_json=False)
     store = store_folder(store, quiet=True)
     with explained():
         # Stores of before 0.3.0 note none, and were on the simulated one.

@@ -21,9 +21,13 @@ _PREFIX = "spotline: "
 _LONGEST_LINE = 2_000
 # How our own values say what they refuse.
 _MUST = re.compile(
-    r"(?:(?P<place>\S+): )?(?P<field>[^\s:]+) must (?:be |have )?(?P<expected>.+), "
+    r"(?:(?P<place>\S+): )?(?:a )?(?P<field>[^\s:]+) must (?:be |have )?(?P<expected>.+), "
     r"(?:was|were|had) (?P<found>.+)",
     re.DOTALL,
+)
+
+_UNKNOWN = re.compile(
+    r"^(?P<place>\S+: )unknown [a-z ]+ (?P<found>'[^']*'); (?:expected )(?P<expected>one of .+)$"
 )
 
 # What a path that was given may be; other failures of the system are no mistake of the user's.
@@ -38,6 +42,7 @@ _OF_FILES = (
 
 def plainly(line: str) -> str:
     """Say `--seed must be >= 0, was -1` as everything else is said."""
+    line = _UNKNOWN.sub(r"\g<place>expected \g<expected>, found \g<found>", line)
     match = _MUST.fullmatch(line)
     if match is None:
         return line

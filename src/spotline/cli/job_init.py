@@ -76,10 +76,7 @@ def init(
         with file.open("x", encoding="utf-8") as stream:
             stream.write(text)
     except FileExistsError:
-        _fail(
-            f"{file}: expected a name that is not taken, found a file: `spotline job init OTHER.yaml` writes "
-            "another"
-        )
+        _fail(f"{file}: expected a name that is not taken, found a file: name another")
     except OSError as error:
         _fail(f"{file}: expected a place to write to, found: {error.strerror or error}")
     typer.echo(f"wrote {file}")

@@ -33,16 +33,21 @@ def register(app: typer.Typer) -> None:
 
 
 _DEFAULT_START = "2026-01-05T00:00:00Z"
-# Of half an hour, in 57 years.
-_MOST_SLOTS = 1_000_000
 _DEFAULT_DAYS = 14.0
 MOST_FILES = 4
+LONGEST_SLOT_S = 31_622_400  # a year
+# Ten years of slots of five minutes.
+MOST_SLOTS = 1_000_000
+# 2200-01-01T00:00:00Z: a time in a file may not be later.
+LATEST_NS = 7_258_118_400_000_000_000
 # As many as a market file may state.
 MOST_INSTANCES = 1_000_000
 
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 _Out = Annotated[Path, typer.Option("--output", "-o", help="Market file to write (Parquet).")]
-_Slot = Annotated[int, typer.Option("--slot", min=1, help="Slot length in seconds.")]
+_Slot = Annotated[
+    int, typer.Option("--slot", min=1, max=LONGEST_SLOT_S, help="Slot length in seconds.")
+]
 
 
 @market_app.command("import")
@@ -71,7 +76,10 @@ def import_command(
         str | None, typer.Option(help="Instance type to import, or to look up prices of.")
     ] = None,
     slot: Annotated[
-        int | None, typer.Option(min=1, metavar="SECONDS", help="Resample to this slot length.")
+        int | None,
+        typer.Option(
+            min=1, max=LONGEST_SLOT_S, metavar="SECONDS", help="Resample to this slot length."
+        ),
     ] = None,
     spot_available: Annotated[
         int | None, typer.Option(min=0, help="Constant spot count for a source without counts.")
@@ -96,7 +104,7 @@ def import_command(
             spot_available=spot_available,
             zones=tuple(zone or ()),
         )
-        _refuse_to_overwrite("--output", output, files)
+        _check_place("--output", output, files)
         market = import_market(source_format, files, options)
         _write(market, output)
     _print_summary(market, output, as_json)
@@ -125,19 +133,11 @@ def generate_command(
         if preset not in PRESETS:
             known = ", ".join(PRESETS)
             raise ContractError("--preset", f"expected one of {known}, found {preset!r}")
-        count = slots or max(1.0, days * 24 * S_PER_HOUR / slot)
-        if not count <= _MOST_SLOTS:
-            option = "--slots" if slots else "--days"
-            raise ContractError(
-                option, f"expected at most {_MOST_SLOTS:,} slots, found {count:,.0f}"
-            )
-        market = generate(
-            preset,
-            seed=seed,
-            slots=round(count),
-            slot_s=slot,
-            start_ns=time_ns(start, "--start"),
-        )
+        wanted = slots or max(1.0, days * 24 * S_PER_HOUR / slot)
+        start_ns = time_ns(start, "--start")
+        _check_length(start_ns, wanted, slot, "--slots" if slots else "--days")
+        _check_place("--output", output)
+        market = generate(preset, seed=seed, slots=round(wanted), slot_s=slot, start_ns=start_ns)
         _write(market, output)
     _print_summary(market, output, as_json)
 
@@ -170,14 +170,15 @@ def describe_command(
 ) -> None:
     """Say and draw when a market has spot, how long it stays, and what it costs of on-demand.
 
-    Shares are of the time in which so many instances are there. A stay that the file's end cuts
+    Shares are of the time in which so many instances are there. A stay that an end of the file cuts
     counts as lasting at least as long (Kaplan and Meier).
     """
     drawn = None if no_plot else png or _beside(files)
-    with explained():
+    with explained(as_json=as_json):
+        if drawn is not None:
+            _check_place("--png", drawn, files)
         described = _described(files, offering or (), instances)
         if drawn is not None:
-            _refuse_to_overwrite("--png", drawn, files)
             from spotline.replay.pictures.market import draw_markets
 
             with writable(drawn):
@@ -268,12 +269,33 @@ def _described_as_json(
     return whole if drawn is None else whole | {"plot": str(drawn)}
 
 
-def _refuse_to_overwrite(option: str, output: Path, inputs: Sequence[Path]) -> None:
-    for path in inputs:
-        if output.resolve() == path.resolve():
-            raise ContractError(
-                option, f"expected another file than those that are read, found {output}"
-            )
+def _check_place(option: str, output: Path, inputs: Sequence[Path] = ()) -> None:
+    """Refuse what cannot be written to before any work is done for it."""
+    if any(output.resolve() == path.resolve() for path in inputs):
+        raise ContractError(
+            option, f"expected another file than those that are read, found {output}"
+        )
+    if output.is_dir():
+        raise ContractError(option, f"expected a file to write, found the folder {output}")
+    if not output.parent.is_dir():
+        raise ContractError(
+            option, f"expected a file in a folder that is there, found no folder {output.parent}"
+        )
+
+
+def _check_length(start_ns: int, slots: float, slot_s: int, option: str) -> None:
+    from spotline.domain.units import NS_PER_S, utc_iso
+
+    # Not `slots > MOST_SLOTS`: what is not a number is no length.
+    if not slots <= MOST_SLOTS:
+        raise ContractError(option, f"expected at most {MOST_SLOTS:,} slots, found {slots:,.0f}")
+    end_ns = start_ns + round(slots) * slot_s * NS_PER_S
+    if end_ns > LATEST_NS:
+        raise ContractError(
+            option,
+            f"expected a market that ends before {utc_iso(LATEST_NS)}, found {slots:,.0f} slots of "
+            f"{slot_s:,} s from {utc_iso(start_ns)}",
+        )
 
 
 def _usd(text: str) -> Decimal:

@@ -193,7 +193,7 @@ def _print_supply(supply: MarketSupply, total: int) -> None:
     print_table(columns, [_supply_row(offering) for offering in supply.offerings])
     print_line(
         "there: share of the time; median and p10 stay: half and a tenth of the stays are over by "
-        "then; cut: not seen to end"
+        "then; cut: lasted at least as long as was seen"
     )
     if few > 1 and supply.share_any is not None and supply.share_all is not None:
         print_line(

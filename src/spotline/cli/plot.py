@@ -55,12 +55,13 @@ def plot(
     its deadline, and its cost against on-demand alone and MSU on the same market. Of a log: a row
     for each job. Times are UTC, of the market.
     """
-    with explained():
+    with explained(as_json=as_json):
         folder, name = _what(target, log, job)
+        if png is not None:
+            _check_place(png, folder)
         run = _run_of(folder)
         chosen = run.chosen(name) if name else None
         path = png or folder.parent / _file_name(chosen)
-        _refuse_inside(path, folder)
         with writable(path):
             if chosen is None:
                 from spotline.replay.pictures.run import draw_run
@@ -87,6 +88,10 @@ def _what(target: str, log: Path, job: str) -> tuple[Path, str]:
         if log != DEFAULT_LOG:
             raise ContractError("--log", f"expected none, for {target} is a log, found {log}")
         return folder, job
+    if folder.exists():
+        raise ContractError(
+            "JOB|LOG", f"expected a job or the folder of a log, found the file {target}"
+        )
     if job:
         raise ContractError(
             "JOB|LOG", f"expected the folder of a log, for --job names the job, found {target}"
@@ -116,9 +121,16 @@ def _file_name(chosen: DrawnJob | None) -> str:
     return "jobs.png" if chosen is None else f"job-{chosen.job.job_id[:12]}.png"
 
 
-def _refuse_inside(path: Path, folder: Path) -> None:
+def _check_place(path: Path, folder: Path) -> None:
+    """Refuse what cannot be written to, or what would be taken for the log's, before any work."""
     if path.resolve().parent == folder.resolve():
         raise ContractError("--png", f"expected a place outside the log {folder}, found {path}")
+    if path.is_dir():
+        raise ContractError("--png", f"expected a file to write, found the folder {path}")
+    if not path.parent.is_dir():
+        raise ContractError(
+            "--png", f"expected a file in a folder that is there, found no folder {path.parent}"
+        )
 
 
 def _lines(run: DrawnRun, chosen: DrawnJob | None) -> list[str]:

@@ -11,7 +11,7 @@ from spotline.contracts.errors import ContractError
 if TYPE_CHECKING:
     from spotline.domain.jobs.job import Job
     from spotline.domain.market.market import Market
-    from spotline.replay.what_if import Terms
+    from spotline.replay.what_if import WhatIf
 
 _PRESET_DAYS = 14
 _PRESET_SLOT_S = 1800
@@ -52,7 +52,7 @@ def simulation_inputs(
     if jobs:
         return whole, _at_quotes(whole, read_jobs(Path(jobs), now_ns=whole.start_ns)), []
     if log is None:
-        raise ContractError("--jobs", "give a job file, or how many jobs to generate, such as 60")
+        raise ContractError("--jobs", "expected a job file, or how many to generate, found nothing")
     return _covered(whole, recorded)
 
 
@@ -100,7 +100,8 @@ def market_named(name: str, seed: int) -> Market:
     if name not in PRESETS:
         raise ContractError(
             "--market",
-            f"expected a market file, or a preset ({', '.join(PRESETS)}); {name} is neither. "
+            f"expected a market file, or a preset ({', '.join(PRESETS)}), found {name!r}, which is "
+            "neither: "
             "`spotline market generate` and `spotline market import` write market files",
         )
     slots = _PRESET_DAYS * 24 * 3600 // _PRESET_SLOT_S
@@ -120,7 +121,7 @@ def _covered(market: Market, recorded: Sequence[Job]) -> tuple[Market, Sequence[
 
 
 def on_terms(
-    terms: Terms, market: Market, jobs: Sequence[Job], left_out: list[str]
+    terms: WhatIf, market: Market, jobs: Sequence[Job], left_out: list[str]
 ) -> tuple[Sequence[Job], list[str]]:
     """The jobs on other terms, and a line more about each that then no longer fits the market."""
     if not terms.changes_jobs:

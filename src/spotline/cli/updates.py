@@ -78,7 +78,7 @@ def update(
         values["on_limit"] = known[on_limit]
     if not values and deadline_ns is None:
         options = "--deadline, --value-usd, --budget-usd, --on-limit"
-        fail(EXIT_BAD_INPUT, f"nothing to change: give one of {options}", as_json=as_json)
+        fail(EXIT_BAD_INPUT, f"update: expected one of {options}, found none", as_json=as_json)
 
     async def run() -> ChangeReceipt:
         async with JobClient(address) as client:

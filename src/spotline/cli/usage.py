@@ -10,16 +10,17 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import typer
 from pydantic import ValidationError
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from spotline.cli.failures import BAD_INPUT, say, say_json
 
-# What the parser of command lines says of some words: where that is, what was expected, and found.
 # As a shell says it of a process that the signal of a closed pipe ends.
 READER_GONE = 141
 
+# What the parser of command lines says of some words: where that is, what was expected, and found.
 _RULES = tuple(
     (re.compile(pattern, re.DOTALL), where, expected, found)
     for pattern, where, expected, found in (
@@ -28,6 +29,7 @@ _RULES = tuple(
         (r"Missing command\.", "command", "a command", "nothing"),
         (r"Option '(.*)' requires (?:an argument|\d+ arguments)\.", r"\1", "a value", "nothing"),
         (r"Option '(.*)' does not take a value\.", r"\1", "no value", "one"),
+        (r"(?:Value error, )?('.*?') is not one of (.*?)\.?", "", r"one of \2", r"\1"),
         (r"Got unexpected extra argument.*? \((.*)\)", "command line", "no more words", r"\1"),
     )
 )
@@ -66,11 +68,6 @@ class CommandLine(TyperGroup):
                 stream.reconfigure(errors="backslashreplace")
         try:
             code = super().main(words, prog_name, complete_var, False, windows_expand_args, **extra)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # Who read has gone, as `head` does; at its end the interpreter would flush again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(READER_GONE)
         except TyperException as error:
             if not standalone_mode:
                 raise
@@ -78,6 +75,17 @@ class CommandLine(TyperGroup):
         if standalone_mode:
             sys.exit(code if isinstance(code, int) else 0)
         return code
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; end quietly where who reads what it prints has gone, as `head` does."""
+        try:
+            answer = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # At its end the interpreter would flush again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(READER_GONE) from None
+        return answer
 
 
 def _told(error: Any, *, as_json: bool) -> int:
@@ -102,8 +110,9 @@ def problem_of(error: Any) -> tuple[str, str]:
     for pattern, place, expected, found in _RULES:
         match = pattern.fullmatch(error.message)
         if match is not None:
-            near = _near(error, match[1]) if found == r"\1" else ""
-            return match.expand(place), f"expected {expected}{near}, found {match.expand(found)}"
+            near = _near(error, match[1]) if found == r"\1" and place else ""
+            wanted = match.expand(expected) + near
+            return match.expand(place) or where, f"expected {wanted}, found {match.expand(found)}"
     match = _VALUE.fullmatch(error.message)
     if match is None:
         return where, error.message

@@ -11,6 +11,13 @@ from spotline.cli.main import app
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 
+# Ports that nobody has, whoever else runs here.
+ANYWHERE = tuple(
+    word
+    for name in ("", "agents-", "configurator-", "placer-", "analytics-", "http-")
+    for word in (f"--{name}address", "127.0.0.1:0")
+)
+
 
 def said(*arguments: str) -> str:
     result = CliRunner().invoke(app, list(arguments))
@@ -86,7 +93,7 @@ def test_a_store_that_cannot_be_made_is_said_in_a_line(tmp_path: Path) -> None:
     )
     assert made.exit_code == 0, made.output
 
-    line = said("up", "--market", str(market), "--store", str(file / "store"))
+    line = said("up", "--market", str(market), "--store", str(file / "store"), *ANYWHERE)
     again = said("demo", "--market", str(market), "--out", str(file / "run"))
 
     assert line == (

@@ -104,12 +104,12 @@ def test_latest_pages_on_until_there_are_as_many_as_asked_for(asked, monkeypatch
     ("words", "complaint"),
     [
         (("--offering", "a", "--tenant", "b"), "--offering goes without"),
-        (("--tenant", "a", "--window", "soon"), "--window must be"),
+        (("--tenant", "a", "--window", "soon"), "--window: expected"),
         (("--tenant", "a", "--from", "yesterday"), "--from must be a time"),
         (("--tenant", "a", "--from", "2026-01-01T00:00:00"), "UTC offset"),
         (
             ("--tenant", "a", "--from", "2026-01-02T00:00:00Z", "--until", "2026-01-01T00:00:00Z"),
-            "until_ns must be",
+            "until_ns: expected",
         ),
     ],
 )

@@ -104,3 +104,10 @@ def test_repeated_enums_are_mapped_and_an_unknown_one_is_told_by_its_place():
     assert from_message(JobView, message) == view
     message.flags.append(77)
     assert set(violations(JobView, message)) == {"flags[2]"}
+
+
+def test_progress_of_less_than_nothing_is_told_its_field():
+    report = to_message(ProgressReport(job_id="j", tenant="t", done=2.0))
+    report.done = -1.0
+
+    assert violations(ProgressReport, report) == {"done": "must be >= 0, was -1.0"}

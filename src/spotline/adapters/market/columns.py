@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from spotline.adapters.market.parse import DEAREST_USD_PER_HOUR, MOST_INSTANCES, shown
+from spotline.adapters.market.parse import names as listed
 from spotline.contracts.errors import ContractError
 from spotline.domain.market.market import IntArray, Market
 from spotline.domain.market.offering import Offering, Provenance
-from spotline.domain.units import NS_PER_S, utc_iso
+from spotline.domain.units import MICRO_USD_PER_USD, NS_PER_S, utc_iso
 
 # Position = the code that `Market` stores.
 PROVENANCE_NAMES = tuple(
@@ -69,6 +71,8 @@ def market_from_columns(
     for name in ("spot_available", "on_demand_available"):
         counts = getattr(columns, name)
         _refuse(counts < 0, locate, name, "expected a count >= 0", counts)
+        most = f"expected a count <= {MOST_INSTANCES:,}"
+        _refuse(counts > MOST_INSTANCES, locate, name, most, counts)
 
     position = {offering.offering_id: i for i, offering in enumerate(offerings)}
     column = _codes(columns.offering_id, position, locate, "offering_id")
@@ -127,6 +131,10 @@ def _check_prices(
     spot_price, on_demand_price = columns.spot_price_micro_usd, columns.on_demand_price_micro_usd
     spot_name, on_demand_name = names
     _refuse(spot_price <= 0, locate, spot_name, "expected a price > 0", spot_price)
+    most = f"expected a price <= {DEAREST_USD_PER_HOUR * MICRO_USD_PER_USD:,} micro-USD"
+    for name, price in ((spot_name, spot_price), (on_demand_name, on_demand_price)):
+        dear = price > DEAREST_USD_PER_HOUR * MICRO_USD_PER_USD
+        _refuse(dear, locate, name, most, price)
     reserved = np.isin(
         columns.offering_id, [o.offering_id for o in offerings if o.reservation is not None]
     )
@@ -161,7 +169,7 @@ def _codes(
         row = int(np.argmax(codes < 0))
         raise ContractError(
             f"{locate(row)}, field {field_name}",
-            f"expected one of {', '.join(known)}, found {names[row]!r}",
+            f"expected one of {listed(known)}, found {shown(names[row])}",
         )
     return codes
 

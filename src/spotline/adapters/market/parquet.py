@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 
 from spotline.adapters.market.columns import PROVENANCE_NAMES, LongColumns, market_from_columns
-from spotline.adapters.market.parse import field, json_value
+from spotline.adapters.market.parse import (
+    check_offering_id,
+    field,
+    json_value,
+    names,
+    refusal_of,
+    shown,
+)
 from spotline.adapters.whole_file import replacing
 from spotline.contracts.errors import ContractError
 from spotline.domain.market.market import Market
@@ -44,9 +51,12 @@ _EXPECTED = {
     "text": "strings",
     "integer": "integers",
 }
+# Slots times offerings: 20 zones over ten years of slots of 10 minutes.
+MOST_ROWS = 10_000_000
 _ROWS_PER_GROUP = 1 << 16
 # Fields of an offering that older files do not have.
 _MAY_BE_LEFT_OUT = ("notice_lead_s", "reservation")
+_KIND_NAMES = {int: "a whole number", str: "text"}
 _INTEGERS = ("gpus_per_instance", "notice_lead_s")
 
 
@@ -146,7 +156,14 @@ def _read_table(path: Path) -> Any:
         raise ContractError(str(path), f"expected a market file (Parquet), found {found}")
     try:
         with path.open("rb") as stream:
-            return pq.ParquetFile(stream).read()
+            file = pq.ParquetFile(stream)
+            # A few bytes may unpack to any number of rows.
+            if file.metadata.num_rows > MOST_ROWS:
+                raise ContractError(
+                    str(path),
+                    f"expected at most {MOST_ROWS:,} rows, found {file.metadata.num_rows:,}",
+                )
+            return file.read()
     except (pa.ArrowException, OSError) as error:
         raise ContractError(
             str(path), f"expected a whole Parquet file, found a truncated or other file ({error})"
@@ -162,7 +179,7 @@ def _header(metadata: Mapping[bytes, bytes] | None, path: Path) -> Any:
     version = field(header, "format_version", where)
     if version != FORMAT_VERSION:
         raise ContractError(
-            f"{where}, field format_version", f"expected {FORMAT_VERSION}, found {version!r}"
+            f"{where}, field format_version", f"expected {FORMAT_VERSION}, found {shown(version)}"
         )
     return header
 
@@ -171,7 +188,9 @@ def _slot_s(header: Any, path: Path) -> int:
     where = f"{path}: metadata {METADATA_KEY}"
     slot_s = field(header, "slot_s", where)
     if not isinstance(slot_s, int) or isinstance(slot_s, bool) or slot_s < 1:
-        raise ContractError(f"{where}, field slot_s", f"expected seconds >= 1, found {slot_s!r}")
+        raise ContractError(
+            f"{where}, field slot_s", f"expected seconds >= 1, found {shown(slot_s)}"
+        )
     return slot_s
 
 
@@ -179,7 +198,10 @@ def _offerings(header: Any, path: Path) -> list[Offering]:
     where = f"{path}: metadata {METADATA_KEY}"
     listed = field(header, "offerings", where)
     if not isinstance(listed, list) or not listed:
-        raise ContractError(f"{where}, field offerings", f"expected a list, found {listed!r}")
+        found = "none" if listed == [] else shown(listed)
+        raise ContractError(
+            f"{where}, field offerings", f"expected a list of at least one offering, found {found}"
+        )
     offerings: list[Offering] = []
     for number, entry in enumerate(listed, start=1):
         place = f"{where}, offering {number}"
@@ -196,18 +218,23 @@ def _offerings(header: Any, path: Path) -> list[Offering]:
             _check_kind(value, int if name in _INTEGERS else str, f"{place}, field {name}")
         unknown = sorted(set(entry) - set(values))
         if unknown:
-            raise ContractError(
-                place, f"expected only {', '.join(values)}, found {', '.join(unknown)}"
-            )
+            raise ContractError(place, f"expected only {', '.join(values)}, found {names(unknown)}")
         # Files from before 0.3.0 do not say it.
         values.setdefault("notice_lead_s", guaranteed_notice_s(values["provider"]))
+        check_offering_id(values["offering_id"], f"{place}, field offering_id")
         try:
             offerings.append(Offering(**values))
         except ValueError as error:
-            raise ContractError(place, str(error)) from error
+            raise refusal_of(error, place) from error
     ids = [offering.offering_id for offering in offerings]
-    if len(set(ids)) != len(ids):
-        raise ContractError(f"{where}, field offerings", f"expected unique ids, found {ids}")
+    seen: set[str] = set()
+    for number, offering_id in enumerate(ids, start=1):
+        if offering_id in seen:
+            raise ContractError(
+                f"{where}, offering {number}, field offering_id",
+                f"expected each id once, found {offering_id} again",
+            )
+        seen.add(offering_id)
     return offerings
 
 
@@ -218,12 +245,12 @@ def _reservation(entry: Any, where: str) -> Reservation:
     try:
         return Reservation(**values)
     except ValueError as error:
-        raise ContractError(where, str(error)) from error
+        raise refusal_of(error, where) from error
 
 
 def _check_kind(value: Any, kind: type, where: str) -> None:
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise ContractError(where, f"expected {kind.__name__}, found {value!r}")
+        raise ContractError(where, f"expected {_KIND_NAMES[kind]}, found {shown(value)}")
 
 
 def _check_columns(table: Any, path: Path) -> None:
@@ -237,7 +264,7 @@ def _check_columns(table: Any, path: Path) -> None:
             hint = f" ({alike[0]}: is that another unit? prices are integer micro-USD)"
         raise ContractError(
             str(path),
-            f"expected the column {name}, found {', '.join(table.column_names)}{hint}",
+            f"expected the column {name}, found {names(table.column_names)}{hint}",
         )
 
 

@@ -10,8 +10,9 @@ import csv
 import gzip
 import io
 import json
+import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -24,13 +25,59 @@ from spotline.domain.units import MICRO_USD_PER_USD, micro_usd_from_usd, ns_from
 MOST_BYTES = 1 << 28
 """A text may have so many bytes, unpacked: a year of a thousand offerings in slots of an hour."""
 
+_LONGEST_SHOWN = 80
+_MOST_SHOWN = 12
+_LONGEST_ID = 200
 _GZIP_MAGIC = b"\x1f\x8b"
 _TIME_EXPECTED = "expected a time with UTC offset such as 2026-01-01T00:00:00Z"
 
 # Above any price of a machine, far below what int64 micro-USD times counts and seconds could bear.
-_DEAREST_USD_PER_HOUR = 1_000_000
-_MOST_INSTANCES = 1_000_000
+DEAREST_USD_PER_HOUR = 1_000_000
+MOST_INSTANCES = 1_000_000
+_MUST = re.compile(
+    r"(?P<field>[\w.]+)(?: of an offering)? must (?:be )?(?P<expected>.+?)(?:, was (?P<found>.+))?",
+    re.DOTALL,
+)
 _YEARS = range(1971, 2200)  # int64 nanoseconds end in 2262
+
+
+def shown(value: object) -> str:
+    """Show a value of a file on a short line."""
+    text = repr(value[: 2 * _LONGEST_SHOWN] if isinstance(value, str) else value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
+
+
+def names(known: Iterable[str]) -> str:
+    """Names in a row, of many the first; long ones are cut."""
+    listed = list(known)
+    row = ", ".join(
+        name if len(name) <= _LONGEST_SHOWN else f"{name[: _LONGEST_SHOWN - 3]}..."
+        for name in listed[:_MOST_SHOWN]
+    )
+    more = len(listed) - _MOST_SHOWN
+    return f"{row} and {more:,} more" if more > 0 else row
+
+
+def check_offering_id(offering_id: str, where: str) -> None:
+    """Refuse an id that could not be shown or be part of a name; raises ContractError."""
+    if not offering_id.isprintable() or not 0 < len(offering_id) <= _LONGEST_ID:
+        raise ContractError(
+            where,
+            f"expected 1 to {_LONGEST_ID} printable characters, found {shown(offering_id)}"
+            + (f" ({len(offering_id):,} characters)" if len(offering_id) > _LONGEST_ID else ""),
+        )
+
+
+def refusal_of(error: ValueError, where: str) -> ContractError:
+    """What one of our values says of what it refuses (`X must be Y, was Z`), in a file's words."""
+    match = _MUST.fullmatch(str(error))
+    if match is None:
+        return ContractError(where, str(error))
+    field_name = match["field"].rpartition(".")[2]
+    found = match["found"] or "something else"
+    return ContractError(
+        f"{where}, field {field_name}", f"expected {match['expected']}, found {found}"
+    )
 
 
 def read_text(path: Path) -> str:
@@ -111,8 +158,15 @@ def read_csv(path: Path, required: Sequence[str]) -> Iterator[tuple[str, dict[st
         if name not in header:
             raise ContractError(
                 f"{path}: line 1",
-                f"expected the column {name}, found {', '.join(header) or 'nothing'}",
+                f"expected the column {name}, found {names(header) or 'nothing'}",
             )
+    seen: set[str] = set()
+    for name in header:
+        if name in seen:
+            raise ContractError(
+                f"{path}: line 1", f"expected each column once, found {shown(name)} again"
+            )
+        seen.add(name)
     if not text.endswith("\n"):
         # A file cut in the middle of a number would still parse.
         raise ContractError(
@@ -134,9 +188,14 @@ def field(mapping: Any, name: str, where: str) -> Any:
     if not isinstance(mapping, dict):
         raise ContractError(where, f"expected an object, found {type(mapping).__name__}")
     if name not in mapping:
-        found = ", ".join(sorted(mapping)) or "nothing"
+        found = names(sorted(mapping)) or "nothing"
         raise ContractError(where, f"expected the field {name}, found {found}")
     return mapping[name]
+
+
+def _cut(value: object) -> str:
+    """A number as it was written, not quoted; a long one is cut."""
+    return shown(value).strip("'\"")
 
 
 def price_micro_usd(value: object, where: str) -> int:
@@ -144,30 +203,31 @@ def price_micro_usd(value: object, where: str) -> int:
     try:
         usd = Decimal(str(value).strip())
     except InvalidOperation as error:
-        raise ContractError(where, f"expected a price in USD > 0, found {value!r}") from error
-    if not usd.is_finite() or not 0 < usd <= _DEAREST_USD_PER_HOUR:
+        raise ContractError(where, f"expected a price in USD > 0, found {shown(value)}") from error
+    if not usd.is_finite() or not 0 < usd <= DEAREST_USD_PER_HOUR:
         raise ContractError(
-            where, f"expected a price in USD > 0 and <= {_DEAREST_USD_PER_HOUR}, found {value}"
+            where, f"expected a price in USD > 0 and <= {DEAREST_USD_PER_HOUR}, found {_cut(value)}"
         )
     micro_usd = micro_usd_from_usd(usd)
     if micro_usd == 0:
         raise ContractError(
-            where, f"expected a price of at least {1 / MICRO_USD_PER_USD:f} USD, found {value}"
+            where,
+            f"expected a price of at least {1 / MICRO_USD_PER_USD:f} USD, found {_cut(value)}",
         )
     return micro_usd
 
 
 def count(value: object, where: str) -> int:
     """Convert a whole number such as a count of instances, as text or number; raises ContractError."""
-    expected = f"expected a whole number in 0..{_MOST_INSTANCES}"
+    expected = f"expected a whole number in 0..{MOST_INSTANCES}"
     try:
         number = Decimal(str(value).strip())
     except InvalidOperation as error:
-        raise ContractError(where, f"{expected}, found {value!r}") from error
-    if isinstance(value, bool) or not number.is_finite() or not 0 <= number <= _MOST_INSTANCES:
-        raise ContractError(where, f"{expected}, found {value}")
+        raise ContractError(where, f"{expected}, found {shown(value)}") from error
+    if isinstance(value, bool) or not number.is_finite() or not 0 <= number <= MOST_INSTANCES:
+        raise ContractError(where, f"{expected}, found {_cut(value)}")
     if number != int(number):
-        raise ContractError(where, f"{expected}, found {value}")
+        raise ContractError(where, f"{expected}, found {_cut(value)}")
     return int(number)
 
 
@@ -180,13 +240,13 @@ def time_ns(value: object, where: str) -> int:
         Not a time, or one without UTC offset.
     """
     if not isinstance(value, str):
-        raise ContractError(where, f"{_TIME_EXPECTED}, found {value!r}")
+        raise ContractError(where, f"{_TIME_EXPECTED}, found {shown(value)}")
     try:
         moment = datetime.fromisoformat(value.strip())
         if moment.year in _YEARS:
             return ns_from_datetime(moment)
     except ValueError as error:
-        raise ContractError(where, f"{_TIME_EXPECTED}, found {value!r}") from error
+        raise ContractError(where, f"{_TIME_EXPECTED}, found {shown(value)}") from error
     raise ContractError(
         where, f"expected a year in {_YEARS.start}..{_YEARS.stop - 1}, found {value!r}"
     )

@@ -343,7 +343,7 @@ class ProgressReport:
         ):
             if (getattr(self, name) or 0) < 0:
                 yield f"{name} must be >= 0, was {getattr(self, name)}"
-        if (self.checkpointed or 0) > self.done:
+        if self.checkpointed is not None and self.checkpointed > self.done:
             yield f"checkpointed must be <= done ({self.done:g}), was {self.checkpointed:g}"
         if (self.rate_per_hour > 0) != (self.instances > 0):
             yield (

@@ -229,7 +229,7 @@ class _Chain:
         # Each future has a law of its own: a Dirichlet draw round the learned one, or a lent one.
         matrices = np.stack([matrix, *(other.run_matrix() for other in alike)])
         lent = rng.random(futures) < _LENT_SHARE
-        lender = (rng.random(futures) * len(matrices)).astype(np.int64)
+        lender = rng.integers(0, len(matrices), futures)
         ruled = matrices[np.where(lent, lender, 0)]
         drawn = rng.standard_gamma(ruled * evidence[None, :, None])
         level = np.arange(space.run_states) // space.ages

@@ -18,22 +18,19 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Stays:
-    """Lengths of stays, in hours, and which of them were seen to end; both shape (stays,).
+    """Lengths of stays, in hours, and which of them are known whole; both shape (stays,).
 
-    What is not `ended` lasted at least that long: the file's end, or a stretch of which nothing is
-    known, cut it. `began_before` stays were there when the file, or what is known, began: how long
-    they had lasted is not known, so they are left out, unless there is no other. `at_least` says
-    that these stand in: each is then no more than a bound.
+    What is not `ended` lasted at least that long: an end of the file, or a stretch of which nothing
+    is known, cut it. `began_before` of them were there when the file, or what is known, began.
     """
 
     hours: FloatArray
     ended: BoolArray
     began_before: int = 0
-    at_least: bool = False
 
     @property
     def cut(self) -> int:
-        """How many were not seen to end."""
+        """How many lasted at least as long, and nobody knows how much longer."""
         return int((~self.ended).sum())
 
 
@@ -58,13 +55,11 @@ def stays_of(there: BoolArray, known: BoolArray, slot_s: int) -> Stays:
     # A stay is seen to begin, or to end, where the slot beside it is known to be without it.
     without = np.concatenate(([False], known & ~there, [False]))
     seen_begin, seen_end = without[begins], without[ends + 1]
-    hours = (ends - begins) * np.float64(slot_s / S_PER_HOUR)
-    began_before = int((~seen_begin).sum())
-    if not seen_begin.any():
-        # Of these only a bound is known, whether they were seen to end or not.
-        never = np.zeros(len(hours), dtype=np.bool_)
-        return Stays(hours=hours, ended=never, began_before=began_before, at_least=len(hours) > 0)
-    return Stays(hours=hours[seen_begin], ended=seen_end[seen_begin], began_before=began_before)
+    return Stays(
+        hours=(ends - begins) * np.float64(slot_s / S_PER_HOUR),
+        ended=seen_begin & seen_end,
+        began_before=int((~seen_begin).sum()),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -101,7 +96,8 @@ def survival_of(stays: Stays) -> SurvivalCurve | None:
     Notes
     -----
     Kaplan and Meier, "Nonparametric estimation from incomplete observations", JASA 53 (1958). A
-    stay that was cut counts as there until then, never as ended.
+    stay that was cut counts as there until then, never as ended. Of one that was there before the
+    file began, what is left out of its length makes it count for less than it lasted.
     """
     if not len(stays.hours):
         return None

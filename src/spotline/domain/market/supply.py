@@ -59,7 +59,6 @@ class OfferingSupply:
                 "seen": len(self.stays.hours),
                 "cut": self.stays.cut,
                 "began_before": self.stays.began_before,
-                "at_least": self.stays.at_least,
                 "median_h": curve.median_h if curve else None,
                 "p10_h": curve.p10_h if curve else None,
                 "longest_h": curve.longest_h if curve else None,

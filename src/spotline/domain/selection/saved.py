@@ -61,7 +61,8 @@ class SavedWeights:
         if strange:
             raise ValueError(
                 "saved weights: weights must be of policies of the pool, was also of "
-                f"{', '.join(strange)}: save them again with this version"
+                f"{len(strange)} policies that are not in it: {', '.join(strange)}; save them again "
+                "with this version"
             )
         mean = sum(self.weights.values()) / len(self.weights)
         weights = np.array([self.weights.get(name, mean) for name in policy_ids])

@@ -148,14 +148,14 @@ def _draw_head(axes: Axes, job: DrawnJob, run: DrawnRun) -> None:
 
 
 def _draw_deadline(axes: Axes, job: DrawnJob, *, named: bool) -> None:
-    deadline = style.utc(job.job.deadline.at_ns)
-    axes.axvline(deadline, color=style.BAD, linewidth=1.3)  # type: ignore[arg-type]
+    deadline: Any = style.utc(job.job.deadline.at_ns)
+    axes.axvline(deadline, color=style.BAD, linewidth=1.3)
     if not named:
         return
     kind = "hard" if job.job.deadline.kind is DeadlineKind.HARD else "soft"
     axes.annotate(
         f"{kind} deadline",
-        xy=(deadline, 3.0),  # type: ignore[arg-type]
+        xy=(deadline, 3.0),
         xytext=(-4, 0),
         textcoords="offset points",
         ha="right",
@@ -297,8 +297,7 @@ def _draw_held(axes: Axes, job: DrawnJob, run: DrawnRun, strips: Sequence[str]) 
             below = below + counts
     most = max(job.job.max_instances, int(below.max(initial=0)))
     axes.axhline(job.job.max_instances, color=style.RESERVED, linewidth=0.9, linestyle=":")
-    axes.set_ylim(0, most * 1.08)
-    axes.yaxis.get_major_locator().set_params(integer=True)
+    style.whole_numbers(axes, most)
     axes.set_ylabel("instances", fontsize=style.SMALL)
     style.beside(axes)
 

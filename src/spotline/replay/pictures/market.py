@@ -279,7 +279,7 @@ def _draw_stays(axes: Axes, supply: MarketSupply, shown: list[str], *, with_pric
     looks = style.spread(len(shown))
     for offering, name, look in zip(supply.offerings, shown, looks, strict=True):
         stays = offering.stays
-        cut = f", {stays.cut} cut" if stays.cut and not stays.at_least else ""
+        cut = f", {stays.cut} cut" if stays.cut else ""
         label = f"{name}: {stay_text(offering)} ({len(stays.hours)} stays{cut})"
         if with_price:
             label += f"; price {offering.mean_price_ratio:.2f}"
@@ -370,7 +370,7 @@ def _draw_together(axes: Axes, supply: MarketSupply) -> None:
     said = [f"{n}\n{100 * share:.0f}" for n, share in zip(named, supply.at_least, strict=True)]
     axes.set_xticks(counts, said)
     axes.set_xlim(0.4, most + 0.6)
-    axes.set_ylim(0.0, 1.02)
+    axes.set_ylim(0.0, 1.05)
     axes.set_xlabel(
         "so many offerings or more; % of the time\n\N{WHITE DIAMOND} if each came and went by itself",
         fontsize=style.SMALL,

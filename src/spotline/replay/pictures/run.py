@@ -233,8 +233,7 @@ def _draw_held(axes: Axes, run: DrawnRun) -> None:
         linewidth=0.0,
         label="on-demand",
     )
-    axes.set_ylim(0, max(1, int((spot + on_demand).max())) * 1.06)
-    axes.yaxis.get_major_locator().set_params(integer=True)
+    style.whole_numbers(axes, max(1, int((spot + on_demand).max())))
     axes.set_ylabel("instances", fontsize=style.SMALL)
     style.beside(axes)
 

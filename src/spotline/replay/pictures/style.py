@@ -47,7 +47,7 @@ def drawing() -> Iterator[None]:
     """Draw inside: names are taken as they are, and a letter no font has is a box, not a warning."""
     import matplotlib as mpl
 
-    settings = {"text.parse_math": False, "font.size": NORMAL, "axes.unicode_minus": False}
+    settings: Any = {"text.parse_math": False, "font.size": NORMAL, "axes.unicode_minus": False}
     with mpl.rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")
         yield
@@ -95,6 +95,14 @@ def tidy(axes: Axes, title: str = "", *, grid: Any = "both") -> None:
     axes.tick_params(labelsize=SMALL)
     if title:
         axes.set_title(title, loc="left", fontsize=NORMAL, fontweight="bold")
+
+
+def whole_numbers(axes: Axes, most: int) -> None:
+    """Count from 0 to `most` and a little more on the y axis, in whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_ylim(0, most * 1.08)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def beside(axes: Axes, **options: Any) -> None:

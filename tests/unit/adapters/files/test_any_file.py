@@ -124,7 +124,7 @@ def test_weights_of_policies_that_are_not_there_are_refused(tmp_path: Path) -> N
     path = tmp_path / "weights.json"
     path.write_bytes(WEIGHTS.replace(b"msu", b"guess"))
 
-    with pytest.raises(BadFile, match=r"weights\.json: \(file\): expected .* found .*guess"):
+    with pytest.raises(BadFile, match=r"weights\.json: weights: expected .* found .*guess"):
         read_weights(path)
 
 

@@ -127,8 +127,8 @@ def test_a_soft_deadline_is_named_as_one() -> None:
         (
             "job.client_request_id",
             "job.client_request_id 'r' was used by t for another job; use a new request id",
-            "request_id: expected what the server takes, found 'r' was used by t for another job; "
-            "use a new request id",
+            "request_id: expected another value, found one that is refused: 'r' was used by t for "
+            "another job; use a new request id",
         ),
     ],
 )

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from spotline.adapters.grpc.allocator.outlooks import BackgroundOutlooks
 from spotline.application.outlook.following import Following
-from spotline.application.outlook.outlook import outlook_of
+from spotline.application.outlook.outlook import job_outlook
 from spotline.application.selector.state import SelectorOptions
 from spotline.domain.events.lifecycle import (
     JobAdmitted,
@@ -89,7 +89,7 @@ async def test_a_job_that_was_handed_over_is_quoted_once_as_a_plan_would_say() -
 
     (quote,) = quoting.quoted()
     assert (quote.job_id, quote.slot) == (job().job_id, 0)
-    assert quote.outlook == outlook_of(known, job())
+    assert quote.outlook == job_outlook(known, job())
     assert quoting.outlooks.latest(job().job_id) == quote.outlook
 
 

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from spotline.adapters.market import parquet
 from spotline.adapters.market.parquet import METADATA_KEY, read_market, write_market
 from spotline.contracts.errors import ContractError
 from spotline.domain.market.generate import PRESETS, generate
@@ -151,7 +152,7 @@ def test_offerings_within_a_slot_may_come_in_any_order(path, market):
         (
             lambda c, h: h["offerings"][1].update(gpus_per_instance="8"),
             "offering 2, field gpus_per_instance",
-            "expected int, found '8'",
+            "expected a whole number, found '8'",
         ),
         (lambda c, h: h["offerings"][1].update(gpus=8), "offering 2", "found gpus"),
         (lambda c, h: h["offerings"][1].pop("region"), "offering 2", "expected the field region"),
@@ -170,6 +171,12 @@ def test_broken_file_is_refused_naming_row_and_field(path, change, where, messag
 def test_truncated_file_is_refused(path, kept):
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(ContractError, match="expected a whole Parquet file"):
+        read_market(path)
+
+
+def test_a_file_that_unpacks_to_more_rows_than_allowed_is_not_read(path, monkeypatch):
+    monkeypatch.setattr(parquet, "MOST_ROWS", 59)
+    with pytest.raises(ContractError, match="expected at most 59 rows, found 60"):
         read_market(path)
 
 

@@ -23,6 +23,8 @@ QUIET = {
     *("MarketOpened", "SlotOpened", "ForecastIssued", "JobAdvanced", "JobProgressReported"),
     *("AdmissionRecorded", "ValueTableRequested", "CapacityReported", "InstancesEnded"),
     *("PipelineSubmitted", "PlacementDecided", "PlacementEnded", "CostAccrued"),
+    *("ForecastOverdue", "AllocationAnswered", "SlotDecided", "PolicyWeightsUpdated"),
+    "MarketLawLearned",
 }
 
 

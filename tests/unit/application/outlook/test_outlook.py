@@ -13,7 +13,7 @@ from spotline.application.allocator.messages import PlanRequest
 from spotline.application.allocator.planning import plan
 from spotline.application.outlook.fleets import FleetLimits
 from spotline.application.outlook.following import Following
-from spotline.application.outlook.outlook import fleets_of, futures_of, outlook_of
+from spotline.application.outlook.outlook import fleets_of, job_outlook, market_futures
 from spotline.application.selector.learning import learner_of
 from spotline.application.selector.state import SelectorOptions
 from spotline.domain.events.lifecycle import JobAdmitted, JobSubmitted
@@ -46,16 +46,16 @@ def restless(slot: int) -> int:
 def test_equal_states_have_equal_outlooks_whatever_the_job_is_called() -> None:
     _, known = watched(AFTER, restless)
 
-    outlook = outlook_of(known, handed_over())
+    outlook = job_outlook(known, handed_over())
 
-    assert outlook == outlook_of(watched(AFTER, restless)[1], handed_over())
-    assert outlook == outlook_of(known, handed_over("another"))
+    assert outlook == job_outlook(watched(AFTER, restless)[1], handed_over())
+    assert outlook == job_outlook(known, handed_over("another"))
 
 
 def test_plenty_of_spot_and_time_is_certain_and_cheap() -> None:
     _, known = watched(AFTER)
 
-    outlook = outlook_of(known, handed_over(deadline_slots=40))
+    outlook = job_outlook(known, handed_over(deadline_slots=40))
 
     assert outlook is not None
     assert outlook.on_time_probability_ppm == PPM
@@ -67,7 +67,7 @@ def test_plenty_of_spot_and_time_is_certain_and_cheap() -> None:
 def test_a_deadline_that_nothing_can_meet_is_missed_in_every_future() -> None:
     _, known = watched(AFTER)
 
-    outlook = outlook_of(known, handed_over(deadline_slots=3))
+    outlook = job_outlook(known, handed_over(deadline_slots=3))
 
     assert outlook is not None
     assert outlook.on_time_probability_ppm == 0
@@ -77,7 +77,7 @@ def test_a_deadline_that_nothing_can_meet_is_missed_in_every_future() -> None:
 def test_the_mixture_and_the_offerings_add_up() -> None:
     _, known = watched(AFTER, restless)
 
-    outlook = outlook_of(known, handed_over(late_slots=10))
+    outlook = job_outlook(known, handed_over(late_slots=10))
 
     assert outlook is not None
     for rows, share in (
@@ -98,7 +98,7 @@ def test_a_pool_of_one_policy_is_all_of_the_mixture() -> None:
     alone = replace(known, pool=pool)
     alone.state.learner = learner_of(SelectorOptions(), pool)
 
-    outlook = outlook_of(alone, handed_over())
+    outlook = job_outlook(alone, handed_over())
 
     assert outlook is not None
     (only,) = outlook.policies
@@ -137,7 +137,7 @@ def test_a_plan_says_what_the_quote_says() -> None:
 
     answer = plan(PlanRequest(job=handed_over()), view, known=known)
 
-    assert answer.outlook == outlook_of(known, handed_over())
+    assert answer.outlook == job_outlook(known, handed_over())
 
 
 # --- a job under way --------------------------------------------------------------------------
@@ -169,9 +169,9 @@ def test_a_job_under_way_keeps_its_policy_and_counts_what_it_spent() -> None:
     assert known is not None
     one = handed_over()
 
-    before = outlook_of(known, one)
+    before = job_outlook(known, one)
     known.state.runs[one.job_id].spent_micro_usd = 5_000_000
-    after = outlook_of(known, one)
+    after = job_outlook(known, one)
 
     assert before is not None
     assert after is not None
@@ -210,11 +210,11 @@ def test_a_snapshot_is_not_changed_by_what_comes_later() -> None:
     following = under_way("msu")
     known = following.snapshot()
     assert known is not None
-    before = outlook_of(known, handed_over())
+    before = job_outlook(known, handed_over())
 
     following.fold(slot_opened(AFTER + 1, spot=0))
 
-    assert outlook_of(known, handed_over()) == before
+    assert job_outlook(known, handed_over()) == before
 
 
 # --- several jobs -----------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def test_jobs_together_keep_quota_and_budget_in_every_slot(quota, budget_usd, jo
     )
     several = [handed_over(f"r{k}", deadline_slots=16 + 3 * k) for k in range(jobs)]
 
-    fleets = fleets_of(known, several, limits, futures_of(known.state, slots=22, futures=6))
+    fleets = fleets_of(known, several, limits, market_futures(known.state, slots=22, futures=6))
 
     assert fleets is not None
     for fleet in fleets:
@@ -244,10 +244,10 @@ def test_jobs_together_keep_quota_and_budget_in_every_slot(quota, budget_usd, jo
 
 def test_a_job_alone_without_limits_fares_as_its_outlook_says() -> None:
     _, known = watched(AFTER, restless)
-    futures = futures_of(known.state, slots=20, futures=50)
+    futures = market_futures(known.state, slots=20, futures=50)
 
     fleets = fleets_of(known, [handed_over()], FleetLimits(), futures)
-    outlook = outlook_of(known, handed_over(), market=futures)
+    outlook = job_outlook(known, handed_over(), market=futures)
 
     assert fleets is not None
     assert outlook is not None
@@ -261,10 +261,10 @@ def test_who_is_served_first_leaves_less_to_the_others() -> None:
     known = following.snapshot()
     assert known is not None
     holds = known.state.runs[handed_over().job_id]
-    alone = outlook_of(known, handed_over("r2", deadline_slots=24, offerings=(WEST,)))
+    alone = job_outlook(known, handed_over("r2", deadline_slots=24, offerings=(WEST,)))
 
     holds.target = replace(holds.target, spot=4)
-    beside = outlook_of(known, handed_over("r2", deadline_slots=24, offerings=(WEST,)))
+    beside = job_outlook(known, handed_over("r2", deadline_slots=24, offerings=(WEST,)))
 
     assert alone is not None
     assert beside is not None

@@ -35,24 +35,25 @@ def test_a_stay_that_the_end_of_the_file_cuts_is_not_ended():
     assert listed(stays(".#.##")) == [(1.0, True), (2.0, False)]
 
 
-def test_a_stay_that_was_there_before_the_file_is_left_out():
+def test_a_stay_that_was_there_before_the_file_is_cut_too():
     found = stays("###.##.")
 
-    assert listed(found) == [(2.0, True)]
-    assert found.began_before == 1
+    assert listed(found) == [(3.0, False), (2.0, True)]
+    assert (found.began_before, found.cut) == (1, 1)
 
 
-def test_of_stays_that_all_were_there_before_only_a_bound_is_known():
-    found = stays("###.")
+def test_a_zone_that_is_nearly_always_there_does_not_look_short_lived():
+    # It was there before, and was gone for an hour once.
+    curve = survival_of(stays("#" * 200 + "." + "#" + "." + "#" * 100))
 
-    assert listed(found) == [(3.0, False)]
-    assert found.at_least
+    assert curve.median_h is None
+    assert curve.longest_h == 200.0
 
 
 def test_what_is_not_known_cuts_a_stay_at_both_ends():
     found = stays(".##?##.#.")
 
-    assert listed(found) == [(2.0, False), (1.0, True)]
+    assert listed(found) == [(2.0, False), (2.0, False), (1.0, True)]
     assert found.began_before == 1
 
 

@@ -17,6 +17,8 @@ from spotline.adapters.whole_file import opened
 from spotline.contracts.errors import ContractError
 from spotline.domain.units import ns_from_datetime
 
+# Twenty years of hours for 50 zones.
+_MOST_ROWS = 10_000_000
 # As times of text are read.
 _FIRST_NS = ns_from_datetime(datetime(1971, 1, 1, tzinfo=UTC))
 _LAST_NS = ns_from_datetime(datetime(2200, 1, 1, tzinfo=UTC))
@@ -116,7 +118,13 @@ def read_price_parquet(path: Path) -> PriceTable:
 
     try:
         with opened(path) as stream:
-            table = pq.ParquetFile(stream).read()
+            file = pq.ParquetFile(stream)
+            if file.metadata.num_rows > _MOST_ROWS:
+                raise ContractError(
+                    str(path),
+                    f"expected at most {_MOST_ROWS:,} rows, found {file.metadata.num_rows:,}",
+                )
+            table = file.read()
         columns: dict[str, Sequence[Any]] = {}
         instants = set()
         for name, column in zip(table.column_names, table.columns, strict=True):
@@ -127,7 +135,9 @@ def read_price_parquet(path: Path) -> PriceTable:
                 column = column.cast(pa.timestamp("ns", tz=column.type.tz)).cast(pa.int64())
             columns[name] = column.to_pylist()
     except (pa.ArrowException, OSError) as error:
-        raise ContractError(str(path), f"expected a whole Parquet file: {error}") from error
+        raise ContractError(
+            str(path), f"expected a whole Parquet file, found a truncated or other file ({error})"
+        ) from error
     return PriceTable(
         path=path,
         rows=[f"{path}: row {number}" for number in range(1, table.num_rows + 1)],

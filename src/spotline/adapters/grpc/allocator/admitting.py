@@ -17,6 +17,7 @@ from spotline.contracts.reasons import Reason
 from spotline.domain.events.lifecycle import JobSubmitted
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.outlook import JobOutlook
+from spotline.domain.units import PPM
 
 _TIMEOUT_S = 10.0
 _RETRY_S = 2.0
@@ -32,6 +33,13 @@ async def likely_enough(planning: Planning, job: Job, least_on_time_ppm: int) ->
     RpcRefused
         It is less likely to be on time than `least_on_time_ppm`, or nobody can say yet.
     """
+    if not 0 <= least_on_time_ppm <= PPM:
+        raise RpcRefused(
+            grpc.StatusCode.INVALID_ARGUMENT,
+            f"least_on_time_ppm must be 0..{PPM}, was {least_on_time_ppm}",
+            reason=Reason.FIELD_INVALID,
+            field="least_on_time_ppm",
+        )
     if not least_on_time_ppm:
         return None
     outlook = await planning.expected(job)

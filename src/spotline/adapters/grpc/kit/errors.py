@@ -149,6 +149,8 @@ class RpcRefused(SpotlineError):
 
 
 def _shortened(text: str, most_bytes: int) -> str:
+    # What a caller wrote comes back to whoever shows it: nothing in it moves a terminal's cursor.
+    text = "".join(mark if mark.isprintable() else repr(mark)[1:-1] for mark in text)
     encoded = text.encode("utf-8", "replace")
     if len(encoded) <= most_bytes:
         return encoded.decode()

@@ -6,11 +6,13 @@ import uuid
 from typing import cast
 
 import grpc
+from google.protobuf.message import Message
 
 from spotline.adapters.grpc.kit.answering import check_request_id
 from spotline.adapters.grpc.kit.errors import RpcRefused
 from spotline.api.v1 import allocator_service_pb2, job_pb2, job_service_pb2
 from spotline.application.admission import job_id_for
+from spotline.contracts.errors import FieldViolation
 from spotline.contracts.mapping import to_message
 from spotline.contracts.reasons import Reason
 from spotline.domain.jobs.job import (
@@ -22,6 +24,14 @@ from spotline.domain.jobs.job import (
 
 _DEFAULT_CHECKPOINT = cast("job_pb2.Checkpoint", to_message(DEFAULT_CHECKPOINT))
 _DEFAULT_OVERHEADS = cast("job_pb2.Overheads", to_message(DEFAULT_OVERHEADS))
+LONGEST_TEXT = 1000
+"""As many characters an id or a name may have, as in a job file."""
+
+MOST_MICRO_USD = 10**18
+"""The greatest value or budget, as in a job file: sums of some of them stay within 64 bits."""
+
+_AMOUNTS = ("value_micro_usd", "budget_micro_usd", "egress_budget_micro_usd")
+_TEXTS = ("tenant", "client_request_id", "name", "model_name", "job_id")
 _TOPOLOGIES = {
     topology: job_pb2.Topology.Value(f"TOPOLOGY_{topology.name}") for topology in Topology
 }
@@ -41,6 +51,7 @@ def name_submission(request: job_service_pb2.SubmitRequest) -> None:
         Two different request ids are stated, or one that is too long.
     """
     job = request.job if request.HasField("job") else request.draft
+    check_stated(job, "job" if request.HasField("job") else "draft")
     request.request_id = one_request_id(request.request_id, job.client_request_id)
     if request.HasField("job"):
         _fill_in(request.job, request.request_id)
@@ -66,6 +77,38 @@ def one_request_id(request_id: str, client_request_id: str) -> str:
         )
     check_request_id(request_id)
     return request_id or client_request_id or own_request_id()
+
+
+def check_stated(said: Message, field: str) -> None:
+    """Refuse ids and names that no subject, row or terminal should hold, and sums beyond all money.
+
+    Raises
+    ------
+    RpcRefused
+        A text is too long or holds control characters, an amount is too large; names each of them.
+    """
+    wrong = []
+    for name in _TEXTS:
+        text = str(getattr(said, name, ""))
+        if len(text) > LONGEST_TEXT:
+            problem = f"must have at most {LONGEST_TEXT:,} characters, had {len(text):,}"
+        elif not text.isprintable():
+            problem = f"must be one line without control characters, was {text[:80]!r}"
+        else:
+            continue
+        wrong.append(FieldViolation(field=f"{field}.{name}", description=problem))
+    for name in _AMOUNTS:
+        amount = int(getattr(said, name, 0))
+        if amount > MOST_MICRO_USD:
+            problem = f"must be <= {MOST_MICRO_USD} (10^12 USD), was {amount}"
+            wrong.append(FieldViolation(field=f"{field}.{name}", description=problem))
+    if wrong:
+        raise RpcRefused(
+            grpc.StatusCode.INVALID_ARGUMENT,
+            f"{wrong[0].field} {wrong[0].description}",
+            reason=Reason.FIELD_INVALID,
+            violations=wrong,
+        )
 
 
 def name_plan(request: allocator_service_pb2.PlanRequest) -> None:

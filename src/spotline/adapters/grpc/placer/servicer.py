@@ -10,7 +10,7 @@ import grpc
 
 from spotline.adapters.grpc.kit.answering import RequestLog, answers
 from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext, invalid
-from spotline.adapters.grpc.kit.filling_in import one_request_id
+from spotline.adapters.grpc.kit.filling_in import check_stated, one_request_id
 from spotline.api.v1 import placement_pb2, placement_service_pb2_grpc
 from spotline.api.v1 import placement_service_pb2 as pb
 from spotline.application.market_view import ClockReading
@@ -112,6 +112,7 @@ class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
     async def Place(self, request: pb.PlaceRequest, context: ServerContext) -> PlaceReceipt:
         """Record, and answer when it is decided."""
         pipeline = request.pipeline
+        check_stated(pipeline, "pipeline")
         request.request_id = one_request_id(request.request_id, pipeline.client_request_id)
         pipeline.client_request_id = request.request_id
         name_pipeline(pipeline)

@@ -11,7 +11,16 @@ import numpy as np
 from spotline.adapters.market.columns import LongColumns, market_from_columns
 from spotline.adapters.market.instance_types import INSTANCE_TYPES
 from spotline.adapters.market.options import Importer, ImportOptions
-from spotline.adapters.market.parse import count, price_micro_usd, read_csv, time_ns
+from spotline.adapters.market.parse import (
+    check_offering_id,
+    count,
+    names,
+    price_micro_usd,
+    read_csv,
+    refusal_of,
+    shown,
+    time_ns,
+)
 from spotline.adapters.market.series import resampled
 from spotline.contracts.errors import ContractError
 from spotline.domain.market.market import Market
@@ -64,13 +73,13 @@ def read_long_csv(files: Sequence[Path], options: ImportOptions) -> Market:
         hint = " (prices are in USD per instance-hour)" if "price" in "".join(unknown) else ""
         raise ContractError(
             f"{path}: line 1",
-            f"expected only {', '.join((*_REQUIRED, *_OPTIONAL))}, "
-            f"found {', '.join(unknown)}{hint}",
+            f"expected only {', '.join((*_REQUIRED, *_OPTIONAL))}, found {names(unknown)}{hint}",
         )
     offerings: dict[str, Offering] = {}
     for where, row in rows:
         name = row["offering_id"]
         if name not in offerings:
+            check_offering_id(name, f"{where}, field offering_id")
             offerings[name] = _offering(row, where)
     counted = [_counts(row, where, "spot_available") for where, row in rows]
     stocked = [_counts(row, where, "on_demand_available") for where, row in rows]
@@ -122,7 +131,8 @@ def _on_demand(row: dict[str, str], where: str, given_usd: Decimal | None) -> in
         return micro_usd_from_usd(given_usd)
     if ON_DEMAND_PRICE not in row:
         raise ContractError(
-            where, f"expected the column {ON_DEMAND_PRICE} or the option --on-demand-usd"
+            where,
+            f"expected the column {ON_DEMAND_PRICE} or the option --on-demand-usd, found neither",
         )
     return price_micro_usd(row[ON_DEMAND_PRICE], f"{where}, field {ON_DEMAND_PRICE}")
 
@@ -133,7 +143,9 @@ def _counts(row: dict[str, str], where: str, name: str) -> tuple[int, str]:
     kind = row.get(f"{name}_provenance", "")
     if not text:
         if kind not in ("", Provenance.UNKNOWN.value):
-            raise ContractError(f"{where}, field {name}", f"expected a count, as it is {kind}")
+            raise ContractError(
+                f"{where}, field {name}", f"expected a count, as it is {kind}, found none"
+            )
         return 0, Provenance.UNKNOWN.value
     return count(text, f"{where}, field {name}"), kind or Provenance.OBSERVED.value
 
@@ -151,7 +163,7 @@ def _offering(row: dict[str, str], where: str) -> Offering:
             raise ContractError(
                 f"{where}, field {key}",
                 f"expected the column {key} or an offering_id PROVIDER:ZONE:INSTANCE_TYPE, "
-                f"found {name!r}",
+                f"found {shown(name)}",
             )
     known = INSTANCE_TYPES.get(values["instance_type"])
     gpus = values["gpus_per_instance"] or str(known.gpus if known else 1)
@@ -175,4 +187,4 @@ def _offering(row: dict[str, str], where: str) -> Offering:
             ),
         )
     except ValueError as error:
-        raise ContractError(where, str(error)) from error
+        raise refusal_of(error, where) from error

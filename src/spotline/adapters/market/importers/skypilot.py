@@ -18,7 +18,7 @@ from spotline.adapters.market.instance_types import (
     on_demand_micro_usd,
 )
 from spotline.adapters.market.options import Importer, ImportOptions
-from spotline.adapters.market.parse import count, field, read_json
+from spotline.adapters.market.parse import count, field, read_json, shown
 from spotline.adapters.market.price_history import Key, choose_series, read_price_history
 from spotline.adapters.market.series import EventSeries, OfferingSeries, assemble
 from spotline.contracts.errors import ContractError
@@ -142,13 +142,20 @@ def _traces(files: Sequence[Path], zones: tuple[str, ...]) -> list[_Trace]:
 def _trace(path: Path) -> _Trace:
     name = _FILE_NAME.fullmatch(path.name)
     if name is None:
-        raise ContractError(str(path), _EXPECTED_NAME)
+        raise ContractError(str(path), f"{_EXPECTED_NAME}, found {shown(path.name)}")
     document = read_json(path)
     gap = field(field(document, "metadata", str(path)), "gap_seconds", f"{path}: metadata")
     gap_s = count(gap, f"{path}: metadata.gap_seconds")
     values = field(document, "data", str(path))
-    if gap_s < 1 or not isinstance(values, list) or not values:
-        raise ContractError(str(path), "expected a gap of seconds >= 1 and a list of counts")
+    if gap_s < 1:
+        raise ContractError(
+            f"{path}: metadata.gap_seconds", f"expected seconds >= 1, found {gap_s}"
+        )
+    if not isinstance(values, list) or not values:
+        found = "none" if values == [] else shown(values)
+        raise ContractError(
+            f"{path}: field data", f"expected a list of at least one count, found {found}"
+        )
     return _Trace(
         path=path,
         zone=name["zone"],

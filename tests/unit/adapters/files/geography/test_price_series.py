@@ -348,9 +348,12 @@ def test_a_mistake_in_a_series_is_named(tmp_path: Path, change, said) -> None:
 @pytest.mark.parametrize(
     ("begins", "said"),
     [
-        ("2025-12-31T22:00:00Z", "a price at begins or before it, the first is 2.0 hours after it"),
-        ("2026-01-01T07:00:00Z", "prices from begins on, the last is 5.0 hours before it"),
-        ("1971-01-01T00:00:00Z", "the first is"),
+        (
+            "2025-12-31T22:00:00Z",
+            "a price at begins or before it, found the first 2.0 hours after it",
+        ),
+        ("2026-01-01T07:00:00Z", "prices from begins on, found the last 5.0 hours before it"),
+        ("1971-01-01T00:00:00Z", "found the first"),
         ("2026-01-01T00:00:00", "begins: expected a time with its UTC offset"),
         ("2026-01-01", "begins: expected a time with its UTC offset"),
         ("null", "expected begins, such as 2026-01-01T00:00:00Z"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -175,3 +176,22 @@ def test_a_deadline_is_hard_unless_it_says_when_nothing_is_had_any_more() -> Non
 
     assert (hard.kind, hard.expires_ns) == (DeadlineKind.HARD, at_ns)
     assert soft.kind is DeadlineKind.SOFT
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "said"),
+    [
+        ("tenant", "x" * 5000, "job.tenant must have at most 1,000 characters, had 5,000"),
+        ("name", "\x1b[2J", "job.name must be one line without control characters, was "),
+        ("value_micro_usd", 2**63 - 1, "job.value_micro_usd must be <= 1000000000000000000"),
+        ("client_request_id", "a\nb", "job.client_request_id must be one line without"),
+    ],
+)
+def test_a_text_that_no_subject_or_terminal_should_hold_is_refused(field, text, said) -> None:
+    request = job_service_pb2.SubmitRequest(job=job_pb2.Job(tenant="t", client_request_id="r"))
+    setattr(request.job, field, text)
+
+    with pytest.raises(RpcRefused, match=re.escape(said)) as caught:
+        name_submission(request)
+
+    assert caught.value.field == f"job.{field}"
