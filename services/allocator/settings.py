@@ -11,7 +11,8 @@ from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.agents import AgentsAt
-from spotline.runtime.settings import OptionVariables, ServiceSettings
+from spotline.bootstrap.explaining import SELECTOR_VARIABLES
+from spotline.runtime.settings import ServiceSettings
 
 
 class AllocatorSettings(ServiceSettings):
@@ -24,7 +25,8 @@ class AllocatorSettings(ServiceSettings):
     states no value is worth, and may cost, (1 + `quote_margin`) x its on-demand quote.
     `market_s_per_s` are market seconds in a second of wall time, as the market is replayed.
     `selector` are the options of the selector that decides, by the names that it has for them: what
-    is expected of jobs follows them. With `outlooks` that is worked out for every job.
+    is expected of jobs follows them, and decisions are explained with them. With `outlooks` that is
+    worked out for every job.
     """
 
     allocator_address: str = "127.0.0.1:7070"
@@ -36,12 +38,7 @@ class AllocatorSettings(ServiceSettings):
     quote_margin: float = Field(default=DEFAULT_QUOTE_MARGIN, ge=0, le=100, allow_inf_nan=False)
     market_s_per_s: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     outlooks: bool = True
-    selector: Annotated[
-        SelectorOptions,
-        OptionVariables(
-            left_out=("rehearsals_per_job", "history_slots", "most_revisions", "competing")
-        ),
-    ] = SelectorOptions()
+    selector: Annotated[SelectorOptions, SELECTOR_VARIABLES] = SelectorOptions()
 
     def agents(self) -> AgentsAt | None:
         """Where agents dial in, None for nowhere; `ConfigError` where that cannot be."""

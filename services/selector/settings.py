@@ -7,8 +7,9 @@ from typing import Annotated
 from pydantic import Field
 
 from spotline.application.selector.state import SelectorOptions
+from spotline.bootstrap.explaining import SELECTOR_VARIABLES
 from spotline.bootstrap.followers import DECISIONS_KEPT
-from spotline.runtime.settings import OptionVariables, ServiceSettings
+from spotline.runtime.settings import ServiceSettings
 
 
 class SelectorSettings(ServiceSettings):
@@ -23,9 +24,4 @@ class SelectorSettings(ServiceSettings):
     allocate_timeout_s: float = Field(default=10.0, gt=0, allow_inf_nan=False)
     decisions_max_age_s: float = Field(default=DECISIONS_KEPT.max_age_s, ge=0, allow_inf_nan=False)
     decisions_max_bytes: int = Field(default=DECISIONS_KEPT.max_bytes, ge=0)
-    selector: Annotated[
-        SelectorOptions,
-        OptionVariables(
-            left_out=("rehearsals_per_job", "history_slots", "most_revisions", "competing")
-        ),
-    ] = SelectorOptions()
+    selector: Annotated[SelectorOptions, SELECTOR_VARIABLES] = SelectorOptions()

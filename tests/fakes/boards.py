@@ -15,12 +15,20 @@ from spotline.application.board.messages import (
     JobView,
     WaitingFor,
 )
+from spotline.application.explaining.messages import (
+    AlternativeCut,
+    ConsideredAlternative,
+    DecisionInput,
+    Explanation,
+)
 from spotline.application.market_view import ClockReading, MarketState, MarketStatus
 from spotline.cli.live.feed import FeedBroken
 from spotline.cli.status_view import JobBoard
+from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.jobs.outlook import JobOutlook
 from spotline.domain.market.slot_quote import SlotQuote
+from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.units import NS_PER_S
 from tests.fakes.allocator import EAST, SLOT_NS, SLOT_S, START_NS, job, slot_opened
 
@@ -122,6 +130,50 @@ def market(slot: int = 9, state: MarketState = MarketState.OPEN) -> MarketStatus
     )
 
 
+EXPLANATION = Explanation(
+    decision=AllocationDecided(
+        job_id=running().job.job_id,
+        tenant="research",
+        slot=9,
+        revision=0,
+        policy_id="sdp",
+        lots=(Lot(offering_id=EAST, spot=3, on_demand=1),),
+        reason=DecisionReason.POLICY,
+        explanation="3 spot + 1 on-demand by sdp",
+        offset_s=0,
+        forecast_used=True,
+    ),
+    seq=77,
+    ts_event_ns=START_NS + 9 * SLOT_NS,
+    summary="It takes 3 spot + 1 on-demand: 2.10 USD less than nothing now.",
+    alternatives=(
+        ConsideredAlternative(
+            lots=(Lot(offering_id=EAST, spot=3, on_demand=1),),
+            chosen=True,
+            immediate_cost_micro_usd=3_170_000,
+            cost_to_go_micro_usd=29_000_000,
+            utility_micro_usd=155_000_000,
+            on_time_probability_ppm=970_000,
+            worse_by_micro_usd=0,
+        ),
+        ConsideredAlternative(
+            lots=(),
+            chosen=False,
+            immediate_cost_micro_usd=0,
+            cost_to_go_micro_usd=34_270_000,
+            utility_micro_usd=152_900_000,
+            on_time_probability_ppm=880_000,
+            worse_by_micro_usd=2_100_000,
+            cut=AlternativeCut.SAFETY_NET,
+            cut_detail="on-demand must begin by 02:50 UTC",
+        ),
+    ),
+    method="the job's value table, on 64 futures",
+    inputs=(DecisionInput(kind="forecast", id="f1", seq=70, age_s=600, text="4 spot, 90 %"),),
+    chain=(),
+)
+
+
 def board(*statuses: JobStatus) -> JobBoard:
     """Some jobs with their market."""
     fleet = FleetView(
@@ -160,6 +212,9 @@ class FakeFeed:
             for quoted in slot.quotes
             if quoted.quote.offering_id == offering_id
         )
+
+    async def explanation(self, job_id: str) -> Explanation:
+        return EXPLANATION
 
     async def events(self, job_id: str) -> tuple[JobHappening, ...]:
         if self.broken:

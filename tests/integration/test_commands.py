@@ -69,6 +69,39 @@ def test_the_demo_completes_every_job_and_its_books_agree(
     assert (folder / str(result["picture"])).read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_accounts_of_a_demo_agree_to_the_micro_dollar(
+    small_demo: tuple[Path, dict[str, object]],
+) -> None:
+    folder, result = small_demo
+    ledger = folder / "run" / "store" / "ledger.sqlite"
+
+    done = spotline(
+        *("simulate", "--log", str(result["log"]), "--reconcile", "--ledger", str(ledger)),
+        *("--json", "-"),
+        cwd=folder,
+    )
+
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    for name in said["recorded"].keys() - {"configured"}:
+        assert said["recorded"][name] == result[name]
+    # The same rules on the same market: what the log lacks is in the file beside it.
+    for name in ("counted", "left_out", "by_itself", "reconciliation"):
+        assert said[name] == result[name]
+    accounts = {step["name"]: step["micro_usd"] for step in said["reconciliation"]}
+    spent = accounts["spent by the decisions, all jobs"]
+    assert spent == round(float(str(result["decided_usd"])) * 1e6)
+    assert spent == accounts["sum of JobAdvanced"] == accounts["sum of CostAccrued"]
+    assert spent == accounts["charges in the ledger"]
+    bills = spent + accounts["copies of checkpoints, which are no instance's"]
+    assert bills == accounts["bills of the ledger's instances"]
+    (left_out,) = said["left_out"]
+    assert left_out["reason"] == "its own reports say how fast it ran"
+    counted = said["policies"]["recorded"]["mean_cost_usd"] * said["counted"]
+    assert round(counted * 1e6) == accounts["cost of the jobs in the headline"]
+    assert spent - accounts["jobs that the headline leaves out"] == round(counted * 1e6)
+
+
 @pytest.mark.parametrize(
     "hash_seed", ["1", *(pytest.param(seed, marks=pytest.mark.slow) for seed in ("0", "2"))]
 )

@@ -31,6 +31,7 @@ from spotline.application.allocator.messages import (
     Submission,
 )
 from spotline.application.allocator.planning import plan
+from spotline.application.board.messages import FleetView, JobPhase, WaitingFor
 from spotline.application.spec import Call
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.mapping import digest, to_message
@@ -50,6 +51,7 @@ from tests.fakes.allocator import (
     SLOT_NS,
     SLOT_S,
     START_NS,
+    STORED_NS,
     FakeJobsHost,
     forecast_issued,
     job,
@@ -391,6 +393,34 @@ async def test_a_watch_shows_every_change_until_the_job_is_over() -> None:
     assert [update.seq for update in updates] == [4, 5, 6, 7]
     assert updates[-1].status.state is JobState.COMPLETED
     assert updates[-1].status.cost_micro_usd == 12_000_000
+
+
+async def test_answers_show_where_jobs_stand_and_what_all_hold_with_wall_time() -> None:
+    host = opened_host()
+    one = job()
+
+    async with client_of(host) as client:
+        opened_seq = host.record(slot_opened(1))
+        await client.submit(one)
+        host.record(admitted(one))
+        host.record(decided(one))
+        got, page = await client.get(one.job_id), await client.list()
+        updates = []
+        async for update in client.watch(one.job_id):
+            updates.append(update)
+            if not update.change:
+                host.record(closed(one))
+
+    assert got.view.phase is JobPhase.WAITING
+    assert got.view.waiting_for is WaitingFor.INSTANCES
+    assert got.view.headline.startswith("waits for ")
+    assert [status.view for status in page.statuses] == [got.view]
+    assert page.fleet == FleetView(open_jobs=1)
+    assert page.clock.wall_ns == STORED_NS + opened_seq
+    assert [update.status.view.phase for update in updates] == [
+        JobPhase.WAITING,
+        JobPhase.COMPLETED,
+    ]
 
 
 async def test_a_watch_of_a_job_that_is_over_ends_at_once() -> None:

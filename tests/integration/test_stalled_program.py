@@ -87,7 +87,7 @@ def read(port: int, path: str) -> Any:
         connection.close()
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 async def test_a_program_that_says_nothing_is_killed_and_ends_well_in_its_second_start(
     tmp_path: Path,
 ) -> None:
@@ -100,7 +100,7 @@ async def test_a_program_that_says_nothing_is_killed_and_ends_well_in_its_second
             page = await asyncio.to_thread(read, port, f"/v1/jobs/{job.job_id}/events")
             kinds = [event["kind"] for event in page.get("events", ())]
 
-    async with asyncio.timeout(180):
+    async with asyncio.timeout(360):
         run = await run_training(
             system(tmp_path, port), [job], tmp_path / "log", run_id="stalled", seeds={}, hold=hold
         )

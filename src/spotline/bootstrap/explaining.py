@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
 from spotline.adapters.nats.stream import NatsEventStream
-from spotline.application.explaining.messages import DecisionQuery, Explanation
+from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.application.explaining.ports import ExplainerBusy
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.parts import BusAddress, open_stream
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ProviderUnavailable
-from spotline.replay.explain import LogExplainer
+from spotline.replay.explain import Entries, LogExplainer
 from spotline.runtime.settings import OptionVariables
 
 SELECTOR_VARIABLES = OptionVariables(
@@ -43,7 +43,7 @@ class LiveExplainer:
         self._turn = threading.Lock()
         self._closed = threading.Event()
 
-    async def explain(self, query: DecisionQuery) -> Explanation:
+    async def explain(self, query: DecisionQuery) -> DecisionExplanation:
         """Why a decision was what it was; see `DecisionExplainer`.
 
         Raises
@@ -72,7 +72,7 @@ class LiveExplainer:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _explained(self, query: DecisionQuery) -> Explanation:
+    def _explained(self, query: DecisionQuery) -> DecisionExplanation:
         with asyncio.Runner() as runner:
             opened = open_stream(self._bus, name="explain")
             _, stream = runner.run(opened.__aenter__())
@@ -99,7 +99,7 @@ class _StreamEntries:
         self._stream = stream
         self._closed = closed
 
-    def read(self, first_seq: int, last_seq: int | None = None) -> Iterator[StoredEntry]:
+    def read(self, first_seq: int, last_seq: int | None = None) -> Entries:
         """See `LogEntries`."""
         if last_seq is None:
             last_seq = self._runner.run(self._stream.last_seq())

@@ -77,6 +77,7 @@ async def serve_allocator(
     from spotline.adapters.grpc.allocator.job_feed import JobFeed
     from spotline.adapters.grpc.allocator.outlooks import BackgroundOutlooks
     from spotline.adapters.grpc.allocator.server import RpcServer
+    from spotline.adapters.grpc.allocator.standing import JobViews
     from spotline.adapters.grpc.configurator.client import ConfiguratorClient
     from spotline.application.allocator.handler import JobsHandler
 
@@ -108,6 +109,7 @@ async def serve_allocator(
             await_admission=parts.await_admission,
             output=None if side is None else side.output,
             quote_margin=parts.quote_margin,
+            views=JobViews(host, feed, outlooks=outlooks),
         )
         explainer = LiveExplainer(bus, parts.selector)
         stack.callback(explainer.close)

@@ -99,8 +99,8 @@ class SystemOptions:
     advertise: str = ""
     agent_times: AgentTimes = field(default_factory=AgentTimes)
     market_s_per_s: float = 1.0
-    market_from_now: bool = False
     outlooks: bool = True
+    market_from_now: bool = False
 
     def agents(self) -> AgentsAt:
         """Where agents dial in; `ConfigError` where that cannot be."""

@@ -16,7 +16,7 @@ from spotline.cli.tables import Column, Kind, print_line, print_table
 if TYPE_CHECKING:
     from spotline.domain.selection.regret import SelectionRegret
     from spotline.replay.account import Account, JobLeftOut, JobRow
-    from spotline.replay.reconcile import Reconciliation
+    from spotline.replay.reconcile import AccountChain
     from spotline.replay.summary import JobLife, PolicySummary
 
 _MOST_WEIGHTS = 8
@@ -217,7 +217,7 @@ def print_learned(
         print_line(moved)
 
 
-def print_reconciliation(reconciliation: Reconciliation) -> None:
+def print_reconciliation(reconciliation: AccountChain) -> None:
     """Each account, and between them the terms that are not 0, to the micro-USD."""
     rows = [
         (

@@ -92,7 +92,7 @@ def _was_over(status: JobStatus) -> str:
 def _said(status: JobStatus, held: tuple[Lot, ...], *, ended: bool) -> str:
     spent = f"{usd(spent_micro_usd(status))} USD were spent"
     if status.state.over:
-        what = f"is released: {placed_text(held)}" if held else "nothing was held"
+        what = f"{placed_text(held)} released" if held else "nothing was held"
         return f"{status_phase(status)}: {what}; {spent}"
     if ended:
         where = f"; it still holds {placed_text(held)}" if held else "; it holds nothing"

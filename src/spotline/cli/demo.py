@@ -12,7 +12,12 @@ import typer
 from spotline.cli.tables import print_line
 
 if TYPE_CHECKING:
-    from spotline.demo.run import DemoRun
+    from collections.abc import Awaitable, Callable
+
+    from rich.console import Console
+
+    from spotline.demo.run import DemoProgress, DemoRun
+    from spotline.domain.market.market import Market
 
 _SEED = 7
 
@@ -69,10 +74,9 @@ def demo(
     from spotline.adapters.files.weights_file import read_weights
     from spotline.application.selector.state import SelectorOptions
     from spotline.bootstrap.planners import compile_planners, planners_compiled
-    from spotline.bootstrap.process import run_to_exit_code
     from spotline.bootstrap.system import SystemOptions
     from spotline.cli.accounts_view import beside_json, write_text
-    from spotline.cli.demo_view import ProgressShown, opening
+    from spotline.cli.demo_view import opening
     from spotline.cli.failures import explained
     from spotline.demo.run import run_demo
     from spotline.demo.setup import demo_jobs, demo_market
@@ -96,37 +100,54 @@ def demo(
             nats_url=nats_url,
             forecaster=forecaster or DEFAULT_FORECASTER,
             selector=SelectorOptions(warm_start=read_weights(warm_start)),
+            # A demo has no time between its slots to look ahead.
+            outlooks=False,
         )
-    run: list[DemoRun] = []
-
-    async def work() -> None:
-        with ProgressShown(console, traded) as told:
-            run.append(
-                await run_demo(
-                    options,
-                    todo,
-                    folder / "log",
-                    run_id=run_id,
-                    started_ns=started_ns,
-                    seeds={"market": seed, "jobs": seed, "platform": seed},
-                    told=told,
-                )
-            )
-
     with beside_json(json_out):
         if not planners_compiled():
             print_line("compiling the planners: once per release, about a minute")
             compile_planners()
         print_line(opening(traded, jobs, run_id))
-        code = run_to_exit_code(work())
-        if code or not run:
+        run = _ran(
+            lambda told: run_demo(
+                options,
+                todo,
+                folder / "log",
+                run_id=run_id,
+                started_ns=started_ns,
+                seeds={"market": seed, "jobs": seed, "platform": seed},
+                told=told,
+            ),
+            console,
+            traded,
+        )
+        if isinstance(run, int):
             print_line(f"stopped before the end; what was recorded is in {folder / 'log'}")
-            raise typer.Exit(code or 1)
+            raise typer.Exit(run or 1)
         with explained():
-            result = _report(run[0], folder, began, explain=explain)
+            result = _report(run, folder, began, explain=explain)
     if json_out:
         with explained():
             write_text(json_out, json.dumps(result, indent=2) + "\n")
+
+
+def _ran(
+    begin: Callable[[Callable[[DemoProgress], None]], Awaitable[DemoRun]],
+    console: Console,
+    market: Market,
+) -> DemoRun | int:
+    """Run to the end and return what was left, or the exit code of a run that was stopped."""
+    from spotline.bootstrap.process import run_to_exit_code
+    from spotline.cli.demo_view import ProgressShown
+
+    ended: list[DemoRun] = []
+
+    async def work() -> None:
+        with ProgressShown(console, market) as told:
+            ended.append(await begin(told))
+
+    code = run_to_exit_code(work())
+    return code if code or not ended else ended[0]
 
 
 def _report(run: DemoRun, folder: Path, began: float, *, explain: bool) -> dict[str, Any]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from spotline.demo.run import DemoProgress, DemoRun
     from spotline.domain.market.market import Market
     from spotline.replay.account import Account
-    from spotline.replay.reconcile import Reconciliation
+    from spotline.replay.reconcile import AccountChain
     from spotline.replay.report import JobReport
 
 _BAR_WIDTH = 12
@@ -106,7 +106,7 @@ def fitted(parts: Sequence[str], width: int) -> str:
 
 
 def print_detail(
-    account: Account, reconciliation: Reconciliation, run: DemoRun, result: dict[str, Any]
+    account: Account, reconciliation: AccountChain, run: DemoRun, result: dict[str, Any]
 ) -> None:
     """Rules by basis, what was learned, drafts, accounts, and where all is."""
     from spotline.cli.accounts_view import (

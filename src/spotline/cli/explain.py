@@ -29,7 +29,7 @@ from spotline.cli.jobs_view import plain, print_json
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from spotline.application.explaining.messages import Explanation
+    from spotline.application.explaining.messages import DecisionExplanation
 
 
 def register(app: typer.Typer) -> None:
@@ -85,7 +85,9 @@ class _NotThere(Exception):
     """The log holds no such job or decision."""
 
 
-async def _asked(job: str, slot: int | None, revision: int | None, address: str) -> Explanation:
+async def _asked(
+    job: str, slot: int | None, revision: int | None, address: str
+) -> DecisionExplanation:
     from spotline.adapters.grpc.allocator.client import JobClient
     from spotline.application.explaining.messages import DecisionQuery
 
@@ -94,7 +96,7 @@ async def _asked(job: str, slot: int | None, revision: int | None, address: str)
         return await client.explain(DecisionQuery(job_id=job_id, slot=slot, revision=revision))
 
 
-def _recorded(job: str, slot: int | None, revision: int | None, log: Path) -> Explanation:
+def _recorded(job: str, slot: int | None, revision: int | None, log: Path) -> DecisionExplanation:
     from spotline.adapters.eventlog.reader import EventLogReader
     from spotline.application.explaining.messages import DecisionQuery
     from spotline.application.explaining.ports import UnknownDecision

@@ -12,6 +12,7 @@ from spotline.cli.tables import (
     print_facts,
     print_line,
     print_table,
+    table_lines,
     terminal_width,
 )
 from spotline.cli.wording import NOTHING, held_text, lasting, moment, probability, usd
@@ -19,8 +20,8 @@ from spotline.cli.wording import NOTHING, held_text, lasting, moment, probabilit
 if TYPE_CHECKING:
     from spotline.application.explaining.messages import (
         ConsideredAlternative,
+        DecisionExplanation,
         DecisionInput,
-        Explanation,
     )
 
 _DIVERGENCE = "divergence"
@@ -39,12 +40,12 @@ _SHOWN_OF_DIGEST = 12
 _DIGEST = 64
 
 
-def is_reproduced(explanation: Explanation) -> bool:
+def is_reproduced(explanation: DecisionExplanation) -> bool:
     """Whether the decision that was worked out again is the recorded one."""
     return all(each.kind != _DIVERGENCE for each in explanation.inputs)
 
 
-def print_explanation(explanation: Explanation, *, everything: bool) -> None:
+def print_explanation(explanation: DecisionExplanation, *, everything: bool) -> None:
     """Print all of it; `everything` lists every alternative, otherwise the telling ones."""
     style = "bold" if is_reproduced(explanation) else "bold red"
     for line in fact_lines([("", explanation.summary)], _around(2)):
@@ -73,12 +74,30 @@ def print_explanation(explanation: Explanation, *, everything: bool) -> None:
     )
 
 
+def explanation_lines(explanation: Explanation, width: int) -> list[str]:
+    """The sentence and the telling alternatives in lines of `width`, for what does not print."""
+    home = _home_of(explanation.alternatives)
+    rows = [_row(each, home) for each in _telling(explanation.alternatives)]
+    table = table_lines(_COLUMNS, rows, width, whole=True)
+    decided = f"{moment(explanation.ts_event_ns)} (slot {explanation.decision.slot})"
+    return [
+        *fact_lines([("why", explanation.summary), ("decided", decided)], width),
+        "",
+        *fact_lines([("where", f"{home} unless said")] if home else [], width),
+        table.heading,
+        *(line for row in table.rows for line in row),
+        "",
+        *fact_lines([("valued by", explanation.method)], width),
+        *fact_lines([(each.kind, _input_text(each)) for each in explanation.inputs], width),
+    ]
+
+
 def _around(columns: int) -> int | None:
     width = terminal_width()
     return None if width is None else width + columns
 
 
-def _print_alternatives(explanation: Explanation, *, everything: bool) -> None:
+def _print_alternatives(explanation: DecisionExplanation, *, everything: bool) -> None:
     alternatives = explanation.alternatives
     print_line()
     if not alternatives:
@@ -86,7 +105,9 @@ def _print_alternatives(explanation: Explanation, *, everything: bool) -> None:
         return
     shown = list(alternatives) if everything else list(_telling(alternatives))
     home = _home_of(alternatives)
-    print_line(f"alternatives, on {home} unless said" if home else "alternatives", style="bold")
+    print_line(
+        f"alternatives, on {home} unless another is named" if home else "alternatives", style="bold"
+    )
     styles = ["bold" if each.chosen else "" for each in shown]
     print_table(_COLUMNS, [_row(each, home) for each in shown], styles=styles, whole=True)
     left_out = len(alternatives) - len(shown)
@@ -121,11 +142,11 @@ def _row(each: ConsideredAlternative, home: str) -> tuple[str, ...]:
     held = held_text(each.lots)
     held = "nothing" if held == NOTHING else held
     away = [lot.offering_id for lot in each.lots if lot.offering_id != home]
-    if away:
-        held += f" on {away[0]}"
     why = "chosen" if each.chosen else each.cut_detail
     if each.cut is not None:
         why = f"{each.cut.value.replace('_', ' ')}: {why}"
+    if away:
+        why = f"on {away[0]}{f'; {why}' if why else ''}"
     return (
         held,
         usd(each.immediate_cost_micro_usd),

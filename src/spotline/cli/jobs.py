@@ -172,7 +172,7 @@ def _print_answer(
     if receipt.on_demand_quote_micro_usd:
         typer.echo(quote_line(receipt.on_demand_quote_micro_usd, most, by_quote=True))
     if receipt.outlook is not None:
-        print_line(outlook_sentence(receipt.outlook))
+        print_line(outlook_sentence(receipt.outlook), err=True)
     if receipt.configuration is not None:
         print_configuration(receipt.configuration)
     typer.echo(f"follow it with: spotline watch {receipt.job_id}", err=True)

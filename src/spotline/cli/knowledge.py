@@ -4,15 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spotline.cli.calls import EXIT_BAD_INPUT, EXIT_REFUSED, fail
-from spotline.cli.failures import writable
+from spotline.cli.calls import EXIT_BAD_INPUT, EXIT_REFUSED
+from spotline.cli.failures import explained, writable
 from spotline.cli.jobs_view import print_json
 from spotline.cli.knowledge_view import (
     described_runs,
@@ -246,14 +244,6 @@ def evaluate_command(
 
 
 # --- input and failure ------------------------------------------------------------------------
-
-
-@contextmanager
-def _bad_input_exits(*, as_json: bool) -> Iterator[None]:
-    try:
-        yield
-    except (ContractError, ValueError) as error:
-        fail(EXIT_BAD_INPUT, str(error), as_json=as_json)
 
 
 def _method(text: str) -> Method:

@@ -80,6 +80,7 @@ def place(
 
 
 def _check_choice(option: str, chosen: str | None, known: Iterable[str]) -> None:
+    """Refuse a name that is none of those."""
     names = list(known)
     if chosen and chosen not in names:
         raise ContractError(option, f"expected one of {', '.join(names)}, found {chosen!r}")

@@ -104,18 +104,8 @@ def plan(
     jobs = tuple(job for job in read if isinstance(job, Job))
     drafts = tuple(draft for draft in read if isinstance(draft, JobDraft))
     together = len(read) > 1 or bool(quota) or bool(budget)
-    if together and drafts:
-        fail(
-            EXIT_BAD_INPUT,
-            "what leaves out its throughput is planned alone, without --quota and --budget",
-            as_json=as_json,
-        )
-    if together and deadlines:
-        fail(
-            EXIT_BAD_INPUT,
-            "--deadlines: expected one job, without --quota and --budget, found several or limits",
-            as_json=as_json,
-        )
+    if together:
+        _refuse_together(drafts, deadlines, as_json=as_json)
     least_ppm = 0 if on_time is None else round(on_time * 1e6)
     now = _Now(deadlines, address, now_ns, as_json=as_json)
     if together:
@@ -150,6 +140,22 @@ def plan(
         _print_one_plan(_in_files(answer, sent), read[0], steps=steps, every=every)
     if not answer.feasible or not answer.likely_enough:
         raise typer.Exit(EXIT_REFUSED)
+
+
+def _refuse_together(drafts: Sequence[JobDraft], deadlines: str, *, as_json: bool) -> None:
+    """End the command where something was given that is for one job alone."""
+    if drafts:
+        fail(
+            EXIT_BAD_INPUT,
+            "what leaves out its throughput is planned alone, without --quota and --budget",
+            as_json=as_json,
+        )
+    if deadlines:
+        fail(
+            EXIT_BAD_INPUT,
+            "--deadlines: expected one job, without --quota and --budget, found several or limits",
+            as_json=as_json,
+        )
 
 
 class _Now:
@@ -203,8 +209,8 @@ def _print_one_plan(answer: PlanAnswer, job: Job | JobDraft, *, steps: bool, eve
     planned = job if answer.completion is None else answer.completion.job
     print_plan(answer, deadline_ns=planned.deadline.at_ns, steps=steps, every=every)
     quote, most = answer.on_demand_quote_micro_usd, answer.most_cost_micro_usd
-    if quote:
-        typer.echo(quote_line(quote, most, by_quote=job.value_from_quote))
+    if quote and job.value_from_quote:
+        typer.echo(quote_line(quote, most, by_quote=True))
     if job.run is not None:
         print_run(job.run)
     typer.echo("nothing was bought; hand it over with: spotline submit", err=True)

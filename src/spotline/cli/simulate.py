@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from spotline.replay.clouds import Information
 
 _DEFAULT_POLICIES = "spotline,msu,uniform_progress,on_demand_only"
-_LOG_POLICIES = "recorded,msu,uniform_progress,on_demand_only"
 
 
 def register(app: typer.Typer) -> None:
@@ -56,7 +55,8 @@ def simulate(
         typer.Option(
             metavar="NAME[,NAME...]|all",
             help="Policies to run; all is the pool and spotline; recorded is what happened in --log. "
-            f"Empty: {_DEFAULT_POLICIES}, of a log as it was {_LOG_POLICIES}.",
+            f"Empty: {_DEFAULT_POLICIES.replace(',', ', ')}; of a log as it was recorded, "
+            "msu, uniform_progress, on_demand_only.",
         ),
     ] = "",
     deadline: Annotated[
@@ -120,12 +120,12 @@ def simulate(
     from spotline.cli.simulate_log import LogQuestion, simulate_log
     from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
     from spotline.replay.simulate import SimulationOptions
-    from spotline.replay.what_if import terms_of
+    from spotline.replay.what_if import what_if_of
 
     outputs = Outputs(json_out=json_out, csv_out=csv_out, per_job=per_job)
     with explained(), beside_json(outputs.to_stdout):
         information = _information(censored=censored, decide_first=decide_first)
-        terms = terms_of(deadline, price_factor)
+        terms = what_if_of(deadline, price_factor)
         selector = SelectorOptions(warm_start=read_weights(warm_start))
         otherwise = _not_of_a_log(
             {
@@ -152,11 +152,11 @@ def simulate(
             )
             simulate_log(question, outputs)
             return
-        if reconcile or ledger is not None:
-            raise ContractError("--reconcile", _only_of_a_log(otherwise))
         names = _names(policy or _DEFAULT_POLICIES)
-        if RECORDED in names:
-            raise ContractError(f"--policy {RECORDED}", _only_of_a_log(otherwise))
+        _refuse_of_a_log(
+            {"--reconcile": reconcile or ledger, f"--policy {RECORDED}": RECORDED in names},
+            otherwise,
+        )
         traded, known, left_out = simulation_inputs(
             market, log, jobs, seed=seed, slot_s=slot, reservations=reservations
         )
@@ -169,10 +169,7 @@ def simulate(
             forecaster=forecaster or DEFAULT_FORECASTER,
             changed=terms.describe(),
             options=SimulationOptions(
-                contention=bool(contention),
-                information=information,
-                seed=seed,
-                selector=selector,
+                contention=bool(contention), information=information, seed=seed, selector=selector
             ),
         )
         run_simulation(asked, outputs, save_weights)
@@ -183,9 +180,14 @@ def _not_of_a_log(options: Mapping[str, object]) -> str:
     return next((name for name, given in options.items() if given), "")
 
 
-def _only_of_a_log(otherwise: str) -> str:
-    with_it = f" with {otherwise}" if otherwise else " without --log"
-    return f"expected --log LOG and its jobs as they ran, found a simulation{with_it}"
+def _refuse_of_a_log(options: Mapping[str, object], otherwise: str) -> None:
+    """Refuse what only a log can answer, and say why this simulation is none of a log."""
+    for name, given in options.items():
+        if given:
+            found = f"with {otherwise}" if otherwise else "without --log"
+            raise ContractError(
+                name, f"expected --log LOG and its jobs as they ran, found a simulation {found}"
+            )
 
 
 def _information(*, censored: bool, decide_first: bool) -> Information:

@@ -11,7 +11,7 @@ from spotline.contracts.errors import ContractError
 if TYPE_CHECKING:
     from spotline.domain.jobs.job import Job
     from spotline.domain.market.market import Market
-    from spotline.replay.what_if import Terms
+    from spotline.replay.what_if import WhatIf
 
 _PRESET_DAYS = 14
 _PRESET_SLOT_S = 1800
@@ -121,7 +121,7 @@ def _covered(market: Market, recorded: Sequence[Job]) -> tuple[Market, Sequence[
 
 
 def on_terms(
-    terms: Terms, market: Market, jobs: Sequence[Job], left_out: list[str]
+    terms: WhatIf, market: Market, jobs: Sequence[Job], left_out: list[str]
 ) -> tuple[Sequence[Job], list[str]]:
     """The jobs on other terms, and a line more about each that then no longer fits the market."""
     if not terms.changes_jobs:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from spotline.domain.market.market import Market
     from spotline.replay.account import Account, RecordedLog
     from spotline.replay.closed_loop import LoopOptions
-    from spotline.replay.reconcile import LedgerSums, Reconciliation
-    from spotline.replay.what_if import Terms
+    from spotline.replay.reconcile import AccountChain, LedgerSums
+    from spotline.replay.what_if import WhatIf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class LogQuestion:
 
     log: Path
     market: str
-    terms: Terms
+    terms: WhatIf
     policies: tuple[str, ...]
     forecaster: str
     seed: int
@@ -52,7 +52,13 @@ def simulate_log(question: LogQuestion, outputs: Outputs) -> None:
     ContractError
         Something that was given is not what it should be.
     """
-    from spotline.replay.account import SIMPLE_RULES, account, read_recorded, reconciled
+    from spotline.replay.account import (
+        ON_WHAT_WAS_LEFT,
+        SIMPLE_RULES,
+        account,
+        read_recorded,
+        reconciled,
+    )
     from spotline.replay.simulate import expand_names
     from spotline.replay.summary import SPOTLINE
 
@@ -82,7 +88,8 @@ def simulate_log(question: LogQuestion, outputs: Outputs) -> None:
     _print(question, made, agreed)
     if outputs.per_job:
         print_line()
-        print_job_rows(rows)
+        # On other terms, what was left in the recorded run is no comparison.
+        print_job_rows([row for row in rows if made.as_it_was or row.basis != ON_WHAT_WAS_LEFT])
 
 
 def _options(question: LogQuestion, recorded: RecordedLog) -> LoopOptions:
@@ -126,7 +133,7 @@ def _ledger_sums(path: Path) -> LedgerSums:
         ledger.close()
 
 
-def _as_json(made: Account, agreed: Reconciliation | None) -> dict[str, object]:
+def _as_json(made: Account, agreed: AccountChain | None) -> dict[str, object]:
     """The account; `recorded` has the keys and the values of the run's own report."""
     from spotline.replay.report import configured_as_json
 
@@ -147,7 +154,7 @@ def _as_json(made: Account, agreed: Reconciliation | None) -> dict[str, object]:
     return result
 
 
-def _print(question: LogQuestion, made: Account, agreed: Reconciliation | None) -> None:
+def _print(question: LogQuestion, made: Account, agreed: AccountChain | None) -> None:
     report = made.report
     print_line(
         f"{question.log}: {len(report.jobs)} jobs, {len(report.slots)} slots of "

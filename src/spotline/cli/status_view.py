@@ -64,9 +64,28 @@ def print_board(board: JobBoard) -> None:
     if not board.statuses:
         return
     print()
-    columns, rows = job_table(board.statuses)
-    flagged = [status.view is not None and bool(status.view.flags) for status in board.statuses]
+    statuses = by_urgency(board.statuses)
+    columns, rows = job_table(statuses)
+    flagged = [is_flagged(status) for status in statuses]
     print_table(columns, rows, styles=["bold red" if look else "" for look in flagged])
+
+
+def is_flagged(status: JobStatus) -> bool:
+    """Whether a job deserves a look."""
+    return status.view is not None and bool(status.view.flags)
+
+
+def by_urgency(statuses: Sequence[JobStatus]) -> list[JobStatus]:
+    """What deserves a look first, what is over last; of equals the one submitted first."""
+    return sorted(
+        statuses,
+        key=lambda status: (
+            status.state.over,
+            not is_flagged(status),
+            status.submitted_ns,
+            status.job.job_id,
+        ),
+    )
 
 
 def job_table(statuses: Sequence[JobStatus]) -> tuple[list[Column], list[list[str]]]:
@@ -128,9 +147,9 @@ def _job_rows(statuses: Sequence[JobStatus]) -> list[tuple[str, ...]]:
 
 def _job_row(status: JobStatus) -> tuple[str, ...]:
     job, view = status.job, status.view
-    outlook = None if view is None or view.phase.over else view.outlook
+    outlook = None if view is None else expected(view)
     slack = NOTHING
-    if view is not None and view.latest_on_demand_start_ns and not view.phase.over:
+    if view is not None and view.latest_on_demand_start_ns and is_going_on(view):
         slack = lasting(view.slack_s)
     return (
         job.name,
@@ -145,6 +164,16 @@ def _job_row(status: JobStatus) -> tuple[str, ...]:
         _spent_of_quoted(status),
         job.tenant,
     )
+
+
+def is_going_on(view: JobView) -> bool:
+    """Whether anything is still decided for a job: it is not over, and its market goes on."""
+    return not view.phase.over and view.phase.value != "market_ended"
+
+
+def expected(view: JobView) -> JobOutlook | None:
+    """What is expected of a job now; nothing of one for which nothing more is decided."""
+    return view.outlook if is_going_on(view) else None
 
 
 def status_phase(status: JobStatus) -> str:
@@ -194,13 +223,13 @@ def view_facts(status: JobStatus) -> list[tuple[str, str]]:
 
 def _expected_facts(view: JobView) -> list[tuple[str, str]]:
     facts: list[tuple[str, str]] = []
-    if view.latest_on_demand_start_ns and not view.phase.over:
+    if view.latest_on_demand_start_ns and is_going_on(view):
         latest = moment(view.latest_on_demand_start_ns)
         facts.append(
             ("slack", f"{lasting(view.slack_s)}; on-demand alone is on time until {latest}")
         )
-    for name, outlook in (("expected", view.outlook), ("quoted", view.quoted)):
-        if outlook is not None and not (view.phase.over and name == "expected"):
+    for name, outlook in (("expected", expected(view)), ("quoted", view.quoted)):
+        if outlook is not None:
             facts.append((name, _outlook_text(outlook)))
     return facts
 
@@ -269,8 +298,8 @@ def update_line(update: JobUpdate) -> str:
     flags = "" if view is None else flags_text(view.flags)
     parts = [
         clock_text(clock),
-        f"{(update.change or 'now').replace('_', ' '):<12}",
-        f"{status_phase(status):<20}",
+        f"{(update.change or 'now').replace('_', ' '):<16}",
+        f"{status_phase(status):<34}",
         f"{status.progress_ppm / 10_000:5.1f} %",
         f"{usd(spent_micro_usd(status)):>9} USD",
         held_text(status.lots if view is None else view.held),

@@ -55,7 +55,7 @@ class UpNotes:
         self._say(f"all jobs are over: {how}; {self._cost_micro_usd / 1e6:,.2f} USD spent")
 
     def _say_market_end(self) -> None:
-        left = f"; {len(self._open)} jobs are not over, and stay so" if self._open else ""
+        left = f"; not over: {len(self._open)} of its jobs" if self._open else ""
         self._say(
             f"the market's last slot has opened, it ends at {self._market_end}: no slot follows, "
             f"nothing more is decided{left}"

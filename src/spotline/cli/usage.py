@@ -10,16 +10,17 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import typer
 from pydantic import ValidationError
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from spotline.cli.failures import BAD_INPUT, say, say_json
 
-# What the parser of command lines says of some words: where that is, what was expected, and found.
 # As a shell says it of a process that the signal of a closed pipe ends.
 READER_GONE = 141
 
+# What the parser of command lines says of some words: where that is, what was expected, and found.
 _RULES = tuple(
     (re.compile(pattern, re.DOTALL), where, expected, found)
     for pattern, where, expected, found in (
@@ -67,11 +68,6 @@ class CommandLine(TyperGroup):
                 stream.reconfigure(errors="backslashreplace")
         try:
             code = super().main(words, prog_name, complete_var, False, windows_expand_args, **extra)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # Who read has gone, as `head` does; at its end the interpreter would flush again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(READER_GONE)
         except TyperException as error:
             if not standalone_mode:
                 raise
@@ -79,6 +75,17 @@ class CommandLine(TyperGroup):
         if standalone_mode:
             sys.exit(code if isinstance(code, int) else 0)
         return code
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; end quietly where who reads what it prints has gone, as `head` does."""
+        try:
+            answer = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # At its end the interpreter would flush again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(READER_GONE) from None
+        return answer
 
 
 def _told(error: Any, *, as_json: bool) -> int:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _LOOK_FOR_JOBS_EVERY_S = 2.0
 _QUEUED = 256
+# Kinds of changes that come with every slot.
+_EVERY_SLOT = ("job.advanced", "decision")
 
 
 def is_done(status: JobStatus) -> bool:
@@ -36,8 +38,10 @@ async def watch_job(address: str, prefix: str, *, as_json: bool) -> JobStatus:
 
     async with JobClient(address) as client:
         last: JobUpdate | None = None
+        changes = ChangeFilter()
         async for update in _until_over(client, await whole_job_id(client, prefix)):
-            _print(update, as_json=as_json, whose="")
+            if as_json or changes.is_new(update):
+                _print(update, as_json=as_json, whose="")
             last = update
     if last is None:
         raise typer.Exit(1)
@@ -50,6 +54,7 @@ async def watch_all(address: str, tenant: str, *, as_json: bool) -> None:
     from spotline.cli.listing import listed_jobs
 
     seen: set[str] = set()
+    changes = ChangeFilter()
     updates: asyncio.Queue[JobUpdate] = asyncio.Queue(maxsize=_QUEUED)
 
     async def follow(client: JobClient, job_id: str) -> None:
@@ -69,7 +74,33 @@ async def watch_all(address: str, tenant: str, *, as_json: bool) -> None:
         tasks.create_task(look(client, tasks), name="look")
         while True:
             update = await updates.get()
-            _print(update, as_json=as_json, whose=update.status.job.job_id[:8])
+            if as_json or changes.is_new(update):
+                _print(update, as_json=as_json, whose=update.status.job.job_id[:8])
+
+
+class ChangeFilter:
+    """Tells which updates say something new: slots in which all goes on as before do not.
+
+    A tenth of the work done is something new.
+    """
+
+    def __init__(self) -> None:
+        self._said: dict[str, object] = {}
+
+    def is_new(self, update: JobUpdate) -> bool:
+        """Whether an update deserves a line, given those before of the same job."""
+        status, view = update.status, update.status.view
+        stands = (
+            status.state,
+            status.policy_id,
+            status.offering_id,
+            10 * status.progress_ppm // 1_000_000,
+            status.lots if view is None else (view.phase, view.flags, view.held, view.wanted),
+        )
+        job_id = status.job.job_id
+        before = self._said.get(job_id)
+        self._said[job_id] = stands
+        return update.change not in _EVERY_SLOT or stands != before
 
 
 async def _until_over(client: JobClient, job_id: str) -> AsyncIterator[JobUpdate]:

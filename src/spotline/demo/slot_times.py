@@ -124,6 +124,7 @@ async def measure_slots(extent: SlotExtent) -> dict[str, Any]:
             ingest=IngestOptions(),
             selector=SelectorOptions(rehearsals=0, forecast_timeout_s=60.0),
             allocate_timeout_s=120.0,
+            outlooks=False,
             **more,
         )
         listeners = {

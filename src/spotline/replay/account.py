@@ -26,12 +26,12 @@ from spotline.replay.closed_loop import LoopOptions, closed_loop
 from spotline.replay.course import coverage
 from spotline.replay.handlers import forecaster_stated, selector_options
 from spotline.replay.log_market import LogMarket, market_of_log
-from spotline.replay.reconcile import LedgerSums, Reconciliation, reconcile
+from spotline.replay.reconcile import AccountChain, LedgerSums, reconcile
 from spotline.replay.recorded import observations_of, readable_events
 from spotline.replay.report import ON_DEMAND, JobReport, LeftOut, RunReport, report_of
 from spotline.replay.simulate import without_program
 from spotline.replay.summary import JobLife, PolicySummary, summarise
-from spotline.replay.what_if import Terms
+from spotline.replay.what_if import WhatIf
 
 RECORDED = "recorded"
 ON_WHAT_WAS_LEFT = "on_what_was_left"
@@ -216,7 +216,7 @@ class Account:
         return sorted(rows, key=lambda row: (row.deadline_ns, row.job_id))
 
 
-def reconciled(made: Account, directory: Path, ledger: LedgerSums | None = None) -> Reconciliation:
+def reconciled(made: Account, directory: Path, ledger: LedgerSums | None = None) -> AccountChain:
     """Lead from an account's headline to the bills, over the log in a directory.
 
     Raises
@@ -232,7 +232,7 @@ def account(
     recorded: RecordedLog,
     rules: Iterable[str] = SIMPLE_RULES,
     *,
-    terms: Terms | None = None,
+    terms: WhatIf | None = None,
     market: Market | None = None,
     options: LoopOptions | None = None,
 ) -> Account:
@@ -250,9 +250,9 @@ def account(
     Raises
     ------
     ContractError
-        Terms fit no job, or the market file beside the log is another log's.
+        WhatIf fit no job, or the market file beside the log is another log's.
     """
-    terms = terms or Terms()
+    terms = terms or WhatIf()
     report = recorded.report
     again = terms.jobs([_as_it_ran(ran) for ran in report.jobs if _can_run_again(ran)])
     assumed = ""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
+from contextlib import closing
 from typing import Protocol
 
 from spotline.application.explaining.explain import explained
 from spotline.application.explaining.facts import DecidedTurn
-from spotline.application.explaining.messages import DecisionQuery, Explanation
+from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.application.explaining.ports import UnknownDecision
 from spotline.application.explaining.trail import LogMark, Trail, TrailEvent
 from spotline.application.selector.state import SelectorOptions
@@ -21,12 +22,17 @@ from spotline.replay.explain_fold import SelectorRefold
 from spotline.replay.explain_index import DecisionIndex, FoundDecision
 from spotline.replay.recorded import readable_events
 
+Entries = Generator[StoredEntry, None, None]
+
 
 class LogEntries(Protocol):
     """A log that can be read from any place on, more than once."""
 
-    def read(self, first_seq: int, last_seq: int | None = None) -> Iterable[StoredEntry]:
-        """The entries from `first_seq` to `last_seq` (None: the last there is), in order."""
+    def read(self, first_seq: int, last_seq: int | None = None) -> Entries:
+        """The entries from `first_seq` to `last_seq` (None: the last there is), in order.
+
+        The caller closes what it does not read to the end.
+        """
         ...
 
 
@@ -36,7 +42,7 @@ class RecordedEntries:
     def __init__(self, entries: Iterable[StoredEntry]) -> None:
         self._entries = list(entries)
 
-    def read(self, first_seq: int, last_seq: int | None = None) -> Iterator[StoredEntry]:
+    def read(self, first_seq: int, last_seq: int | None = None) -> Entries:
         """See `LogEntries`; a recorded log has no gaps."""
         if not self._entries:
             return
@@ -73,9 +79,10 @@ class LogExplainer:
         LogBeginsLate
             Its beginning is gone.
         """
-        self._index.take_all(log.read(self._index.last_seq + 1))
+        with closing(log.read(self._index.last_seq + 1)) as entries:
+            self._index.take_all(entries)
 
-    def explain(self, log: LogEntries, query: DecisionQuery) -> Explanation:
+    def explain(self, log: LogEntries, query: DecisionQuery) -> DecisionExplanation:
         """Explain a decision of the log as far as it goes now.
 
         Raises
@@ -89,12 +96,13 @@ class LogExplainer:
         found = self._index.find(query)
         trail = self._trail(log, found)
         turn = self._turn(log, found)
-        again = turn.decision_of(found.job_id)
-        if again is None:
-            differences: tuple[str, ...] = ("it is not made again",)
-        else:
-            differences = field_differences(trail.decision, again)
-        return explained(trail, turn, differences)
+        return explained(trail, turn, _differences(trail, turn))
+
+    def differences(self, log: LogEntries, query: DecisionQuery) -> tuple[str, ...]:
+        """In what a decision, made again, differs from the recorded one; errors as `explain`."""
+        self.follow(log)
+        found = self._index.find(query)
+        return _differences(self._trail(log, found), self._turn(log, found))
 
     def _turn(self, log: LogEntries, found: FoundDecision) -> DecidedTurn:
         turn = self._refold.known(found)
@@ -103,7 +111,8 @@ class LogExplainer:
         if not self._refold.can_reach(found):
             self._refold = SelectorRefold(self._options)
         refold = self._refold
-        turn = refold.reach(found, log.read(refold.next_seq, self._index.last_seq))
+        with closing(log.read(refold.next_seq, self._index.last_seq)) as entries:
+            turn = refold.reach(found, entries)
         if turn is None:
             self._refold = SelectorRefold(self._options)
             raise UnknownDecision(
@@ -146,3 +155,16 @@ class LogExplainer:
             table=index.latest(ValueTableRequested, job_id, seq),
             laws=index.laws,
         )
+
+
+def _differences(trail: Trail, turn: DecidedTurn) -> tuple[str, ...]:
+    found: list[str] = []
+    answered = turn.answered
+    if answered is not None and answered.request_digest != turn.digest:
+        found.append(
+            f"request: {answered.request_digest[:12]} recorded, {turn.digest[:12]} recomputed"
+        )
+    again = turn.decision_of(trail.decision.job_id)
+    if again is None:
+        return (*found, "it is not made again")
+    return (*found, *field_differences(trail.decision, again))

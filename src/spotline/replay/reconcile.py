@@ -18,7 +18,7 @@ from spotline.domain.units import usd_from_micro_usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class AccountStep:
     """An account (`is_account`) and its sum, or a term that leads from one to the next.
 
     `jobs` are the ids of those that a term is made of, by id; none where it is 0.
@@ -31,13 +31,13 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reconciliation:
+class AccountChain:
     """Accounts and terms in order."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[AccountStep, ...]
 
     @property
-    def differences(self) -> tuple[Step, ...]:
+    def differences(self) -> tuple[AccountStep, ...]:
         """The terms that are not 0."""
         return tuple(step for step in self.steps if step.micro_usd and not step.is_account)
 
@@ -124,7 +124,7 @@ def reconcile(
     spent: Mapping[str, int],
     counted: Iterable[str],
     ledger: LedgerSums | None = None,
-) -> Reconciliation:
+) -> AccountChain:
     """Lead from the headline's cost to what was accrued, and charged and billed where there is a ledger.
 
     Parameters
@@ -161,10 +161,10 @@ def reconcile(
     steps.append(_account(ACCRUED, sums.accrued.values()))
     if ledger is not None:
         steps += _to_bills(sums, ledger)
-    return Reconciliation(steps=tuple(steps))
+    return AccountChain(steps=tuple(steps))
 
 
-def _to_accrued(sums: _Sums, jobs: set[str]) -> list[Step]:
+def _to_accrued(sums: _Sums, jobs: set[str]) -> list[AccountStep]:
     """What lies between the slots as decided and the slots as billed."""
     names = (NO_JOBS, NOT_BILLED, AFTER_THE_END, HELD_LONGER, HELD_SHORTER)
     terms: dict[str, Counter[str]] = {name: Counter() for name in names}
@@ -184,7 +184,7 @@ def _to_accrued(sums: _Sums, jobs: set[str]) -> list[Step]:
     return [_term(name, found) for name, found in terms.items()]
 
 
-def _to_bills(sums: _Sums, ledger: LedgerSums) -> list[Step]:
+def _to_bills(sums: _Sums, ledger: LedgerSums) -> list[AccountStep]:
     """From what the log accrues to the ledger's charges, and to the bills of its instances."""
     accrued: Counter[str] = Counter()
     for (job_id, _), cost in sums.accrued.items():
@@ -205,10 +205,10 @@ def _to_bills(sums: _Sums, ledger: LedgerSums) -> list[Step]:
     ]
 
 
-def _account(name: str, amounts: Iterable[int]) -> Step:
-    return Step(name=name, micro_usd=sum(amounts), is_account=True)
+def _account(name: str, amounts: Iterable[int]) -> AccountStep:
+    return AccountStep(name=name, micro_usd=sum(amounts), is_account=True)
 
 
-def _term(name: str, by_job: Mapping[str, int]) -> Step:
+def _term(name: str, by_job: Mapping[str, int]) -> AccountStep:
     jobs = tuple(sorted(job_id for job_id, amount in by_job.items() if amount))
-    return Step(name=name, micro_usd=sum(by_job.values()), jobs=jobs)
+    return AccountStep(name=name, micro_usd=sum(by_job.values()), jobs=jobs)

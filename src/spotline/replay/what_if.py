@@ -22,7 +22,7 @@ _SPOT, _ON_DEMAND = "spot", "on_demand"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class WhatIf:
     """What is changed: nothing by default.
 
     `deadline_s` seconds are added to each deadline, `deadline_factor` stretches the time from a
@@ -108,7 +108,7 @@ def _scaled(prices: IntArray, factor: Fraction) -> IntArray:
     return np.where(prices > 0, np.maximum(scaled, 1), 0).astype(np.int64)
 
 
-def terms_of(deadline: str = "", price_factor: str = "") -> Terms:
+def what_if_of(deadline: str = "", price_factor: str = "") -> WhatIf:
     """Read `+6h` or `x1.5`, and `spot=1.2,on_demand=1`; an empty text changes nothing.
 
     Raises
@@ -118,7 +118,7 @@ def terms_of(deadline: str = "", price_factor: str = "") -> Terms:
     """
     deadline_s, deadline_factor = _deadline_of(deadline.strip())
     factors = _prices_of(price_factor)
-    return Terms(
+    return WhatIf(
         deadline_s=deadline_s,
         deadline_factor=deadline_factor,
         spot_factor=factors[_SPOT],

@@ -9,6 +9,7 @@ from spotline.application.configurator import handler as configurator
 from spotline.application.forecaster import handler as forecaster
 from spotline.application.market_ingest import handler as market_ingest
 from spotline.application.placer import handler as placer
+from spotline.application.read_model import handler as read_model
 from spotline.application.selector import handler as selector
 from spotline.contracts.subjects import KINDS
 from tests.fakes.trace_edges import TABLE, Edge, listed_edges
@@ -24,6 +25,7 @@ SPECS = tuple(
         placer,
         cloud_actuator,
         analytics,
+        read_model,
     )
 )
 SERVICES = {spec.service for spec in SPECS}

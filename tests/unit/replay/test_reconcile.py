@@ -9,7 +9,7 @@ from spotline.domain.events.lifecycle import JobAdvanced, JobClosed, JobOutcome
 from spotline.domain.ledger.bills import BillSource, InstanceBill, Settlement
 from spotline.domain.market.offering import CapacityType
 from spotline.replay import reconcile as names
-from spotline.replay.reconcile import LedgerSums, Reconciliation, reconcile
+from spotline.replay.reconcile import AccountChain, LedgerSums, reconcile
 
 
 def advanced(job_id: str, slot: int, cost: int) -> JobAdvanced:
@@ -69,11 +69,11 @@ AGREED = (
 SPENT = {"a": 12, "b": 3}
 
 
-def amounts(agreed: Reconciliation) -> dict[str, int]:
+def amounts(agreed: AccountChain) -> dict[str, int]:
     return {step.name: step.micro_usd for step in agreed.steps if step.micro_usd}
 
 
-def terms(agreed: Reconciliation) -> dict[str, tuple[int, tuple[str, ...]]]:
+def terms(agreed: AccountChain) -> dict[str, tuple[int, tuple[str, ...]]]:
     return {step.name: (step.micro_usd, step.jobs) for step in agreed.differences}
 
 

@@ -33,7 +33,8 @@ def problem_of(refused: ViewRefused) -> dict[str, Any]:
     status = _STATUS.get(refused.reason, HTTPStatus.INTERNAL_SERVER_ERROR)
     return {
         "type": f"urn:spotline:reason:{refused.reason.name.lower()}",
-        "title": refused.reason.value,
+        # What follows it speaks of gRPC's details, or of what `detail` says.
+        "title": refused.reason.value.partition(";")[0],
         "status": status.value,
         "detail": str(refused),
         "reason": refused.reason.name,

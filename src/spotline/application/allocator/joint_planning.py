@@ -35,7 +35,7 @@ from spotline.application.market_view import MarketView
 from spotline.application.outlook.fleets import FleetLimits
 from spotline.application.outlook.following import SelectorSnapshot
 from spotline.application.outlook.futures import MarketFutures, OfferingFutures
-from spotline.application.outlook.outlook import fleets_of, futures_of, slots_ahead
+from spotline.application.outlook.outlook import fleets_of, market_futures, slots_ahead
 from spotline.domain.jobs.job import DeadlineKind, Job
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.jobs.measured import planned_lead_s
@@ -103,7 +103,7 @@ def plan_together(
     offerings, quotes = _offerings(request.jobs, market)
     slots = min(MOST_SLOTS, max(slots_ahead(known.state, job) for job in request.jobs))
     futures = max(_LEAST_FUTURES, _MOST_LIVED // (slots * len(request.jobs)))
-    ahead = futures_of(known.state, slots=slots, futures=min(_MOST_FUTURES, futures))
+    ahead = market_futures(known.state, slots=slots, futures=min(_MOST_FUTURES, futures))
     shared = _shared(request, market, offerings, quotes, ahead)
     jobs = [_coupled_job(request, market, job, offerings, quotes, shared) for job in request.jobs]
     plan = solve_coupled(jobs, shared, max_deterministic_time=_WORK)

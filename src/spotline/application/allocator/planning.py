@@ -28,8 +28,8 @@ from spotline.application.market_view import MarketView
 from spotline.application.outlook.following import SelectorSnapshot, snapshot_of_market
 from spotline.application.outlook.outlook import (
     futures_for,
-    futures_of,
-    outlook_of,
+    job_outlook,
+    market_futures,
     slots_ahead,
 )
 from spotline.domain.jobs.job import DeadlineKind, Job
@@ -151,7 +151,7 @@ def _plan_one(
         )
     quote = job.on_demand_quote_micro_usd or on_demand_quote_micro_usd(market, job)
     job = valued(market, job, margin=quote_margin)
-    outlook = outlook_of(known, job)
+    outlook = job_outlook(known, job)
     if outlook is None:
         raise ValueError("quotes must hold one of an offering that the job can run on, hold none")
     options: tuple[PlanOption, ...] = ()
@@ -194,8 +194,8 @@ def _curve(
     futures = None
     if fit:
         slots = max(slots_ahead(known.state, other) for other in fit.values())
-        futures = futures_of(known.state, slots=slots, futures=futures_for(slots))
-    outlooks = {at_ns: outlook_of(known, other, market=futures) for at_ns, other in fit.items()}
+        futures = market_futures(known.state, slots=slots, futures=futures_for(slots))
+    outlooks = {at_ns: job_outlook(known, other, market=futures) for at_ns, other in fit.items()}
     return tuple(
         DeadlineOutlook(deadline_ns=at_ns, outlook=outlooks.get(at_ns))
         for at_ns in request.deadlines_ns

@@ -74,10 +74,8 @@ def _ended(point: Standpoint) -> str:
     when = point.moment(at.since_ns)
     early_s = (deadline_ns - at.since_ns) // NS_PER_S
     match at.phase:
-        case JobPhase.COMPLETED:
-            what = f"done at {when}, {duration_text(early_s)} before its deadline"
-        case JobPhase.LATE:
-            what = f"done at {when}, {duration_text(early_s)} after its deadline"
+        case JobPhase.COMPLETED | JobPhase.LATE:
+            what = f"done at {when}, {_by_deadline(early_s)}"
         case JobPhase.MISSED:
             what = f"not done in time: {point.work} at {when}"
         case JobPhase.FAILED:
@@ -180,8 +178,10 @@ def _waits(point: Standpoint) -> str:
             refusals = entry.counts.refusals
             why = f"refused {_often(refusals)}" if entry.refused else "none is there"
             return f"waits for capacity in {place}: {why}"
-        case WaitingFor.INSTANCES if entry.held:
+        case WaitingFor.INSTANCES if entry.held and entry.is_run:
             return f"holds {point.held} and waits for its program to go on"
+        case WaitingFor.INSTANCES if entry.held:
+            return f"holds {point.held} and starts again"
         case WaitingFor.INSTANCES:
             return f"waits for {lots_text(entry.wanted, point.offerings)} to come up"
         case WaitingFor.RETRY:
@@ -216,8 +216,7 @@ def _outlook(point: Standpoint) -> Iterator[str]:
     if finish_ns:
         early_s = (deadline_ns - finish_ns) // NS_PER_S
         yield f"{expected} {point.moment(finish_ns)}"
-        side = "before" if early_s >= 0 else "after"
-        yield f"{duration_text(early_s)} {side} its deadline"
+        yield _by_deadline(early_s)
     else:
         yield f"deadline {point.moment(deadline_ns)}"
 
@@ -274,6 +273,12 @@ _REASONS = {
 def _interrupted(entry: BoardEntry) -> str:
     instances = _times(entry.counts.interruptions, "instance")
     return f"interrupted {_often(entry.times_interrupted)} ({instances})"
+
+
+def _by_deadline(early_s: int) -> str:
+    if not early_s:
+        return "at its deadline"
+    return f"{duration_text(early_s)} {'before' if early_s > 0 else 'after'} its deadline"
 
 
 def _often(count: int) -> str:

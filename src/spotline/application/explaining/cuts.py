@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spotline.application.allocation.messages import AllocateRequest
-from spotline.application.explaining.facts import DecidedTurn, usd_text
+from spotline.application.explaining.facts import DecidedTurn, counted, usd_text
 from spotline.application.explaining.messages import AlternativeCut
 from spotline.domain.events.capacity import LaunchRefused, RefusalClass
 from spotline.domain.jobs.lot import Lot, holding_of
@@ -116,8 +116,8 @@ def _unsafe(bounds: Bounds, holding: Holding) -> str:
     spot = ", if that spot is lost" if holding.spot else ""
     if needed <= left:
         why = "its spot may be gone before it is of use" if holding.spot else "it may have to wait"
-        return f"on-demand would need {needed} of the {left} slots that are left, and {why}"
-    return f"on-demand would then need {needed} slots and {left} are left{spot}"
+        return f"on-demand would need {needed} of the {counted(left, 'slot')} left, and {why}"
+    return f"on-demand would then need {counted(needed, 'slot')} and has {left}{spot}"
 
 
 # --- too few instances ------------------------------------------------------------------------

@@ -7,13 +7,15 @@ from dataclasses import replace
 
 from spotline.application.explaining.facts import DecidedTurn
 from spotline.application.explaining.inputs import inputs_of
-from spotline.application.explaining.messages import DecisionInput, Explanation
+from spotline.application.explaining.messages import DecisionExplanation, DecisionInput
 from spotline.application.explaining.trail import Trail, chain_of
 from spotline.application.explaining.valuing import considered
 from spotline.application.explaining.words import summary_of
 
 
-def explained(trail: Trail, turn: DecidedTurn, differences: Sequence[str] = ()) -> Explanation:
+def explained(
+    trail: Trail, turn: DecidedTurn, differences: Sequence[str] = ()
+) -> DecisionExplanation:
     """Explain a recorded decision from what was decided on.
 
     Parameters
@@ -36,7 +38,7 @@ def explained(trail: Trail, turn: DecidedTurn, differences: Sequence[str] = ()) 
             f"{text}. The numbers below are of what was recomputed."
         )
         if again is None:
-            return Explanation(
+            return DecisionExplanation(
                 decision=decision,
                 seq=trail.mark.seq,
                 ts_event_ns=turn.market.now_ns,
@@ -51,11 +53,11 @@ def explained(trail: Trail, turn: DecidedTurn, differences: Sequence[str] = ()) 
             told, decision=decision, summary=f"{summary} {told.summary}", inputs=(named, *inputs)
         )
     found = considered(turn, decision, trail.refusals())
-    return Explanation(
+    return DecisionExplanation(
         decision=decision,
         seq=trail.mark.seq,
         ts_event_ns=turn.market.now_ns,
-        summary=summary_of(trail, turn, found.alternatives),
+        summary=summary_of(trail, turn, found),
         alternatives=found.alternatives,
         method=found.method,
         inputs=inputs,

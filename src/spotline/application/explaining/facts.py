@@ -164,6 +164,11 @@ def _counts(holding: Holding) -> str:
     return " + ".join(parts)
 
 
+def counted(number: int, name: str) -> str:
+    """A number of things: `1 slot`, `2 slots`."""
+    return f"{number} {name}{'' if number == 1 else 's'}"
+
+
 def usd_text(micro_usd: int) -> str:
     """An amount for people, to the cent; less than that to the part that shows."""
     cents = round(micro_usd / 10_000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spotline.application.explaining.facts import DecidedTurn, JobFacts, lot_text, usd_text
+from spotline.application.explaining.facts import DecidedTurn, JobFacts, counted, lot_text, usd_text
 from spotline.application.explaining.messages import DecisionInput
 from spotline.application.explaining.trail import LogMark, Trail, TrailEvent
 from spotline.domain.events.allocation import AllocationAnswered
@@ -168,10 +168,10 @@ def _happenings(trail: Trail, turn: DecidedTurn) -> Iterator[DecisionInput]:
         elif getattr(event, "job_id", "") != decision.job_id:
             continue
         elif isinstance(event, InterruptionNoticed):
-            text = f"{len(event.instance_ids)} instances go {event.lead_s} s later"
+            text = f"{counted(len(event.instance_ids), 'instance')} to go {event.lead_s} s later"
             yield _input("notice", text, turn, found.mark, event.offering_id)
         elif isinstance(event, CapacityLost) and event.slot == decision.slot:
-            text = f"{len(event.instance_ids)} instances are gone"
+            text = f"{counted(len(event.instance_ids), 'instance')} lost"
             yield _input("loss", text, turn, found.mark, event.offering_id)
         elif isinstance(event, LaunchRefused) and event.slot == decision.slot:
             text = f"{event.granted} of {event.requested} granted: {event.detail}"

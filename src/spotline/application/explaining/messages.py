@@ -79,7 +79,7 @@ class DecisionQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class DecisionExplanation:
     """Why a decision was what it was; `alternatives` begin with what was chosen, then by utility.
 
     `method` says what utility and probability of the alternatives are estimated by; `chain` leads

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from spotline.application.explaining.messages import DecisionQuery, Explanation
+from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.contracts.errors import SpotlineError
 
 
@@ -35,7 +35,7 @@ class ExplainerBusy(SpotlineError):
 class DecisionExplainer(Protocol):
     """Explains decisions of the log that a service follows, without holding that up."""
 
-    async def explain(self, query: DecisionQuery) -> Explanation:
+    async def explain(self, query: DecisionQuery) -> DecisionExplanation:
         """Why a decision was what it was.
 
         Raises

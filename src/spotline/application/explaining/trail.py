@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spotline.application.explaining.facts import DecidedTurn, lot_text, usd_text
+from spotline.application.explaining.facts import DecidedTurn, counted, lot_text, usd_text
 from spotline.application.explaining.messages import CauseLink
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
 from spotline.domain.events.capacity import (
@@ -121,7 +121,7 @@ def _said(found: TrailEvent, trail: Trail, turn: DecidedTurn) -> str:
     before = found.mark.seq <= trail.mark.seq
     match event:
         case SlotOpened():
-            return f"slot {event.slot} opened with {_quotes(len(event.quotes))}"
+            return f"slot {event.slot} opened with {counted(len(event.quotes), 'quote')}"
         case ForecastIssued() if before:
             return f"forecast by {event.model_id}"
         case ForecastOverdue() if before:
@@ -148,9 +148,11 @@ def _came_of_it(event: Event, found: TrailEvent, trail: Trail, turn: DecidedTurn
             name = event.capacity_type.value.replace("_", "-")
             return f"refused: {event.granted} of {event.requested} {name} granted: {event.detail}"
         case InterruptionNoticed():
-            return f"notice: {len(event.instance_ids)} instances go in {event.lead_s} s"
+            return (
+                f"notice: {counted(len(event.instance_ids), 'instance')} to go in {event.lead_s} s"
+            )
         case CapacityLost():
-            return f"lost: {len(event.instance_ids)} instances"
+            return f"lost: {counted(len(event.instance_ids), 'instance')}"
         case CapacityReported() if revision == decision.revision:
             held = next((h.lots for h in event.holdings if h.job_id == decision.job_id), ())
             return f"holds {lot_text(held)}"
@@ -164,7 +166,7 @@ def _came_of_it(event: Event, found: TrailEvent, trail: Trail, turn: DecidedTurn
 
 def _answered(event: AllocationAnswered) -> str:
     if event.outcome is CallOutcome.ANSWERED:
-        return f"the allocator answered for {len(event.answers)} jobs"
+        return f"the allocator answered for {counted(len(event.answers), 'job')}"
     return f"the allocator did not answer: {event.outcome.value.replace('_', ' ')}: {event.detail}"
 
 
@@ -175,7 +177,3 @@ def _billed(event: CostAccrued) -> str:
     kind = event.capacity_type.value.replace("_", "-")
     price = usd_text(event.price_micro_usd)
     return f"{cost}: {event.instances} {kind} for {event.held_s} s at {price}/h each"
-
-
-def _quotes(count: int) -> str:
-    return f"{count} quote{'' if count == 1 else 's'}"

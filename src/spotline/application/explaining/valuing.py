@@ -36,7 +36,12 @@ from spotline.domain.market.offering import Quote
 from spotline.domain.policies.answer import JobAnswer
 from spotline.domain.policies.compiled import Begun, replay_rest
 from spotline.domain.policies.contention import ResidualCapacity
-from spotline.domain.policies.decision import after_slot, slot_cost_micro_usd
+from spotline.domain.policies.decision import (
+    after_slot,
+    fit,
+    rescue_slots,
+    slot_cost_micro_usd,
+)
 from spotline.domain.policies.interface import Policy, PolicyView
 from spotline.domain.policies.params import offer_of, standing_of
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, policy_named
@@ -56,11 +61,17 @@ _NAMED_COUNTS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Considered:
-    """The alternatives of a decision, the chosen one first, and how they were valued."""
+class Alternatives:
+    """The alternatives of a decision, the chosen one first, and how they were valued.
+
+    `wish` is what the policy alone would have held of what there was, `rescue_slots` how many slots
+    of on-demand alone the job needs if it holds nothing in this one.
+    """
 
     alternatives: tuple[ConsideredAlternative, ...]
     method: str
+    wish: tuple[Lot, ...] = ()
+    rescue_slots: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +101,7 @@ class _Valued:
 
 def considered(
     turn: DecidedTurn, decision: AllocationDecided, refusals: Sequence[LaunchRefused]
-) -> Considered:
+) -> Alternatives:
     """List and value what could have been decided for a job.
 
     Parameters
@@ -104,15 +115,24 @@ def considered(
     """
     place = _task_of(turn, decision.job_id)
     if place is None or turn.request is None:
-        return Considered(alternatives=(), method="none: no policy was asked, a rule decides")
+        return Alternatives(alternatives=(), method="none: no policy was asked, a rule decides")
     task, earlier = place
     home = _home(turn, turn.request, task, earlier, decision, refusals)
     view = home.bounds.view
     if view.state.progress_quanta >= view.program.work_quanta:
-        return Considered(alternatives=(), method="none: the job's work is done")
+        return Alternatives(alternatives=(), method="none: the job's work is done")
     places = (home, *_elsewhere(turn.request, home, decision))
     valued = [value for each in places for value in _values(turn, each)]
-    return Considered(alternatives=_listed(valued, decision), method=_method(home))
+    wish: tuple[Lot, ...] = ()
+    if view.elapsed_slots < view.program.deadline_slots:
+        wished = fit(view, home.bounds.policy.choose(view, task.memory).holding)
+        wish = (Lot(offering_id=task.offering_id, spot=wished.spot, on_demand=wished.on_demand),)
+    return Alternatives(
+        alternatives=_listed(valued, decision),
+        method=_method(home),
+        wish=tuple(lot for lot in wish if lot.spot or lot.on_demand),
+        rescue_slots=rescue_slots(view, IDLE),
+    )
 
 
 def _task_of(turn: DecidedTurn, job_id: str) -> tuple[JobTask, tuple[JobAnswer, ...]] | None:

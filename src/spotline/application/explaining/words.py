@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spotline.application.allocation.messages import JobTask
-from spotline.application.explaining.facts import DecidedTurn, lot_text, usd_text
-from spotline.application.explaining.messages import AlternativeCut, ConsideredAlternative
+from spotline.application.explaining.facts import DecidedTurn, counted, lot_text, usd_text
+from spotline.application.explaining.messages import ConsideredAlternative
 from spotline.application.explaining.trail import Trail
+from spotline.application.explaining.valuing import Alternatives
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import CapacityLost
 from spotline.domain.events.forecast import ForecastOverdue
@@ -15,9 +16,7 @@ from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.units import utc_iso
 
 
-def summary_of(
-    trail: Trail, turn: DecidedTurn, alternatives: Sequence[ConsideredAlternative]
-) -> str:
+def summary_of(trail: Trail, turn: DecidedTurn, found: Alternatives) -> str:
     """Say what was decided and why."""
     decision = trail.decision
     head = f"In slot {decision.slot} it holds {lot_text(decision.lots)}"
@@ -29,18 +28,18 @@ def summary_of(
             f" and leaves {move.from_offering_id}, which takes {move.overhead_s} s and "
             f"{usd_text(move.cost_micro_usd)}"
         )
-    return f"{head}: {_why(trail, turn, alternatives)}."
+    return f"{head}: {_why(trail, turn, found)}."
 
 
-def _why(trail: Trail, turn: DecidedTurn, alternatives: Sequence[ConsideredAlternative]) -> str:
+def _why(trail: Trail, turn: DecidedTurn, found: Alternatives) -> str:
     decision = trail.decision
     policy = decision.policy_id
-    chosen = f"{policy} chose it{_margin(alternatives)}"
+    chosen = f"{policy} chose it{_margin(found.alternatives)}"
     match decision.reason:
         case DecisionReason.POLICY:
             return chosen
         case DecisionReason.SAFETY_NET:
-            return _safety_net(trail, turn, alternatives)
+            return _safety_net(trail, turn, found)
         case DecisionReason.FORECAST_OVERDUE:
             return f"{_overdue(trail)}, so {chosen}"
         case DecisionReason.FORECAST_UNTRUSTED:
@@ -74,7 +73,7 @@ def _rule(trail: Trail, turn: DecidedTurn) -> str:
         case DecisionReason.AFTER_DEADLINE:
             late = 0 if job is None else decision.slot - job.deadline_slot
             after = "and is held as long as that pays" if decision.lots else "which no longer pays"
-            return f"its deadline is {late} slots over; from then on only on-demand counts, {after}"
+            return f"its deadline is {counted(late, 'slot')} over; from then on only on-demand counts, {after}"
         case DecisionReason.NO_CAPACITY:
             return "there are not enough instances for any count it runs on"
         case DecisionReason.RETRYING:
@@ -112,25 +111,20 @@ def _margin(alternatives: Sequence[ConsideredAlternative]) -> str:
     return f"{said}, {difference} {better} than {lot_text(following.lots)}"
 
 
-def _safety_net(
-    trail: Trail, turn: DecidedTurn, alternatives: Sequence[ConsideredAlternative]
-) -> str:
+def _safety_net(trail: Trail, turn: DecidedTurn, found: Alternatives) -> str:
     """Why the safety net took over: what would have been, and when on-demand has to begin."""
     decision = trail.decision
-    job, task = turn.jobs.get(decision.job_id), task_of(turn, decision)
-    cut = next(
-        (
-            other
-            for other in alternatives
-            if other.cut is AlternativeCut.SAFETY_NET and "need" in other.cut_detail
-        ),
-        None,
-    )
-    said = f"the safety net overruled {decision.policy_id}"
-    if cut is not None:
-        said += f", as with {lot_text(cut.lots)} {cut.cut_detail}"
-    if job is not None and task is not None:
-        said += f"; slot {job.deadline_slot} is the last before the deadline"
+    said = f"the safety net overruled {decision.policy_id}, which asked for {lot_text(found.wish)}"
+    asked = next((each for each in found.alternatives if each.lots == found.wish), None)
+    if asked is not None and asked.cut_detail:
+        said += f": {asked.cut_detail}"
+    job = turn.jobs.get(decision.job_id)
+    if job is not None:
+        latest = job.deadline_slot - found.rescue_slots + 1
+        said += (
+            f"; slot {job.deadline_slot} is the last before the deadline, so on-demand has to "
+            f"begin in slot {latest}"
+        )
     return said
 
 

@@ -29,8 +29,13 @@ FloatArray = npt.NDArray[np.float64]
 _ASSUMED_MOVES = 6.0
 # Habits of a market change: of a run state at most so many transitions are taken as evidence.
 _MOST_EVIDENCE = 60.0
-# How far a whole future may leave its level sooner or later than the law says (log, one sigma).
-_LEAVING_SIGMA = 0.9
+# How far a whole future may leave its levels sooner or later than the law says, and how far it may
+# go rather down than up (log, one sigma): days differ by more than one law tells.
+_LEAVING_SIGMA = 0.6
+_SLANT_SIGMA = 0.7
+# In this share of the futures an offering is ruled by the law of another one: the best place of the
+# recent past is seldom that much better later.
+_LENT_SHARE = 0.35
 # Slots that independence (of counts) and a slow return (of prices) count for.
 _ASSUMED_SLOTS = 48.0
 _ASSUMED_CORRELATION = 0.15
@@ -172,15 +177,16 @@ class _Counts:
         self._rng = rng
         self._chains: list[_Chain | None] = []
         scores = []
-        whole = rng.standard_normal((futures, 1))
+        whole = rng.standard_normal((futures, 2))
         for row, offering_id in enumerate(past.ids):
             counts, law = past.spot[row], laws.get(offering_id)
             known = counts[counts >= 0]
             chain = None
             if law is not None and known.size and counts[-1] >= 0:
                 # A good or a bad day is one for all offerings, half of it.
-                own = rng.standard_normal((futures, 1))
-                chain = _Chain(law, known, np.sqrt(0.5) * (whole + own), rng)
+                own = rng.standard_normal((futures, 2))
+                alike = [other for other in laws.values() if _lends(other, law)]
+                chain = _Chain(law, alike, known, np.sqrt(0.5) * (whole + own), rng)
                 scores.append(chain.surprises(counts))
             self._chains.append(chain)
         self._still = np.where(past.spot[:, -1] < 0, UNCOUNTED, past.spot[:, -1])
@@ -204,8 +210,14 @@ class _Chain:
     """The run states of one offering in every future, each by a law of its own."""
 
     def __init__(
-        self, law: MarketLaw, known: IntArray, pace: FloatArray, rng: np.random.Generator
+        self,
+        law: MarketLaw,
+        alike: Sequence[MarketLaw],
+        known: IntArray,
+        days: FloatArray,
+        rng: np.random.Generator,
     ) -> None:
+        """`days` are two normal numbers of each future: its pace, and its slant."""
         space = law.space
         self._law = law
         self._ages = space.ages
@@ -213,17 +225,19 @@ class _Chain:
         states = run_states(space, known)
         seen = transitions(space, known).sum(axis=1)
         evidence = np.minimum(_MOST_EVIDENCE, seen) + _ASSUMED_MOVES
-        futures = pace.shape[0]
-        # Each future has a law of its own: a Dirichlet draw round the learned one.
-        drawn = rng.standard_gamma(
-            np.broadcast_to(matrix * evidence[:, None], (futures, *matrix.shape))
-        )
+        futures = days.shape[0]
+        # Each future has a law of its own: a Dirichlet draw round the learned one, or a lent one.
+        matrices = np.stack([matrix, *(other.run_matrix() for other in alike)])
+        lent = rng.random(futures) < _LENT_SHARE
+        lender = rng.integers(0, len(matrices), futures)
+        ruled = matrices[np.where(lent, lender, 0)]
+        drawn = rng.standard_gamma(ruled * evidence[None, :, None])
         level = np.arange(space.run_states) // space.ages
-        leaves = level[:, None] != level[None, :]
+        way = np.sign(level[:, None] - level[None, :])
         changes = int(np.count_nonzero(np.diff(states // space.ages)))
         sigma = np.sqrt(_LEAVING_SIGMA**2 + 1.0 / (changes + 4.0))
-        factor = np.exp(sigma * pace - sigma**2 / 2.0)[:, :, None]
-        drawn = np.where(leaves[None], drawn * factor, drawn) + 1e-12
+        pace, slant = sigma * days[:, :1, None], _SLANT_SIGMA * days[:, 1:, None]
+        drawn = drawn * np.exp(np.where(way[None] != 0, pace + slant * way[None], 0.0)) + 1e-12
         self._cumulative = np.cumsum(drawn / drawn.sum(axis=2, keepdims=True), axis=2)
         self._state = np.full(futures, int(states[-1]), dtype=np.int64)
         self._count = np.full(futures, int(known[-1]), dtype=np.int64)
@@ -255,6 +269,12 @@ class _Chain:
             self._count[here] = places[(pick[here] * len(places)).astype(np.int64)]
         self._state = after
         return self._count.copy()
+
+
+def _lends(other: MarketLaw, law: MarketLaw) -> bool:
+    """Whether a law tells the same states apart as another."""
+    mine, its = law.space, other.space
+    return (mine.level_starts, mine.age_starts) == (its.level_starts, its.age_starts)
 
 
 def _places(law: MarketLaw, known: IntArray) -> list[IntArray]:
@@ -306,7 +326,8 @@ class _Prices:
     """Spot prices and on-demand stock of all offerings, a slot at a time.
 
     A price goes back to a mean that each future draws, at the rate that the past shows, and is
-    moved by what moved it in past slots.
+    moved by what moved it in past slots; in some futures by what moved another offering, the more
+    the shorter the past: a price that has not moved yet may.
     """
 
     def __init__(self, past: _Past, futures: int, rng: np.random.Generator) -> None:
@@ -330,8 +351,17 @@ class _Prices:
         highest = log_price.max(axis=1)
         top = np.maximum(highest, np.minimum(highest + _BEYOND, dearest))
         self._most = top[:, None]
-        moved = (moves != 0.0).any(axis=1) if moves.size else np.zeros(offerings, dtype=bool)
-        self._moved = moved[:, None]
+        moved = np.flatnonzero((moves != 0.0).any(axis=1))
+        own = np.repeat(np.arange(offerings)[:, None], futures, axis=1)
+        lent = rng.random((offerings, futures)) < _ASSUMED_SLOTS / (
+            self._past_slots + _ASSUMED_SLOTS
+        )
+        lenders = rng.random((offerings, futures))
+        if moved.size:
+            own = np.where(lent, moved[(lenders * moved.size).astype(np.int64)], own)
+        # Whose changes move a price, by future.
+        self._mover = own
+        self._moved = np.isin(own, moved)
         stock = np.where(past.on_demand < 0, UNCOUNTED, past.on_demand)
         self._stock = stock
         self._at = np.full(futures, self._past_slots - 1, dtype=np.int64)
@@ -345,9 +375,9 @@ class _Prices:
         # Stock goes on from the present until a stretch ends; at the past's end it stays.
         self._at = np.where(fresh, anywhere, np.where(wraps, self._past_slots - 1, again))
         if self._moves.shape[1]:
-            moves = self._moves[:, np.maximum(0, self._at - 1)]
             drawn = self._rng.integers(0, self._moves.shape[1], self._futures)
-            moves = np.where((wraps & ~fresh)[None, :], self._moves[:, drawn], moves)
+            at = np.where(wraps & ~fresh, drawn, np.maximum(0, self._at - 1))
+            moves = self._moves[self._mover, at[None, :]]
             price = self._price + moves - self._back * (self._price - self._mean)
             price = np.clip(price, self._least, self._most)
             self._price = np.where(self._moved, price, self._price)

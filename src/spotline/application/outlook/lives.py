@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from spotline.application.allocation.allocate import allocate
 from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
-from spotline.application.outlook.places import Left, Place
+from spotline.application.outlook.places import FuturePlace, Left
 from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.jobs.job import Job
@@ -73,7 +73,7 @@ class _Now:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class FutureCourse:
     """What is the same in every slot of every future.
 
     `waits` slots of the futures pass before the job's first.
@@ -81,13 +81,13 @@ class Course:
 
     state: SelectorState
     job: Job
-    places: Mapping[str, Place]
+    places: Mapping[str, FuturePlace]
     options: SelectorOptions
     next_slot_start_ns: int
     waits: int = 0
 
 
-def live(course: Course, begins: Beginning, future: int) -> LifeAhead:
+def live_alone(course: FutureCourse, begins: Beginning, future: int) -> LifeAhead:
     """Run a job to its end, or to where the futures end."""
     life = FutureLife(course, begins, future)
     while not life.over:
@@ -101,7 +101,7 @@ class FutureLife:
     `at` is the slot of the futures, `elapsed` that of the job's life.
     """
 
-    def __init__(self, course: Course, begins: Beginning, future: int) -> None:
+    def __init__(self, course: FutureCourse, begins: Beginning, future: int) -> None:
         self.course = course
         self.begins = begins
         self.at = course.waits
@@ -119,7 +119,7 @@ class FutureLife:
         self._slots = next(iter(course.places.values())).spot.shape[1]
 
     @property
-    def _place(self) -> Place:
+    def _place(self) -> FuturePlace:
         return self.course.places[self._now.home]
 
     @property
@@ -187,11 +187,13 @@ class FutureLife:
     def result(self) -> LifeAhead:
         """How it fared."""
         program, finished = self._place.program, self._finished
+        # One that begins when its life is over is worth nothing, done or not.
+        in_time = 0 < finished <= program.end_slots
         return LifeAhead(
             home=self.begins.home,
             policy_id=self.begins.policy_id,
             cost_micro_usd=self._now.spent,
-            value_micro_usd=program.value_micro_usd[finished] if finished else 0,
+            value_micro_usd=program.value_micro_usd[finished] if in_time else 0,
             finished_slot=finished,
             on_time=0 < finished <= program.deadline_slots,
             moves=self._now.moves,
@@ -268,7 +270,7 @@ def _move(now: _Now, home: str, move: Move, interrupted: bool) -> None:
 
 
 def _table_use(
-    place: Place, begins: Beginning, future: int, at: int, elapsed: int
+    place: FuturePlace, begins: Beginning, future: int, at: int, elapsed: int
 ) -> TableUse | None:
     if elapsed < begins.tables_from or place.offering.offering_id not in begins.tabled:
         return None
@@ -278,7 +280,7 @@ def _table_use(
 
 
 def _alternatives(
-    course: Course, begins: Beginning, now: _Now, future: int, at: int, elapsed: int
+    course: FutureCourse, begins: Beginning, now: _Now, future: int, at: int, elapsed: int
 ) -> tuple[Alternative, ...]:
     """Where the job could go, as the selector offers it; never to a reservation."""
     found = []
@@ -312,7 +314,7 @@ def _alternatives(
     return tuple(found)
 
 
-def _held_back(course: Course, now: _Now, offering_id: str, cost: int) -> bool:
+def _held_back(course: FutureCourse, now: _Now, offering_id: str, cost: int) -> bool:
     """As `egress.held_back`, for a job that has been launched."""
     job = course.job
     here, there = course.places[now.home].offering, course.places[offering_id].offering

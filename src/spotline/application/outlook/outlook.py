@@ -17,8 +17,14 @@ from spotline.application.allocation.allocate import program_of
 from spotline.application.outlook.fleets import FleetLimits, FleetLives, live_together
 from spotline.application.outlook.following import SelectorSnapshot
 from spotline.application.outlook.futures import MarketFutures, sample_futures
-from spotline.application.outlook.lives import Beginning, Course, FutureLife, LifeAhead, live
-from spotline.application.outlook.places import Taken, places_of
+from spotline.application.outlook.lives import (
+    Beginning,
+    FutureCourse,
+    FutureLife,
+    LifeAhead,
+    live_alone,
+)
+from spotline.application.outlook.places import Taken, future_places
 from spotline.application.selector.job_run import JobRun, JobTable, RunPhase
 from spotline.application.selector.learning import rehearse
 from spotline.application.selector.offering_choice import (
@@ -48,12 +54,12 @@ _MOST_SLOTS = 3_000
 class _Ahead:
     """A job with all that its futures begin with; a future's beginning is that of its index."""
 
-    course: Course
+    course: FutureCourse
     begins: tuple[Beginning, ...]
     first_slot_start_ns: int
 
 
-def outlook_of(
+def job_outlook(
     known: SelectorSnapshot, job: Job, *, market: MarketFutures | None = None
 ) -> JobOutlook | None:
     """Say what is expected of a job from the slot after the latest on.
@@ -87,17 +93,17 @@ class LivesAhead:
 def lives_of(
     known: SelectorSnapshot, job: Job, *, market: MarketFutures | None = None
 ) -> LivesAhead | None:
-    """What `outlook_of` sums up; the i-th life is that in the i-th future."""
+    """What `job_outlook` sums up; the i-th life is that in the i-th future."""
     state = known.state
     if market is None:
         run = state.runs.get(job.job_id)
         slots = slots_ahead(state, job if run is None else run.job)
-        market = futures_of(state, slots=slots, futures=futures_for(slots))
+        market = market_futures(state, slots=slots, futures=futures_for(slots))
     ahead = _ahead_of(known, job, market)
     if ahead is None:
         return None
     return LivesAhead(
-        lives=tuple(live(ahead.course, begins, i) for i, begins in enumerate(ahead.begins)),
+        lives=tuple(live_alone(ahead.course, begins, i) for i, begins in enumerate(ahead.begins)),
         first_slot_start_ns=ahead.first_slot_start_ns,
         slot_ns=state.current.slot_s * NS_PER_S,
     )
@@ -146,8 +152,8 @@ def futures_for(slots: int) -> int:
     return next((n for n in _FUTURES if n * slots <= _MOST_SLOTS), _FUTURES[-1])
 
 
-def futures_of(state: SelectorState, *, slots: int, futures: int) -> MarketFutures:
-    """The market's futures as `outlook_of` samples them, the same for all jobs of a slot."""
+def market_futures(state: SelectorState, *, slots: int, futures: int) -> MarketFutures:
+    """The market's futures as `job_outlook` samples them, the same for all jobs of a slot."""
     history = [*(opened for opened, _ in state.history), state.current]
     laws = {offering_id: named.law for offering_id, named in state.laws.items()}
     if any(sq.quote.offering_id not in laws for sq in state.current.quotes):
@@ -192,10 +198,10 @@ def _going_on(
         tables_from=0,
     )
     taken = _taken(state, run.job, run.slack_slots(state.slot), options, market.slots)
-    course = Course(
+    course = FutureCourse(
         state=state,
         job=run.job,
-        places=places_of(state, run.job, programs, market, tables, taken),
+        places=future_places(state, run.job, programs, market, tables, taken),
         options=options,
         next_slot_start_ns=opened.ts_event_ns + opened.slot_s * NS_PER_S,
     )
@@ -233,10 +239,10 @@ def _arriving(known: SelectorSnapshot, job: Job, market: MarketFutures) -> _Ahea
     program = programs[likeliest]
     needed = program.slots_on_demand(program.work_quanta, program.launch_s)
     taken = _taken(state, job, program.deadline_slots - needed, options, market.slots)
-    course = Course(
+    course = FutureCourse(
         state=state,
         job=job,
-        places=places_of(state, job, programs, market, tables, taken),
+        places=future_places(state, job, programs, market, tables, taken),
         options=options,
         next_slot_start_ns=next_ns,
         waits=waits,

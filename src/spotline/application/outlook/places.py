@@ -31,7 +31,7 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class FuturePlace:
     """One offering in every future, as one job meets it.
 
     `spot` and `on_demand` are what other jobs leave, shape (futures, slots). `run_state`, of that
@@ -93,14 +93,14 @@ class Taken:
     on_demand: IntArray
 
 
-def places_of(
+def future_places(
     state: SelectorState,
     job: Job,
     programs: Mapping[str, JobProgram],
     market: MarketFutures,
     tables: Mapping[str, JobTable],
     taken: Mapping[str, Taken],
-) -> dict[str, Place]:
+) -> dict[str, FuturePlace]:
     """Every offering that the job can run on, by id; `state` is of the slot before the futures."""
     found = {}
     for offering_id, program in programs.items():
@@ -121,7 +121,7 @@ def places_of(
             same = named is not None and named.law_id == table.named.law_id
             run_state = law_state if same else _states(table.named.law, past, spot)
         reserve_slots, rescue = state.on_demand_stock(job, offering_id)
-        found[offering_id] = Place(
+        found[offering_id] = FuturePlace(
             offering=offering,
             program=program,
             spot=spot,

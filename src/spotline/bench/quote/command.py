@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Annotated, Any
 
 import typer
@@ -63,7 +64,8 @@ def quote(
             continue
         before = recorded.get(name)
         recorded[name] = world.recorded if before is None else f"{before}; {world.recorded}"
-        found = quote_world(world, count, seed + index, part=part, tell=tell)
+        job_seed = world_seed + zlib.crc32(name.encode()) % 10_000
+        found = quote_world(world, count, job_seed, part=part, tell=tell)
         quoted[name] = (*quoted.get(name, ()), *found)
     figures = figures_of(quoted, recorded, seed=seed, command=command_line())
     write_figures(figures, out)
@@ -80,7 +82,7 @@ def _print(console: Any, figures: dict[str, Any], methods: tuple[str, ...]) -> N
                 cells = "".join(f"{cell:>9}" for cell in _cells(row))
                 console.print(f"{market:24}{cells}", markup=False)
     console.print(
-        "\nwithin, below, above: realised cost against p10..p90; width: (p90 - p10) / p50; said, "
+        "\nwithin, below, above: realised cost against p10..p90; width: mean p90 - p10 over mean p50; said, "
         "was: on time; of rate: the Brier score of always saying the rate; finish: within p10..p90"
     )
     console.print("On time, by decile of what was said (outlook, all markets):")

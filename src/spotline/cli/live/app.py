@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
@@ -12,12 +12,13 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 
+from spotline.cli.explain_view import explanation_lines
 from spotline.cli.jobs_view import status_facts
 from spotline.cli.live.charts import ProgressPoint
 from spotline.cli.live.feed import FeedBroken, LiveFeed
 from spotline.cli.live.panels import header_text, job_panel, market_panel
 from spotline.cli.reading import happening_line
-from spotline.cli.status_view import JobBoard, job_table, spent_micro_usd
+from spotline.cli.status_view import JobBoard, by_urgency, is_flagged, job_table, spent_micro_usd
 from spotline.cli.tables import (
     Column,
     Kind,
@@ -63,6 +64,12 @@ class DetailScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         """Let the arrows scroll."""
         self.query_one("#detail").focus()
+
+    def tell(self, text: str) -> None:
+        """Show another text; nothing where this was left before it came."""
+        self._text = text
+        for shown in self.query("#detail-text").results(Static):
+            shown.update(text)
 
 
 class LiveView(App[None]):
@@ -169,11 +176,12 @@ class LiveView(App[None]):
     # --- drawing ------------------------------------------------------------------------------
 
     def _found(self) -> list[JobStatus]:
+        statuses = by_urgency(self._board.statuses)
         if not self._wanted:
-            return list(self._board.statuses)
+            return statuses
         return [
             status
-            for status in self._board.statuses
+            for status in statuses
             if any(self._wanted in said.lower() for said in _searched(status))
         ]
 
@@ -197,7 +205,7 @@ class LiveView(App[None]):
 
     def _draw_table(self, found: Sequence[JobStatus]) -> None:
         columns, rows = job_table(found)
-        flagged = [status.view is not None and bool(status.view.flags) for status in found]
+        flagged = [is_flagged(status) for status in found]
         cells = [[escaped(cell) for cell in row] for row in rows]
         # The table puts a space on either side of a cell, and a bar beside itself.
         room = self.size.width - _ROUND_CELLS
@@ -253,16 +261,24 @@ class LiveView(App[None]):
         """Everything of the selected job."""
         status = self._status()
         if status is not None:
-            self._show(status, "job", lambda width: fact_lines(status_facts(status), width))
+            self._show(status, "job", fact_lines(status_facts(status), self._detail_width))
 
     def action_explain(self) -> None:
         """Why the selected job holds what it holds."""
         status = self._status()
         if status is not None:
-            wanted = ("holds", "is to hold", "why", "slack", "expected", "quoted", "policy")
-            facts = [fact for fact in status_facts(status) if fact[0] in wanted]
-            more = ("numbers", f"spotline explain {status.job.job_id[:12]}")
-            self._show(status, "why", lambda width: fact_lines([*facts, more], width))
+            self.run_worker(self._explain(status), group="explain", exclusive=True)
+
+    async def _explain(self, status: JobStatus) -> None:
+        screen = self._show(status, "why", ["worked out again from the log ..."])
+        width = self._detail_width
+        try:
+            explanation = await self._feed.explanation(status.job.job_id)
+        except FeedBroken as error:
+            lines = fact_lines([("no answer", str(error))], width)
+        else:
+            lines = explanation_lines(explanation, width)
+        screen.tell("\n".join(lines))
 
     def action_show_events(self) -> None:
         """What has happened to the selected job."""
@@ -274,17 +290,22 @@ class LiveView(App[None]):
         try:
             events = await self._feed.events(status.job.job_id)
         except FeedBroken as error:
-            said = str(error)
-            self._show(status, "events", lambda width: [shortened(said, width)])
+            said = fact_lines([("no answer", str(error))], self._detail_width)
+            self._show(status, "events", said)
             return
         # The newest first: it is what is looked for.
         lines = [happening_line(event) for event in reversed(events)] or ["nothing yet"]
-        self._show(status, "events", lambda width: lines)
+        self._show(status, "events", lines)
 
-    def _show(self, status: JobStatus, what: str, lines: Callable[[int], Sequence[str]]) -> None:
-        name = escaped(status.job.name)
-        title = f"{what}: {status.job.job_id}  {name}"
-        self.push_screen(DetailScreen(title, "\n".join(lines(max(20, self.size.width - 4)))))
+    @property
+    def _detail_width(self) -> int:
+        return max(20, self.size.width - 4)
+
+    def _show(self, status: JobStatus, what: str, lines: Sequence[str]) -> DetailScreen:
+        title = f"{what}: {status.job.job_id}  {escaped(status.job.name)}"
+        screen = DetailScreen(title, "\n".join(lines))
+        self.push_screen(screen)
+        return screen
 
     def action_turn(self) -> None:
         """Where there is no room for both: the market instead of the job, and back."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from spotline.adapters.grpc.allocator.client import JobClient
     from spotline.application.allocator.happenings import JobHappening
+    from spotline.application.explaining.messages import Explanation
     from spotline.cli.status_view import JobBoard
     from spotline.domain.market.slot_quote import SlotQuote
 
@@ -30,6 +31,10 @@ class LiveFeed(Protocol):
 
     async def events(self, job_id: str) -> tuple[JobHappening, ...]:
         """What has happened to a job, oldest first."""
+        ...
+
+    async def explanation(self, job_id: str) -> Explanation:
+        """Why a job's latest decision was what it was."""
         ...
 
 
@@ -65,5 +70,15 @@ class RpcFeed:
 
         try:
             return tuple([found async for found in self._client.happenings(job_id)])
+        except RpcFailed as error:
+            raise FeedBroken(str(error)) from error
+
+    async def explanation(self, job_id: str) -> Explanation:
+        """Why a job's latest decision was what it was."""
+        from spotline.adapters.grpc.kit.errors import RpcFailed
+        from spotline.application.explaining.messages import DecisionQuery
+
+        try:
+            return await self._client.explain(DecisionQuery(job_id=job_id))
         except RpcFailed as error:
             raise FeedBroken(str(error)) from error

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spotline.cli.live.charts import DONE, PLANNED, ProgressPoint, bars, progress_chart
-from spotline.cli.status_view import board_facts, spent_micro_usd, status_phase
+from spotline.cli.status_view import board_facts, expected, spent_micro_usd, status_phase
 from spotline.cli.tables import escaped, fact_lines, shortened
 from spotline.cli.wording import flags_text, lasting, probability, usd
 
@@ -58,8 +58,9 @@ def _cost_lines(status: JobStatus, points: Sequence[ProgressPoint], width: int) 
         spent += f" of {usd(outlook.expected_cost_micro_usd)} quoted ({low} to {high})"
     drawn = bars([point.spent_micro_usd for point in points], width - _LABEL)
     lines = fact_lines([("spent", spent), ("cost over time", drawn)], None)
-    if view is not None and view.outlook is not None and not view.phase.over:
-        on_time = probability(view.outlook.on_time_probability_ppm)
+    now = None if view is None else expected(view)
+    if view is not None and now is not None:
+        on_time = probability(now.on_time_probability_ppm)
         slack = f", slack {lasting(view.slack_s)}" if view.latest_on_demand_start_ns else ""
         lines += fact_lines([("on time", f"{on_time}{slack}")], None)
     return lines

@@ -279,7 +279,6 @@ def replay_rest(
     ValueError
         A policy has no compiled form for this program and table, or a future is too short.
     """
-    policy, _ = players
     elapsed = {start.elapsed_slots for start in begun}
     slots = program.end_slots - min(elapsed, default=program.end_slots)
     shape = (len(begun), len(futures))
@@ -287,10 +286,10 @@ def replay_rest(
         return _table_of(program, np.zeros((*shape, len(Life._fields)), dtype=np.int64))
     if len(elapsed) > 1 or min(map(len, futures)) < slots:
         raise ValueError(f"begun must be after equally many slots, futures of {slots} at least")
-    if not _compilable(program, (policy,), players[1], table):
-        raise ValueError(f"{policy.policy_id} has no compiled form here")
+    if not _compilable(program, players[:1], players[1], table):
+        raise ValueError(f"{players[0].policy_id} has no compiled form here")
     laid = [record for future in futures for record in future[:slots]]
-    market = _market_of_records(laid, _farthest((policy,)), firm=spot_firm)
+    market = _market_of_records(laid, _farthest(players[:1]), firm=spot_firm)
     firsts = range(0, len(laid), slots)
     starts = np.array([_row(first, start) for start in begun for first in firsts], dtype=np.int64)
     fared, _ = _run(program, market, players, table, starts, keep=False)

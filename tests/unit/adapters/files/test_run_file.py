@@ -27,6 +27,7 @@ from spotline.domain.jobs.run import (
     DataSet,
     EnvironmentVariable,
     Launcher,
+    OnStall,
     ProgressReading,
     ProgressSource,
     RunPackage,
@@ -391,3 +392,28 @@ def test_a_job_of_a_file_goes_through_a_message_unchanged(content, package) -> N
 
     assert read.job == job
     assert [*run_problems(job.run, job.checkpoint)] == []
+
+
+def test_after_how_long_a_program_is_stalled_is_a_duration():
+    run = job_of({"command": "python train.py", "stalled_after": "45m", "on_stall": "restart"}).run
+
+    assert run is not None
+    assert run.stalled_after_s == 2_700
+    assert run.on_stall is OnStall.RESTART
+    silent = job_of().run
+    assert silent is not None
+    assert (silent.stalled_after_s, silent.on_stall) == (0, None)
+    assert from_message(type(run), to_message(run)) == run
+
+
+@pytest.mark.parametrize(
+    ("stated", "where"),
+    [
+        ({"stalled_after": "0s"}, "run.stalled_after"),
+        ({"stalled_after": "31d"}, "run.stalled_after"),
+        ({"stalled_after": "soon"}, "run.stalled_after"),
+        ({"on_stall": "panic"}, "run.on_stall"),
+    ],
+)
+def test_what_a_stall_may_be_is_bounded(stated, where):
+    assert list(problems({"command": "python train.py", **stated})) == [where]

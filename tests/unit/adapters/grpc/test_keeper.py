@@ -10,8 +10,14 @@ import pytest
 from spotline.adapters.grpc.agent.keeper import GangKeeper
 from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.domain.events.capacity import CapacityReported
-from spotline.domain.events.lifecycle import JobSubmitted
-from spotline.domain.events.training import AgentJoined, GenerationFormed, JobSilent
+from spotline.domain.events.lifecycle import JobProgressReported, JobSubmitted
+from spotline.domain.events.training import (
+    AgentJoined,
+    GenerationFormed,
+    JobSilent,
+    JobStalled,
+    JobStallEnded,
+)
 from spotline.domain.jobs.lot import JobHolding, Lot
 from tests.eventually import eventually
 from tests.fakes.allocator import (
@@ -156,3 +162,44 @@ async def test_an_event_of_a_job_that_is_not_known_is_none_of_its_business(job):
     known = host.state.gangs.get(job.job_id)
     assert (known is not None) == (job is JOB)
     assert keeper.states()["silent"] == 0
+
+
+async def test_a_stall_is_recorded_once_and_counted_until_a_report_ends_it():
+    times = AgentTimes(heartbeat_s=0.04, silent_s=4.0, market_s_per_s=60.0)
+    host, keeper, clock = keeping(times=times)
+    keeper.begin()
+    gang = hold_and_join(host, keeper)
+    running = asyncio.create_task(keeper.run())
+    await eventually(lambda: gang.generation == 1)
+    formed_ns = gang.reported_ns
+
+    def go_on(slots):
+        # A slot of 600 s passes in 10 s, and the agent is heard of all the time.
+        for _ in range(slots):
+            clock.now_s += 10.0
+            host.record(slot_opened(host.state.recent.opened.slot + 1))
+            keeper.beat(gang, "i-1", 1)
+
+    go_on(2)
+    await asyncio.sleep(0.05)
+    assert recorded(host, JobStalled) == []
+    go_on(2)
+    await eventually(lambda: keeper.stalled() == 1)
+    (stalled,) = recorded(host, JobStalled)
+    assert stalled.since_ns == formed_ns
+    assert stalled.ts_event_ns - stalled.since_ns >= 3 * SLOT_NS
+
+    host.record(
+        JobProgressReported(
+            job_id=JOB.job_id,
+            tenant=JOB.tenant,
+            done=1.0,
+            ts_event_ns=keeper.now_ns(),
+            generation=1,
+        )
+    )
+    await eventually(lambda: recorded(host, JobStallEnded) and keeper.stalled() == 0)
+    running.cancel()
+
+    assert len(recorded(host, JobStalled)) == 1
+    assert len(recorded(host, JobStallEnded)) == 1

@@ -11,7 +11,9 @@ from spotline.application.allocator.happenings import LONGEST_TEXT, happening_te
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import CostAccrued, LaunchRefused, RefusalClass
 from spotline.domain.events.lifecycle import JobExited, JobQuoted
+from spotline.domain.events.training import JobStalled
 from spotline.domain.jobs.lot import Lot
+from spotline.domain.jobs.run import OnStall
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import Move
 from tests.samples.events import SAMPLES
@@ -21,6 +23,8 @@ QUIET = {
     *("MarketOpened", "SlotOpened", "ForecastIssued", "JobAdvanced", "JobProgressReported"),
     *("AdmissionRecorded", "ValueTableRequested", "CapacityReported", "InstancesEnded"),
     *("PipelineSubmitted", "PlacementDecided", "PlacementEnded", "CostAccrued"),
+    *("ForecastOverdue", "AllocationAnswered", "SlotDecided", "PolicyWeightsUpdated"),
+    "MarketLawLearned",
 }
 
 
@@ -119,3 +123,13 @@ def test_a_quote_says_what_is_likely_and_when():
     assert ", not done in the middle one," in happening_text(
         replace(quoted, outlook=replace(outlook, finish_p50_ns=0))
     )
+
+
+def test_a_stall_says_for_how_long_and_what_follows():
+    stalled = _of(JobStalled)
+
+    assert happening_text(stalled) == (
+        "stalled: its program has reported nothing for 2000 s; it is started again"
+    )
+    alarm = replace(stalled, on_stall=OnStall.ALARM)
+    assert happening_text(alarm) == "stalled: its program has reported nothing for 2000 s"

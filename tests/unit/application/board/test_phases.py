@@ -268,7 +268,7 @@ def test_done_work_is_finishing_until_the_program_ends():
     ("outcome", "phase", "word"),
     [
         (JobOutcome.COMPLETED, JobPhase.COMPLETED, "before its deadline"),
-        (JobOutcome.COMPLETED_LATE, JobPhase.LATE, "after its deadline"),
+        (JobOutcome.COMPLETED_LATE, JobPhase.LATE, "its deadline"),
         (JobOutcome.MISSED_DEADLINE, JobPhase.MISSED, "not done in time"),
         (JobOutcome.EXPIRED, JobPhase.MISSED, "not done in time"),
         (JobOutcome.CANCELLED, JobPhase.CANCELLED, "withdrawn by its owner"),

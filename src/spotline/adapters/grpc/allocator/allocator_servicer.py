@@ -30,7 +30,7 @@ from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
 from spotline.application.configurator.messages import Completion
 from spotline.application.market_view import ClockReading, MarketView
 from spotline.application.outlook.following import snapshot_of_market
-from spotline.application.outlook.outlook import outlook_of
+from spotline.application.outlook.outlook import job_outlook
 from spotline.contracts.mapping import digest, from_message
 from spotline.contracts.reasons import Reason
 from spotline.domain.jobs.draft import JobDraft
@@ -127,7 +127,7 @@ class AllocatorServicer(allocator_service_pb2_grpc.AllocatorServiceServicer):
         if market is None or not market.quotes:
             return None
         return await self._run(
-            self._planning, lambda: outlook_of(known or snapshot_of_market(market), job)
+            self._planning, lambda: job_outlook(known or snapshot_of_market(market), job)
         )
 
     async def _completed(self, asked: PlanRequest, draft: JobDraft) -> Completion | PlanAnswer:

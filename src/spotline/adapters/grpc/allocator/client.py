@@ -39,7 +39,7 @@ from spotline.application.allocator.messages import (
 )
 from spotline.application.allocator.output import OutputChunk
 from spotline.application.allocator.updates import JobChange
-from spotline.application.explaining.messages import DecisionQuery, Explanation
+from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.application.market_view import MarketStatus
 from spotline.application.spec import Call
 from spotline.contracts.errors import ContractError, InvariantViolation
@@ -294,10 +294,10 @@ class JobClient(RpcClient):
         finally:
             stream.cancel()
 
-    async def explain(self, query: DecisionQuery) -> Explanation:
+    async def explain(self, query: DecisionQuery) -> DecisionExplanation:
         """Why a decision was what it was; takes seconds where the log is long."""
         return await self._ask(
-            self._jobs.ExplainDecision, query, Explanation, timeout_s=_EXPLAIN_TIMEOUT_S
+            self._jobs.ExplainDecision, query, DecisionExplanation, timeout_s=_EXPLAIN_TIMEOUT_S
         )
 
     async def _ready_again(self) -> None:

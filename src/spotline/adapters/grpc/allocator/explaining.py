@@ -7,7 +7,7 @@ import grpc
 from spotline.adapters.grpc.allocator.standing import unknown_job
 from spotline.adapters.grpc.kit.errors import RpcRefused
 from spotline.api.v1 import job_service_pb2 as pb
-from spotline.application.explaining.messages import DecisionQuery, Explanation
+from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.application.explaining.ports import (
     DecisionExplainer,
     ExplainerBusy,
@@ -27,7 +27,7 @@ class Explaining:
     def __init__(self, explainer: DecisionExplainer | None) -> None:
         self._explainer = explainer
 
-    async def explain(self, request: pb.ExplainDecisionRequest) -> Explanation:
+    async def explain(self, request: pb.ExplainDecisionRequest) -> DecisionExplanation:
         """Why a decision was what it was.
 
         Raises

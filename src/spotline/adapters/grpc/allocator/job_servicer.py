@@ -42,7 +42,7 @@ from spotline.application.allocator.messages import (
 )
 from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
-from spotline.application.explaining.messages import Explanation
+from spotline.application.explaining.messages import DecisionExplanation
 from spotline.application.market_view import ClockReading, MarketStatus
 from spotline.application.paging import page_of_ids
 from spotline.application.spec import derive_id
@@ -311,7 +311,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
     @answers
     async def ExplainDecision(
         self, request: pb.ExplainDecisionRequest, context: ServerContext
-    ) -> Explanation:
+    ) -> DecisionExplanation:
         """Why a decision was what it was, worked out again from the log."""
         return await self.explaining.explain(request)
 

@@ -11,7 +11,7 @@ import structlog
 
 from spotline.application.allocator.ports import JobsHost
 from spotline.application.outlook.following import SelectorSnapshot
-from spotline.application.outlook.outlook import outlook_of
+from spotline.application.outlook.outlook import job_outlook
 from spotline.application.spec import derive_id
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.errors import ProviderUnavailable
@@ -146,7 +146,7 @@ class BackgroundOutlooks:
 
     async def _in_thread(self, known: SelectorSnapshot, job: Job) -> JobOutlook | None:
         return await asyncio.get_running_loop().run_in_executor(
-            self._threads, lambda: outlook_of(known, job)
+            self._threads, lambda: job_outlook(known, job)
         )
 
     async def _publish(self, job: Job, slot: int, outlook: JobOutlook) -> None:
