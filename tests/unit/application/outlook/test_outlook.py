@@ -190,7 +190,7 @@ def test_a_job_that_was_done_long_after_its_time_is_worth_nothing() -> None:
     assert run.program is not None
     run.state = replace(run.state, progress_quanta=run.program.work_quanta)
 
-    found = outlook_of(known, handed_over())
+    found = job_outlook(known, handed_over())
 
     assert found is not None
     assert found.on_time_probability_ppm == 0
