@@ -73,7 +73,7 @@ def system(folder: Path, http_port: int) -> SystemOptions:
         market_s_per_s=SPEED,
         selector=SelectorOptions(rehearsals=0),
         cloud=chosen_cloud("local", most_instances=2, notice_lead_s=2400, stop_grace_s=0.5),
-        agent_times=AgentTimes(heartbeat_s=0.1, silent_s=1.0),
+        agent_times=AgentTimes(heartbeat_s=0.25, silent_s=4.0),
         http_address=f"127.0.0.1:{http_port}",
     )
 
