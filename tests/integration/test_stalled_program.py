@@ -73,7 +73,7 @@ def system(folder: Path, http_port: int) -> SystemOptions:
         market_s_per_s=SPEED,
         selector=SelectorOptions(rehearsals=0),
         cloud=chosen_cloud("local", most_instances=2, notice_lead_s=2400, stop_grace_s=0.5),
-        agent_times=AgentTimes(heartbeat_s=0.1, silent_s=1.0),
+        agent_times=AgentTimes(heartbeat_s=0.25, silent_s=4.0),
         http_address=f"127.0.0.1:{http_port}",
     )
 
@@ -109,11 +109,11 @@ async def test_a_program_that_says_nothing_is_killed_and_ends_well_in_its_second
     (stalled,) = of_type(events, JobStalled)
     assert stalled.on_stall is OnStall.RESTART
     assert stalled.ts_event_ns - stalled.since_ns >= 2 * SLOT_S * NS_PER_S
-    assert [(event.generation, event.exit_code) for event in of_type(events, JobExited)] == [
-        (1, STALLED),
-        (2, 0),
-    ]
-    assert [event.generation for event in of_type(events, GenerationFormed)] == [1, 2]
+    killed, ended = of_type(events, JobExited)
+    assert (killed.generation, killed.exit_code) == (1, STALLED)
+    # A start on an instance that is released meanwhile is followed by another one.
+    assert ended.generation == of_type(events, GenerationFormed)[-1].generation > 1
+    assert ended.exit_code == 0
     (retried,) = of_type(events, JobRetryScheduled)
     assert retried.detail.startswith("the program reported nothing for ")
     (closed,) = of_type(events, JobClosed)

@@ -141,9 +141,10 @@ class GangView:
         if self.why_stop() is not None or self.now_s - facts.quiet_since_s < times.silent_after_s:
             return False
         limit_ns = gang.run.seconds_to_stall(self.slot_s) * NS_PER_S
+        lately_s = max(2 * times.heartbeat_s, times.silent_after_s / 2)
         return self.now_ns - gang.reported_ns >= limit_ns and all(
             # Of an instance that is gone nothing is to be expected, though it does not show yet.
-            self.now_s - facts.last_heard_s(member) <= 2 * times.heartbeat_s
+            self.now_s - facts.last_heard_s(member) <= lately_s
             and not self.out_of_reach(member)
             and not self.ended(member)
             for member in gang.members
