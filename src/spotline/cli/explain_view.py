@@ -74,7 +74,7 @@ def print_explanation(explanation: DecisionExplanation, *, everything: bool) -> 
     )
 
 
-def explanation_lines(explanation: Explanation, width: int) -> list[str]:
+def explanation_lines(explanation: DecisionExplanation, width: int) -> list[str]:
     """The sentence and the telling alternatives in lines of `width`, for what does not print."""
     home = _home_of(explanation.alternatives)
     rows = [_row(each, home) for each in _telling(explanation.alternatives)]

@@ -21,7 +21,6 @@ from spotline.cli.knowledge_view import (
     print_import,
     print_prediction,
 )
-from spotline.contracts.errors import ContractError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,7 +85,7 @@ def import_command(
     from spotline.adapters.knowledge.reader import read_file
     from spotline.adapters.knowledge.store import merged, read_knowledge, write_knowledge
 
-    with _bad_input_exits(as_json=as_json):
+    with explained(as_json=as_json):
         imported = [read_file(path, format_name=source_format, stack=stack) for path in files]
         before = read_knowledge(to) if to.exists() else ()
         runs = merged(before, *(file.runs for file in imported))
@@ -115,7 +114,7 @@ def describe_command(file: _File, as_json: _Json = False) -> None:
     """Say what a knowledge base holds: runs, stacks, models, GPUs, ranges, failures."""
     from spotline.adapters.knowledge.store import knowledge_digest, read_knowledge
 
-    with _bad_input_exits(as_json=as_json):
+    with explained(as_json=as_json):
         runs = read_knowledge(file)
     described: dict[str, Any] = {
         "path": str(file),
@@ -181,7 +180,7 @@ def predict_command(
     from spotline.domain.configuration.memory import gpu_memory
     from spotline.domain.configuration.rules import broken_rules
 
-    with _bad_input_exits(as_json=as_json):
+    with explained(as_json=as_json):
         known_method, options = _method(method), _options(option or ())
         configuration = Configuration(
             model_name=_model_name(model, parameters),
@@ -226,7 +225,7 @@ def evaluate_command(
     """Check predictions on runs held back: a random split, and one model at a time, per stack."""
     from spotline.adapters.knowledge.store import read_knowledge
 
-    with _bad_input_exits(as_json=as_json):
+    with explained(as_json=as_json):
         runs = read_knowledge(file)
         names = _source_names(source, with_history=True)
         # After the input is known to be good: it loads every source's library.
