@@ -146,7 +146,7 @@ async def test_the_same_request_id_for_something_else_is_bad_input(job_file) -> 
     [
         (("compute_s: 4.0", "compute_s: fast"), "compute_s: expected a number, found 'fast'"),
         (("tenant: research", ""), "tenant: expected this field, found nothing"),
-        (("max_gpus: 8", "max_gpus: 1"), "max_gpus: expected >= min_gpus (8), found 1"),
+        (("max_gpus: 8", "max_gpus: 1"), "max_gpus: expected a number >= min_gpus (8), found 1"),
     ],
 )
 def test_a_wrong_file_is_bad_input_and_needs_no_placer(job_file, change, said) -> None:
@@ -229,7 +229,7 @@ async def test_what_begins_several_ids_is_refused_with_them(job_file) -> None:
         both = await run("pipelines", "show", "")
 
     assert both.exit_code == 2
-    assert "begins 2 job ids" in both.stderr
+    assert "which begins 2" in both.stderr
     assert id_of("one") in both.stderr
 
 

@@ -225,24 +225,27 @@ def up(
             market_s_per_s=pace.market_s_per_s,
             market_from_now=wall_clock,
         )
-
-        check_ports(
-            {
-                "--address": address,
-                "--agents-address": agents_address,
-                "--configurator-address": configurator_address,
-                "--placer-address": placer_address,
-                "--analytics-address": analytics_address,
-                "--health-port": f"127.0.0.1:{health_port}",
-                **({"--http-address": http_address} if http_address else {}),
-            }
-        )
+        _check_addresses(options, health_port)
         check_inputs(options)
         store.mkdir(parents=True, exist_ok=True)
         if not verbose:
             configure_logging(log_level, file=store / LOG_FILE)
     said = _Said(as_json=as_json, verbose=verbose, store=store)
     _serve(options, cloud, said, health_port=health_port)
+
+
+def _check_addresses(options: SystemOptions, health_port: int) -> None:
+    check_ports(
+        {
+            "--address": options.allocator_address,
+            "--agents-address": options.agents_address,
+            "--configurator-address": options.configurator_address,
+            "--placer-address": options.placer_address,
+            "--analytics-address": options.analytics_address,
+            "--health-port": f"127.0.0.1:{health_port}",
+            **({"--http-address": options.http_address} if options.http_address else {}),
+        }
+    )
 
 
 @dataclass(slots=True, kw_only=True)

@@ -59,7 +59,10 @@ def test_a_former_name_is_read_and_named_and_the_new_one_goes_first():
     [
         (
             {"SPOTLINE_CLOUD_MOON_RETRIES": "many"},
-            ["SPOTLINE_CLOUD_MOON_REGION: Field required", "SPOTLINE_CLOUD_MOON_RETRIES: expected "],
+            [
+                "SPOTLINE_CLOUD_MOON_REGION: Field required",
+                "SPOTLINE_CLOUD_MOON_RETRIES: expected ",
+            ],
         ),
         (
             {"SPOTLINE_CLOUD_MOON_REGION": "near", "SPOTLINE_CLOUD_MOON_RETRIES": "-1"},

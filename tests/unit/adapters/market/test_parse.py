@@ -21,7 +21,9 @@ def test_of_many_names_the_first_are_said_and_how_many_more_there_are():
 
 @pytest.mark.parametrize("offering_id", ["", "a\x1b[2J", "a\x00b", "a\nb", "x" * 201])
 def test_an_id_that_cannot_be_shown_is_refused(offering_id):
-    with pytest.raises(ContractError, match=r"^here: expected 1 to 200 printable characters, found"):
+    with pytest.raises(
+        ContractError, match=r"^here: expected 1 to 200 printable characters, found"
+    ):
         check_offering_id(offering_id, "here")
 
 
