@@ -154,7 +154,7 @@ async def test_up_refuses_a_store_in_use_and_ends_on_ctrl_c(tmp_path: Path) -> N
         *("up", "--market", "market.parquet", "--store", "store"),
         *("--address", "127.0.0.1:0", "--configurator-address", "127.0.0.1:0"),
         *("--placer-address", "127.0.0.1:0", "--agents-address", "127.0.0.1:0"),
-        *("--analytics-address", "127.0.0.1:0"),
+        *("--analytics-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"),
     )
     first = await asyncio.create_subprocess_exec(
         *SPOTLINE,
@@ -171,8 +171,8 @@ async def test_up_refuses_a_store_in_use_and_ends_on_ctrl_c(tmp_path: Path) -> N
             while "log" not in said:
                 line = (await first.stderr.readline()).decode()
                 assert line, f"it has ended: {said}"
-                name, _, value = line.partition(" ")
-                said[name] = value.strip()
+                name, value = line.removeprefix("ready:").split()[:2]
+                said[name] = value.rstrip(",")
         # The selector counts a message when it has handled the first.
         async with asyncio.timeout(60):
             while HANDLED not in (metrics := await asyncio.to_thread(fetched, said["metrics"])):
@@ -204,7 +204,8 @@ def test_up_asks_as_what_agents_are_to_reach_it(tmp_path: Path) -> None:
     market = generate("mixed", seed=11, slots=4, slot_s=1800, start_ns=START_NS)
     write_market(market, tmp_path / "market.parquet")
     words = (
-        *("up", "--market", "market.parquet", "--agents-address", "0.0.0.0:0"),
+        *("up", "--market", "market.parquet", "--store", "store"),
+        *("--agents-address", "0.0.0.0:0", "--http-address", ""),
         *("--address", "127.0.0.1:0", "--configurator-address", "127.0.0.1:0"),
         *("--placer-address", "127.0.0.1:0", "--analytics-address", "127.0.0.1:0"),
     )

@@ -42,6 +42,7 @@ from spotline.domain.events.lifecycle import (
     JobClosed,
     JobOutcome,
     JobProgressReported,
+    JobSubmitted,
 )
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.policies.answer import DecisionReason
@@ -566,7 +567,30 @@ async def test_an_allocator_that_comes_back_in_time_is_found() -> None:
     assert after.outcome is CallOutcome.ANSWERED
 
 
-async def test_a_plan_marks_one_option_and_the_loop_stays_free(monkeypatch) -> None:
+async def test_a_job_less_likely_to_be_on_time_than_asked_for_is_refused_and_not_recorded() -> None:
+    host = opened_host()
+    # Fourteen slots of work, ten to the deadline, which is soft.
+    late = job(deadline_slots=10, late_slots=30)
+    async with client_of(host) as client:
+        with pytest.raises(RpcFailed, match="at least 50 %, was 0 %") as caught:
+            await client.submit(late, least_on_time_ppm=500_000)
+        stored = [event for _, event in host.stored.values() if isinstance(event, JobSubmitted)]
+        taken = await client.submit(late)
+
+    assert (caught.value.code, caught.value.reason) == ("FAILED_PRECONDITION", "DEADLINE_UNLIKELY")
+    assert stored == []
+    assert taken.outlook is None
+
+
+async def test_a_job_that_is_likely_enough_is_taken_with_what_is_expected() -> None:
+    async with client_of(opened_host()) as client:
+        taken = await client.submit(job(), least_on_time_ppm=990_000)
+
+    assert taken.outlook is not None
+    assert taken.outlook.on_time_probability_ppm >= 990_000
+
+
+async def test_a_plan_says_what_is_expected_and_the_loop_stays_free(monkeypatch) -> None:
     host = opened_host()
     begun, let = threading.Event(), threading.Event()
 
@@ -591,8 +615,9 @@ async def test_a_plan_marks_one_option_and_the_loop_stays_free(monkeypatch) -> N
     answer = planning.result()
     assert was_planning
     assert answer.feasible
-    assert [option.chosen for option in answer.options].count(True) == 1
-    assert answer.options[0].chosen
+    assert answer.outlook is not None
+    assert answer.likely_enough
+    assert answer.options == ()
     assert not infeasible.feasible
     assert infeasible.earliest_feasible_deadline_ns == START_NS + 14 * SLOT_NS
     assert caught.value.bad_input
@@ -690,7 +715,6 @@ async def test_the_earliest_deadline_is_in_the_trailing_metadata() -> None:
 
 
 def _submitted(one):
-    from spotline.domain.events.lifecycle import JobSubmitted
 
     return JobSubmitted(job=one, ts_event_ns=START_NS)
 

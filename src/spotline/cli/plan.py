@@ -213,7 +213,8 @@ def _print_one_plan(answer: PlanAnswer, job: Job | JobDraft, *, steps: bool, eve
         typer.echo(quote_line(quote, most, by_quote=True))
     if job.run is not None:
         print_run(job.run)
-    typer.echo("nothing was bought; hand it over with: spotline submit", err=True)
+    if answer.feasible:
+        typer.echo("nothing was bought; hand it over with: spotline submit", err=True)
 
 
 def _in_files(answer: PlanAnswer, sent: Sequence[tuple[Path, Job | JobDraft]]) -> PlanAnswer:

@@ -225,7 +225,7 @@ def up(
             market_s_per_s=pace.market_s_per_s,
             market_from_now=wall_clock,
         )
-        _check_addresses(options, health_port)
+        check_ports(_ports_of(options, health_port))
         check_inputs(options)
         store.mkdir(parents=True, exist_ok=True)
         if not verbose:
@@ -234,18 +234,18 @@ def up(
     _serve(options, cloud, said, health_port=health_port)
 
 
-def _check_addresses(options: SystemOptions, health_port: int) -> None:
-    check_ports(
-        {
-            "--address": options.allocator_address,
-            "--agents-address": options.agents_address,
-            "--configurator-address": options.configurator_address,
-            "--placer-address": options.placer_address,
-            "--analytics-address": options.analytics_address,
-            "--health-port": f"127.0.0.1:{health_port}",
-            **({"--http-address": options.http_address} if options.http_address else {}),
-        }
-    )
+def _ports_of(options: SystemOptions, health_port: int) -> dict[str, str]:
+    """Where it is to listen, by the option that says so."""
+    ports = {
+        "--address": options.allocator_address,
+        "--agents-address": options.agents_address,
+        "--configurator-address": options.configurator_address,
+        "--placer-address": options.placer_address,
+        "--analytics-address": options.analytics_address,
+        "--http-address": options.http_address,
+        "--health-port": f"127.0.0.1:{health_port}",
+    }
+    return {option: address for option, address in ports.items() if address}
 
 
 @dataclass(slots=True, kw_only=True)

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.application.allocation.allocate import at_rates
-from spotline.domain.jobs.job import Job
+from spotline.domain.jobs.job import Job, Throughput
 from spotline.domain.market.market import Market
 from spotline.domain.policies.registry import BASELINES
-from spotline.domain.units import usd_from_micro_usd, utc_iso
+from spotline.domain.units import PPM, usd_from_micro_usd, utc_iso
 from spotline.replay.closed_loop import LoopOptions, closed_loop
 from spotline.replay.course import coverage
 from spotline.replay.handlers import forecaster_stated, selector_options
@@ -301,11 +301,32 @@ def _can_run_again(ran: JobReport) -> bool:
 
 
 def _as_it_ran(ran: JobReport) -> Job:
-    """The job as it was submitted, at the rates that its reports showed last."""
+    """The job as it was submitted, at the rates that its reports showed last.
+
+    Those are the middle of the last estimate: what was planned on is less, so that a deadline holds.
+    """
     job = without_program(ran.job)
-    if ran.left_out is LeftOut.REPORTED and ran.reestimates:
-        return at_rates(job, ran.reestimates[-1].throughputs)
-    return job
+    if ran.left_out is not LeftOut.REPORTED or not ran.reestimates:
+        return job
+    last = ran.reestimates[-1]
+    factor = last.factor_ppm / PPM
+    if len(last.throughputs) != len(job.throughputs):
+        return job
+    shown = [
+        before if before == after else _scaled(before, factor)
+        for before, after in zip(job.throughputs, last.throughputs, strict=True)
+    ]
+    return at_rates(job, tuple(shown))
+
+
+def _scaled(throughput: Throughput, factor: float) -> Throughput:
+    # Rates of few digits keep the exact programs small.
+    return replace(
+        throughput,
+        alpha=float(f"{throughput.alpha * factor:.4g}"),
+        beta=float(f"{throughput.beta * factor:.4g}"),
+        table=tuple(float(f"{rate * factor:.4g}") for rate in throughput.table),
+    )
 
 
 def _at_shown_rates(report: RunReport, jobs: Sequence[Job]) -> list[str]:

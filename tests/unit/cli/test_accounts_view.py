@@ -30,8 +30,8 @@ def made(tmp_path_factory) -> Account:
 
 def test_a_run_ends_with_its_cost_its_deadlines_and_its_log(made) -> None:
     assert result_lines(made, Path("runs/x/log")) == (
-        "2 jobs cost 142.46 USD: 16.2 % less than on-demand only (170.00 USD); 8.0 % less than "
-        "uniform_progress (154.87 USD), the best simple rule; each running all jobs by itself",
+        "2 jobs cost 142.46 USD: 16.2 % less than on-demand only (170.00 USD); 4.9 % less than "
+        "uniform_progress (149.77 USD), the best simple rule; each running all jobs by itself",
         "3 of 3 jobs on time, 0 hard deadlines missed; 1 not compared (21.25 USD): "
         "tune granite-3.1-8b: its own reports say how fast it ran",
         "log runs/x/log",

@@ -422,9 +422,7 @@ def _alternative(value: _Valued, chosen: _Valued) -> ConsideredAlternative:
     lot = Lot(offering_id=bounds.offering_id, spot=held.spot, on_demand=held.on_demand)
     cut, detail = NO_CUT
     if value is not chosen:
-        cut, detail = cut_of(bounds, held)
-        if cut is None:
-            cut, detail = value.place.move_cut
+        cut, detail = value.place.move_cut if value.place.is_away else cut_of(bounds, held)
     return ConsideredAlternative(
         lots=(lot,) if held.instances or value.place.is_away else (),
         chosen=value is chosen,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from spotline.adapters.grpc.allocator.client import JobClient
     from spotline.application.allocator.happenings import JobHappening
-    from spotline.application.explaining.messages import Explanation
+    from spotline.application.explaining.messages import DecisionExplanation
     from spotline.cli.status_view import JobBoard
     from spotline.domain.market.slot_quote import SlotQuote
 
@@ -33,7 +33,7 @@ class LiveFeed(Protocol):
         """What has happened to a job, oldest first."""
         ...
 
-    async def explanation(self, job_id: str) -> Explanation:
+    async def explanation(self, job_id: str) -> DecisionExplanation:
         """Why a job's latest decision was what it was."""
         ...
 
@@ -73,7 +73,7 @@ class RpcFeed:
         except RpcFailed as error:
             raise FeedBroken(str(error)) from error
 
-    async def explanation(self, job_id: str) -> Explanation:
+    async def explanation(self, job_id: str) -> DecisionExplanation:
         """Why a job's latest decision was what it was."""
         from spotline.adapters.grpc.kit.errors import RpcFailed
         from spotline.application.explaining.messages import DecisionQuery

@@ -180,6 +180,23 @@ def test_a_job_under_way_keeps_its_policy_and_counts_what_it_spent() -> None:
     assert after.expected_cost_micro_usd == before.expected_cost_micro_usd + 5_000_000
 
 
+def test_a_job_that_was_done_long_after_its_time_is_worth_nothing() -> None:
+    following = under_way("on_demand_only")
+    for k in range(AFTER + 1, AFTER + 40):
+        following.fold(slot_opened(k, spot=restless(k)))
+    known = following.snapshot()
+    assert known is not None
+    run = known.state.runs[handed_over().job_id]
+    assert run.program is not None
+    run.state = replace(run.state, progress_quanta=run.program.work_quanta)
+
+    found = job_outlook(known, handed_over())
+
+    assert found is not None
+    assert found.on_time_probability_ppm == 0
+    assert found.expected_utility_micro_usd == 0
+
+
 def test_an_admission_that_is_read_late_keeps_its_slot() -> None:
     following = Following(SelectorOptions())
     following.fold(market_opened())

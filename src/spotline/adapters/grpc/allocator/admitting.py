@@ -53,8 +53,8 @@ async def likely_enough(planning: Planning, job: Job, least_on_time_ppm: int) ->
     if outlook.on_time_probability_ppm < least_on_time_ppm:
         raise RpcRefused(
             grpc.StatusCode.FAILED_PRECONDITION,
-            f"job.deadline is met with a probability of {outlook.on_time_probability_ppm / 1e4:g} %, "
-            f"at least {least_on_time_ppm / 1e4:g} % was asked for; nothing was recorded",
+            f"job.deadline must be met with a probability of at least {least_on_time_ppm / 1e4:g} %, "
+            f"was {outlook.on_time_probability_ppm / 1e4:g} %; nothing was recorded",
             reason=Reason.DEADLINE_UNLIKELY,
             field="job.deadline",
         )
