@@ -173,7 +173,7 @@ async def test_a_plan_marks_the_chosen_option(job_file) -> None:
     assert "highest expected utility" in shown.stdout
     assert json.loads(as_json.stdout)["options"][0]["chosen"] is True
     assert wrong.exit_code == 2
-    assert "policy_ids[0]: unknown policy 'guess'" in wrong.stderr
+    assert "policy_ids[0]: expected one of on_demand_only" in wrong.stderr
 
 
 async def test_several_files_are_planned_together_or_the_reason_is_shown(tmp_path) -> None:

@@ -202,14 +202,14 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_variable(
 ):
     (line,) = said(monkeypatch, capsys, settings, **{variable: text}).splitlines()
 
-    assert line.startswith(f"SPOTLINE_{variable}: ")
+    assert line.startswith(f"spotline: SPOTLINE_{variable}: ")
     assert problem in line
 
 
 def test_every_wrong_variable_is_named(monkeypatch, capsys):
     told = said(monkeypatch, capsys, SelectorSettings, DECAY="x", REHEARSALS="y", LOG_LEVEL="z")
 
-    assert sorted(line.split(":")[0] for line in told.splitlines()) == [
+    assert sorted(line.split(": ")[1] for line in told.splitlines()) == [
         "SPOTLINE_DECAY",
         "SPOTLINE_LOG_LEVEL",
         "SPOTLINE_REHEARSALS",

@@ -67,7 +67,7 @@ def test_import_of_nothing_usable_exits_2_and_writes_nothing(tmp_path):
 def test_import_with_a_format_that_does_not_fit_exits_2(tmp_path, extra):
     result, _ = _import(tmp_path, *GOOD, extra=extra)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "error: " in result.stderr
+    assert "spotline: " in result.stderr
 
 
 def test_import_to_a_place_that_is_not_there_exits_2(tmp_path):
