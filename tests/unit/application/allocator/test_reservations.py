@@ -54,7 +54,8 @@ def test_a_plan_chooses_the_reservation_and_names_it():
     market = with_one(OPEN, instances=4, slots=40)
     reserved = market.offerings[-1].offering_id
 
-    answer = plan(PlanRequest(job=asked()), seen(market))
+    asked_for = PlanRequest(job=asked(), policy_ids=("msu", "on_demand_only"))
+    answer = plan(asked_for, seen(market))
 
     best = answer.options[0]
     assert (best.chosen, best.offering_id, best.expected_cost_micro_usd) == (True, reserved, 0)

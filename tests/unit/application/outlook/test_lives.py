@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from spotline.application.allocation.allocate import program_of
-from spotline.application.outlook.lives import Beginning, Course, live
+from spotline.application.outlook.lives import Beginning, FutureCourse, live_alone
 from spotline.domain.jobs.progress import JobProgress
 from tests.fakes.allocator import EAST, SLOT_S, START_NS, job
 
@@ -16,7 +16,7 @@ def test_a_job_done_in_the_last_slot_of_its_life_has_a_life_that_is_over():
     stated = job(deadline_slots=12)
     program = program_of(stated, EAST, "p4d.24xlarge", SLOT_S, START_NS, None)
     place = SimpleNamespace(program=program, spot=np.zeros((1, 4), dtype=np.int64))
-    course = Course(
+    course = FutureCourse(
         state=None,
         job=stated,
         places={EAST: place},
@@ -33,6 +33,6 @@ def test_a_job_done_in_the_last_slot_of_its_life_has_a_life_that_is_over():
         spent_micro_usd=7,
     )
 
-    life = live(course, begins, 0)
+    life = live_alone(course, begins, 0)
 
     assert (life.cost_micro_usd, life.value_micro_usd, life.on_time) == (7, 0, False)
