@@ -23,8 +23,8 @@ def run(jobs):
     change = pb.UpdateJobRequest(job_id=job_id, budget_micro_usd=300_000_000)
     change.etag = jobs.Get(pb.GetRequest(job_id=job_id)).status.etag
     change.update_mask.CopyFrom(FieldMask(paths=["budget_micro_usd"]))
-    for option in jobs.UpdateJob(change).plan.options:
-        print("plan:", option.policy_id, option.expected_cost_micro_usd / 1e6, "USD")
+    seen = jobs.UpdateJob(change).plan.outlook
+    print("plan:", seen.cost_p50_micro_usd / 1e6, "USD", seen.on_time_probability_ppm / 1e4, "%")
     for seen in jobs.Watch(pb.WatchRequest(job_id=job_id)):
         print("slot", seen.clock.slot, seen.change, pb.JobState.Name(seen.status.state))
         if seen.change == "decision":

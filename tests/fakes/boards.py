@@ -19,7 +19,7 @@ from spotline.application.explaining.messages import (
     AlternativeCut,
     ConsideredAlternative,
     DecisionInput,
-    Explanation,
+    DecisionExplanation,
 )
 from spotline.application.market_view import ClockReading, MarketState, MarketStatus
 from spotline.cli.live.feed import FeedBroken
@@ -130,7 +130,7 @@ def market(slot: int = 9, state: MarketState = MarketState.OPEN) -> MarketStatus
     )
 
 
-EXPLANATION = Explanation(
+EXPLANATION = DecisionExplanation(
     decision=AllocationDecided(
         job_id=running().job.job_id,
         tenant="research",
@@ -213,7 +213,7 @@ class FakeFeed:
             if quoted.quote.offering_id == offering_id
         )
 
-    async def explanation(self, job_id: str) -> Explanation:
+    async def explanation(self, job_id: str) -> DecisionExplanation:
         return EXPLANATION
 
     async def events(self, job_id: str) -> tuple[JobHappening, ...]:

@@ -420,7 +420,8 @@ async def test_an_instance_with_a_wrong_environment_shuts_down(agents, tmp_path)
     )
 
     assert await agent.ended() == 2
-    assert "SPOTLINE_CONTROL must be HOST:PORT" in (agent.folder / "agent.log").read_text()
+    said = (agent.folder / "agent.log").read_text()
+    assert said == "spotline: SPOTLINE_CONTROL: expected HOST:PORT, found 'nowhere'\n"
     assert (tmp_path / "shut").exists()
 
 

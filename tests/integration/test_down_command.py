@@ -66,6 +66,7 @@ async def started_up(folder: Path) -> asyncio.subprocess.Process:
         *(*SPOTLINE, "up", "--market", "market.parquet", "--wait-for-work", "--json"),
         *("--slots-per-s", "4", "--address", free, "--configurator-address", free),
         *("--placer-address", free, "--analytics-address", free, "--agents-address", free),
+        *("--http-address", free, "--store", "spotline-store"),
         cwd=folder,
         env={**os.environ, "COLUMNS": "200"},
         stdout=asyncio.subprocess.PIPE,
@@ -109,4 +110,4 @@ async def test_what_goes_on_costing_is_said_and_ended(tmp_path: Path) -> None:
     assert released.stdout == "released 2 instances\n"
     assert "no instance goes on costing" in again.stderr
     assert unsaid.returncode == 2
-    assert "one of --keep and --release" in unsaid.stderr
+    assert "expected --keep or --release, found neither" in unsaid.stderr

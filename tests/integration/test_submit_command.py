@@ -290,7 +290,7 @@ async def test_a_job_is_read_from_standard_input() -> None:
         wrong = await run("submit", "-", stdin="tenant: x")
 
     assert twice.exit_code == 2
-    assert "- is standard input and can be read once" in twice.stderr
+    assert "-: expected standard input once, found it twice" in twice.stderr
     assert answer.exit_code == 0, answer.stderr
     assert [job.job_id for job in submitted(host)] == [parse_job_file(FILE).job_id]
     assert wrong.stderr.startswith("spotline: stdin: deadline: expected this field, found nothing")
