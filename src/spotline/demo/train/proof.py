@@ -51,7 +51,7 @@ from spotline.domain.selection.saved import SavedWeights
 UNDISTURBED_SEEDS = (0, 1, 2)
 SUDDEN_SHARE = 0.6
 """Of what is taken back, so much gets no notice."""
-TIMES_RECLAIMED = 3.0
+TIMES_RECLAIMED = 4.0
 """At random moments instances go so many times as often as the trace takes one back.
 
 A run of minutes holds instances for some ten hours of market time, in which the trace itself would
