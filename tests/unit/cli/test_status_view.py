@@ -49,15 +49,21 @@ def test_the_header_says_time_market_and_money(
     ]
 
 
-def test_a_market_that_ended_says_that_nothing_follows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_market_that_ended_says_that_nothing_follows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+
     print_board(replace(board(), market=market(143, MarketState.ENDED)))
 
     assert "ended at 2026-03-02T00:00:00Z: no slot follows" in capsys.readouterr().out
 
 
 def test_one_job_begins_with_its_headline_and_says_everything(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+
     print_status(at_risk())
 
     first, *rest = capsys.readouterr().out.splitlines()
