@@ -18,8 +18,8 @@ from spotline.application.board.messages import (
 from spotline.application.explaining.messages import (
     AlternativeCut,
     ConsideredAlternative,
-    DecisionInput,
     DecisionExplanation,
+    DecisionInput,
 )
 from spotline.application.market_view import ClockReading, MarketState, MarketStatus
 from spotline.cli.live.feed import FeedBroken
