@@ -27,6 +27,14 @@ def uniform(seed: int, *what: object) -> float:
     return (int.from_bytes(digest[:8], "big") >> 11) / (1 << 53)
 
 
+def launch_number(instance_id: str) -> int:
+    """Which launch of its store it was, from 1: chance is drawn by that, so that a seed fixes it.
+
+    The rest of an id differs from store to store.
+    """
+    return int(instance_id.rpartition("-")[2])
+
+
 @dataclass(slots=True)
 class _Saying:
     """Files to be written once the store holds what they say."""
@@ -152,14 +160,14 @@ class Reclaims:
             f"WHERE {_SPOT} AND due_ns IS NULL ORDER BY launch_order"
         ).fetchall()
         for row in running:
-            drawn = uniform(settings.seed, "interruption", slot, row["instance_id"])
+            drawn = uniform(settings.seed, "interruption", slot, launch_number(row["instance_id"]))
             if drawn < probability:
                 moment_s = drawn / probability * slot_s
                 self._want(connection, row["instance_id"], moment_s, chance=True)
 
     def _plan(self, connection: sqlite3.Connection, instance_id: str, slot_s: int) -> None:
         settings, slot = self._settings, self._clock.slot()
-        drawn = uniform(settings.seed, "moment", slot, instance_id)
+        drawn = uniform(settings.seed, "moment", slot, launch_number(instance_id))
         moment_s = drawn * settings.reclaim_spread * slot_s
         self._want(connection, instance_id, moment_s, chance=False)
 
@@ -168,7 +176,8 @@ class Reclaims:
     ) -> None:
         """Want an instance back in `wait_s` market seconds, with a notice or without."""
         settings, slot = self._settings, self._clock.slot()
-        sudden = uniform(settings.seed, "sudden", slot, instance_id) < settings.sudden_share
+        drawn = uniform(settings.seed, "sudden", slot, launch_number(instance_id))
+        sudden = drawn < settings.sudden_share
         connection.execute(
             "INSERT INTO reclaims VALUES (?, ?, ?, ?, ?, NULL)",
             (
