@@ -139,7 +139,10 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
         "spotline.jobs.closed": "Jobs that are over, by how they ended.",
     },
     (Form.OBSERVED_COUNTER, "{job}"): {
-        "spotline.quotes.dropped": "Jobs that were not quoted: too many others waited for it.",
+        "spotline.quotes.dropped": "Jobs that were not quoted: too many others waited, or the log did not answer.",
+    },
+    (Form.OBSERVED_COUNTER, "{outlook}"): {
+        "spotline.outlooks.failed": "Outlooks of jobs that failed: a bug, told in the allocator's log.",
     },
     (Form.COUNTER, "{decision}"): {
         "spotline.decisions": "Allocations decided, by reason.",

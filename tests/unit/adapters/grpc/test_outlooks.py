@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
+from spotline.adapters.grpc.allocator import outlooks
 from spotline.adapters.grpc.allocator.outlooks import BackgroundOutlooks
-from spotline.application.outlook.following import Following
+from spotline.application.outlook.following import Following, SelectorSnapshot
 from spotline.application.outlook.outlook import job_outlook
 from spotline.application.selector.state import SelectorOptions
 from spotline.domain.events.lifecycle import (
@@ -18,6 +21,7 @@ from spotline.domain.events.lifecycle import (
     JobSubmitted,
 )
 from spotline.domain.jobs.job import Job
+from spotline.domain.jobs.outlook import JobOutlook
 from spotline.runtime.telemetry import Telemetry
 from tests.eventually import eventually
 from tests.fakes.allocator import (
@@ -103,6 +107,28 @@ async def test_before_a_slot_has_opened_nothing_is_said_and_then_it_is() -> None
         await quoting.host.asked(1)
 
     assert [quote.slot for quote in quoting.quoted()] == [0]
+
+
+async def test_an_outlook_that_fails_ends_nothing_and_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quoting = Quoting()
+    broken, whole = job("broken"), job("whole")
+
+    def failing(known: SelectorSnapshot, one: Job) -> JobOutlook | None:
+        if one.job_id == broken.job_id:
+            raise IndexError("a slot that no future has")
+        return job_outlook(known, one)
+
+    monkeypatch.setattr(outlooks, "job_outlook", failing)
+    async with quoting.running():
+        quoting.submit(broken)
+        quoting.submit(whole)
+        await quoting.host.asked(1)
+
+    assert [quote.job_id for quote in quoting.quoted()] == [whole.job_id]
+    assert quoting.outlooks.latest(broken.job_id) is None
+    assert quoting.outlooks.failed == 1
 
 
 async def test_the_oldest_gives_way_where_too_many_wait() -> None:

@@ -39,7 +39,8 @@ class BackgroundOutlooks:
 
     Jobs handed over come first, the oldest of them first: each is quoted once, as `JobQuoted`. Then
     jobs that run come in turn, each once a slot at most. Give `on_applied` to the host, and `run`
-    to a task group; `latest` is what the board shows.
+    to a task group; `latest` is what the board shows. An outlook that fails is counted in `failed`
+    and ends nothing.
     """
 
     def __init__(self, host: JobsHost, telemetry: Telemetry) -> None:
@@ -52,7 +53,9 @@ class BackgroundOutlooks:
         self._done_in: dict[str, int] = {}
         self._wake = asyncio.Event()
         self.dropped = 0
-        telemetry.observe("spotline.quotes.dropped", self._read_dropped)
+        self.failed = 0
+        telemetry.observe("spotline.quotes.dropped", lambda: _reading(self.dropped))
+        telemetry.observe("spotline.outlooks.failed", lambda: _reading(self.failed))
 
     def latest(self, job_id: str) -> JobOutlook | None:
         """The outlook that was worked out last for a job, None where none was yet. Never waits."""
@@ -136,7 +139,14 @@ class BackgroundOutlooks:
         status = self._host.state.statuses.get(job_id)
         if status is None or status.state.over:
             return
-        outlook = await self._in_thread(known, status.job)
+        try:
+            outlook = await self._in_thread(known, status.job)
+        except Exception:  # noqa: BLE001 - told in full below, counted and alarmed
+            # Nothing is decided by an outlook: a bug in it must not end what buys and releases. The
+            # job comes again with the next slot.
+            self.failed += 1
+            _log.exception("outlook_failed", job_id=job_id, slot=known.state.slot)
+            return
         now = self._host.state.statuses.get(job_id)
         if outlook is None or now is None or now.state.over:
             return
@@ -161,5 +171,6 @@ class BackgroundOutlooks:
             self.dropped += 1
             _log.warning("quote_not_stored", job_id=job.job_id, error=str(error))
 
-    def _read_dropped(self) -> Readings:
-        return [(float(self.dropped), {})]
+
+def _reading(count: int) -> Readings:
+    return [(float(count), {})]
