@@ -14,7 +14,6 @@ from spotline.application.allocator.jobs_state import JobsState
 from spotline.application.allocator.messages import JobPage, JobStatus
 from spotline.application.allocator.ports import JobsHost
 from spotline.application.board.messages import FleetView
-from spotline.application.board.view import fleet_of
 from spotline.application.market_view import ClockReading
 from spotline.application.paging import page_of_ids
 from spotline.application.read_model.messages import (
@@ -180,15 +179,7 @@ class FoldViews:
     async def fleet(self, tenant: str) -> FleetView:
         """What all jobs hold together."""
         await self._refresh()
-        if not tenant:
-            return self._views.fleet()
-        board = self._state.board
-        entries = {
-            job_id: entry for job_id, entry in board.entries.items() if entry.tenant == tenant
-        }
-        theirs = replace(board, entries=entries, holding=board.holding & entries.keys())
-        views = [self._views.view(job_id) for job_id, entry in entries.items() if not entry.over]
-        return fleet_of(theirs, self._state.recent, views)
+        return self._views.fleet(tenant)
 
     async def watch(self, query: WatchQuery) -> ChangeWatch:
         """Follow changes."""

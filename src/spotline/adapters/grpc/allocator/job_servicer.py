@@ -206,7 +206,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         return JobPage(
             statuses=await self._views.statuses(shown),
             next_page_token=next_page_token,
-            fleet=self._views.fleet(),
+            fleet=self._views.fleet(query.tenant),
         )
 
     @answers

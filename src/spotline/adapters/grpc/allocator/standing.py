@@ -154,9 +154,23 @@ class JobViews:
             replace(status_of(state, feed, job_id), view=self.view(job_id)) for job_id in job_ids
         )
 
-    def fleet(self) -> FleetView:
-        """What all jobs hold together; worked out again when something was applied."""
+    def fleet(self, tenant: str = "") -> FleetView:
+        """What all jobs of a tenant hold together; empty: of all tenants.
+
+        That of all is worked out again when something was applied, that of a tenant each time.
+        """
         state = self._host.state
+        if tenant:
+            entries = {
+                job_id: entry
+                for job_id, entry in state.board.entries.items()
+                if entry.tenant == tenant
+            }
+            theirs = replace(
+                state.board, entries=entries, holding=state.board.holding & entries.keys()
+            )
+            their_views = (self.view(job_id) for job_id, entry in entries.items() if not entry.over)
+            return fleet_of(theirs, state.recent, their_views)
         if self._fleet is not None and self._fleet[0] == state.applied:
             return self._fleet[1]
         open_jobs = [job_id for job_id, entry in state.board.entries.items() if not entry.over]

@@ -170,7 +170,10 @@ async def test_the_fleet_counts_what_deserves_a_look():
     assert views.fleet().stalled == 0
     host.record(opened(9))
 
-    assert views.fleet() == FleetView(spot=2, micro_usd_per_hour=6_000_000, open_jobs=1, stalled=1)
+    whole = FleetView(spot=2, micro_usd_per_hour=6_000_000, open_jobs=1, stalled=1)
+    assert views.fleet() == whole
+    assert views.fleet(JOB.tenant) == whole
+    assert views.fleet("another") == FleetView()
 
 
 async def test_there_is_no_view_of_an_unknown_job():
