@@ -78,6 +78,10 @@ class WebServer:
         started = asyncio.create_task(server.begun.wait())
         await asyncio.wait((started, self._serving), return_when=asyncio.FIRST_COMPLETED)
         started.cancel()
+        if self._serving.done():
+            # It ended before it listened: its error is the caller's.
+            self._serving.result()
+            raise ConfigError(f"cannot serve HTTP on {self._address}: the server ended at once")
         return f"{host}:{port}"
 
     async def stop(self) -> None:
