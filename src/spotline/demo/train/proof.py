@@ -133,10 +133,10 @@ def _planned(name: str, steps: int, first_slot: int, times: float) -> PlannedTas
 
 
 TASKS: tuple[PlannedTask, ...] = (
-    _planned("tight", 210, 1, 2.0),
-    _planned("large", 280, 2, 2.2),
-    _planned("medium", 240, 9, 2.1),
-    _planned("relaxed", 200, 13, 2.3),
+    _planned("tight", 295, 1, 2.0),
+    _planned("large", 390, 2, 2.2),
+    _planned("medium", 335, 9, 2.1),
+    _planned("relaxed", 280, 13, 2.3),
 )
 
 
