@@ -17,6 +17,15 @@ from spotline.domain.configuration.configuration import (
     MethodOption,
     RunOutcome,
 )
+from spotline.domain.events.agreement import (
+    AgreementChecked,
+    Disagreement,
+    DisagreementKind,
+    IncarnationBegun,
+    OrphanFound,
+    OrphanReapRequested,
+    OrphanSettled,
+)
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
 from spotline.domain.events.capacity import (
     CapacityLost,
@@ -32,6 +41,7 @@ from spotline.domain.events.capacity import (
     SlotDecided,
 )
 from spotline.domain.events.forecast import ForecastIssued, ForecastOverdue
+from spotline.domain.events.freeze import BuyingExcepted, BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.knowledge import RunMeasured, ThroughputReestimated
 from spotline.domain.events.law import MarketLawLearned, ValueTableReady, ValueTableRequested
 from spotline.domain.events.lifecycle import (
@@ -48,7 +58,13 @@ from spotline.domain.events.lifecycle import (
     JobSubmitted,
     JobUpdated,
 )
+from spotline.domain.events.limits import LimitAction, LimitReached, QuoteQuarantined
 from spotline.domain.events.market import MarketOpened, QuoteObserved, SlotOpened
+from spotline.domain.events.parking import (
+    EntryParked,
+    ParkedEntryDropped,
+    ParkedEntryRetried,
+)
 from spotline.domain.events.placement import (
     LinkObserved,
     PipelineProvisioningCommanded,
@@ -90,6 +106,7 @@ from spotline.domain.jobs.job import (
 from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.jobs.outlook import JobOutlook, OutlookOffering, OutlookPolicy
 from spotline.domain.jobs.run import OnStall
+from spotline.domain.limits.freezes import Freeze, FreezeReason, FreezeScope
 from spotline.domain.market.forecast import (
     CountProbability,
     ForecastScore,
@@ -678,6 +695,110 @@ SAMPLES = (
         total=PLATFORM_FIGURES,
         policies=(PolicyFigures(policy_id="ahap(3,1,0.5)", figures=PLATFORM_FIGURES),),
     ),
+    EntryParked(
+        service="cloud_actuator",
+        seq=4711,
+        place=2,
+        event_id="1f0c5f2a",
+        kind="provisioning.command",
+        error="slot must be <= 7, which is open, was 10000007",
+        error_type="Unfit",
+        job_id=JOB.job_id,
+        tenant=JOB.tenant,
+        slot=7,
+    ),
+    ParkedEntryRetried(
+        service="cloud_actuator", event_id="1f0c5f2a", retried_as="77aa01", by="operator"
+    ),
+    ParkedEntryDropped(
+        service="cloud_actuator", event_id="1f0c5f2a", by="operator", detail="sent by mistake"
+    ),
+    BuyingFrozen(
+        freeze=Freeze(
+            freeze_id="stale/" + OFFERING.offering_id,
+            scope=FreezeScope.OFFERING,
+            key=OFFERING.offering_id,
+            reason=FreezeReason.STALE_QUOTES,
+            detail="its latest quote is 4 h old",
+            capacity_type=CapacityType.SPOT,
+            continue_with="spotline market status",
+            slot=7,
+            ts_event_ns=START_NS,
+        )
+    ),
+    BuyingUnfrozen(
+        freeze_id="stale/" + OFFERING.offering_id,
+        detail="it is quoted again",
+        slot=8,
+        ts_event_ns=START_NS + 3_600 * 10**9,
+    ),
+    BuyingExcepted(
+        job_id=JOB.job_id,
+        tenant=JOB.tenant,
+        offering_id=OFFERING.offering_id,
+        slot=7,
+        instances=2,
+        against="breaker",
+        quote_left_micro_usd=12_500_000,
+    ),
+    QuoteQuarantined(
+        quote=QUOTE,
+        field="spot_price_micro_usd",
+        lowest_micro_usd=200_000,
+        highest_micro_usd=3_300_000,
+        detail="1000 times the median of the last day: is its unit micro-USD per instance-hour?",
+    ),
+    LimitReached(
+        job_id=JOB.job_id,
+        tenant=JOB.tenant,
+        slot=7,
+        limit="job budget",
+        action=LimitAction.WIND_DOWN,
+        spent_micro_usd=48_000_000,
+        cost_to_come_micro_usd=9_000_000,
+        value_to_gain_micro_usd=4_000_000,
+        until_ns=START_NS + 600 * 10**9,
+        detail="9.00 USD to come against 4.00 USD to gain",
+    ),
+    AgreementChecked(
+        slot=7,
+        ts_event_ns=START_NS,
+        last_seq=499,
+        disagreements=(
+            Disagreement(
+                kind=DisagreementKind.JOB_NOT_IN_LOG,
+                scope=FreezeScope.JOB,
+                key=JOB.job_id,
+                detail="the ledger admitted it in slot 2, the log does not know it",
+                continue_with="spotline store repair",
+            ),
+        ),
+    ),
+    IncarnationBegun(
+        installation_id="6b1e8a52d0c34f0f",
+        incarnation=2,
+        last_seq_before=499,
+        detail="the log was cut from 499 to 161 entries",
+    ),
+    OrphanFound(
+        instance_id="i-0123",
+        offering_id=OFFERING.offering_id,
+        slot=7,
+        ts_event_ns=START_NS,
+        reap_after_ns=START_NS + 600 * 10**9,
+        detail="its job is unknown",
+        job_id=JOB.job_id,
+        tenant=JOB.tenant,
+    ),
+    OrphanSettled(
+        instance_id="i-0123",
+        reaped=True,
+        detail="ended after its grace",
+        slot=8,
+        ts_event_ns=START_NS + 900 * 10**9,
+        by="operator",
+    ),
+    OrphanReapRequested(instance_ids=("i-0123",), by="operator"),
 )
 
 

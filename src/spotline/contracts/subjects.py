@@ -16,13 +16,17 @@ from typing import Any
 
 from spotline.contracts.errors import ContractError
 from spotline.domain.events import (
+    agreement,
     allocation,
     capacity,
     forecast,
+    freeze,
     knowledge,
     law,
     lifecycle,
+    limits,
     market,
+    parking,
     placement,
     selection,
     statistics,
@@ -107,6 +111,19 @@ ROUTES: Mapping[type[Event], Route] = MappingProxyType(
         ),
         statistics.MarketStatisticsIssued: Route(kind="stats.market", fields=("offering_id",)),
         statistics.PlatformStatisticsIssued: Route(kind="stats.platform", fields=("tenant",)),
+        parking.EntryParked: Route(kind="parked.entry"),
+        parking.ParkedEntryRetried: Route(kind="parked.retried"),
+        parking.ParkedEntryDropped: Route(kind="parked.dropped"),
+        freeze.BuyingFrozen: Route(kind="buying.frozen"),
+        freeze.BuyingUnfrozen: Route(kind="buying.unfrozen"),
+        freeze.BuyingExcepted: Route(kind="buying.excepted", fields=_BY_JOB),
+        limits.QuoteQuarantined: Route(kind="market.quarantined", fields=("quote.offering_id",)),
+        limits.LimitReached: Route(kind="limit.reached", fields=_BY_JOB),
+        agreement.AgreementChecked: Route(kind="agreement.checked"),
+        agreement.IncarnationBegun: Route(kind="log.incarnation"),
+        agreement.OrphanFound: Route(kind="orphan.found"),
+        agreement.OrphanSettled: Route(kind="orphan.settled"),
+        agreement.OrphanReapRequested: Route(kind="orphan.reap"),
     }
 )
 
@@ -146,6 +163,17 @@ _SINGLE: tuple[type[Event], ...] = (
     placement.PlacementDecided,
     placement.PlacementEnded,
     *_STATISTICS,
+    # Any service may say these: they are rare, and everybody who follows them finds them.
+    parking.EntryParked,
+    parking.ParkedEntryRetried,
+    parking.ParkedEntryDropped,
+    freeze.BuyingFrozen,
+    freeze.BuyingUnfrozen,
+    agreement.AgreementChecked,
+    agreement.IncarnationBegun,
+    agreement.OrphanFound,
+    agreement.OrphanSettled,
+    agreement.OrphanReapRequested,
 )
 # Whose batches hold what; a consumer of a kind that is not listed follows all batches.
 PRODUCERS: Mapping[str, tuple[type[Event], ...]] = MappingProxyType(
@@ -179,11 +207,13 @@ PRODUCERS: Mapping[str, tuple[type[Event], ...]] = MappingProxyType(
             capacity.CapacitySignalled,
             capacity.CostAccrued,
             lifecycle.AdmissionRecorded,
+            freeze.BuyingExcepted,
         ),
         "configurator": (knowledge.RunMeasured, knowledge.ThroughputReestimated),
         "forecaster": (forecast.ForecastIssued, law.MarketLawLearned),
         "market_ingest": (
             market.QuoteObserved,
+            limits.QuoteQuarantined,
             placement.RegionObserved,
             placement.LinkObserved,
         ),
@@ -200,6 +230,7 @@ PRODUCERS: Mapping[str, tuple[type[Event], ...]] = MappingProxyType(
             capacity.SlotDecided,
             selection.PolicyWeightsUpdated,
             law.ValueTableRequested,
+            limits.LimitReached,
         ),
     }
 )

@@ -293,8 +293,14 @@ class SlotQuote(_message.Message):
 
     QUOTE_FIELD_NUMBER: _builtins.int
     AGE_S_FIELD_NUMBER: _builtins.int
+    QUARANTINED_SPOT_PRICE_MICRO_USD_FIELD_NUMBER: _builtins.int
+    QUARANTINED_ON_DEMAND_PRICE_MICRO_USD_FIELD_NUMBER: _builtins.int
     age_s: _builtins.int
     """Its age at that moment, seconds."""
+    quarantined_spot_price_micro_usd: _builtins.int
+    """A newer spot price that is not believed, micro-USD per instance-hour; 0: none."""
+    quarantined_on_demand_price_micro_usd: _builtins.int
+    """A newer on-demand price that is not believed, micro-USD per instance-hour; 0: none."""
     @_builtins.property
     def quote(self) -> Global___Quote:
         """The latest quote at that moment."""
@@ -304,10 +310,12 @@ class SlotQuote(_message.Message):
         *,
         quote: Global___Quote | None = ...,
         age_s: _builtins.int = ...,
+        quarantined_spot_price_micro_usd: _builtins.int = ...,
+        quarantined_on_demand_price_micro_usd: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["quote", b"quote"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_s", b"age_s", "quote", b"quote"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_s", b"age_s", "quarantined_on_demand_price_micro_usd", b"quarantined_on_demand_price_micro_usd", "quarantined_spot_price_micro_usd", b"quarantined_spot_price_micro_usd", "quote", b"quote"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

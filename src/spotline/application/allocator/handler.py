@@ -22,9 +22,11 @@ from spotline.application.allocation.allocate import program_of
 from spotline.application.allocation.value_tables import terms_of
 from spotline.application.allocator.jobs_state import JobsState as JobsState
 from spotline.application.allocator.statements import stated_again
+from spotline.application.operations.fold import OPERATIONS_EVENTS
 from spotline.application.outlook.following import FOLLOWED, Following
 from spotline.application.selector.state import SelectorOptions
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
+from spotline.domain.events.agreement import OrphanReapRequested
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import (
     CapacityLost,
@@ -37,6 +39,7 @@ from spotline.domain.events.capacity import (
 )
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
+from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.knowledge import ThroughputReestimated
 from spotline.domain.events.law import ValueTableReady, ValueTableRequested
 from spotline.domain.events.lifecycle import (
@@ -53,6 +56,7 @@ from spotline.domain.events.lifecycle import (
     JobUpdated,
 )
 from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.parking import ParkedEntryDropped, ParkedEntryRetried
 from spotline.domain.events.placement import PipelineSubmitted, PlacementDecided, PlacementEnded
 from spotline.domain.events.training import (
     AgentJoined,
@@ -97,6 +101,8 @@ SPEC = Spec(
         *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged, JobStalled, JobStallEnded),
         # What people are told of jobs beside that.
         *(CostAccrued, LaunchRefused, JobQuoted),
+        # What those are told who run Spotline.
+        *OPERATIONS_EVENTS,
         # What the selector knows beside that: outlooks are worked out from it.
         *(kind for kind in FOLLOWED if kind is not LaunchRefused),
     ),
@@ -105,6 +111,9 @@ SPEC = Spec(
         *(AgentJoined, GenerationFormed, TrainingRestarted, JobSilent, JobHeard),
         *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged, JobStalled, JobStallEnded),
         ValueTableReady,
+        # What those want who run Spotline.
+        *(ParkedEntryRetried, ParkedEntryDropped),
+        *(BuyingFrozen, BuyingUnfrozen, OrphanReapRequested),
     ),
     decides=(ValueTableReady,),
 )

@@ -11,6 +11,7 @@ from spotline.application.allocator.messages import JobState, JobStatus
 from spotline.application.allocator.updates import changeable
 from spotline.application.board.fold import BoardState
 from spotline.application.market_view import MarketFold, MarketStatus, MarketView, WorkNeeded
+from spotline.application.operations.fold import OperationsState
 from spotline.application.outlook.following import Following
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.event import Event
@@ -40,7 +41,7 @@ class JobsState:
     now; `stated` keeps such jobs as they were submitted. `recorded` are the
     jobs that the ledger holds, `unrecorded` those it still is to hold: jobs of before 0.3.0 are in
     neither. `work` says whether market time is needed, `gangs` on what the programs run that
-    Spotline starts, `board` what people are told. `following` is what the selector knows, None
+    Spotline starts, `board` what people are told, `operations` what those are who run Spotline. `following` is what the selector knows, None
     where nobody asks what is expected.
     """
 
@@ -54,6 +55,7 @@ class JobsState:
     gangs: Gangs = field(default_factory=Gangs)
     measuring: Measuring = field(default_factory=Measuring)
     board: BoardState = field(default_factory=BoardState)
+    operations: OperationsState = field(default_factory=OperationsState)
     following: Following | None = None
     applied: int = 0
 
@@ -131,6 +133,7 @@ class JobsState:
             case _:
                 pass
         self.board.fold(event, self.recent)
+        self.operations.fold(event)
         if self.following is not None:
             self.following.fold(event)
 

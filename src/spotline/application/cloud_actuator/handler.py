@@ -26,6 +26,12 @@ from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome,
 from spotline.contracts.errors import InvariantViolation
 from spotline.contracts.mapping import digest
 from spotline.domain.canonical import canonical_v1
+from spotline.domain.events.agreement import (
+    AgreementChecked,
+    OrphanFound,
+    OrphanReapRequested,
+    OrphanSettled,
+)
 from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
@@ -39,11 +45,13 @@ from spotline.domain.events.capacity import (
     SlotDecided,
 )
 from spotline.domain.events.event import Event
+from spotline.domain.events.freeze import BuyingExcepted, BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.lifecycle import AdmissionRecorded, JobSubmitted
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.placement import PipelineProvisioningCommanded
 from spotline.domain.ledger.billing import OfferingPrice, SlotPrices
 from spotline.domain.ledger.cooldowns import OfferingPlace
+from spotline.domain.limits.freezes import Freezes
 from spotline.domain.market.offering import Offering
 from spotline.domain.units import NS_PER_S
 
@@ -72,8 +80,14 @@ SPEC = Spec(
         PipelineProvisioningCommanded,
         CapacitySignalled,
         JobSubmitted,
+        BuyingFrozen,
+        BuyingUnfrozen,
+        OrphanReapRequested,
     ),
-    produces=(*_OBSERVED, CapacitySignalled, AdmissionRecorded),
+    produces=(
+        *(*_OBSERVED, CapacitySignalled, AdmissionRecorded, BuyingExcepted),
+        *(BuyingFrozen, BuyingUnfrozen, AgreementChecked, OrphanFound, OrphanSettled),
+    ),
     calls=(
         CallSpec(name=OPEN_SLOT, answers=_OBSERVED),
         CallSpec(name=APPLY_REVISION, answers=_OBSERVED),
@@ -94,7 +108,7 @@ class ActuateState:
     """The open slot with its prices, the slots still to be billed, and the waiting commands.
 
     `pipelines` are commands that wait for a revision, by job and offering; `carried` those that go
-    with the revision decided last. `revision` is the open slot's last one, -1 before its first.
+    with the revision decided last. `freezes` say where nothing is bought. `revision` is the open slot's last one, -1 before its first.
     """
 
     opened: SlotOpened | None = None
@@ -105,6 +119,7 @@ class ActuateState:
     commands: list[ProvisioningCommanded] = field(default_factory=list)
     pipelines: dict[tuple[str, str], PipelineProvisioningCommanded] = field(default_factory=dict)
     carried: tuple[ProvisioningCommanded, ...] = ()
+    freezes: Freezes = field(default_factory=Freezes)
 
 
 class ActuateHandler:
@@ -132,6 +147,10 @@ class ActuateHandler:
             state.commands.append(event)
         elif isinstance(event, PipelineProvisioningCommanded):
             _put_off(state, event)
+        elif isinstance(event, BuyingFrozen):
+            state.freezes.begin(event.freeze)
+        elif isinstance(event, BuyingUnfrozen):
+            state.freezes.end(event.freeze_id)
         elif isinstance(event, SlotDecided) and _of_open_slot(state, event):
             state.carried = tuple(
                 _with_revision(waiting, event) for _, waiting in sorted(state.pipelines.items())

@@ -13,6 +13,8 @@ from spotline.application.market_view import WORK_EVENTS, WorkNeeded
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
+from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
+from spotline.domain.events.limits import QuoteQuarantined
 from spotline.domain.events.market import MarketOpened, QuoteObserved, SlotOpened
 from spotline.domain.events.placement import LinkObserved, RegionObserved
 from spotline.domain.market.market import Market
@@ -28,7 +30,10 @@ SPEC = Spec(
         CapacityReported,
         *WORK_EVENTS,
     ),
-    produces=(MarketOpened, QuoteObserved, RegionObserved, LinkObserved, SlotOpened),
+    produces=(
+        *(MarketOpened, QuoteObserved, QuoteQuarantined, RegionObserved, LinkObserved, SlotOpened),
+        *(BuyingFrozen, BuyingUnfrozen),
+    ),
 )
 
 NO_WAITING_BY_TIME = "a market that runs by wall clock cannot wait for work: choose one of the two"

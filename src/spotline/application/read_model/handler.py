@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from spotline.application.allocator.jobs_state import JobsState
 from spotline.application.board.fold import BOARD_EVENTS
+from spotline.application.operations.fold import OPERATIONS_EVENTS
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.domain.events.event import Event
 from spotline.domain.events.knowledge import ThroughputReestimated
@@ -22,6 +23,7 @@ SPEC = Spec(
     consumes=(
         *BOARD_EVENTS,
         *(JobUpdated, ThroughputReestimated),
+        *OPERATIONS_EVENTS,
         # Told as happenings.
         AgentJoined,
         # Whether market time goes on.

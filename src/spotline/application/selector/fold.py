@@ -27,6 +27,7 @@ from spotline.domain.events.capacity import (
 )
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued, ForecastOverdue
+from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.knowledge import ThroughputReestimated
 from spotline.domain.events.law import MarketLawLearned, ValueTableRequested
 from spotline.domain.events.lifecycle import (
@@ -82,6 +83,10 @@ def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
             | TrainingRestarted()
         ):
             _fold_job(state, event)
+        case BuyingFrozen():
+            state.freezes.begin(event.freeze)
+        case BuyingUnfrozen():
+            state.freezes.end(event.freeze_id)
         case _:
             _fold_slot(state, event)
 

@@ -42,6 +42,7 @@ from spotline.domain.events.capacity import (
 )
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued, ForecastOverdue
+from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.knowledge import ThroughputReestimated
 from spotline.domain.events.law import MarketLawLearned, ValueTableRequested
 from spotline.domain.events.lifecycle import (
@@ -55,6 +56,7 @@ from spotline.domain.events.lifecycle import (
     JobSubmitted,
     JobUpdated,
 )
+from spotline.domain.events.limits import LimitReached
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.events.training import (
@@ -82,6 +84,9 @@ _DECIDES = (
     SlotDecided,
     PolicyWeightsUpdated,
     ValueTableRequested,
+    LimitReached,
+    BuyingFrozen,
+    BuyingUnfrozen,
 )
 
 SPEC = Spec(
@@ -105,6 +110,8 @@ SPEC = Spec(
         CheckpointCommitted,
         GenerationFormed,
         TrainingRestarted,
+        BuyingFrozen,
+        BuyingUnfrozen,
     ),
     produces=(ForecastOverdue, AllocationAnswered, *_DECIDES),
     decides=_DECIDES,

@@ -8,13 +8,17 @@ on the grid announced by `MarketOpened`.
 from __future__ import annotations
 
 from spotline.domain.events import (
+    agreement,
     allocation,
     capacity,
     forecast,
+    freeze,
     knowledge,
     law,
     lifecycle,
+    limits,
     market,
+    parking,
     placement,
     selection,
     statistics,
@@ -75,4 +79,17 @@ Event = (
     | training.JobStallEnded
     | capacity.InstancesEnded
     | lifecycle.JobQuoted
+    | parking.EntryParked
+    | parking.ParkedEntryRetried
+    | parking.ParkedEntryDropped
+    | freeze.BuyingFrozen
+    | freeze.BuyingUnfrozen
+    | freeze.BuyingExcepted
+    | limits.QuoteQuarantined
+    | limits.LimitReached
+    | agreement.AgreementChecked
+    | agreement.IncarnationBegun
+    | agreement.OrphanFound
+    | agreement.OrphanSettled
+    | agreement.OrphanReapRequested
 )

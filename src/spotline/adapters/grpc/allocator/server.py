@@ -1,4 +1,4 @@
-"""The allocator's gRPC server: its two services, health checking and reflection."""
+"""The allocator's gRPC server: its services, health checking and reflection."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.job_servicer import JobServicer
 from spotline.adapters.grpc.allocator.standing import JobViews
 from spotline.adapters.grpc.kit.serving import GrpcServer
+from spotline.adapters.grpc.operations.servicer import OperationsServicer
 from spotline.api.v1 import (
     allocator_service_pb2,
     allocator_service_pb2_grpc,
     job_service_pb2,
     job_service_pb2_grpc,
+    operations_service_pb2,
+    operations_service_pb2_grpc,
 )
 from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.allocator.output import OutputStore
@@ -50,6 +53,7 @@ class RpcServer(GrpcServer):
     services = (
         allocator_service_pb2.DESCRIPTOR.services_by_name["AllocatorService"].full_name,
         job_service_pb2.DESCRIPTOR.services_by_name["JobService"].full_name,
+        operations_service_pb2.DESCRIPTOR.services_by_name["OperationsService"].full_name,
     )
 
     def __init__(
@@ -66,6 +70,7 @@ class RpcServer(GrpcServer):
     ) -> None:
         super().__init__(address)
         self._allocator = AllocatorServicer(host, configurator, quote_margin=quote_margin)
+        self._operations = OperationsServicer(host)  # type: ignore[abstract]
         self._jobs = JobServicer(
             host,
             feed,
@@ -82,9 +87,12 @@ class RpcServer(GrpcServer):
         self._jobs.explaining = Explaining(explainer)
 
     def register(self, server: grpc.aio.Server) -> None:
-        """Add both services."""
+        """Add its services."""
         allocator_service_pb2_grpc.add_AllocatorServiceServicer_to_server(self._allocator, server)
         job_service_pb2_grpc.add_JobServiceServicer_to_server(self._jobs, server)
+        operations_service_pb2_grpc.add_OperationsServiceServicer_to_server(
+            self._operations, server
+        )
 
     def prepare(self) -> None:
         """Compile: the first decision would else wait for it, and its caller lose patience."""

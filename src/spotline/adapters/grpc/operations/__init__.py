@@ -1,0 +1,1 @@
+"""OperationsService: how the system is, and what a person can do about it."""

@@ -1,0 +1,12 @@
+"""OperationsService, put together of its parts."""
+
+from __future__ import annotations
+
+from spotline.adapters.grpc.operations.freezing import FreezingRpcs
+from spotline.adapters.grpc.operations.orphans import OrphansRpcs
+from spotline.adapters.grpc.operations.parked import ParkedRpcs
+from spotline.adapters.grpc.operations.status import StatusRpcs
+
+
+class OperationsServicer(ParkedRpcs, FreezingRpcs, StatusRpcs, OrphansRpcs):
+    """Answers what those ask who run Spotline."""

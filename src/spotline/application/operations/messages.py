@@ -1,0 +1,133 @@
+"""What is asked about the system and what is answered, as frozen values: `operations_service.proto`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from spotline.application.market_view import ClockReading
+from spotline.domain.events.agreement import AgreementChecked, OrphanFound
+from spotline.domain.events.parking import EntryParked
+from spotline.domain.limits.freezes import Freeze, FreezeScope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """Something that is as it should be, or not.
+
+    `continue_with` is the command that continues, or where to look; it may be empty.
+    """
+
+    name: str
+    healthy: bool
+    detail: str
+    continue_with: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceStatus:
+    """How a service is; `heard_s_ago` is -1 where it was never heard."""
+
+    service: str
+    ready: bool
+    heard_s_ago: int
+    conditions: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemStatus:
+    """How the system is."""
+
+    message_name: ClassVar[str] = "GetSystemStatusResponse"
+
+    healthy: bool
+    services: tuple[ServiceStatus, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    freezes: tuple[Freeze, ...] = ()
+    parked: int = 0
+    agreement: AgreementChecked | None = None
+    orphans: int = 0
+    clock: ClockReading | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkedQuery:
+    """Ask for parked entries: of a service, about a job (empty: any)."""
+
+    message_name: ClassVar[str] = "ListParkedRequest"
+
+    service: str = ""
+    job_id: str = ""
+    with_content: bool = False
+    page_size: int = 0
+    page_token: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkedEntry:
+    """A parked entry; `content_json` is empty where it was not asked for, or is gone."""
+
+    parked: EntryParked
+    content_json: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkedPage:
+    """Parked entries, oldest first."""
+
+    message_name: ClassVar[str] = "ListParkedResponse"
+
+    entries: tuple[ParkedEntry, ...] = ()
+    next_page_token: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Stop buying for a scope."""
+
+    message_name: ClassVar[str] = "PauseRequest"
+
+    request_id: str
+    scope: FreezeScope
+    key: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paused:
+    """Buying stops."""
+
+    message_name: ClassVar[str] = "PauseResponse"
+
+    freeze: Freeze
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """Go on buying: end a freeze, or (without its id) the pause of a scope and key."""
+
+    message_name: ClassVar[str] = "ResumeRequest"
+
+    request_id: str
+    freeze_id: str = ""
+    scope: FreezeScope | None = None
+    key: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """What ended."""
+
+    message_name: ClassVar[str] = "ResumeResponse"
+
+    ended: tuple[Freeze, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orphans:
+    """Instances that belong to no job, oldest first."""
+
+    message_name: ClassVar[str] = "ListOrphansResponse"
+
+    orphans: tuple[OrphanFound, ...] = ()

@@ -1,0 +1,1 @@
+"""What may be bought: stops of buying, limits on money, prices that are believed."""
