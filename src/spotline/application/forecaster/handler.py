@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from spotline.application.slot_checks import check_slot
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.law import MarketLawLearned
 from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.parking import EntryParked
 from spotline.domain.forecasting.interface import Forecaster, check_horizon
 from spotline.domain.forecasting.law_book import LawBook
 from spotline.domain.market.forecast import CountProbability, ForecastStep, OfferingForecast
@@ -21,7 +23,7 @@ from spotline.domain.units import PPM
 SPEC = Spec(
     service="forecaster",
     consumes=(MarketOpened, SlotOpened),
-    produces=(ForecastIssued, MarketLawLearned),
+    produces=(ForecastIssued, MarketLawLearned, EntryParked),
     decides=(ForecastIssued, MarketLawLearned),
 )
 
@@ -65,6 +67,7 @@ class ForecastHandler:
         """Learn from a slot; slots that are not later than the last one teach nothing."""
         match event:
             case SlotOpened() if event.slot > state.slot:
+                check_slot(event, state.slot)
                 state.forecaster.learn(_traded(event))
                 state.book.observe(event)
                 state.slot = event.slot
