@@ -233,7 +233,7 @@ class _Replay:
                 hosted.last_cause = max(hosted.last_cause, cause)
             if envelope.source == hosted.spec.service and is_decision(hosted.spec, event, envelope):
                 self._meet(hosted, entry, envelope, event)
-            elif hosted.turns.consumes(event):
+            elif hosted.turns.consumes(event) and envelope.is_for(hosted.spec.service):
                 event_there = self._recomputed(hosted, entry, envelope, event)
                 self._handle(hosted, entry, envelope, event_there)
 

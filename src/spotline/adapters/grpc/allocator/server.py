@@ -24,6 +24,7 @@ from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.planning import warm_up
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
 from spotline.application.explaining.ports import DecisionExplainer
+from spotline.application.operations.ports import ParkedLog
 
 
 class RpcServer(GrpcServer):
@@ -85,6 +86,10 @@ class RpcServer(GrpcServer):
     def explain_with(self, explainer: DecisionExplainer) -> None:
         """Explain decisions from now on."""
         self._jobs.explaining = Explaining(explainer)
+
+    def deal_with_parked(self, log: ParkedLog) -> None:
+        """Show and publish parked entries again from now on."""
+        self._operations.log = log
 
     def register(self, server: grpc.aio.Server) -> None:
         """Add its services."""
