@@ -98,6 +98,9 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
         "spotline.messages.dead_lettered": "Inputs that broke the contract.",
         "spotline.messages.published": "Events stored.",
     },
+    (Form.OBSERVED_COUNTER, "{snapshot}"): {
+        "spotline.snapshots.set_aside": "Snapshots that could not be used: the service learnt again from the log.",
+    },
     (Form.GAUGE, "{message}"): {
         "spotline.log.backlog": "Inputs stored for the service that it has not taken yet.",
     },
@@ -222,6 +225,7 @@ class HostCounters:
     handled: int = 0
     dead_lettered: int = 0
     published: int = 0
+    snapshots_set_aside: int = 0
 
 
 class Watched(Protocol):
@@ -339,6 +343,10 @@ class Metrics:
         show("spotline.messages.handled", lambda service: service.counters.handled)
         show("spotline.messages.dead_lettered", lambda service: service.counters.dead_lettered)
         show("spotline.messages.published", lambda service: service.counters.published)
+        show(
+            "spotline.snapshots.set_aside",
+            lambda service: service.counters.snapshots_set_aside,
+        )
         show("spotline.log.backlog", lambda service: service.backlog)
         show("spotline.log.lag", lambda service: service.lag_s)
         show("spotline.service.healthy", lambda service: float(service.healthy))
