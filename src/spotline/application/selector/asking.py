@@ -52,7 +52,7 @@ def _task(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTas
     now = run.state_at(state.offset_s) if state.offset_s else run.state
     reserve_slots, rescue_instances = state.on_demand_stock(run.job, run.offering_id)
     task = JobTask(
-        job=run.job,
+        job=run.planned(run.job),
         policy_id=run.policy_id,
         offering_id=run.offering_id,
         instance_type=state.offerings[run.offering_id].instance_type,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from spotline.application.selector.egress import why_here
@@ -13,6 +13,7 @@ from spotline.application.spec import Context
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import ProvisioningCommanded, SlotDecided
 from spotline.domain.events.event import Event
+from spotline.domain.events.lifecycle import JobOutcome
 from spotline.domain.jobs.lot import Lot, holding_of
 from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move
 from spotline.domain.policies.interface import Policy
@@ -49,11 +50,21 @@ def decisions(
 
 
 def finish_slot(
-    state: SelectorState, answered: Sequence[AllocationDecided], ctx: Context
+    state: SelectorState,
+    answered: Sequence[AllocationDecided],
+    ctx: Context,
+    *,
+    stopped: Set[str] = frozenset(),
 ) -> tuple[Event, ...]:
-    """Decisions and endings, then the commands they need (releases first), then the slot's end."""
+    """Decisions and endings, then the commands they need (releases first), then the slot's end.
+
+    Jobs that are `stopped` have reached a limit and end.
+    """
     decided = (*answered, *undecided(state))
-    ending = endings(state, decided)
+    ending = {
+        **dict.fromkeys(stopped, JobOutcome.STOPPED_BY_LIMIT),
+        **endings(state, decided),
+    }
     closed: list[Event] = []
     for job_id, outcome in sorted(ending.items()):
         closed += ended(state, state.runs[job_id], outcome, state.offset_s)

@@ -22,6 +22,7 @@ from spotline.domain.events.lifecycle import (
     JobOutcome,
     JobRetryScheduled,
 )
+from spotline.domain.events.limits import LimitAction
 from spotline.domain.jobs.job import OnLimit
 from spotline.domain.jobs.program import IDLE, Holding
 from spotline.domain.ledger.billing import OfferingPrice
@@ -220,7 +221,7 @@ def undecided(state: SelectorState) -> list[AllocationDecided]:
     aside = [
         run
         for run in state.running()
-        if run.ending is None and (run.waits_at(now_ns) or run.is_finishing)
+        if run.ending is None and (run.waits_at(now_ns) or run.is_finishing or run.is_at_limit)
     ]
     if not aside:
         return []
@@ -233,6 +234,9 @@ def undecided(state: SelectorState) -> list[AllocationDecided]:
             holding, reason = IDLE, DecisionReason.RETRYING
             until_ns = run.not_before_ns if run.failure is None else _retry_ns(run, run.failure)
             why = f"nothing before {utc_iso(until_ns)}: its program failed"
+        elif run.is_at_limit and not run.is_finishing:
+            holding, reason = _at_limit(state, run), DecisionReason.BUDGET
+            why = f"{holding.spot} spot + {holding.on_demand} on-demand: {said_of_limit(run)}"
         else:
             holding, reason = _until_exit(run, residual), DecisionReason.FINISHING
             why = f"{holding.spot} spot + {holding.on_demand} on-demand until its program has ended"
@@ -266,3 +270,31 @@ def _until_exit(run: JobRun, residual: ResidualCapacity) -> Holding:
     if residual.spot(run.offering_id) + min(run.held.spot, least) >= least:
         return Holding(spot=least)
     return IDLE
+
+
+# --- jobs at a limit --------------------------------------------------------------------------
+
+
+def kept(state: SelectorState, run: JobRun) -> Holding:
+    """Of what a job holds, what the market has not taken back as the slot opened."""
+    quotes = {sq.quote.offering_id: sq.quote for sq in state.current.quotes}
+    available = quotes[run.offering_id].spot_available
+    spot = min(run.held.spot, available.instances) if available.known else run.held.spot
+    return Holding(spot=spot, on_demand=run.held.on_demand)
+
+
+def _at_limit(state: SelectorState, run: JobRun) -> Holding:
+    """What a job holds that has reached a limit: what it has while it winds down, else nothing."""
+    said = run.at_limit
+    winds_down = said is not None and said.action is LimitAction.WIND_DOWN
+    return kept(state, run) if winds_down else IDLE
+
+
+def said_of_limit(run: JobRun) -> str:
+    """What has been said of the limit that a job is at, for people."""
+    said = run.at_limit
+    if said is None:
+        return ""
+    if said.action is LimitAction.WIND_DOWN:
+        return f"it ends at {utc_iso(said.until_ns)}, {said.limit}: {said.detail}"
+    return f"{said.limit}: {said.detail}"
