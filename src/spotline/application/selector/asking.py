@@ -10,6 +10,7 @@ from spotline.application.allocation.messages import AllocateRequest, Alternativ
 from spotline.application.selector.egress import held_back
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.leaving import NextHome, can_stay, way_out, way_to
+from spotline.application.selector.limiting import task_at_limit
 from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.named_law import NamedLaw
@@ -78,7 +79,9 @@ def _task(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTas
         notice_lead_s=state.lead_s(run.job, run.offering_id),
     )
     way = way_out(state, run, options)
-    return task if way is None else _departed(state, run, task, way)
+    if way is not None:
+        task = _departed(state, run, task, way)
+    return task_at_limit(state, run, task)
 
 
 def _departed(state: SelectorState, run: JobRun, task: JobTask, way: NextHome) -> JobTask:

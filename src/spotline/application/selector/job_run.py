@@ -191,8 +191,7 @@ class JobRun:
         """The job as policies plan it: with the budget that is left to them."""
         if not self.is_limited:
             return job
-        limit = limit_micro_usd(job, self.on_demand_quote_micro_usd)
-        return replace(job, budget_micro_usd=planned_budget_micro_usd(job, limit))
+        return replace(job, budget_micro_usd=planned_budget_micro_usd(job))
 
     @property
     def held(self) -> Holding:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
+from spotline.application.allocation.messages import JobTask
 from spotline.application.selector.endings import completed, kept
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.leaving import way_to
@@ -29,11 +30,13 @@ from spotline.domain.limits.judgement import (
     action_at_limit,
     action_where_not_worth_it,
     best,
+    budget_near_limit_micro_usd,
     limit_micro_usd,
     planned_budget_micro_usd,
     prospect,
 )
 from spotline.domain.policies.answer import DecisionReason, JobAnswer
+from spotline.domain.policies.interface import START
 from spotline.domain.units import NS_PER_S, cost_micro_usd, usd_from_micro_usd
 
 # --- as a slot opens --------------------------------------------------------------------------
@@ -76,7 +79,7 @@ class ArrivalLimit:
         """The job as policies plan it."""
         if not self.limit_micro_usd:
             return job
-        return replace(job, budget_micro_usd=planned_budget_micro_usd(job, self.limit_micro_usd))
+        return replace(job, budget_micro_usd=planned_budget_micro_usd(job))
 
 
 NO_LIMIT = ArrivalLimit()
@@ -202,7 +205,30 @@ def _is_spent_up(state: SelectorState, run: JobRun) -> bool:
     terms = _terms(state, run.offering_id)
     price = min(terms.spot_price, terms.on_demand_price)
     least = cost_micro_usd(price, run.job.allowed_counts[0], run.compiled.slot_s)
-    return run.spent_micro_usd + least > run.compiled.budget_micro_usd
+    budget = near_limit(state, run)
+    return budget is not None and run.spent_micro_usd + least > budget
+
+
+def near_limit(state: SelectorState, run: JobRun) -> int | None:
+    """The budget that a job is decided with in the open slot, None where its limit is far."""
+    if not run.is_limited:
+        return None
+    terms = _terms(state, run.offering_id)
+    price = max(terms.spot_price, terms.on_demand_price)
+    slot_cost = cost_micro_usd(price, run.job.max_instances, state.current.slot_s)
+    return budget_near_limit_micro_usd(run.job, run.limit_micro_usd, run.spent_micro_usd, slot_cost)
+
+
+def task_at_limit(state: SelectorState, run: JobRun, task: JobTask) -> JobTask:
+    """The task of a job as its limit bounds it; as it is where that is far.
+
+    Near it, a job is decided as another one: without tables, and it stays where it is.
+    """
+    budget = near_limit(state, run)
+    if budget is None or task.job.budget_micro_usd:
+        return task
+    job = replace(task.job, budget_micro_usd=budget)
+    return replace(task, job=job, table_use=None, alternatives=(), memory=START)
 
 
 def ending_of(reached: Sequence[LimitReached]) -> Set[str]:

@@ -168,19 +168,30 @@ def action_where_not_worth_it(job: Job) -> LimitAction:
     return LimitAction.WAIT if job.on_limit is OnLimit.WAIT else LimitAction.STOP
 
 
-def planned_budget_micro_usd(job: Job, limit: int) -> int:
-    """What policies plan a job with, 0 for no bound: what it may be charged before the limit acts.
+def planned_budget_micro_usd(job: Job) -> int:
+    """What policies plan a job with far from its limit, 0 for no bound.
 
-    One that finishes is bounded by what is still to be gained. One that winds down keeps a share of
-    its limit for the grace.
+    Only a budget whose owner chose what follows bounds plans from the start: what is bounded plans
+    otherwise even far from the bound.
     """
-    match action_at_limit(job):
-        case LimitAction.FINISH:
-            return 0
-        case LimitAction.WIND_DOWN:
-            return max(1, limit - limit * GRACE_SHARE_PPM // PPM)
-        case _:
-            return limit
+    chosen = action_at_limit(job) in (LimitAction.WAIT, LimitAction.STOP)
+    return job.budget_micro_usd if chosen else 0
+
+
+def budget_near_limit_micro_usd(
+    job: Job, limit: int, spent_micro_usd: int, slot_cost_micro_usd: int
+) -> int | None:
+    """The budget that a job is decided with once two slots could reach its limit; None before.
+
+    A slot costs at most `slot_cost_micro_usd`. A job that finishes is bounded by what is still to be
+    gained instead. One that winds down keeps a share of its limit for the grace.
+    """
+    action = action_at_limit(job)
+    if action is LimitAction.FINISH:
+        return None
+    grace = limit * GRACE_SHARE_PPM // PPM if action is LimitAction.WIND_DOWN else 0
+    budget = max(1, limit - grace)
+    return budget if spent_micro_usd + 2 * slot_cost_micro_usd > budget else None
 
 
 class SpotShare:
