@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from spotline.application.selector.freezing import blocking
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.state import SelectorState, SlotPhase
 from spotline.domain.events.allocation import AllocationDecided
@@ -26,6 +27,7 @@ from spotline.domain.events.limits import LimitAction
 from spotline.domain.jobs.job import OnLimit
 from spotline.domain.jobs.program import IDLE, Holding
 from spotline.domain.ledger.billing import OfferingPrice
+from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.units import NS_PER_S, PPM, utc_iso
@@ -238,7 +240,7 @@ def undecided(state: SelectorState) -> list[AllocationDecided]:
             holding, reason = _at_limit(state, run), DecisionReason.BUDGET
             why = f"{holding.spot} spot + {holding.on_demand} on-demand: {said_of_limit(run)}"
         else:
-            holding, reason = _until_exit(run, residual), DecisionReason.FINISHING
+            holding, reason = _until_exit(state, run, residual), DecisionReason.FINISHING
             why = f"{holding.spot} spot + {holding.on_demand} on-demand until its program has ended"
         if state.revision and run.held == holding and run.target == holding:
             continue
@@ -259,9 +261,11 @@ def undecided(state: SelectorState) -> list[AllocationDecided]:
     return found
 
 
-def _until_exit(run: JobRun, residual: ResidualCapacity) -> Holding:
+def _until_exit(state: SelectorState, run: JobRun, residual: ResidualCapacity) -> Holding:
     """What a finishing job holds: what it has, and where that is broken the least that runs."""
-    if run.held.instances in run.job.allowed_counts:
+    home = run.offering_id
+    stopped = any(blocking(state, run, home, kind) is not None for kind in CapacityType)
+    if stopped or run.held.instances in run.job.allowed_counts:
         return run.held
     least = run.job.allowed_counts[0]
     kept = min(run.held.on_demand, least)

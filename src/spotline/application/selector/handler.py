@@ -170,7 +170,7 @@ class SelectHandler:
             case CapacityReported() if event is state.trigger:
                 if state.job_revisions > self._options.most_revisions:
                     # The cloud goes on refusing: keep what is held, and let the slot end.
-                    return Outcome(events=finish_slot(state, [], ctx))
+                    return Outcome(events=finish_slot(state, [], ctx, self._options))
                 return self._ask(state, state.served_again(), ctx)
             case AllocationAnswered() if event is state.trigger:
                 return Outcome(events=self._command(state, event, ctx))
@@ -191,9 +191,8 @@ class SelectHandler:
             Timer(timer_id=f"forecast_overdue:{state.slot}", after_s=wait_s, events=(overdue,)),
         )
 
-    @staticmethod
     def _heed(
-        state: SelectorState, event: JobCancelled | JobExited, ctx: Context
+        self, state: SelectorState, event: JobCancelled | JobExited, ctx: Context
     ) -> tuple[Event, ...]:
         """What a job's cancellation or the end of its program changes now."""
         run = state.runs.get(event.job_id)
@@ -204,7 +203,7 @@ class SelectHandler:
         retry = retry_of(run, state.slot)
         events: tuple[Event, ...] = () if retry is None else (retry,)
         if event is state.trigger:
-            events += finish_slot(state, [], ctx)
+            events += finish_slot(state, [], ctx, self._options)
         elif state.phase is SlotPhase.SETTLED and run.phase is RunPhase.RUNNING and run.ending:
             # It holds nothing that would have to be released.
             events += ended(state, run, run.ending, moment_s(state, event.ts_event_ns))
@@ -298,7 +297,7 @@ class SelectHandler:
 
     def _ask(self, state: SelectorState, order: Sequence[str], ctx: Context) -> Outcome:
         if not order:
-            return Outcome(events=finish_slot(state, [], ctx))
+            return Outcome(events=finish_slot(state, [], ctx, self._options))
         request = allocate_request(state, order, self._options)
         return Outcome(
             calls=(Call(name=ALLOCATE_CALL, digest=self._digest(request), request=request),)
@@ -313,7 +312,10 @@ class SelectHandler:
         answers = departures(state, answers, self._options)
         reached, answers = spent_up(state, answers, self._options)
         decided = decisions(state, answers, self._options)
-        return (*reached, *finish_slot(state, decided, ctx, stopped=ending_of(reached)))
+        return (
+            *reached,
+            *finish_slot(state, decided, ctx, self._options, stopped=ending_of(reached)),
+        )
 
 
 def _arrivals(state: SelectorState) -> list[JobRun]:
