@@ -348,8 +348,10 @@ async def serve_read_model(
         The address is malformed or taken.
     """
     from spotline.adapters.grpc.allocator.client import JobClient
+    from spotline.adapters.grpc.operations.client import OperationsClient
     from spotline.adapters.web.app import web_app
     from spotline.adapters.web.asked_outlooks import AskedOutlooks
+    from spotline.adapters.web.asked_system import AskedSystem
     from spotline.adapters.web.fold_views import FoldViews
     from spotline.adapters.web.guarding import WebFigures
     from spotline.adapters.web.serving import WebServer
@@ -357,11 +359,13 @@ async def serve_read_model(
 
     async with AsyncExitStack() as stack:
         connection, stream = await stack.enter_async_context(open_stream(bus, name="read_model"))
-        outlooks = None
+        outlooks, system = None, None
         if allocator_address:
             client = JobClient(allocator_address, caller="read_model")
             outlooks = AskedOutlooks(await stack.enter_async_context(client))
             stack.callback(outlooks.close)
+            operations = OperationsClient(allocator_address, caller="read_model")
+            system = AskedSystem(await stack.enter_async_context(operations)).status
         views = FoldViews(outlooks=outlooks)
         host = ServiceHost(
             ReadModelHandler(), stream, on_applied=_both(views.on_applied, hooks.on_applied)
@@ -382,7 +386,7 @@ async def serve_read_model(
             )
         )
         stack.callback(telemetry.observe("spotline.http.watches", lambda: [(figures.watches, {})]))
-        app = web_app(views, hosts=(*own, *hosts), figures=figures)
+        app = web_app(views, hosts=(*own, *hosts), figures=figures, system=system)
         server = WebServer(app, address=address, end_streams=views.end)
         hooks.probe("read_model", ended_tasks({"HTTP": lambda: server.ended}))
         async with asyncio.TaskGroup() as tasks:
