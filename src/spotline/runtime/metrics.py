@@ -37,6 +37,7 @@ from spotline.domain.events.training import (
 )
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason
+from spotline.runtime.health_metrics import CONDITION, CONDITION_GAUGES, HEALTHY
 
 SERVICE = "spotline.service"
 KIND = "spotline.kind"
@@ -99,6 +100,9 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
         "spotline.messages.dead_lettered": "Inputs that broke the contract.",
         "spotline.entries.parked": "Inputs that are left out because the service cannot take them, by kind.",
         "spotline.messages.published": "Events stored.",
+    },
+    (Form.OBSERVED_COUNTER, "{snapshot}"): {
+        "spotline.snapshots.set_aside": "Snapshots that could not be used: the service learnt again from the log.",
     },
     (Form.GAUGE, "{message}"): {
         "spotline.log.backlog": "Inputs stored for the service that it has not taken yet.",
@@ -207,12 +211,16 @@ _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "spotline.agents": (AGENT_STATE,),
     "spotline.http.requests": (HTTP_STATUS,),
     "spotline.notices.acknowledged": (NOTICE_ACTION,),
+    HEALTHY: (CONDITION,),
 }
 
 INSTRUMENTS: Mapping[str, Instrument] = MappingProxyType(
     {
         name: Instrument(name, form, unit, meaning, (SERVICE, *_ATTRIBUTES.get(name, ())))
-        for (form, unit), meanings in _MEANINGS.items()
+        for (form, unit), meanings in (
+            *_MEANINGS.items(),
+            *(((Form.GAUGE, unit), gauges) for unit, gauges in CONDITION_GAUGES.items()),
+        )
         for name, meaning in meanings.items()
     }
 )
@@ -226,6 +234,7 @@ class HostCounters:
     dead_lettered: int = 0
     published: int = 0
     parked: Counter_[str] = field(default_factory=Counter_)
+    snapshots_set_aside: int = 0
 
 
 class Watched(Protocol):
@@ -349,6 +358,10 @@ class Metrics:
         show("spotline.messages.dead_lettered", lambda service: service.counters.dead_lettered)
         self.observe("spotline.entries.parked", self._parked)
         show("spotline.messages.published", lambda service: service.counters.published)
+        show(
+            "spotline.snapshots.set_aside",
+            lambda service: service.counters.snapshots_set_aside,
+        )
         show("spotline.log.backlog", lambda service: service.backlog)
         show("spotline.log.lag", lambda service: service.lag_s)
         show("spotline.service.healthy", lambda service: float(service.healthy))

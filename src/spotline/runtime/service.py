@@ -309,10 +309,11 @@ class ServiceHost(Generic[StateT]):
     async def _recover(self, floor_seq: int) -> None:
         """Fold what was acknowledged, then handle again what was stored behind it."""
         self._phase = Phase.RECOVERING
-        if self._snapshots is not None:
-            self._applied_seq = await self._snapshots.load()
-        first_seq = self._applied_seq + 1
         last_seq = await self._stream.last_seq()
+        if self._snapshots is not None:
+            self._applied_seq = await self._snapshots.load(last_seq=last_seq)
+            self.counters.snapshots_set_aside = self._snapshots.set_aside
+        first_seq = self._applied_seq + 1
         await self._own.read_back(first_seq, last_seq, floor_seq)
         async for entry in self._stream.read(
             self._consumed_subjects, first_seq=first_seq, last_seq=last_seq

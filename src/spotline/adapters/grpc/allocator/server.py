@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import grpc
 
 from spotline.adapters.grpc.allocator.allocator_servicer import AllocatorServicer
@@ -24,6 +26,8 @@ from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.planning import warm_up
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
 from spotline.application.explaining.ports import DecisionExplainer
+from spotline.application.health.conditions import HealthLimits
+from spotline.application.operations.messages import ServiceStatus
 from spotline.application.operations.ports import ParkedLog
 
 
@@ -90,6 +94,12 @@ class RpcServer(GrpcServer):
     def deal_with_parked(self, log: ParkedLog) -> None:
         """Show and publish parked entries again from now on."""
         self._operations.log = log
+
+    def tell_of(
+        self, services: Callable[[], Sequence[ServiceStatus]], limits: HealthLimits
+    ) -> None:
+        """Tell how these services are from now on."""
+        self._operations.watch(services, limits)
 
     def register(self, server: grpc.aio.Server) -> None:
         """Add its services."""
