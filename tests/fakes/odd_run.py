@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from spotline.application.allocation.messages import AllocateRequest
 from spotline.application.allocator.handler import JobsHandler
 from spotline.application.cloud_actuator.handler import (
     ADMIT,
@@ -23,9 +24,11 @@ from spotline.application.placer.handler import PlaceHandler
 from spotline.application.read_model.handler import ReadModelHandler
 from spotline.application.selector.handler import ALLOCATE_CALL, SelectHandler
 from spotline.application.selector.state import SelectorOptions
+from spotline.application.spec import Call
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.mapping import digest
+from spotline.domain.events.allocation import AllocationAnswered, CallOutcome
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobClosed, JobSubmitted
 from spotline.domain.events.parking import EntryParked
@@ -36,6 +39,23 @@ from spotline.replay.host import LocalHost
 from spotline.replay.parts import ExactCloud, answer_in_process
 
 OPTIONS = SelectorOptions(rehearsals=2)
+
+
+def _answered(call: Call) -> tuple[Event, ...]:
+    """Answer as the allocator, which refuses what contradicts itself."""
+    try:
+        return answer_in_process(call)
+    except (LookupError, ValueError):
+        request = cast("AllocateRequest", call.request)
+        return (
+            AllocationAnswered(
+                slot=request.slot,
+                revision=request.revision,
+                request_digest=call.digest,
+                outcome=CallOutcome.REFUSED,
+                answers=(),
+            ),
+        )
 
 
 class OddRun:
@@ -62,7 +82,7 @@ class OddRun:
                 ExactCloud(),
             ],
             answers={
-                ALLOCATE_CALL: answer_in_process,
+                ALLOCATE_CALL: _answered,
                 **dict.fromkeys((OPEN_SLOT, APPLY_REVISION, SIGNALLED, ADMIT), lambda call: ()),
             },
             record=self.log.append,

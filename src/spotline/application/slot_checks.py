@@ -15,16 +15,27 @@ MOST_SKIPPED_SLOTS = 20_000
 DEAREST_MICRO_USD = 1_000_000 * MICRO_USD_PER_USD
 
 
-def check_slot(opened: SlotOpened, last_slot: int) -> None:
-    """Refuse a slot that cannot be gone on from; `last_slot` is the one before, -1 for none.
+def check_slot(opened: SlotOpened, last_slot: int, last_ns: int) -> None:
+    """Refuse a slot that cannot be gone on from.
+
+    Parameters
+    ----------
+    last_slot, last_ns
+        The slot before and when it opened; -1 and 0 for none.
 
     Raises
     ------
     Unfit
-        It lies too far ahead, or a price is none.
+        It lies too far ahead, or further than time has gone on, or a price is none.
     """
-    if last_slot >= 0 and opened.slot - last_slot > MOST_SKIPPED_SLOTS:
+    skipped = opened.slot - last_slot - 1
+    if last_slot >= 0 and skipped >= MOST_SKIPPED_SLOTS:
         raise Unfit("slot", f"<= {last_slot + MOST_SKIPPED_SLOTS}", opened.slot)
+    if last_slot >= 0 and skipped > 0:
+        least_ns = last_ns + skipped * opened.slot_s * NS_PER_S
+        if opened.ts_event_ns < least_ns:
+            expected = f">= {least_ns}, {skipped} slots after slot {last_slot}"
+            raise Unfit("ts_event_ns", expected, opened.ts_event_ns)
     if opened.slot < 0:
         raise Unfit("slot", ">= 0", opened.slot)
     if opened.slot_s < 1:
@@ -51,3 +62,8 @@ def completed(opened: SlotOpened, before: SlotOpened | None) -> SlotOpened:
     passed_s = max(0, opened.ts_event_ns - before.ts_event_ns) // NS_PER_S
     kept = [replace(known, age_s=known.age_s + passed_s) for known in missing]
     return replace(opened, quotes=(*opened.quotes, *kept))
+
+
+def slot_of(opened: SlotOpened | None) -> tuple[int, int]:
+    """A slot's number and when it opened, -1 and 0 for none."""
+    return (-1, 0) if opened is None else (opened.slot, opened.ts_event_ns)

@@ -23,7 +23,7 @@ from spotline.application.cloud_actuator.messages import (
     SignalRequest,
     StoppedLaunch,
 )
-from spotline.application.slot_checks import check_slot
+from spotline.application.slot_checks import check_slot, slot_of
 from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome, Spec, Timer
 from spotline.application.unfit import Unfit
 from spotline.contracts.mapping import digest
@@ -142,7 +142,7 @@ class ActuateHandler:
         elif isinstance(event, SlotOpened):
             before = state.opened
             if before is None or event.slot > before.slot:
-                check_slot(event, -1 if before is None else before.slot)
+                check_slot(event, *slot_of(before))
                 _open(state, event)
         elif isinstance(event, ProvisioningCommanded):
             # What an earlier revision left behind was never decided and never will be.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from spotline.application.market_ingest.observing import observations
 from spotline.application.market_view import WORK_EVENTS, WorkNeeded
+from spotline.application.slot_checks import check_slot
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.application.unfit import Unfit
 from spotline.contracts.subjects import KINDS
@@ -71,10 +72,11 @@ class IngestOptions:
 
 @dataclass(slots=True, kw_only=True)
 class IngestState:
-    """What was opened so far, and who needs more."""
+    """What was opened so far (`slot` at `opened_ns`), and who needs more."""
 
     opened: bool = False
     slot: int = -1
+    opened_ns: int = 0
     settled: bool = True
     work: WorkNeeded = field(default_factory=WorkNeeded)
 
@@ -132,7 +134,8 @@ class IngestHandler:
             case SlotOpened() if event.slot >= self._market.slots:
                 raise Unfit("slot", f"< {self._market.slots}", event.slot)
             case SlotOpened() if event.slot > state.slot:
-                state.slot = event.slot
+                check_slot(event, state.slot, state.opened_ns)
+                state.slot, state.opened_ns = event.slot, event.ts_event_ns
                 state.settled = False
             case EntryParked():
                 _go_on_without(state, event)

@@ -18,7 +18,7 @@ from spotline.application.selector.endings import (
 )
 from spotline.application.selector.job_run import HeldStretch, JobRun, JobTable, RunPhase
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
-from spotline.application.slot_checks import check_slot, completed
+from spotline.application.slot_checks import check_slot, completed, slot_of
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
 from spotline.domain.events.capacity import (
     CapacityLost,
@@ -266,7 +266,7 @@ def _note_decided(state: SelectorState, event: AllocationDecided) -> None:
 def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions) -> None:
     if state.opened is not None and event.slot <= state.slot:
         return
-    check_slot(event, state.slot)
+    check_slot(event, *slot_of(state.opened))
     if state.opened is not None:
         _record_slot(state)
         prices = {sq.quote.offering_id: sq.quote for sq in state.opened.quotes}

@@ -326,8 +326,7 @@ class SelectHandler:
         )
 
     def _fall_back(self, state: SelectorState, ctx: Context) -> tuple[Event, ...]:
-        answers = departures(state, fallback_answers(state, self._options), self._options)
-        return finish_slot(state, decisions(state, answers, self._options), ctx)
+        return self._finished(state, fallback_answers(state, self._options), ctx)
 
     def _command(
         self, state: SelectorState, event: AllocationAnswered, ctx: Context
@@ -335,6 +334,11 @@ class SelectHandler:
         answers: Sequence[JobAnswer] = event.answers
         if event.outcome is not CallOutcome.ANSWERED:
             answers = fallback_answers(state, self._options)
+        return self._finished(state, answers, ctx)
+
+    def _finished(
+        self, state: SelectorState, answers: Sequence[JobAnswer], ctx: Context
+    ) -> tuple[Event, ...]:
         answers = departures(state, answers, self._options)
         reached, answers = spent_up(state, answers, self._options)
         decided = decisions(state, answers, self._options)
