@@ -23,8 +23,9 @@ from spotline.application.cloud_actuator.messages import (
     SignalRequest,
     StoppedLaunch,
 )
+from spotline.application.slot_checks import check_slot, slot_of
 from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome, Spec, Timer
-from spotline.contracts.errors import InvariantViolation
+from spotline.application.unfit import Unfit
 from spotline.contracts.mapping import digest
 from spotline.domain.canonical import canonical_v1
 from spotline.domain.events.agreement import (
@@ -49,6 +50,7 @@ from spotline.domain.events.event import Event
 from spotline.domain.events.freeze import BuyingExcepted, BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.lifecycle import AdmissionRecorded, JobSubmitted
 from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.parking import EntryParked
 from spotline.domain.events.placement import PipelineProvisioningCommanded
 from spotline.domain.ledger.billing import OfferingPrice, SlotPrices
 from spotline.domain.ledger.cooldowns import OfferingPlace
@@ -88,6 +90,7 @@ SPEC = Spec(
     produces=(
         *(*_OBSERVED, CapacitySignalled, AdmissionRecorded, BuyingExcepted),
         *(BuyingFrozen, BuyingUnfrozen, AgreementChecked, OrphanFound, OrphanSettled),
+        EntryParked,
     ),
     calls=(
         CallSpec(name=OPEN_SLOT, answers=_OBSERVED),
@@ -137,7 +140,9 @@ class ActuateHandler:
         if isinstance(event, MarketOpened):
             state.places |= {offering.offering_id: _place(offering) for offering in event.offerings}
         elif isinstance(event, SlotOpened):
-            if state.opened is None or event.slot > state.opened.slot:
+            before = state.opened
+            if before is None or event.slot > before.slot:
+                check_slot(event, *slot_of(before))
                 _open(state, event)
         elif isinstance(event, ProvisioningCommanded):
             # What an earlier revision left behind was never decided and never will be.
@@ -194,7 +199,8 @@ class ActuateHandler:
     def _apply(self, state: ActuateState, event: SlotDecided) -> Outcome:
         opened = state.opened
         if opened is None or event.slot > opened.slot:
-            raise InvariantViolation(f"slot {event.slot} was decided before it opened")
+            last = "none has opened" if opened is None else f"<= {opened.slot}"
+            raise Unfit("slot", f"one that has opened ({last})", event.slot)
         if event.slot < opened.slot:
             return NOTHING
         commands = tuple(
@@ -203,10 +209,8 @@ class ActuateHandler:
             if (command.slot, command.revision) == (event.slot, event.revision)
         )
         if len(commands) != event.commands:
-            raise InvariantViolation(
-                f"slot {event.slot} revision {event.revision} was decided with {event.commands} "
-                f"commands, {len(commands)} came before it"
-            )
+            came = f"{len(commands)}, as many as came of revision {event.revision} before it"
+            raise Unfit("commands", came, event.commands)
         commands = (*commands, *state.carried)
         commanded = sorted({command.target.offering_id for command in commands})
         request = ApplyRevisionRequest(
