@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spotline.adapters.nats.configured import StreamLimits
+from spotline.adapters.nats.lineage import SnapshotsOfLog
 from spotline.adapters.nats.snapshots import NatsSnapshotStore
 from spotline.application.cloud_actuator.ports import ActuatorMode, Enrolment
 from spotline.application.installation import Installation
@@ -99,7 +100,7 @@ async def serve_forecaster(
     factory = forecaster_factory(forecaster)
     async with open_stream(bus, name="forecaster") as (connection, stream):
         snapshots = Snapshots(
-            store=NatsSnapshotStore(connection, partition=bus.partition),
+            store=SnapshotsOfLog(NatsSnapshotStore(connection, partition=bus.partition), stream),
             codec=ForecastStateCodec(factory, horizon_slots=horizon_slots),
         )
         host = ServiceHost(
