@@ -17,8 +17,9 @@ from spotline.application.market_ingest.handler import IngestHandler, IngestOpti
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.clouds import ChosenCloud, CloudContext
-from spotline.bootstrap.installed import installation_of
+from spotline.bootstrap.installed import installation_of, note_log, remembered_log
 from spotline.bootstrap.parts import BusAddress, PartHooks, open_part, open_stream
+from spotline.bootstrap.retelling import tell_again
 from spotline.bootstrap.same_market import check_same_market
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.mapping import digest
@@ -188,10 +189,16 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
 
     parts.store.mkdir(parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
-        connection, stream = await stack.enter_async_context(
-            open_stream(bus, name="cloud_actuator")
-        )
         ledger = await stack.enter_async_context(opened_ledger(parts.ledger_url, parts.owner))
+        remembered = await asyncio.to_thread(remembered_log, parts.store, ledger)
+        connection, stream = await stack.enter_async_context(
+            open_stream(bus, name="cloud_actuator", remembered=remembered)
+        )
+        await asyncio.to_thread(
+            ledger.claim, remembered.installation_id, stream.continuity.incarnation
+        )
+        note_log(parts.store, stream.continuity)
+        await tell_again(stream, ledger)
         cloud = parts.cloud.open(parts.context())
         stack.callback(cloud.close)
         stack.callback(show_ledger(telemetry_for("cloud_actuator"), ledger, parts.caps))

@@ -42,6 +42,11 @@ class Continuity:
         self.installation_id = ""
 
     @property
+    def created(self) -> str:
+        """When the stream was made, in the broker's words."""
+        return self._created
+
+    @property
     def incarnation(self) -> int:
         """Which incarnation of the log this is."""
         return max((mark.incarnation for mark in self._marks), default=FIRST)
@@ -121,6 +126,10 @@ class Continuity:
             raise LogCut(self._name, problem, last_seq=seq, known_seq=behind)
         self.saw(seq)
 
+    async def last_seq(self, js: JetStreamContext) -> int:
+        """The last entry that is there."""
+        return (await js.stream_info(self._name)).state.last_seq
+
     async def holds(self, js: JetStreamContext, floor_seq: int, incarnation: int) -> int:
         """How far what was acknowledged of an incarnation holds in the stream as it is.
 
@@ -130,7 +139,7 @@ class Continuity:
             The log ends before, and no incarnation was begun since.
         """
         floor_seq = rebased(floor_seq, incarnation, self._marks)
-        last_seq = (await js.stream_info(self._name)).state.last_seq
+        last_seq = await self.last_seq(js)
         if floor_seq > last_seq and self._checked:
             problem = f"it ends at entry {last_seq}, entries up to {floor_seq} were acknowledged"
             raise LogCut(self._name, problem, last_seq=last_seq, known_seq=floor_seq)

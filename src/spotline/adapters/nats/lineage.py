@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import structlog
-
 from spotline.adapters.nats.stream import NatsEventStream
-from spotline.runtime.snapshots import Snapshot, SnapshotStore
-
-_log = structlog.get_logger(__name__)
+from spotline.runtime.snapshots import SnapshotStore
 
 
 class SnapshotsOfLog:
@@ -21,22 +17,17 @@ class SnapshotsOfLog:
         self._store = store
         self._stream = stream
 
-    async def put(self, name: str, snapshot: Snapshot) -> None:
+    async def put(self, name: str, data: bytes) -> None:
         """Replace the snapshot of `name`; see the port."""
-        await self._store.put(self._named(name), snapshot)
+        await self._store.put(self._named(name), data)
 
-    async def get(self, name: str) -> Snapshot | None:
-        """The snapshot of `name`, None where it covers more than the log holds; see the port."""
-        snapshot = await self._store.get(self._named(name))
-        if snapshot is None:
-            return None
-        last_seq = await self._stream.last_seq()
-        if snapshot.seq > last_seq:
-            _log.warning(
-                "snapshot_set_aside", snapshot=name, seq=snapshot.seq, log_last_seq=last_seq
-            )
-            return None
-        return snapshot
+    async def get(self, name: str) -> bytes | None:
+        """The snapshot of `name`; see the port."""
+        return await self._store.get(self._named(name))
+
+    async def set_aside(self, name: str) -> None:
+        """Keep the snapshot of `name` out of the way; see the port."""
+        await self._store.set_aside(self._named(name))
 
     def _named(self, name: str) -> str:
         return f"{name}.{self._stream.continuity.lineage}"

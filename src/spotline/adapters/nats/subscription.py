@@ -73,13 +73,16 @@ class NatsSubscription:
         What it acknowledged of a log that was cut holds as far as the log does: what is stored there
         since is new.
         """
-        await self._stream.continuity.check(js)
+        continuity = self._stream.continuity
+        await continuity.check(js)
         try:
             info = await js.consumer_info(self._stream.name, self._name)
         except nats.js.errors.NotFoundError:
-            floor = claimed = first_seq - 1
+            claimed = first_seq - 1
+            # A place that is wanted beyond the end is one in another log.
+            floor = claimed if claimed <= await continuity.last_seq(js) else 0
+            self._rebased = floor < claimed
         else:
-            continuity = self._stream.continuity
             claimed, incarnation = place_of(info)
             floor = await continuity.holds(js, claimed, incarnation)
             self._rebased = floor < claimed or incarnation < continuity.incarnation

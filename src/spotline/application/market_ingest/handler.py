@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from spotline.application.market_ingest.observing import observations
 from spotline.application.market_view import WORK_EVENTS, WorkNeeded
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
+from spotline.domain.events.agreement import IncarnationBegun
 from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
@@ -28,6 +29,7 @@ SPEC = Spec(
         MarketOpened,
         SlotOpened,
         CapacityReported,
+        IncarnationBegun,
         *WORK_EVENTS,
     ),
     produces=(
@@ -105,6 +107,10 @@ class IngestHandler:
             case SlotOpened():
                 state.slot = max(state.slot, event.slot)
                 state.settled = False
+            case IncarnationBegun() if event.last_slot_before > state.slot:
+                # Those slots were open, and paid for, in a part of the log that is lost.
+                state.slot = event.last_slot_before
+                state.settled = True
             case CapacityReported() if event.slot == state.slot:
                 # What the cloud tells of a settled slot opens it again.
                 state.settled = event.settled
