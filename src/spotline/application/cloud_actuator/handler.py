@@ -19,6 +19,7 @@ from spotline.application.cloud_actuator.messages import (
     AdmitRequest,
     ApplyRevisionRequest,
     Moment,
+    NoteJobRequest,
     OpenSlotRequest,
     SignalRequest,
     StoppedLaunch,
@@ -30,6 +31,7 @@ from spotline.contracts.mapping import digest
 from spotline.domain.canonical import canonical_v1
 from spotline.domain.events.agreement import (
     AgreementChecked,
+    IncarnationBegun,
     OrphanFound,
     OrphanReapRequested,
     OrphanSettled,
@@ -48,12 +50,19 @@ from spotline.domain.events.capacity import (
 )
 from spotline.domain.events.event import Event
 from spotline.domain.events.freeze import BuyingExcepted, BuyingFrozen, BuyingUnfrozen
-from spotline.domain.events.lifecycle import AdmissionRecorded, JobSubmitted
+from spotline.domain.events.lifecycle import (
+    AdmissionRecorded,
+    JobCancelled,
+    JobClosed,
+    JobSubmitted,
+    JobUpdated,
+)
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.parking import EntryParked
 from spotline.domain.events.placement import PipelineProvisioningCommanded
 from spotline.domain.ledger.billing import OfferingPrice, SlotPrices
 from spotline.domain.ledger.cooldowns import OfferingPlace
+from spotline.domain.ledger.job_records import JobEvent, JobRecord
 from spotline.domain.limits.freezes import Freezes, Purchase
 from spotline.domain.market.offering import CapacityType, Offering
 from spotline.domain.units import NS_PER_S
@@ -62,6 +71,7 @@ OPEN_SLOT = "cloud.open_slot"
 APPLY_REVISION = "cloud.apply_revision"
 SIGNALLED = "cloud.signalled"
 ADMIT = "ledger.admit"
+NOTE_JOB = "ledger.note_job"
 
 _OBSERVED = (
     LaunchRefused,
@@ -83,6 +93,10 @@ SPEC = Spec(
         PipelineProvisioningCommanded,
         CapacitySignalled,
         JobSubmitted,
+        JobUpdated,
+        JobCancelled,
+        JobClosed,
+        IncarnationBegun,
         BuyingFrozen,
         BuyingUnfrozen,
         OrphanReapRequested,
@@ -103,6 +117,7 @@ SPEC = Spec(
             ),
         ),
         CallSpec(name=ADMIT, answers=(AdmissionRecorded,)),
+        CallSpec(name=NOTE_JOB, answers=()),
     ),
 )
 
@@ -112,11 +127,13 @@ class ActuateState:
     """The open slot with its prices, the slots still to be billed, and the waiting commands.
 
     `pipelines` are commands that wait for a revision, by job and offering; `carried` those that go
-    with the revision decided last. `freezes` say where nothing is bought. `revision` is the open slot's last one, -1 before its first.
+    with the revision decided last. `freezes` say where nothing is bought. `revision` is the open slot's last one, -1 before its first. `resumed_slot` is the last slot that
+    was open in a part of the log that is lost, -1 once the next one has opened.
     """
 
     opened: SlotOpened | None = None
     revision: int = -1
+    resumed_slot: int = -1
     places: dict[str, OfferingPlace] = field(default_factory=dict)
     prices: dict[str, OfferingPrice] = field(default_factory=dict)
     unbilled: tuple[SlotPrices, ...] = ()
@@ -144,6 +161,10 @@ class ActuateHandler:
             if before is None or event.slot > before.slot:
                 check_slot(event, *slot_of(before))
                 _open(state, event)
+        elif isinstance(event, IncarnationBegun):
+            known = -1 if state.opened is None else state.opened.slot
+            if event.last_slot_before > known:
+                state.resumed_slot = max(state.resumed_slot, event.last_slot_before)
         elif isinstance(event, ProvisioningCommanded):
             # What an earlier revision left behind was never decided and never will be.
             same = (event.slot, event.revision)
@@ -182,10 +203,11 @@ class ActuateHandler:
             )
         if isinstance(event, JobSubmitted):
             job = event.job
-            return _call(
-                ADMIT,
-                AdmitRequest(job_id=job.job_id, tenant=job.tenant, job_digest=digest(job)),
-            )
+            admit = AdmitRequest(job_id=job.job_id, tenant=job.tenant, job_digest=digest(job))
+            return _noted(ADMIT, admit, _record_of(event, job.job_id, ctx))
+        if isinstance(event, JobUpdated | JobCancelled | JobClosed):
+            note = NoteJobRequest(event_id=ctx.event_id, job_id=event.job_id)
+            return _noted(NOTE_JOB, note, _record_of(event, event.job_id, ctx))
         if isinstance(event, CapacitySignalled):
             # A signal of another slot is dealt with when that one opens, or was.
             if opened is None or event.slot != opened.slot:
@@ -297,13 +319,25 @@ def _with_revision(
 def _open(state: ActuateState, opened: SlotOpened) -> None:
     before = state.opened
     state.unbilled = ()
-    if before is not None and not before.last:
+    if state.resumed_slot >= 0:
+        # What the lost part of the log billed is billed; from there on prices are those known now.
+        _quote(state, opened)
+        state.unbilled = tuple(
+            _slot_prices(state, slot, opened.slot_s)
+            for slot in range(state.resumed_slot, opened.slot)
+        )
+        state.resumed_slot = -1
+    elif before is not None and not before.last:
         # A market that skips slots keeps its last prices; what is held goes on costing.
         state.unbilled = tuple(
             _slot_prices(state, slot, before.slot_s) for slot in range(before.slot, opened.slot)
         )
     state.opened = opened
     state.revision = -1
+    _quote(state, opened)
+
+
+def _quote(state: ActuateState, opened: SlotOpened) -> None:
     for quoted in opened.quotes:
         quote = quoted.quote
         state.prices[quote.offering_id] = OfferingPrice(
@@ -336,7 +370,19 @@ def _place(offering: Offering) -> OfferingPlace:
     )
 
 
-_Request = OpenSlotRequest | ApplyRevisionRequest | SignalRequest | AdmitRequest
+def _record_of(event: JobEvent, job_id: str, ctx: Context) -> JobRecord:
+    return JobRecord(
+        event_id=ctx.event_id, correlation_id=ctx.correlation_id, job_id=job_id, event=event
+    )
+
+
+def _noted(name: str, request: AdmitRequest | NoteJobRequest, record: JobRecord) -> Outcome:
+    """Ask for `request` with what the log said, which the call is not told apart by."""
+    call = _called(name, request)
+    return Outcome(calls=(replace(call, request=replace(request, record=record)),))
+
+
+_Request = OpenSlotRequest | ApplyRevisionRequest | SignalRequest | AdmitRequest | NoteJobRequest
 
 
 def _call(name: str, request: _Request) -> Outcome:

@@ -14,6 +14,7 @@ from spotline.application.slot_checks import check_slot
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.application.unfit import Unfit
 from spotline.contracts.subjects import KINDS
+from spotline.domain.events.agreement import IncarnationBegun
 from spotline.domain.events.capacity import CapacityReported, SlotDecided
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastOverdue
@@ -34,6 +35,7 @@ SPEC = Spec(
         SlotOpened,
         CapacityReported,
         EntryParked,
+        IncarnationBegun,
         *WORK_EVENTS,
     ),
     produces=(
@@ -139,6 +141,10 @@ class IngestHandler:
                 state.settled = False
             case EntryParked():
                 _go_on_without(state, event)
+            case IncarnationBegun() if event.last_slot_before > state.slot:
+                # Those slots were open, and paid for, in a part of the log that is lost.
+                state.slot = event.last_slot_before
+                state.settled = True
             case CapacityReported() if event.slot == state.slot:
                 # What the cloud tells of a settled slot opens it again.
                 state.settled = event.settled
