@@ -29,6 +29,10 @@ class AdmissionRows(OwnedRows):
                 ],
             )
 
+    def admissions(self) -> Sequence[str]:
+        """The ids of all jobs that are held, in order."""
+        return [row.job_id for row in self._read(t.admissions, order=[t.admissions.c.job_id])]
+
     def admitted(self, job_ids: Sequence[str]) -> Mapping[str, Admission]:
         """Those of these jobs that are held: with another digest, it is another submission's."""
         rows = self._read_keyed(t.admissions, t.admissions.c.job_id, job_ids)

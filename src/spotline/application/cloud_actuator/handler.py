@@ -15,11 +15,13 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from spotline.application.cloud_actuator.log_fold import FOLDED, LogFold, LogView
 from spotline.application.cloud_actuator.messages import (
     AdmitRequest,
     ApplyRevisionRequest,
     Moment,
     OpenSlotRequest,
+    ReapRequest,
     SignalRequest,
 )
 from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome, Spec, Timer
@@ -28,6 +30,7 @@ from spotline.contracts.mapping import digest
 from spotline.domain.canonical import canonical_v1
 from spotline.domain.events.agreement import (
     AgreementChecked,
+    IncarnationBegun,
     OrphanFound,
     OrphanReapRequested,
     OrphanSettled,
@@ -46,7 +49,7 @@ from spotline.domain.events.capacity import (
 )
 from spotline.domain.events.event import Event
 from spotline.domain.events.freeze import BuyingExcepted, BuyingFrozen, BuyingUnfrozen
-from spotline.domain.events.lifecycle import AdmissionRecorded, JobSubmitted
+from spotline.domain.events.lifecycle import AdmissionRecorded, JobClosed, JobSubmitted, JobUpdated
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.placement import PipelineProvisioningCommanded
 from spotline.domain.ledger.billing import OfferingPrice, SlotPrices
@@ -59,6 +62,7 @@ OPEN_SLOT = "cloud.open_slot"
 APPLY_REVISION = "cloud.apply_revision"
 SIGNALLED = "cloud.signalled"
 ADMIT = "ledger.admit"
+REAP = "cloud.reap"
 
 _OBSERVED = (
     LaunchRefused,
@@ -69,6 +73,8 @@ _OBSERVED = (
     CapacityReported,
     CostAccrued,
 )
+
+_TOLD = (AgreementChecked, BuyingFrozen, BuyingUnfrozen, OrphanFound, OrphanSettled)
 
 SPEC = Spec(
     service="cloud_actuator",
@@ -83,22 +89,23 @@ SPEC = Spec(
         BuyingFrozen,
         BuyingUnfrozen,
         OrphanReapRequested,
+        # Beside what it acts on, what log, ledger and cloud are compared by.
+        *(JobUpdated, JobClosed, CapacityReported, CostAccrued, IncarnationBegun),
+        *(OrphanFound, OrphanSettled),
     ),
-    produces=(
-        *(*_OBSERVED, CapacitySignalled, AdmissionRecorded, BuyingExcepted),
-        *(BuyingFrozen, BuyingUnfrozen, AgreementChecked, OrphanFound, OrphanSettled),
-    ),
+    produces=(*_OBSERVED, CapacitySignalled, AdmissionRecorded, BuyingExcepted, *_TOLD),
     calls=(
-        CallSpec(name=OPEN_SLOT, answers=_OBSERVED),
-        CallSpec(name=APPLY_REVISION, answers=_OBSERVED),
+        CallSpec(name=OPEN_SLOT, answers=(*_OBSERVED, *_TOLD)),
+        CallSpec(name=APPLY_REVISION, answers=(*_OBSERVED, *_TOLD)),
         CallSpec(
             name=SIGNALLED,
             answers=(
                 *(InterruptionNoticed, InterruptionWithdrawn, CapacityLost, InstancesEnded),
-                CapacityReported,
+                *(CapacityReported, BuyingFrozen),
             ),
         ),
         CallSpec(name=ADMIT, answers=(AdmissionRecorded,)),
+        CallSpec(name=REAP, answers=(OrphanFound, OrphanSettled)),
     ),
 )
 
@@ -108,7 +115,8 @@ class ActuateState:
     """The open slot with its prices, the slots still to be billed, and the waiting commands.
 
     `pipelines` are commands that wait for a revision, by job and offering; `carried` those that go
-    with the revision decided last. `freezes` say where nothing is bought. `revision` is the open slot's last one, -1 before its first.
+    with the revision decided last. `freezes` say where nothing is bought, `log` is what ledger and
+    cloud are compared with. `revision` is the open slot's last one, -1 before its first.
     """
 
     opened: SlotOpened | None = None
@@ -120,6 +128,7 @@ class ActuateState:
     pipelines: dict[tuple[str, str], PipelineProvisioningCommanded] = field(default_factory=dict)
     carried: tuple[ProvisioningCommanded, ...] = ()
     freezes: Freezes = field(default_factory=Freezes)
+    log: LogFold = field(default_factory=LogFold)
 
 
 class ActuateHandler:
@@ -133,6 +142,8 @@ class ActuateHandler:
 
     def evolve(self, state: ActuateState, event: Event) -> None:
         """Apply `event` to `state`."""
+        if isinstance(event, FOLDED):
+            state.log.fold(event)
         if isinstance(event, MarketOpened):
             state.places |= {offering.offering_id: _place(offering) for offering in event.offerings}
         elif isinstance(event, SlotOpened):
@@ -166,14 +177,12 @@ class ActuateHandler:
         """
         opened = state.opened
         if isinstance(event, SlotOpened) and event == opened:
-            return _call(
-                OPEN_SLOT,
-                OpenSlotRequest(
-                    at=_moment(event, 0),
-                    quotes=tuple(quoted.quote for quoted in event.quotes),
-                    unbilled=state.unbilled,
-                ),
+            opening = OpenSlotRequest(
+                at=_moment(event, 0),
+                quotes=tuple(quoted.quote for quoted in event.quotes),
+                unbilled=state.unbilled,
             )
+            return _call_beside_log(OPEN_SLOT, opening, _log_view(state, ctx))
         if isinstance(event, JobSubmitted):
             job = event.job
             return _call(
@@ -186,11 +195,19 @@ class ActuateHandler:
                 return NOTHING
             at = _moment(opened, event.offset_s)
             return _call(SIGNALLED, SignalRequest(at=at, revision=state.revision))
+        if isinstance(event, OrphanReapRequested) and opened is not None:
+            reaping = ReapRequest(
+                at=_moment(opened, 0),
+                request_id=ctx.event_id,
+                instance_ids=event.instance_ids,
+                by=event.by,
+            )
+            return _call_beside_log(REAP, reaping, _log_view(state, ctx))
         if isinstance(event, SlotDecided):
-            return self._apply(state, event)
+            return self._apply(state, event, _log_view(state, ctx))
         return NOTHING
 
-    def _apply(self, state: ActuateState, event: SlotDecided) -> Outcome:
+    def _apply(self, state: ActuateState, event: SlotDecided, log: LogView) -> Outcome:
         opened = state.opened
         if opened is None or event.slot > opened.slot:
             raise InvariantViolation(f"slot {event.slot} was decided before it opened")
@@ -218,7 +235,7 @@ class ActuateHandler:
         )
         places = tuple(state.places[name] for name in commanded if name in state.places)
         call = _called(APPLY_REVISION, request)
-        return Outcome(calls=(replace(call, request=replace(request, places=places)),))
+        return Outcome(calls=(replace(call, request=replace(request, places=places, log=log)),))
 
     def due(self, state: ActuateState) -> Sequence[Timer]:
         """Wait for nothing."""
@@ -297,7 +314,18 @@ def _place(offering: Offering) -> OfferingPlace:
     )
 
 
-_Request = OpenSlotRequest | ApplyRevisionRequest | SignalRequest | AdmitRequest
+def _log_view(state: ActuateState, ctx: Context) -> LogView:
+    accounts = {name: place.account for name, place in state.places.items()}
+    return state.log.view(ctx.seq, accounts, (*state.commands, *state.carried))
+
+
+_Request = OpenSlotRequest | ApplyRevisionRequest | SignalRequest | AdmitRequest | ReapRequest
+
+
+def _call_beside_log(name: str, request: OpenSlotRequest | ReapRequest, log: LogView) -> Outcome:
+    """Ask for a call that is the same call whatever the log says."""
+    call = _called(name, request)
+    return Outcome(calls=(replace(call, request=replace(request, log=log)),))
 
 
 def _call(name: str, request: _Request) -> Outcome:

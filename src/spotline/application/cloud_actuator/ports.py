@@ -39,6 +39,7 @@ class OwnerFenced(SpotlineError):
             f"{owner.name}: epoch {owner.epoch} is over, epoch {epoch} has taken over; "
             "stop this process, the newer one goes on"
         )
+        self.epoch = epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRequest:
-    """Instances to launch, tagged with owner, job and token."""
+    """Instances to launch, tagged with owner, job, token and installation (empty: it has no id)."""
 
     token: str
     owner: Owner
@@ -62,6 +63,7 @@ class LaunchRequest:
     capacity_type: CapacityType
     instances: int
     at: Moment
+    installation_id: str = ""
 
 
 class InstanceState(Enum):
@@ -79,7 +81,11 @@ class InstanceState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """An instance as its cloud shows it. `ready_ns` is market time; billing began before."""
+    """An instance as its cloud shows it. `ready_ns` is market time; billing began before.
+
+    `installation_id` is the tag of the installation that launched it, empty for none. `hold` says
+    that it carries the tag `spotline-hold`: it is never ended as an orphan.
+    """
 
     instance_id: str
     token: str
@@ -90,6 +96,8 @@ class Instance:
     capacity_type: CapacityType
     ready_ns: int
     state: InstanceState = InstanceState.RUNNING
+    installation_id: str = ""
+    hold: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -384,6 +392,18 @@ class Ledger(Protocol):
 
     async def admit(self, admissions: Sequence[Admission]) -> None:
         """Hold these jobs, as one transaction; those held already stay as they are."""
+        ...
+
+    async def admissions(self) -> Sequence[str]:
+        """The ids of all jobs that are held, in order."""
+        ...
+
+    async def charges_since(self, slot: int) -> Sequence[Charge]:
+        """The charges of `slot` and later ones, by slot, job, offering, capacity type and start."""
+        ...
+
+    async def raise_epoch(self, epoch: int) -> None:
+        """Go on as the same owner at `epoch`, which is later than ours; `owner` is that one then."""
         ...
 
     async def admitted(self, job_ids: Sequence[str]) -> Mapping[str, Admission]:
