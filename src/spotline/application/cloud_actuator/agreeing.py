@@ -169,11 +169,14 @@ class Agreeing:
     def bars(
         self, request: ApplyRevisionRequest, log: LogView
     ) -> dict[tuple[str, CapacityType], Permit]:
-        """What may not be launched because of a freeze that the actuator began, and why."""
+        """What may not be launched because of what the last comparison found, and why.
+
+        What the log tells is in the request already; this holds until it does.
+        """
         freezes = Freezes(
             {
                 freeze.freeze_id: freeze
-                for freeze in (*self._freezes.values(), *log.freezes.values())
+                for freeze in self._freezes.values()
                 if log.accepted.get(freeze.freeze_id) != freeze.detail
             }
         )
