@@ -16,7 +16,7 @@ from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.clouds import ChosenCloud, CloudContext
 from spotline.bootstrap.parts import BusAddress, PartHooks, open_part, open_stream
-from spotline.bootstrap.same_market import check_same_market
+from spotline.bootstrap.same_market import check_same_market, market_of_wall_clock
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.mapping import digest
 from spotline.contracts.subjects import StreamPart
@@ -63,18 +63,21 @@ async def serve_market_ingest(
     hooks: PartHooks,
     *,
     geography: Geography | None = None,
-    from_now: bool = False,
 ) -> None:
     """Open the market's slots, and show the geography along with them.
+
+    By the wall clock a market begins when it was opened first: what is given begins now.
 
     Raises
     ------
     ConfigError
         A region is rented as an offering that the market does not have, or the log has another
-        market; `from_now` says that this one was moved to begin now.
+        market.
     """
+    if options.wall_clock:
+        market = await market_of_wall_clock(bus, market)
     _check_rented(geography, market)
-    await check_same_market(bus, market, geography, from_now=from_now)
+    await check_same_market(bus, market, geography)
     async with open_stream(bus, name="market_ingest") as (connection, stream):
         host = ServiceHost(
             IngestHandler(market, options, geography),

@@ -30,7 +30,7 @@ from spotline.bootstrap.followers import (
     serve_selector,
 )
 from spotline.bootstrap.parts import BusAddress, HealthProbes, PartHooks
-from spotline.bootstrap.same_market import check_same_market
+from spotline.bootstrap.same_market import check_same_market, market_of_wall_clock
 from spotline.bootstrap.servers import (
     AllocatorParts,
     AnalyticsParts,
@@ -65,7 +65,7 @@ class SystemOptions:
     `advertise` (empty: `agents_address` as it was bound); a second of wall time has `market_s_per_s`
     of the market's.
     The read model answers HTTP at `http_address` (empty: nowhere), called by `http_hosts`, too.
-    With `market_from_now` the market was moved to begin at the start of this process.
+    By the wall clock (`ingest`) the market given begins now; that of a log goes on as it began.
     A job without a value is worth (1 + `quote_margin`) x its on-demand quote, which is recorded
     with it. With `outlooks` every job is quoted, and looked ahead for while it runs, at a third of a
     core at most.
@@ -100,7 +100,6 @@ class SystemOptions:
     agent_times: AgentTimes = field(default_factory=AgentTimes)
     market_s_per_s: float = 1.0
     outlooks: bool = True
-    market_from_now: bool = False
 
     def agents(self) -> AgentsAt:
         """Where agents dial in; `ConfigError` where that cannot be."""
@@ -179,7 +178,9 @@ async def running_system(
             url = broker.url
         bus = BusAddress(nats_url=url, partition=options.partition, most_events=options.most_events)
         traded = sold_by(options.market, options.cloud.notice_lead_s)
-        await check_same_market(bus, traded, geography, from_now=options.market_from_now)
+        if options.ingest.wall_clock:
+            traded = await market_of_wall_clock(bus, traded)
+        await check_same_market(bus, traded, geography)
         system = RunningSystem(bus=bus, ledger_url=ledger_url(options.store / "ledger.sqlite"))
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         services = _Services(system, tasks, listeners or {}, gate)
@@ -325,6 +326,5 @@ def _start_followers(
             market=sold_by(options.market, options.cloud.notice_lead_s),
             options=options.ingest,
             geography=geography,
-            from_now=options.market_from_now,
         ),
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from spotline.cli.doubts import PriceSanity, without_pause
 from spotline.cli.tables import print_line
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def demo(
         Path | None,
         typer.Option(metavar="FILE", help="Weights to start with, from --save-weights."),
     ] = None,
+    price_sanity: PriceSanity = True,
     explain: Annotated[
         bool, typer.Option("--explain", help="Also show rules, weights, drafts and accounts.")
     ] = False,
@@ -99,6 +101,7 @@ def demo(
             store=folder / "store",
             nats_url=nats_url,
             forecaster=forecaster or DEFAULT_FORECASTER,
+            ingest=without_pause(price_sanity=price_sanity),
             selector=SelectorOptions(warm_start=read_weights(warm_start)),
             # A demo has no time between its slots to look ahead.
             outlooks=False,

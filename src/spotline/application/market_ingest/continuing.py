@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spotline.application.market_ingest.observing import observations
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.placement import LinkObserved, RegionObserved
 from spotline.domain.market.market import Market
 from spotline.domain.market.offering import Offering, Quote
+from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.placement.geography import Geography
 from spotline.domain.units import utc_iso
 
@@ -28,27 +29,19 @@ class MarketOfLog:
     seen: Sequence[RegionObserved | LinkObserved] = ()
 
 
-def differences(
-    log: MarketOfLog, market: Market, geography: Geography | None, *, from_now: bool = False
-) -> Iterator[str]:
-    """Say in what a market and a geography differ from those of a log, nothing where they go on.
-
-    Parameters
-    ----------
-    from_now
-        The market is moved to begin when it is started, so its beginning says nothing.
-    """
+def differences(log: MarketOfLog, market: Market, geography: Geography | None) -> Iterator[str]:
+    """Say in what a market and a geography differ from those of a log, nothing where they go on."""
     opened = log.opened
-    problems = [*_of_grid(opened, market, from_now=from_now), *_of_offerings(opened, market)]
+    problems = [*_of_grid(opened, market), *_of_offerings(opened, market)]
     yield from problems or _of_slots(log.slots, market)
     if log.slots:
         yield from _of_geography(log, geography)
 
 
-def _of_grid(opened: MarketOpened, market: Market, *, from_now: bool) -> Iterator[str]:
+def _of_grid(opened: MarketOpened, market: Market) -> Iterator[str]:
     if opened.slot_s != market.slot_s:
         yield f"slot length: expected {opened.slot_s} s, found {market.slot_s} s"
-    elif not from_now and opened.first_slot_start_ns != market.start_ns:
+    elif opened.first_slot_start_ns != market.start_ns:
         began, begins = utc_iso(opened.first_slot_start_ns), utc_iso(market.start_ns)
         yield f"first slot: expected {began}, found {begins}"
 
@@ -92,13 +85,31 @@ def _of_slots(slots: Sequence[SlotOpened], market: Market) -> Iterator[str]:
             return
         given = {quote.offering_id: quote for quote in market.quotes(recorded.slot)}
         for entry in recorded.quotes:
-            before, after = entry.quote, given[entry.quote.offering_id]
+            before, after = _as_said(entry), given[entry.quote.offering_id]
+            if entry.doubted:
+                # What stood for a price that was never believed has no instances.
+                after = replace(
+                    after,
+                    spot_available=before.spot_available,
+                    on_demand_available=before.on_demand_available,
+                )
             if _price(before) != _price(after):
                 yield (
                     f"slot {recorded.slot}: expected {before.offering_id} at {_price(before)}, "
                     f"found {_price(after)}"
                 )
                 return
+
+
+def _as_said(entry: SlotQuote) -> Quote:
+    """A quote as it came, with the prices that were not believed."""
+    quote = entry.quote
+    return replace(
+        quote,
+        spot_price_micro_usd=entry.quarantined_spot_price_micro_usd or quote.spot_price_micro_usd,
+        on_demand_price_micro_usd=entry.quarantined_on_demand_price_micro_usd
+        or quote.on_demand_price_micro_usd,
+    )
 
 
 def _price(quote: Quote) -> str:
