@@ -87,8 +87,7 @@ def demo(
 
     console = Console(stderr=json_out == "-")
     configure_logging("warning")
-    began = time.monotonic()
-    started_ns = time.time_ns()
+    began, started_ns = time.monotonic(), time.time_ns()
     run_id = time.strftime("demo-%Y%m%dT%H%M%SZ", time.gmtime(started_ns // 1_000_000_000))
     folder = out or Path("runs") / run_id
     with explained():

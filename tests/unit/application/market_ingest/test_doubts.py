@@ -232,9 +232,7 @@ def test_an_offering_of_which_nothing_is_said_for_too_long_is_frozen_once_until_
 
 
 def test_an_age_that_is_stated_holds_whatever_the_pace() -> None:
-    run = Run(
-        silent(MARKET, 0, first=20, end=40), IngestOptions(stale_after_s=10 * 1800)
-    ).run()
+    run = Run(silent(MARKET, 0, first=20, end=40), IngestOptions(stale_after_s=10 * 1800)).run()
 
     assert [e.freeze.slot for e in run.events if isinstance(e, BuyingFrozen)] == [30]
 
