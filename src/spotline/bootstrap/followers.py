@@ -12,7 +12,8 @@ from spotline.adapters.nats.configured import StreamLimits
 from spotline.adapters.nats.snapshots import NatsSnapshotStore
 from spotline.application.cloud_actuator.ports import ActuatorMode, Enrolment
 from spotline.application.installation import Installation
-from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
+from spotline.application.market_ingest.handler import IngestHandler, IngestOptions, IngestState
+from spotline.application.market_ingest.opening import doubted_by_reason
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.clouds import ChosenCloud, CloudContext
@@ -26,6 +27,7 @@ from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market
 from spotline.domain.placement.geography import Geography
 from spotline.runtime.fan_out import FanOut
+from spotline.runtime.metrics import REASON, Readings
 from spotline.runtime.service import ServiceHost
 from spotline.runtime.snapshots import Snapshots
 from spotline.runtime.telemetry import telemetry_for
@@ -88,7 +90,19 @@ async def serve_market_ingest(
             on_applied=hooks.on_applied,
         )
         hooks.note("market_ingest", host, connection)
-        await host.run()
+        stop_showing = telemetry_for("market_ingest").observe(
+            "spotline.offerings.doubted", lambda: _doubted(host.state)
+        )
+        try:
+            await host.run()
+        finally:
+            stop_showing()
+
+
+def _doubted(state: IngestState) -> Readings:
+    # Copied at once: whoever reads metrics is in a thread of its own.
+    counts = doubted_by_reason(tuple(state.frozen))
+    return [(count, {REASON: reason.value}) for reason, count in counts.items()]
 
 
 async def serve_forecaster(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from spotline.domain.events.event import Event
@@ -25,6 +25,12 @@ def freeze_id(reason: FreezeReason, offering_id: str) -> str:
 def is_own(named: str) -> bool:
     """Whether market_ingest begins and ends the freeze of this id."""
     return named.partition(":")[0] in _REASONS.values()
+
+
+def doubted_by_reason(begun: Iterable[str]) -> dict[FreezeReason, int]:
+    """How many offerings are doubted for each reason, by the ids of the freezes begun."""
+    prefixes = [named.partition(":")[0] for named in begun]
+    return {reason: prefixes.count(prefix) for reason, prefix in _REASONS.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
