@@ -31,9 +31,9 @@ class AgeRule:
     window_s: int = 7 * 24 * S_PER_HOUR
     least_slots: int = 4
     least_s: int = 2 * S_PER_HOUR
-    most_s: int = 72 * S_PER_HOUR
+    most_s: int = 14 * 24 * S_PER_HOUR
     first_silences: int = 8
-    first_s: int = 36 * S_PER_HOUR
+    first_s: int = 72 * S_PER_HOUR
 
     def __post_init__(self) -> None:
         if self.stale_after_s < 0:
