@@ -8,7 +8,7 @@ same ledger and the same answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from spotline.application.cloud_actuator.fencing import FencedCloud
@@ -31,9 +31,7 @@ from spotline.application.cloud_actuator.ports import (
     ActuatorMode,
     Admission,
     CloudClock,
-    CloudEvent,
     CloudProvider,
-    Instance,
     InstanceState,
     Ledger,
     LedgerEnd,
@@ -44,10 +42,14 @@ from spotline.application.cloud_actuator.reconciling import CloudNews, Reconcili
 from spotline.application.cloud_actuator.reporting import (
     adopted_launch,
     ends_seen,
+    exceptions,
     held_after,
     holdings,
+    ids_of,
+    is_in,
     ledger_launch,
     losses,
+    lost_ends,
     notices,
     released,
     result_of,
@@ -277,7 +279,7 @@ class CloudActuation:
         lost_s = max((at.offset_s, *told.ends_s))
         # Nobody knows when what vanished without a word went; one report has one moment.
         lost += [instance for instance in running if instance.instance_id in found.gone]
-        ends = [done.ended.setdefault(end.instance_id, end) for end in _lost(lost, at, lost_s)]
+        ends = [done.ended.setdefault(end.instance_id, end) for end in lost_ends(lost, at, lost_s)]
         settled = not ends and not done.refusals and not adopted
         running = held_after(running, adopted, done.ended)
         report = CapacityReported(
@@ -294,7 +296,7 @@ class CloudActuation:
             results=tuple(done.results),
             launched=(*done.launched, *adopted),
             ended=tuple(done.ended.values()),
-            noticed=_ids(event.instance for event in told.notices if _is_in(event, survivors)),
+            noticed=ids_of(event.instance for event in told.notices if is_in(event, survivors)),
             transitions=lives.drain(),
             cooldowns=cooldowns.changed,
             warmed=cooldowns.warmed,
@@ -306,6 +308,7 @@ class CloudActuation:
             entry = LedgerEntry(call_key=key, slot=at.slot)
             charges += bill(await self._intervals(request.prices), request.prices)
         answers: tuple[Event, ...] = (
+            *exceptions(done.excepted, request),
             *done.refusals,
             *notices(told.notices, at),
             *withdrawals(told.withdrawn, at),
@@ -351,7 +354,7 @@ class CloudActuation:
         adopted = [adopted_launch(instance, lives, at) for instance in found.adopted]
         lost = [instance for instance in held if decided and instance.instance_id in found.gone]
         lost_s = max((at.offset_s, *told.ends_s))
-        ends = {end.instance_id: end for end in _lost(lost, at, lost_s)}
+        ends = {end.instance_id: end for end in lost_ends(lost, at, lost_s)}
         running = held_after(held, adopted, ends)
         answers: tuple[Event, ...] = (
             *notices(told.notices, at),
@@ -375,7 +378,7 @@ class CloudActuation:
                 answers=answers,
                 launched=tuple(adopted),
                 ended=tuple(ends.values()),
-                noticed=_ids(event.instance for event in told.notices),
+                noticed=ids_of(event.instance for event in told.notices),
                 transitions=lives.drain(),
                 taken=told.event_ids,
             )
@@ -400,7 +403,7 @@ class CloudActuation:
         ended = await self._ledger.lives_of([known for known in told_of if known not in lives])
         lives.remember(ended.values())
         known = await self._ledger.taken([event.event_id for event in events])
-        return hear(events, known, lives, _ids(held), at)
+        return hear(events, known, lives, ids_of(held), at)
 
     async def _look(
         self, lives: LivesInHand, held: Sequence[HeldInstance], *, may_adopt: bool
@@ -409,7 +412,7 @@ class CloudActuation:
             self._cloud,
             self._ledger,
             lives,
-            _ids(held),
+            ids_of(held),
             may_adopt=may_adopt,
             may_stop=not self._forbidden,
         )
@@ -422,18 +425,3 @@ class CloudActuation:
 
     async def _intervals(self, prices: SlotPrices) -> Sequence[HeldInterval]:
         return await self._ledger.intervals(prices.slot, prices.slot_s)
-
-
-def _ids(instances: Iterable[Instance | HeldInstance]) -> tuple[str, ...]:
-    return tuple(instance.instance_id for instance in instances)
-
-
-def _is_in(event: CloudEvent, instance_ids: set[str]) -> bool:
-    return event.instance.instance_id in instance_ids
-
-
-def _lost(lost: Iterable[HeldInstance], at: Moment, lost_s: int) -> list[LedgerEnd]:
-    return [
-        LedgerEnd(instance_id=instance.instance_id, slot=at.slot, offset_s=lost_s, reason="lost")
-        for instance in lost
-    ]
