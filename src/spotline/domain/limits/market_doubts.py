@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from spotline.domain.limits.price_sanity import BelievedPrices, Judged, SanityRule, as_said
+from spotline.domain.limits.price_sanity import BelievedPrices, JudgedQuote, SanityRule, as_said
 from spotline.domain.limits.quote_age import AgeRule, QuotePace
 from spotline.domain.market.offering import Offering, Quote
 from spotline.domain.market.slot_quote import SlotQuote
@@ -28,7 +28,7 @@ class OfferingJudged:
     """
 
     offering: Offering
-    judged: Judged
+    judged: JudgedQuote
     stale_after_s: int = 0
 
 

@@ -99,7 +99,7 @@ class Doubt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class JudgedQuote:
     """What stands in a slot for a quote as it came, and what of it is doubted."""
 
     said: Quote
@@ -181,7 +181,7 @@ class BelievedPrices:
     _sustained: dict[PriceField, _Sustained] = field(default_factory=dict)
     last: SlotQuote | None = None
 
-    def judge(self, offering: Offering, quote: Quote, at_ns: int, rule: SanityRule) -> Judged:
+    def judge(self, offering: Offering, quote: Quote, at_ns: int, rule: SanityRule) -> JudgedQuote:
         """Say what stands at `at_ns` for the latest quote of an offering.
 
         A doubted price is replaced by the last believed one, and the quote's age is then its age.
@@ -255,7 +255,7 @@ class BelievedPrices:
             f"[{lowest}, {highest}] ({why}), was {price}",
         )
 
-    def _standing(self, quote: Quote, at_ns: int, doubts: tuple[Doubt, ...]) -> Judged:
+    def _standing(self, quote: Quote, at_ns: int, doubts: tuple[Doubt, ...]) -> JudgedQuote:
         changes: dict[str, object] = {}
         marks: dict[str, int] = {}
         for doubt in doubts:
@@ -270,16 +270,16 @@ class BelievedPrices:
             # As old as what stands: the oldest price in it.
             changes["ts_event_ns"] = min(before.quote.ts_event_ns, quote.ts_event_ns)
         stands = replace(quote, **changes)  # type: ignore[arg-type]
-        return Judged(
+        return JudgedQuote(
             said=quote,
             stands=SlotQuote(quote=stands, age_s=stands.age_s(at_ns), **marks),
             doubts=doubts,
         )
 
 
-def as_said(quote: Quote, at_ns: int) -> Judged:
+def as_said(quote: Quote, at_ns: int) -> JudgedQuote:
     """What stands where all is believed."""
-    return Judged(said=quote, stands=SlotQuote(quote=quote, age_s=quote.age_s(at_ns)))
+    return JudgedQuote(said=quote, stands=SlotQuote(quote=quote, age_s=quote.age_s(at_ns)))
 
 
 def _bounds(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotline.domain.limits.price_sanity import BelievedPrices, Judged, PriceField, SanityRule
+from spotline.domain.limits.price_sanity import BelievedPrices, JudgedQuote, PriceField, SanityRule
 from spotline.domain.market.generate import generate
 from spotline.domain.market.offering import MOST_PRICE_MICRO_USD, CapacityType, Quote
 from spotline.domain.units import MICRO_USD_PER_USD, NS_PER_S
@@ -38,7 +38,7 @@ class Followed:
         self.prices = BelievedPrices()
         self.slot = 0
 
-    def say(self, spot: int = SPOT, on_demand: int = LIST) -> Judged:
+    def say(self, spot: int = SPOT, on_demand: int = LIST) -> JudgedQuote:
         said = quote(self.slot, spot, on_demand)
         judged = self.prices.judge(OFFERING, said, self.slot * SLOT_NS, self.rule)
         for doubt in judged.doubts:
