@@ -99,7 +99,8 @@ def v100_of_2023(file: Path) -> Market:
 
 def gcp(file: Path, machine_type: str, gpus: int) -> Market:
     """List prices of each region, held until the next observation."""
-    spot, on_demand = {}, {}
+    spot: dict[str, list[tuple[int, int]]] = {}
+    on_demand: dict[str, list[tuple[int, int]]] = {}
     for region, prices in read_gcp_gpu_prices(file, machine_type).items():
         times = prices.ts_ns.tolist()
         for into, usd in (

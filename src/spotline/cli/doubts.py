@@ -34,7 +34,7 @@ StaleAfter = Annotated[
     typer.Option(
         min=-1,
         metavar="SECONDS",
-        envvar="SPOTLINE_STALE_AFTER",
+        envvar="SPOTLINE_STALE_AFTER_S",
         help="Buy no spot by quotes that are older, in market time; 0: by their own pace; -1: buy.",
     ),
 ]
