@@ -102,7 +102,8 @@ def permit(
         left = caps.launches_per_minute - usage.launches
         per_minute = f"{_CAP} launches per minute"
         if left < min(wanted, excepted):
-            fitting.append(excepted_from(per_minute, min(wanted, excepted)))
+            # Of equals the first counts: that there was an exception must be said.
+            fitting.insert(0, excepted_from(per_minute, min(wanted, excepted)))
         else:
             fitting.append(limited(per_minute, left))
     if caps.micro_usd_per_hour is not None and price_micro_usd:
