@@ -8,7 +8,7 @@ same ledger and the same answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from spotline.application.cloud_actuator.fencing import FencedCloud
@@ -26,6 +26,7 @@ from spotline.application.cloud_actuator.messages import (
     OpenSlotRequest,
     SignalRequest,
 )
+from spotline.application.cloud_actuator.planning import Planning
 from spotline.application.cloud_actuator.ports import (
     ActuatorMode,
     Admission,
@@ -61,17 +62,13 @@ from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import AdmissionRecorded
 from spotline.domain.ledger.billing import Charge, HeldInterval, SlotPrices, bill
-from spotline.domain.ledger.caps import Caps, Permit
+from spotline.domain.ledger.caps import Caps
 from spotline.domain.ledger.cooldowns import CoolingRules
 from spotline.domain.ledger.instance_life import Graces, LifeInput, next_look_ns
 from spotline.domain.ledger.intents import (
     HeldInstance,
-    Intent,
     IntentResult,
-    RevisionPlan,
-    plan_revision,
 )
-from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import NS_PER_S
 
 _MINUTE_NS = 60 * NS_PER_S
@@ -117,6 +114,7 @@ class CloudActuation:
         self._launching = Launching(self._cloud, ledger, self._options.graces)
         observes = self._options.mode is ActuatorMode.OBSERVE
         self._forbidden = "observe mode" if observes else ""
+        self._planning = Planning(ledger, self._options.caps, self._forbidden)
         self._next_look_ns: int | None = None
 
     @property
@@ -333,71 +331,12 @@ class CloudActuation:
         cooldowns: CooldownsInHand,
     ) -> Done:
         places = {place.offering_id: place for place in request.places}
-        pending = await self._pending_of(request)
+        pending = await self._planning.pending_of(request)
         bars = barred_launches(request, places, lives, cooldowns, self._options.graces)
-        intents = pending or await self._intents(request, held, bars)
+        intents = pending or await self._planning.intents(request, held, bars)
         return await self._launching.carry_out(
             intents, request.at, lives, cooldowns, places, resumed=bool(pending)
         )
-
-    async def _pending_of(self, request: ApplyRevisionRequest) -> list[Intent]:
-        """What was to be done for this revision when it was last tried."""
-        return [
-            intent
-            for intent in await self._ledger.pending()
-            if (intent.slot, intent.revision) == (request.at.slot, request.revision)
-        ]
-
-    async def _intents(
-        self,
-        request: ApplyRevisionRequest,
-        held: Sequence[HeldInstance],
-        barred: Mapping[tuple[str, CapacityType], Permit],
-    ) -> list[Intent]:
-        """The intents of this revision, written before anything is done."""
-        at = request.at
-        known = await self._ledger.intents([command.command_id for command in request.commands])
-        attempts: dict[str, int] = {}
-        commands = []
-        for command in request.commands:
-            earlier = known.get(command.command_id)
-            if earlier is not None and earlier.result is not None:
-                if not earlier.result.refused:
-                    continue  # done in full under another call: once is enough
-                attempts[command.command_id] = earlier.intent.attempt + 1
-            commands.append(command)
-        intents = plan_revision(
-            RevisionPlan(
-                slot=at.slot,
-                revision=request.revision,
-                offset_s=at.offset_s,
-                slot_s=at.slot_s,
-                ts_ns=at.ts_ns,
-                prices=request.prices.by_offering(),
-                caps=self._options.caps,
-                spent_micro_usd=await self._spent(request),
-                launches_last_minute=await self._ledger.launches_since(at.ts_ns - _MINUTE_NS),
-                attempts=attempts,
-                forbidden=self._forbidden,
-                barred=barred,
-            ),
-            commands,
-            held,
-        )
-        if intents:
-            await self._ledger.write_intents(intents)
-        return list(intents)
-
-    async def _spent(self, request: ApplyRevisionRequest) -> dict[str, int]:
-        """Each job's bill up to now, the open slot included; empty where no cap needs it."""
-        if self._options.caps.micro_usd_per_job is None:
-            return {}
-        spent = dict(await self._ledger.spend_by_job())
-        intervals = await self._intervals(request.prices)
-        for charge in bill(intervals, request.prices, until_s=request.at.offset_s):
-            job_id = charge.cost.job_id
-            spent[job_id] = spent.get(job_id, 0) + charge.cost.cost_micro_usd
-        return spent
 
     # --- the cloud has something to tell ------------------------------------------------------
 
