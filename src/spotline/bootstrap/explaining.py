@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from spotline.adapters.nats.stream import NatsEventStream
@@ -22,6 +22,15 @@ SELECTOR_VARIABLES = OptionVariables(
     left_out=("rehearsals_per_job", "history_slots", "most_revisions", "competing")
 )
 """How a service's environment states the selector's options."""
+
+
+def limited_by_default(stated: object) -> object:
+    """The options that an environment states, with limits unless it says otherwise."""
+    return {"limits": True, **stated} if isinstance(stated, Mapping) else stated
+
+
+SERVED = SelectorOptions(limits=True)
+"""The options of a service whose environment states none: money has limits by default."""
 
 # Entries are asked of the broker in portions: between two of them the thread can be stopped.
 _PORTION = 500

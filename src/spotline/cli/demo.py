@@ -99,7 +99,7 @@ def demo(
             store=folder / "store",
             nats_url=nats_url,
             forecaster=forecaster or DEFAULT_FORECASTER,
-            selector=SelectorOptions(warm_start=read_weights(warm_start)),
+            selector=SelectorOptions(warm_start=read_weights(warm_start), limits=True),
             # A demo has no time between its slots to look ahead.
             outlooks=False,
         )

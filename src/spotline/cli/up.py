@@ -160,6 +160,13 @@ def up(
             help="A job that states no value may cost (1 + this) x its on-demand quote.",
         ),
     ] = 0.5,
+    limits: Annotated[
+        bool,
+        typer.Option(
+            envvar="SPOTLINE_LIMITS",
+            help="Judge every job by what it still costs against what it still gains.",
+        ),
+    ] = True,
     warm_start: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Weights to start with, from --save-weights."),
@@ -220,7 +227,7 @@ def up(
             http_hosts=tuple(name.strip() for name in http_hosts.split(",") if name.strip()),
             quote_margin=quote_margin,
             placer=PlacerOptions(method=placement_method, cost=placement_cost),
-            selector=SelectorOptions(warm_start=read_weights(warm_start)),
+            selector=SelectorOptions(warm_start=read_weights(warm_start), limits=limits),
             ingest=pace.ingest(traded.slot_s, wait_for_work=wait_for_work),
             market_s_per_s=pace.market_s_per_s,
             market_from_now=wall_clock,

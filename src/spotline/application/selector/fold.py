@@ -85,7 +85,9 @@ def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
         ):
             _fold_job(state, event)
         case LimitReached():
-            state.runs[event.job_id].at_limit = event
+            run = state.runs.get(event.job_id)
+            if run is not None:
+                run.at_limit = event
         case BuyingFrozen():
             state.freezes.begin(event.freeze)
         case BuyingUnfrozen():

@@ -82,14 +82,14 @@ def exemption(state: SelectorState, run: JobRun, task: JobTask) -> Exemption:
     quote_micro_usd = run.on_demand_quote_micro_usd or run.job.on_demand_quote_micro_usd
     if run.job.deadline.kind is not DeadlineKind.HARD or not quote_micro_usd:
         return NO_EXEMPTION
-    quote = {sq.quote.offering_id: sq.quote for sq in state.current.quotes}[task.offering_id]
+    quoted = {sq.quote.offering_id: sq for sq in state.current.quotes}[task.offering_id]
     left = quote_micro_usd - _spent(state, run)
     left_s = state.current.slot_s - state.offset_s
-    each = cost_micro_usd(quote.on_demand_price_micro_usd, 1, left_s)
+    each = cost_micro_usd(quoted.worst_price(CapacityType.ON_DEMAND), 1, left_s)
     most = run.job.max_instances if each == 0 else max(0, left) // each
     if blocking(state, run, task.offering_id, CapacityType.SPOT) is not None:
         task = replace(task, most_spot=task.holding.spot)
-    if not most or not _is_needed(state, task, quote):
+    if not most or not _is_needed(state, task, quoted.quote):
         return NO_EXEMPTION
     more = min(most, run.job.max_instances - task.holding.on_demand)
     return Exemption(instances=max(0, more), quote_left_micro_usd=left)

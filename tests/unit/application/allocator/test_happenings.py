@@ -25,6 +25,8 @@ QUIET = {
     *("PipelineSubmitted", "PlacementDecided", "PlacementEnded", "CostAccrued"),
     *("ForecastOverdue", "AllocationAnswered", "SlotDecided", "PolicyWeightsUpdated"),
     "MarketLawLearned",
+    # Of the system: shown with what a job waits for.
+    *("BuyingFrozen", "BuyingUnfrozen"),
 }
 
 
