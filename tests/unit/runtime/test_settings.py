@@ -30,7 +30,7 @@ AGENTS = {"AGENTS_ADDRESS", "AGENTS_ADVERTISE", "AGENTS_FOLDER", "MARKET_S_PER_S
 SELECTION = {
     *("FORECAST_TIMEOUT_S", "RULE", "REHEARSALS", "SPOT_FIRM", "DECAY", "HORIZON_JOBS"),
     *("UTILITY_FLOOR_USD", "UTILITY_CEILING_USD", "WARM_START", "MOVES", "EGRESS_USD_PER_GB"),
-    "ZONE_EGRESS_USD_PER_GB",
+    *("ZONE_EGRESS_USD_PER_GB", "LIMITS", "LIMIT_GRACE_S"),
 }
 VARIABLES = {
     AllocatorSettings: {
@@ -82,6 +82,8 @@ HELD = {
         moves=False,
         egress_usd_per_gb=0.5,
         zone_egress_usd_per_gb=0.25,
+        limits=True,
+        limit_grace_s=30,
     ),
     (PlacerSettings, "placement"): PlacerOptions(method="bace_pipe", cost="rent", moves=False),
     (AnalyticsSettings, "statistics"): StatisticsOptions(
@@ -138,20 +140,22 @@ def test_every_option_is_set_by_its_variable(settings, field, monkeypatch):
 
 @pytest.mark.parametrize(("settings", "field"), HELD)
 def test_without_variables_the_options_have_their_own_defaults(settings, field):
-    assert getattr(settings(), field) == type(HELD[settings, field])()
+    served = {"limits": True} if settings is SelectorSettings else {}
+
+    assert getattr(settings(), field) == type(HELD[settings, field])(**served)
 
 
 def test_one_variable_leaves_the_other_options_alone(monkeypatch):
     monkeypatch.setenv("SPOTLINE_DECAY", "0.5")
 
-    assert SelectorSettings().selector == SelectorOptions(decay=0.5)
+    assert SelectorSettings().selector == SelectorOptions(decay=0.5, limits=True)
 
 
 def test_no_variable_sets_the_options_as_a_whole_or_one_that_is_left_out(monkeypatch):
     monkeypatch.setenv("SPOTLINE_SELECTOR", '{"decay": 0.5}')
     monkeypatch.setenv("SPOTLINE_COMPETING", "false")
 
-    assert SelectorSettings().selector == SelectorOptions()
+    assert SelectorSettings().selector == SelectorOptions(limits=True)
 
 
 @pytest.mark.parametrize(

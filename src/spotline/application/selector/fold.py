@@ -18,6 +18,7 @@ from spotline.application.selector.endings import (
 )
 from spotline.application.selector.job_run import HeldStretch, JobRun, JobTable, RunPhase
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
+from spotline.application.selector.tripping import note_health
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
 from spotline.domain.events.capacity import (
     CapacityLost,
@@ -56,6 +57,7 @@ from spotline.domain.selection.learner import Draw, PoolFeedback
 
 def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
     """Apply one event to `state`, in place."""
+    note_health(state, event)
     measured = state.measuring.fold(event)
     if measured is not None:
         _take_measured(state, state.runs[measured.stated.job_id], measured)

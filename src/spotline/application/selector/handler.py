@@ -38,11 +38,14 @@ from spotline.application.selector.offering_choice import best_offering
 from spotline.application.selector.recomputing import recomputed_answer
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.application.selector.tables import tables_again, tables_wanted, taken_by
+from spotline.application.selector.tripping import tripped
 from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome, Spec, Timer
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
 from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
+    InterruptionNoticed,
+    InterruptionWithdrawn,
     LaunchRefused,
     ProvisioningCommanded,
     SlotDecided,
@@ -69,6 +72,8 @@ from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.events.training import (
     CheckpointCommitted,
     GenerationFormed,
+    JobHeard,
+    JobSilent,
     TrainingRestarted,
 )
 from spotline.domain.forecasting.trust import ForecastTrust
@@ -119,6 +124,8 @@ SPEC = Spec(
         TrainingRestarted,
         BuyingFrozen,
         BuyingUnfrozen,
+        # What shows that instances are unwell.
+        *(InterruptionNoticed, InterruptionWithdrawn, JobSilent, JobHeard),
     ),
     produces=(ForecastOverdue, AllocationAnswered, *_DECIDES),
     decides=_DECIDES,
@@ -211,7 +218,7 @@ class SelectHandler:
 
     def _turn_of_slot(self, state: SelectorState, ctx: Context) -> tuple[Event, ...]:
         """Report the slot that ended, close jobs, learn, admit: in that order."""
-        events: list[Event] = []
+        events: list[Event] = list(tripped(state)) if self._options.limits else []
         closing: set[str] = set()
         for run in state.running():
             if run.first_slot < state.slot:

@@ -17,6 +17,7 @@ from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import JobProgram
+from spotline.domain.limits.breaker import Breaker
 from spotline.domain.limits.freezes import Freezes
 from spotline.domain.market.law import StateSpace, run_states
 from spotline.domain.market.named_law import NamedLaw
@@ -116,7 +117,7 @@ class SelectorState:
     `draws` holds how each admitted job got its policy, until its feedback has come. `laws` and
     `counts` are by offering: the law learned last, and the recent spot counts, this slot's last;
     `stock` likewise that of on-demand, where an unknown one is plenty and a refusal shows none.
-    `measuring` is what programs have shown of themselves, `freezes` where nothing is bought.
+    `measuring` is what programs have shown of themselves, `freezes` where nothing is bought, `breaker` which instances are unwell.
     """
 
     learner: Learner
@@ -144,6 +145,7 @@ class SelectorState:
     stock: dict[str, list[int]] = field(default_factory=dict)
     measuring: Measuring = field(default_factory=Measuring)
     freezes: Freezes = field(default_factory=Freezes)
+    breaker: Breaker = field(default_factory=Breaker)
 
     def running(self) -> list[JobRun]:
         """Admitted jobs that are not closed, by job id."""
