@@ -66,7 +66,10 @@ async def run_up(
     async with (
         running_system(options, listeners=listeners) as system,
         serve_health(
-            {"services": system.probes.overall}, port=health_port, metrics=scraped
+            {"services": system.probes.overall},
+            port=health_port,
+            metrics=scraped,
+            alive=system.probes.alive,
         ) as port,
         open_stream(system.bus, name="event_log") as (connection, stream),
     ):

@@ -37,6 +37,7 @@ from spotline.domain.events.training import (
 )
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason
+from spotline.runtime.health_metrics import CONDITION, CONDITION_GAUGES, HEALTHY
 
 SERVICE = "spotline.service"
 KIND = "spotline.kind"
@@ -210,12 +211,16 @@ _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "spotline.agents": (AGENT_STATE,),
     "spotline.http.requests": (HTTP_STATUS,),
     "spotline.notices.acknowledged": (NOTICE_ACTION,),
+    HEALTHY: (CONDITION,),
 }
 
 INSTRUMENTS: Mapping[str, Instrument] = MappingProxyType(
     {
         name: Instrument(name, form, unit, meaning, (SERVICE, *_ATTRIBUTES.get(name, ())))
-        for (form, unit), meanings in _MEANINGS.items()
+        for (form, unit), meanings in (
+            *_MEANINGS.items(),
+            *(((Form.GAUGE, unit), gauges) for unit, gauges in CONDITION_GAUGES.items()),
+        )
         for name, meaning in meanings.items()
     }
 )
