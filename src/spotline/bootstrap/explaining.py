@@ -15,6 +15,7 @@ from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.parts import BusAddress, open_stream
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ProviderUnavailable
+from spotline.domain.limits.spending import DEFAULT_SPENDING
 from spotline.replay.explain import Entries, LogExplainer
 from spotline.runtime.settings import OptionVariables
 
@@ -26,10 +27,14 @@ SELECTOR_VARIABLES = OptionVariables(
 
 def limited_by_default(stated: object) -> object:
     """The options that an environment states, with limits unless it says otherwise."""
-    return {"limits": True, **stated} if isinstance(stated, Mapping) else stated
+    return (
+        {"limits": True, "spending": DEFAULT_SPENDING.to_json(), **stated}
+        if isinstance(stated, Mapping)
+        else stated
+    )
 
 
-SERVED = SelectorOptions(limits=True)
+SERVED = SelectorOptions(limits=True, spending=DEFAULT_SPENDING.to_json())
 """The options of a service whose environment states none: money has limits by default."""
 
 # Entries are asked of the broker in portions: between two of them the thread can be stopped.

@@ -14,6 +14,7 @@ from spotline.domain.ledger.bills import InstanceBill, Settlement
 from spotline.domain.ledger.cooldowns import Cooldown
 from spotline.domain.ledger.instance_life import InstanceLife
 from spotline.domain.ledger.intents import HeldInstance, Intent
+from spotline.domain.market.offering import CapacityType
 
 
 @asynccontextmanager
@@ -116,6 +117,10 @@ class ThreadedLedger:
     async def spend_by_job(self) -> Mapping[str, int]:
         """Micro-USD charged so far, by job, ordered by job id."""
         return await asyncio.to_thread(self._ledger.spend_by_job)
+
+    async def spend_since(self, slot: int) -> Mapping[tuple[str, CapacityType], int]:
+        """Micro-USD charged for `slot` and those after it, by tenant and capacity type."""
+        return await asyncio.to_thread(self._ledger.spend_since, slot)
 
     async def bills(self, job_id: str = "") -> Sequence[InstanceBill]:
         """The bill of every instance that was charged or settled, or of one job's, by instance id."""

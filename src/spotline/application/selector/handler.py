@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from spotline.application.allocation.messages import AllocateRequest
 from spotline.application.selector.asking import allocate_request, fallback_answers
-from spotline.application.selector.commanding import decisions, finish_slot
+from spotline.application.selector.commanding import AtLimit, decisions, finish_slot
 from spotline.application.selector.endings import ended, moment_s, retry_of
 from spotline.application.selector.fold import fold
 from spotline.application.selector.job_run import JobRun, RunPhase
@@ -36,6 +36,7 @@ from spotline.application.selector.limiting import (
 )
 from spotline.application.selector.offering_choice import best_offering
 from spotline.application.selector.recomputing import recomputed_answer
+from spotline.application.selector.spending import within_limits
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.application.selector.tables import tables_again, tables_wanted, taken_by
 from spotline.application.selector.tripping import tripped
@@ -318,10 +319,13 @@ class SelectHandler:
             answers = fallback_answers(state, self._options)
         answers = departures(state, answers, self._options)
         reached, answers = spent_up(state, answers, self._options)
-        decided = decisions(state, answers, self._options)
+        granted = within_limits(state, answers, self._options)
+        decided = decisions(state, granted.answers, self._options)
+        ending = AtLimit(stopped=ending_of(reached), cut=granted.cut)
         return (
             *reached,
-            *finish_slot(state, decided, ctx, self._options, stopped=ending_of(reached)),
+            *granted.reached,
+            *finish_slot(state, decided, ctx, self._options, ending),
         )
 
 

@@ -321,3 +321,11 @@ def _reached(
         detail=f"finishing still costs {usd_from_micro_usd(to_come):.2f} USD, "
         f"{usd_from_micro_usd(to_gain):.2f} USD are still to be gained",
     )
+
+
+def waiting_for(
+    state: SelectorState, run: JobRun, options: SelectorOptions, limit: str
+) -> LimitReached:
+    """A job gets nothing for a limit's sake that is not its own."""
+    found = _prospect_of(state, run, options)
+    return _reached(state, run, found, limit, LimitAction.WAIT)

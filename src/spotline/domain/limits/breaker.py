@@ -93,7 +93,7 @@ class Breaker:
 
     def note_frozen(self, freeze: Freeze) -> None:
         """A breaker has tripped."""
-        if freeze.reason is not FreezeReason.BREAKER:
+        if freeze.freeze_id != breaker_id(freeze.key):
             return
         before = self.opened.get(freeze.key)
         open_s = OPEN_S
