@@ -106,7 +106,9 @@ NOTHING = Outcome()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timer:
-    """Record `event` after `after_s` seconds, unless the handler stops asking for it.
+    """Record `events` after `after_s` seconds, unless the handler stops asking for it.
+
+    Not before wall time is `not_before_ns` (ns since the epoch; 0: at any), however that is set.
 
     `timer_id` names it across calls of `due`; the event's id derives from it, so firing twice is
     firing once. `needs_gate` marks a timer the host may hold back (a replayed market's clock).
@@ -116,6 +118,7 @@ class Timer:
     after_s: float
     events: tuple[Event, ...]
     needs_gate: bool = False
+    not_before_ns: int = 0
 
 
 class Checks(Protocol[StateT]):

@@ -19,6 +19,7 @@ class Reason(Enum):
     ETAG_MISMATCH = "the job has changed since its status was read; read it again"
     UNKNOWN_JOB = "there is no such job"
     UNKNOWN_PIPELINE = "there is no such pipeline"
+    UNKNOWN_FREEZE = "no such stop of buying is in force; the message names those that are"
     JOB_OVER = "the job is over: nothing changes it any more"
     MARKET_NOT_OPEN = "no market or no slot of it is open yet; try again"
     MARKET_ENDED = "the replayed market has ended: no slot opens any more"

@@ -276,7 +276,9 @@ class ServiceHost(Generic[StateT]):
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
                 with suppress(_Stopping):
-                    await self._recover(subscription.floor_seq)
+                    # Behind a loss, what followed from an input may be gone: all is handled again,
+                    # and what is still there of it is not stored twice.
+                    await self._recover(0 if subscription.rebased else subscription.floor_seq)
                     await self._follow(subscription)
                 self._timers.cancel()
         finally:
