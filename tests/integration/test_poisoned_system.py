@@ -15,6 +15,7 @@ from spotline.application.operations.messages import ParkedQuery
 from spotline.application.selector.state import SelectorOptions
 from spotline.contracts.batch import packed
 from spotline.contracts.subjects import subject_of
+from spotline.domain.events.agreement import IncarnationBegun
 from spotline.domain.events.capacity import CapacityReported, SlotDecided
 from spotline.domain.events.lifecycle import JobClosed
 from spotline.domain.events.market import MarketOpened, SlotOpened
@@ -38,7 +39,7 @@ OPTIONS = SelectorOptions(forecast_timeout_s=60.0, rehearsals=0)
 
 # A market and a slot opened by somebody else, and jobs closed by nobody, are well-formed lies: they
 # are taken, and identity on the bus is what keeps them out.
-LIES = (MarketOpened, SlotOpened, JobClosed, CapacityReported)
+LIES = (MarketOpened, SlotOpened, JobClosed, CapacityReported, IncarnationBegun)
 # These have a stream of their own.
 ELSEWHERE = (MarketStatisticsIssued, PlatformStatisticsIssued)
 
@@ -59,8 +60,8 @@ def poison(opened: SlotOpened):
 async def publish(stream, events, tag):
     for number, event in enumerate(events):
         subject_of(event)
-        source = "selector" if isinstance(event, SlotDecided) else "somebody"
-        one = envelope(event, event_id=f"odd-{tag}-{number}", source=source)
+        # In the selector's name a decision of nobody would be one that verification finds.
+        one = envelope(event, event_id=f"odd-{tag}-{number}", source="somebody")
         await stream.publish([entry.envelope for entry in packed([one])])
 
 
@@ -79,9 +80,9 @@ def verified(entries):
     return verify(entries, handlers_of(settings), manifest, here=environment())
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(200)
 async def test_every_job_ends_while_poison_comes_and_the_log_verifies(tmp_path: Path) -> None:
-    async with asyncio.timeout(300), EmbeddedBroker() as broker:
+    async with asyncio.timeout(120), EmbeddedBroker() as broker:
         url, folder = broker.url, tmp_path / "odd"
         async with composed(url, folder, MARKET, selector=OPTIONS) as system:
 
@@ -113,7 +114,7 @@ async def test_every_job_ends_while_poison_comes_and_the_log_verifies(tmp_path: 
             async with OperationsClient(system.address) as operator:
                 page = await operator.parked(ParkedQuery(with_content=True, page_size=1000))
                 assert {(e.parked.service, e.parked.event_id) for e in page.entries} == {
-                    (one.service, one.event_id) for one in parked
+                    (one.service, one.event_id) for one in parked if one not in SAMPLES
                 }
                 assert all(entry.content_json for entry in page.entries)
                 first, second = page.entries[0].parked, page.entries[1].parked

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from spotline.contracts.codec import decode, encode
 from spotline.contracts.errors import ContractError, InvariantViolation
 from spotline.contracts.subjects import KINDS, subject_of
+from spotline.domain.events.agreement import IncarnationBegun
 from spotline.domain.events.lifecycle import JobClosed
 from spotline.domain.events.parking import EntryParked
 from spotline.replay.jobs import generated_jobs
@@ -99,7 +100,8 @@ def drawn(draw):
 def assert_goes_on(odd):
     by_slot = {}
     for slot, event in filter(None, odd):
-        if event is not None:
+        # A log that begins anew goes on behind the slots that were lost: that is to be so.
+        if event is not None and not isinstance(event, IncarnationBegun):
             by_slot.setdefault(slot, []).append(event)
     run = OddRun(MARKET, JOBS)
     changed = watch(run, *{type(event) for events in by_slot.values() for event in events})
@@ -147,7 +149,7 @@ def test_a_service_that_fails_on_a_kind_of_event_is_as_before(kind):
 
     run.host.publish(event, source="somebody")
 
-    failed = {parked.service for parked in run.parked() if parked.error == "'planted'"}
+    failed = {parked.service for parked in run.parked() if parked.kind == KINDS[kind]}
     consumers = {
         turns.service
         for turns in run.host.hosted
