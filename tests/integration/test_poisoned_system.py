@@ -127,4 +127,4 @@ async def test_every_job_ends_while_poison_comes_and_the_log_verifies(tmp_path: 
             entries = [entry async for entry in system.stream.read([], last_seq=last)]
     report = await asyncio.to_thread(verified, entries)
     assert report.exit_code == 0, [one.describe() for one in report.divergences]
-    assert report.parked >= len(parked)
+    assert report.parked >= len([one for one in parked if one not in SAMPLES])
