@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import grpc
 
 from spotline.adapters.grpc.allocator.allocator_servicer import AllocatorServicer
@@ -9,6 +11,7 @@ from spotline.adapters.grpc.allocator.explaining import Explaining
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.job_servicer import JobServicer
 from spotline.adapters.grpc.allocator.standing import JobViews
+from spotline.adapters.grpc.kit.doors import stated_tenant
 from spotline.adapters.grpc.kit.serving import GrpcServer
 from spotline.adapters.grpc.operations.servicer import OperationsServicer
 from spotline.api.v1 import (
@@ -24,6 +27,7 @@ from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.planning import warm_up
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
 from spotline.application.explaining.ports import DecisionExplainer
+from spotline.contracts.limits import CallerLimits
 
 
 class RpcServer(GrpcServer):
@@ -69,6 +73,7 @@ class RpcServer(GrpcServer):
         views: JobViews | None = None,
     ) -> None:
         super().__init__(address)
+        self._host = host
         self._allocator = AllocatorServicer(host, configurator, quote_margin=quote_margin)
         self._operations = OperationsServicer(host)  # type: ignore[abstract]
         self._jobs = JobServicer(
@@ -82,6 +87,11 @@ class RpcServer(GrpcServer):
             views=views,
         )
 
+    def bound_by(self, limits: CallerLimits) -> None:
+        """Take so much from callers; to be called before `start`."""
+        super().bound_by(limits)
+        self._jobs.admitting.most_open = limits.most_open_jobs_a_tenant
+
     def explain_with(self, explainer: DecisionExplainer) -> None:
         """Explain decisions from now on."""
         self._jobs.explaining = Explaining(explainer)
@@ -93,6 +103,11 @@ class RpcServer(GrpcServer):
         operations_service_pb2_grpc.add_OperationsServiceServicer_to_server(
             self._operations, server
         )
+
+    def tenant_of(self, request: Any) -> str:
+        """The tenant that a request states, or whose job it names."""
+        status = self._host.state.statuses.get(getattr(request, "job_id", ""))
+        return stated_tenant(request) if status is None else status.job.tenant
 
     def prepare(self) -> None:
         """Compile: the first decision would else wait for it, and its caller lose patience."""
