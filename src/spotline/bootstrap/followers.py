@@ -12,6 +12,7 @@ from spotline.adapters.nats.configured import StreamLimits
 from spotline.adapters.nats.snapshots import NatsSnapshotStore
 from spotline.application.cloud_actuator.ports import ActuatorMode, Enrolment
 from spotline.application.health.flow import snapshot
+from spotline.application.installation import Installation
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.state import SelectorOptions
@@ -23,6 +24,7 @@ from spotline.bootstrap.facts import (
     ledger_folder,
     limits_of,
 )
+from spotline.bootstrap.installed import installation_of
 from spotline.bootstrap.parts import BusAddress, PartHooks, open_part, open_stream
 from spotline.bootstrap.same_market import check_same_market
 from spotline.contracts.errors import ConfigError
@@ -172,10 +174,18 @@ class ActuatorParts:
     enrolment: Enrolment | None = None
     market_s_per_s: float = 1.0
 
+    @property
+    def installation(self) -> Installation:
+        """Whose store it is; see `installation_of`."""
+        return installation_of(self.store)
+
     def context(self) -> CloudContext:
         """What the cloud is opened on."""
         return CloudContext(
-            store=self.store, enrolment=self.enrolment, market_s_per_s=self.market_s_per_s
+            store=self.store,
+            enrolment=self.enrolment,
+            market_s_per_s=self.market_s_per_s,
+            installation=self.installation,
         )
 
 

@@ -17,6 +17,7 @@ from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.application.health.conditions import HealthLimits
+from spotline.application.market_ingest.continuing import identity_of
 from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
@@ -31,6 +32,7 @@ from spotline.bootstrap.followers import (
     serve_selector,
 )
 from spotline.bootstrap.health import HealthMonitor, HealthProbes
+from spotline.bootstrap.installed import checked_store, used_store
 from spotline.bootstrap.parts import BusAddress, PartHooks
 from spotline.bootstrap.same_market import check_same_market
 from spotline.bootstrap.servers import (
@@ -174,6 +176,11 @@ async def running_system(
         The geography file is absent or not what it should be.
     """
     geography = await asyncio.to_thread(geography_of, options.geography)
+    traded = sold_by(options.market, options.cloud.notice_lead_s)
+    identity = identity_of(traded, geography)
+    store = checked_store(
+        options.store, identity, partition=options.partition, from_now=options.market_from_now
+    )
     async with AsyncExitStack() as stack:
         options.store.mkdir(parents=True, exist_ok=True)
         url = options.nats_url
@@ -181,8 +188,8 @@ async def running_system(
             broker = await stack.enter_async_context(EmbeddedBroker(options.store / "broker"))
             url = broker.url
         bus = BusAddress(nats_url=url, partition=options.partition, most_events=options.most_events)
-        traded = sold_by(options.market, options.cloud.notice_lead_s)
         await check_same_market(bus, traded, geography, from_now=options.market_from_now)
+        used_store(options.store, store, identity, partition=options.partition)
         system = RunningSystem(
             bus=bus,
             ledger_url=ledger_url(options.store / "ledger.sqlite"),
