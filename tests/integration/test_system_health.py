@@ -7,7 +7,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from typer.testing import CliRunner
 
 from spotline.adapters.grpc.operations.client import OperationsClient
+from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.health.conditions import HealthLimits
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.application.operations.messages import SystemStatus
@@ -113,7 +114,8 @@ async def running_up(store: Path, nats_url: str) -> AsyncIterator[Up]:
         yield Up(addresses=await told)
     finally:
         running.cancel()
-        await asyncio.wait((running,))
+        with suppress(asyncio.CancelledError):
+            await running
 
 
 def condition_of(status: SystemStatus, service: str, name: str) -> str | None:
@@ -129,6 +131,9 @@ async def test_all_is_well_then_no_slot_then_no_room_and_well_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "LOOK_S", 0.2)
+    # However busy the machine is, nobody gives up while there is no room.
+    for opened in (NatsEventStream.__init__, NatsEventStream.open.__func__):
+        monkeypatch.setitem(opened.__kwdefaults__, "publish_timeout_s", 600.0)
     stopped = False
     due = IngestHandler.due
     monkeypatch.setattr(

@@ -16,7 +16,7 @@ from spotline.application.spec import Timer
 from spotline.contracts.errors import ProviderUnavailable
 from spotline.domain.market.market import Market
 from spotline.domain.market.slot_quote import SlotQuote
-from spotline.runtime.snapshots import Snapshot, SnapshotStore
+from spotline.runtime.snapshots import SnapshotStore
 from spotline.runtime.timers import Gate
 from spotline.runtime.trouble import Trouble
 
@@ -116,18 +116,22 @@ class WatchedSnapshots:
         self._store = store
         self.trouble = Trouble()
 
-    async def put(self, name: str, snapshot: Snapshot) -> None:
+    async def put(self, name: str, data: bytes) -> None:
         """Replace the snapshot of `name`; see the port."""
         try:
-            await self._store.put(name, snapshot)
+            await self._store.put(name, data)
         except ProviderUnavailable as error:
             self.trouble.failed(str(error))
             raise
         self.trouble.ended()
 
-    async def get(self, name: str) -> Snapshot | None:
+    async def get(self, name: str) -> bytes | None:
         """The snapshot of `name`; see the port."""
         return await self._store.get(name)
+
+    async def set_aside(self, name: str) -> None:
+        """Keep the snapshot of `name` for people to look at; see the port."""
+        await self._store.set_aside(name)
 
 
 def ledger_folder(url: str) -> dict[str, Path]:
