@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
@@ -28,6 +28,11 @@ from spotline.runtime.applied import AppliedFeed
 from spotline.runtime.metrics import HTTP_STATUS
 from spotline.runtime.service import Listener, ServiceHost
 from spotline.runtime.telemetry import telemetry_for
+
+if TYPE_CHECKING:
+    from spotline.adapters.grpc.allocator.server import RpcServer
+    from spotline.adapters.nats.heartbeats import HeardServices
+    from spotline.application.allocator.handler import JobsState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +87,6 @@ async def serve_allocator(
     from spotline.adapters.grpc.allocator.server import RpcServer
     from spotline.adapters.grpc.allocator.standing import JobViews
     from spotline.adapters.grpc.configurator.client import ConfiguratorClient
-    from spotline.adapters.nats.heartbeats import HeardServices
     from spotline.application.allocator.handler import JobsHandler
 
     async with AsyncExitStack() as stack:
@@ -118,11 +122,7 @@ async def serve_allocator(
         explainer = LiveExplainer(bus, parts.selector)
         stack.callback(explainer.close)
         server.explain_with(explainer)
-        limits = limits_of(hooks)
-        own = tuple if hooks.health is None else hooks.health.statuses
-        heard = HeardServices(connection, limits, own=own)
-        server.tell_of(heard.statuses, limits)
-        hooks.probe("allocator", system_probe(host, heard.statuses, limits))
+        heard = _heard(host, server, connection, hooks)
         async with asyncio.TaskGroup() as tasks:
 
             async def answer_agents() -> None:
@@ -131,10 +131,9 @@ async def serve_allocator(
                     if agents_listening is not None:
                         agents_listening(bound)
 
-            looking = None
+            beside = [tasks.create_task(heard.run(), name="health_of_others")]
             if outlooks is not None:
-                looking = tasks.create_task(outlooks.run(), name="outlooks")
-            hearing = tasks.create_task(heard.run(), name="health_of_others")
+                beside.append(tasks.create_task(outlooks.run(), name="outlooks"))
             try:
                 await _answer_while_following(
                     tasks,
@@ -145,11 +144,24 @@ async def serve_allocator(
                     show=partial(server.show_ready, partial(hooks.ready, "allocator")),
                 )
             finally:
-                hearing.cancel()
-                if looking is not None:
-                    looking.cancel()
+                for task in beside:
+                    task.cancel()
                 if side is not None:
                     await side.stop()
+
+
+def _heard(
+    host: ServiceHost[JobsState], server: RpcServer, connection: NatsConnection, hooks: PartHooks
+) -> HeardServices:
+    """Listens to the health of all services, of which the server tells from now on."""
+    from spotline.adapters.nats.heartbeats import HeardServices
+
+    limits = limits_of(hooks)
+    own = tuple if hooks.health is None else hooks.health.statuses
+    heard = HeardServices(connection, limits, own=own)
+    server.tell_of(heard.statuses, limits)
+    hooks.probe("allocator", system_probe(host, heard.statuses, limits))
+    return heard
 
 
 async def serve_configurator(
