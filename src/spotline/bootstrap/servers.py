@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -122,32 +122,43 @@ async def serve_allocator(
         explainer = LiveExplainer(bus, parts.selector)
         stack.callback(explainer.close)
         server.explain_with(explainer)
-        heard = _heard(host, server, connection, hooks)
-        async with asyncio.TaskGroup() as tasks:
+        beside: dict[str, Coroutine[Any, Any, None]] = {
+            "health_of_others": _heard(host, server, connection, hooks).run()
+        }
+        if outlooks is not None:
+            beside["outlooks"] = outlooks.run()
+        serving = _Serving(
+            host=host,
+            server=server,
+            listening=listening,
+            show=partial(server.show_ready, partial(hooks.ready, "allocator")),
+        )
+        await _run_allocator(serving, side, beside, agents_listening)
 
-            async def answer_agents() -> None:
-                if side is not None:
-                    bound = await side.start(tasks)
-                    if agents_listening is not None:
-                        agents_listening(bound)
 
-            beside = [tasks.create_task(heard.run(), name="health_of_others")]
-            if outlooks is not None:
-                beside.append(tasks.create_task(outlooks.run(), name="outlooks"))
-            try:
-                await _answer_while_following(
-                    tasks,
-                    host,
-                    server,
-                    listening,
-                    prepare=answer_agents,
-                    show=partial(server.show_ready, partial(hooks.ready, "allocator")),
-                )
-            finally:
-                for task in beside:
-                    task.cancel()
-                if side is not None:
-                    await side.stop()
+async def _run_allocator(
+    serving: _Serving,
+    side: AgentSide | None,
+    beside: Mapping[str, Coroutine[Any, Any, None]],
+    agents_listening: Callable[[str], None] | None,
+) -> None:
+    """Serve, with the agents' port and what else runs beside it, until the host ends."""
+    async with asyncio.TaskGroup() as tasks:
+
+        async def answer_agents() -> None:
+            if side is not None:
+                bound = await side.start(tasks)
+                if agents_listening is not None:
+                    agents_listening(bound)
+
+        running = [tasks.create_task(work, name=name) for name, work in beside.items()]
+        try:
+            await _answer_while_following(tasks, serving, prepare=answer_agents)
+        finally:
+            for task in running:
+                task.cancel()
+            if side is not None:
+                await side.stop()
 
 
 def _heard(
@@ -205,11 +216,13 @@ async def serve_configurator(
                 try:
                     await _answer_while_following(
                         tasks,
-                        host,
-                        server,
-                        listening,
+                        _Serving(
+                            host=host,
+                            server=server,
+                            listening=listening,
+                            show=partial(server.show_ready, partial(hooks.ready, "configurator")),
+                        ),
                         prepare=shared.start,
-                        show=partial(server.show_ready, partial(hooks.ready, "configurator")),
                     )
                 finally:
                     learning.cancel()
@@ -253,7 +266,9 @@ async def serve_placer(
         server = PlacerServer(host, feed, options, address=address)
         show = partial(server.show_ready, partial(hooks.ready, "placer"))
         async with asyncio.TaskGroup() as tasks:
-            await _answer_while_following(tasks, host, server, listening, show=show)
+            await _answer_while_following(
+                tasks, _Serving(host=host, server=server, listening=listening, show=show)
+            )
 
 
 async def serve_analytics(
@@ -402,7 +417,9 @@ async def serve_read_model(
         server = WebServer(app, address=address, end_streams=views.end)
         hooks.probe("read_model", ended_tasks({"HTTP": lambda: server.ended}))
         async with asyncio.TaskGroup() as tasks:
-            await _answer_while_following(tasks, host, server, listening)
+            await _answer_while_following(
+                tasks, _Serving(host=host, server=server, listening=listening)
+            )
 
 
 class _Server(Protocol):
@@ -411,20 +428,32 @@ class _Server(Protocol):
     async def stop(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Serving:
+    """A host and the server that answers from its state.
+
+    `listening` is told the bound address; `show` keeps what the server says of its health up to
+    date.
+    """
+
+    host: AnyHost
+    server: _Server
+    listening: Callable[[str], None] | None = None
+    show: Callable[[], Coroutine[Any, Any, None]] | None = None
+
+
 async def _answer_while_following(
     tasks: asyncio.TaskGroup,
-    host: AnyHost,
-    server: _Server,
-    listening: Callable[[str], None] | None,
+    serving: _Serving,
     *,
     prepare: Callable[[], Awaitable[None]] | None = None,
-    show: Callable[[], Coroutine[Any, Any, None]] | None = None,
 ) -> None:
-    """Run `host`, and `server` from when it has recovered and `prepare` is done.
+    """Run the host, and the server from when it has recovered and `prepare` is done.
 
     The host is not well before its server listens: to get ready takes long where kernels are to be
-    compiled first. `show` keeps what the server says of its health up to date.
+    compiled first.
     """
+    host, server = serving.host, serving.server
     host.answering = False
     showing = None
     follow = tasks.create_task(host.run(), name="follow")
@@ -435,10 +464,10 @@ async def _answer_while_following(
             await prepare()
         bound = await server.start()
         host.answering = True
-        if listening is not None:
-            listening(bound)
-        if show is not None:
-            showing = tasks.create_task(show(), name="ready")
+        if serving.listening is not None:
+            serving.listening(bound)
+        if serving.show is not None:
+            showing = tasks.create_task(serving.show(), name="ready")
         await asyncio.wait((follow,))
     finally:
         if showing is not None:
