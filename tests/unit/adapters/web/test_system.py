@@ -93,3 +93,5 @@ async def test_a_server_that_ended_by_itself_says_why() -> None:
     server._serving.cancel()
     await asyncio.wait((server._serving,))
     assert server.ended == "it was cancelled or ended by itself"
+    await server.stop()
+    assert server.ended == ""
