@@ -26,6 +26,7 @@ from spotline.contracts.subjects import StreamPart
 from spotline.domain.configuration.configuration import MeasuredRun
 from spotline.runtime.applied import AppliedFeed
 from spotline.runtime.metrics import HTTP_STATUS
+from spotline.runtime.parked_log import StreamParkedLog
 from spotline.runtime.service import Listener, ServiceHost
 from spotline.runtime.telemetry import telemetry_for
 
@@ -122,6 +123,7 @@ async def serve_allocator(
         explainer = LiveExplainer(bus, parts.selector)
         stack.callback(explainer.close)
         server.explain_with(explainer)
+        server.deal_with_parked(StreamParkedLog(stream))
         beside: dict[str, Coroutine[Any, Any, None]] = {
             "health_of_others": _heard(host, server, connection, hooks).run()
         }

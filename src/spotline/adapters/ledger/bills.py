@@ -11,6 +11,7 @@ from sqlalchemy import Row, or_
 from spotline.adapters.ledger import tables as t
 from spotline.adapters.ledger.rows import OwnedRows, Transaction, columns_of, value_of
 from spotline.contracts.errors import LedgerDamaged
+from spotline.domain.events.capacity import CostAccrued
 from spotline.domain.ledger.billing import Charge
 from spotline.domain.ledger.bills import (
     BillSource,
@@ -25,6 +26,10 @@ from spotline.domain.market.offering import CapacityType
 
 class BillRows(OwnedRows):
     """Holds what `Ledger` says of charges and bills."""
+
+    def charged(self) -> Sequence[CostAccrued]:
+        """All charges, in the order of slot, job, offering, capacity type and begin."""
+        return [value_of(CostAccrued, row) for row in self._read(t.charges)]
 
     def spend_by_job(self) -> Mapping[str, int]:
         """Micro-USD charged so far, by job, ordered by job id."""

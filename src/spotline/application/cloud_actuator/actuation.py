@@ -23,6 +23,7 @@ from spotline.application.cloud_actuator.messages import (
     AdmitRequest,
     ApplyRevisionRequest,
     Moment,
+    NoteJobRequest,
     OpenSlotRequest,
     SignalRequest,
 )
@@ -149,6 +150,10 @@ class CloudActuation:
         """
         if isinstance(call.request, AdmitRequest):
             return await self._admit(call.request)
+        if isinstance(call.request, NoteJobRequest):
+            if call.request.record is not None:
+                await self._ledger.note_jobs((call.request.record,))
+            return ()
         key = f"{call.name}:{call.digest}"
         answers = await self._ledger.answers(key)
         if answers is not None:
@@ -163,7 +168,10 @@ class CloudActuation:
 
     async def _admit(self, request: AdmitRequest) -> Sequence[Event]:
         admission = Admission(
-            job_id=request.job_id, tenant=request.tenant, digest=request.job_digest
+            job_id=request.job_id,
+            tenant=request.tenant,
+            digest=request.job_digest,
+            record=request.record,
         )
         await self._ledger.admit((admission,))
         return (AdmissionRecorded(job_id=request.job_id, tenant=request.tenant),)
