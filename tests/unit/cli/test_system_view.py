@@ -75,7 +75,10 @@ def test_what_is_not_well_says_what_is_first_and_what_continues() -> None:
     )
 
 
-def test_the_same_of_several_services_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_same_of_several_services_is_said_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     lines = [line for line in printed(capsys, unwell()) if line.startswith("log ")]
     assert len(lines) == 1
     assert lines[0].split()[:4] == ["log", "NO", "allocator,", "selector"]
