@@ -48,7 +48,7 @@ def all_points() -> tuple[str, ...]:
     """Every fail point that a run can reach, in order."""
     calls = [f"{service}.Subscription.ack" for service in SERVICES]
     calls += [f"{service}.EventStream.publish" for service in _FOLLOWERS]
-    calls += [f"forecaster.{SnapshotStore.__name__}.put"]
+    calls += [f"forecaster.SnapshotStore.{method}" for method in methods_of(SnapshotStore)]
     calls += [
         f"cloud_actuator.{port.__name__}.{method}"
         for port in (Ledger, CloudProvider)

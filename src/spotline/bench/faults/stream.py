@@ -16,7 +16,6 @@ from functools import lru_cache
 from spotline.contracts.batch import MOST_EVENTS
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import InvariantViolation, ProviderUnavailable
-from spotline.domain.units import NS_PER_S
 from spotline.runtime.snapshots import Snapshot
 
 MESSAGE_ID = "Nats-Msg-Id"

@@ -44,7 +44,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Seconds since the loop was made."""
         return self._now_s
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         """Refuse: a thread would bring the time of the machine in."""
         raise RuntimeError("nothing here runs in a thread")
 

@@ -45,12 +45,11 @@ from spotline.bench.faults.points import (
 )
 from spotline.bench.faults.scenario import HORIZON_SLOTS, START_NS, Scenario
 from spotline.bench.faults.stream import MemoryBroker, MemorySnapshots, MemoryStream
-from spotline.bench.faults.virtual_time import NothingLeft, run_virtually
+from spotline.bench.faults.virtual_time import run_virtually
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
-from spotline.contracts.errors import ContractError
+from spotline.contracts.errors import ContractError, InvariantViolation
 from spotline.contracts.mapping import digest
-from spotline.contracts.subjects import subjects_with
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobClosed
 from spotline.domain.forecasting.registry import forecaster_factory
@@ -122,10 +121,8 @@ class World:
 
     async def run(self) -> Outcome:
         """Run all services until all is over, or nothing comes any more."""
-        tasks: list[asyncio.Task[None]] = []
         async with asyncio.TaskGroup() as group:
-            for service in SERVICES:
-                tasks.append(group.create_task(self.keep(service), name=service))
+            tasks = [group.create_task(self.keep(service), name=service) for service in SERVICES]
             tasks.append(group.create_task(self.family.disturb(self), name="faults"))
             self.stalled = await self._until_over()
             for task in tasks:
@@ -253,8 +250,9 @@ class World:
         await asyncio.sleep(self.family.delay_s())
         if line.held is not None:
             await line.held.wait()
-        while (until_s := self._paused.get(line.service, 0.0)) > asyncio.get_running_loop().time():
-            await asyncio.sleep(until_s - asyncio.get_running_loop().time())
+        paused_s = self._paused.get(line.service, 0.0) - asyncio.get_running_loop().time()
+        if paused_s > 0:
+            await asyncio.sleep(paused_s)
 
     def pause(self, service: str, pause_s: float) -> None:
         """Let a service stand still wherever it is next seen, as a stopped process does."""
@@ -351,7 +349,7 @@ class World:
         admitting = Acknowledging(host, self._feed, await_admission=True)
         checked = check_submission(host.state, job)
         if not isinstance(checked, Accepted):
-            raise AssertionError(f"the scenario's own job was refused: {checked}")
+            raise InvariantViolation(f"the scenario's own job was refused: {checked}")
         if checked.already_submitted:
             await admitting.admitted(job.job_id)
         else:
@@ -372,6 +370,3 @@ def run_world(scenario: Scenario, family: Family, folder: Path) -> Outcome:
         return await World(scenario, family, folder).run()
 
     return run_virtually(run)
-
-
-__all__ = ["NothingLeft", "World", "run_world", "subjects_with"]

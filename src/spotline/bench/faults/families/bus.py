@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from spotline.bench.faults.world import World
 
 # Shorter than a publisher waits, mostly; longer, and services end and start again.
-_DOWN_S = (0.05, 1.0, 8.0, 45.0)
+_DOWN_S = (0.05, 1.0, 8.0, 45.0, 300.0)
 
 
 class Bus(Hasty):
@@ -24,6 +24,7 @@ class Bus(Hasty):
         """Stop and start it, a few times in all."""
         # Who cannot publish for long ends, and is started again.
         self.notes["may_crash"] = SERVICES
+        world.most_crashes = 1_000
         for _ in range(self.rng.randint(3, 6)):
             await asyncio.sleep(self.rng.random() * 6)
             before = world.broker.last_seq

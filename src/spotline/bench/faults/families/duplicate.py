@@ -10,7 +10,7 @@ from spotline.bench.faults.families.interface import Hasty
 if TYPE_CHECKING:
     from spotline.bench.faults.world import World
 
-_LATE_S = (0.01, 0.5, 5.0, 200.0)
+_DEEDS = 100
 
 
 class Duplicate(Hasty):
@@ -20,8 +20,8 @@ class Duplicate(Hasty):
 
     async def disturb(self, world: World) -> None:
         """Every few moments, do one of these things."""
-        while True:
-            await asyncio.sleep(self.rng.random() * 0.6)
+        for _ in range(_DEEDS):
+            await asyncio.sleep(self.rng.random())
             if not world.broker.entries:
                 continue
             deed = self.rng.random()

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from typing import ClassVar
 
 from spotline.bench.faults.families.interface import Hasty
 from spotline.bench.faults.points import Lifeline, all_points
 from spotline.bench.faults.scenario import Scenario
 
-_KILLS = 4
+# How many kills of whom; those with most to lose have most points.
+_KILLS = (
+    (("cloud_actuator",), 3),
+    (("selector",), 1),
+    (("market_ingest", "forecaster"), 1),
+    (("allocator", "read_model"), 1),
+)
 
 
 class Kill(Hasty):
@@ -26,18 +33,25 @@ class Kill(Hasty):
         self, scenario: Scenario, rng: random.Random, calm_points: Counter[str] | None = None
     ) -> None:
         super().__init__(scenario, rng, calm_points)
-        reached = [point for point in all_points() if self.calm_points[point]]
         others = [point for point in all_points() if not self.calm_points[point]]
-        turns = [*reached]
-        random.Random("turns").shuffle(turns)  # noqa: S311
-        first = scenario.seed * _KILLS
-        drawn = [turns[(first + number) % len(turns)] for number in range(_KILLS)] if turns else []
+        drawn = [
+            point
+            for services, kills in _KILLS
+            for point in _turn(self._points_of(services), scenario.seed, kills)
+        ]
         self._due = {
             point: rng.randint(1, max(1, min(self.calm_points[point], 40))) for point in drawn
         }
         # What only trouble leads to is killed whenever it is reached, in some seeds.
         self._rare = {point for point in others if rng.random() < 0.5}
         self._reached: Counter[str] = Counter()
+
+    def _points_of(self, services: Sequence[str]) -> list[str]:
+        return [
+            point
+            for point in all_points()
+            if self.calm_points[point] and point.partition(".")[0] in services
+        ]
 
     def reach(self, line: Lifeline, point: str) -> None:
         """Kill where it is due."""
@@ -49,3 +63,10 @@ class Kill(Hasty):
         self._rare.discard(point)
         self.hit()
         line.kill(point)
+
+
+def _turn(points: Sequence[str], seed: int, kills: int) -> list[str]:
+    """The next few of these points, so that over the seeds each has its turn."""
+    turns = [*points]
+    random.Random("turns").shuffle(turns)  # noqa: S311
+    return [turns[(seed * kills + number) % len(turns)] for number in range(min(kills, len(turns)))]

@@ -106,7 +106,7 @@ class Messenger:
         """As the cloud does."""
         await self._inner.pushed()
 
-    def _by_fate(self, event: CloudEvent) -> list[CloudEvent]:
+    def _by_fate(self, event: CloudEvent) -> Sequence[CloudEvent]:
         rng, memory = self._family.rng, self._memory
         if rng.random() >= _SHARE:
             return [event]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,22 +34,16 @@ def _everything_stored_counts_as_done() -> Sequence[Replacement]:
     return (Replacement(where=ServiceHost, name="_recover", value=trusting),)
 
 
-def _half_stored_is_stored_again() -> Sequence[Replacement]:
-    store = OwnRecords.store
+def _a_lost_broker_is_waited_for_without_end() -> Sequence[Replacement]:
+    run = ServiceHost.run
 
-    async def renamed(self: OwnRecords, envelopes: Sequence[Envelope]) -> list[int]:
-        # What was stored before a restart is not recognised.
-        self._seqs.clear()
-        self._decisions.clear()
-        return await store(self, envelopes)
+    async def stuck(self: Any) -> None:
+        try:
+            await run(self)
+        except ProviderUnavailable:
+            await asyncio.Event().wait()
 
-    async def read_back(self: OwnRecords, first_seq: int, last_seq: int, floor_seq: int) -> None:
-        return None
-
-    return (
-        Replacement(where=OwnRecords, name="store", value=renamed),
-        Replacement(where=OwnRecords, name="read_back", value=read_back),
-    )
+    return (Replacement(where=ServiceHost, name="run", value=stuck),)
 
 
 PLANTS = (
@@ -63,8 +58,8 @@ PLANTS = (
         replacements=_everything_stored_counts_as_done,
     ),
     Plant(
-        name="half_stored_is_stored_again",
-        what="a service that ended half way does not look for the first half",
-        replacements=_half_stored_is_stored_again,
+        name="a_lost_broker_is_waited_for_without_end",
+        what="a service whose broker was away for long neither ends nor goes on",
+        replacements=_a_lost_broker_is_waited_for_without_end,
     ),
 )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from spotline.adapters.ledger.sql import SqlLedger
-from spotline.application.cloud_actuator.ports import LedgerIntent
 from spotline.bench.faults.plants.interface import Plant, Replacement
 from spotline.contracts.envelope import StoredEntry
 from spotline.domain.ledger.intents import Intent
@@ -39,19 +38,6 @@ def _intents_are_not_written() -> Sequence[Replacement]:
     return (Replacement(where=SqlLedger, name="write_intents", value=write_intents),)
 
 
-def _done_commands_are_done_again() -> Sequence[Replacement]:
-    def intents(self: SqlLedger, command_ids: Sequence[str]) -> Mapping[str, LedgerIntent]:
-        return {}
-
-    def answers(self: SqlLedger, call_key: str) -> None:
-        return None
-
-    return (
-        Replacement(where=SqlLedger, name="intents", value=intents),
-        Replacement(where=SqlLedger, name="answers", value=answers),
-    )
-
-
 PLANTS = (
     Plant(
         name="acknowledged_before_it_is_done",
@@ -67,10 +53,5 @@ PLANTS = (
         name="intents_are_not_written",
         what="the actuator calls the cloud without an intent in the ledger",
         replacements=_intents_are_not_written,
-    ),
-    Plant(
-        name="done_commands_are_done_again",
-        what="the actuator does not look whether a command was carried out",
-        replacements=_done_commands_are_done_again,
     ),
 )

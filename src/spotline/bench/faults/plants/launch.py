@@ -11,7 +11,6 @@ from spotline.application.cloud_actuator.lives import LivesInHand
 from spotline.application.cloud_actuator.messages import Moment
 from spotline.application.cloud_actuator.ports import Grant, Instance
 from spotline.bench.faults.plants.interface import Plant, Replacement
-from spotline.contracts.errors import ProviderUnavailable
 from spotline.domain.events.capacity import RefusalClass
 from spotline.domain.ledger.instance_life import LifeInput
 from spotline.domain.ledger.intents import Intent, Launch
@@ -59,10 +58,7 @@ def _every_try_has_a_token_of_its_own() -> Sequence[Replacement]:
     async def renamed(self: Launching, intent: Intent, launch: Launch, at: Moment) -> Grant:
         nonlocal tries
         tries += 1
-        try:
-            grant = await launch_once(self, intent, launch, at)
-        except ProviderUnavailable:
-            raise
+        grant = await launch_once(self, intent, launch, at)
         if grant.refusal is None or grant.refusal.refusal_class is RefusalClass.NO_CAPACITY:
             return grant
         again = replace(launch, token=f"{launch.token[:20]}-{tries:04d}")
