@@ -26,13 +26,16 @@ LABELS = {
     "le",
     *(label.replace(".", "_") for row in METRICS.values() for label in row["attributes"]),
 }
-LANGUAGE = {"by", "changes", "histogram_quantile", "increase", "rate", "sum"}
+LANGUAGE = {
+    *("by", "changes", "histogram_quantile", "increase", "rate", "sum"),
+    *("or", "unless"),
+}
 
 
 def words(expression: str) -> set[str]:
     """Names in an expression: of metrics, labels and functions; not what is quoted."""
     bare = re.sub(r'"[^"]*"', "", expression)
-    bare = re.sub(r"\[[^]]*\]", "", bare)
+    bare = re.sub(r"\[[^]]*\]|\boffset \d+[smh]", "", bare)
     return set(re.findall(r"[A-Za-z_]\w*", bare))
 
 
@@ -69,6 +72,7 @@ def test_alerts_are_rules_on_metrics_that_there_are(repository: Path) -> None:
     [
         "spotline_log_backlog",
         "spotline_messages_dead_lettered_total",
+        "spotline_entries_parked_total",
         "spotline_spend_cap_used",
         "spotline_jobs_closed_total",
         "spotline_service_started_seconds",

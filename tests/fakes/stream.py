@@ -3,6 +3,7 @@
 import asyncio
 import re
 
+from spotline.application.health.flow import LogFacts, PlaceFacts
 from spotline.contracts.batch import MOST_EVENTS
 from spotline.contracts.envelope import StoredEntry
 
@@ -29,6 +30,19 @@ class FakeStream:
             )
         self.grew.set()
         return [entry.seq for entry in self.entries[-len(envelopes) :]]
+
+    async def facts(self, places=()):
+        last = len(self.entries)
+        known = {name: self.places[name] for name in places if name in self.places}
+        return LogFacts(
+            first_seq=1,
+            last_seq=last,
+            storage_bytes=sum(len(entry.payload) for entry in self.entries),
+            places={
+                name: PlaceFacts(floor_seq=floor, waiting=max(0, last - floor))
+                for name, floor in known.items()
+            },
+        )
 
     async def last_seq(self):
         return len(self.entries)

@@ -1,7 +1,9 @@
 import asyncio
+import base64
 import itertools
 import json
 import os
+import pickle
 import signal
 import time
 from collections import Counter
@@ -27,7 +29,7 @@ from spotline.domain.events.market import SlotOpened
 from spotline.runtime.broker import EmbeddedBroker
 from spotline.runtime.health import serve_health
 from spotline.runtime.service import HostSettings, ServiceHost
-from spotline.runtime.snapshots import Snapshots
+from spotline.runtime.snapshots import Snapshot, Snapshots, sealed
 from tests.eventually import eventually
 from tests.fakes.events import cancelled, envelope, overdue, published
 from tests.fakes.ports import free_port
@@ -707,6 +709,64 @@ async def test_a_snapshot_of_another_version_is_ignored(nats_connection, event_s
         pass
 
     assert second.state == first.state
+
+
+class Evil:
+    def __reduce__(self):
+        return (pytest.fail, ("a snapshot ran code",))
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        pickle.dumps(Evil()),
+        sealed(Snapshot(seq=3, version="1", content=b"[]\n" + pickle.dumps(Evil()))),
+        sealed(Snapshot(seq=10**9, version="1", content=b"[]\n{}")),
+        sealed(Snapshot(seq=3, version="0", content=b"[]\n{}")),
+        sealed(Snapshot(seq=3, version="1", content=b"[]\n{}"))[:-1],
+        b"",
+    ],
+    ids=["pickled", "pickled inside", "of another log", "of another version", "cut", "empty"],
+)
+async def test_a_snapshot_that_cannot_be_used_is_set_aside(nats_connection, event_stream, planted):
+    await event_stream.publish(published(overdue(slot) for slot in range(20)))
+    first = with_snapshots(event_stream, nats_connection)
+    async with running(first):
+        await eventually(done(first, 20))
+    store = NatsSnapshotStore(nats_connection)
+    await store.put("toy", planted)
+
+    second = with_snapshots(event_stream, nats_connection)
+    async with running(second):
+        assert second.counters.snapshots_set_aside == 1
+
+    assert second.state == first.state
+    assert await store.get("toy.set_aside") == planted
+    third = with_snapshots(event_stream, nats_connection)
+    async with running(third):
+        assert third.counters.snapshots_set_aside == 0
+    assert third.state == first.state
+
+
+@pytest.mark.parametrize("entry", [b"no JSON", b"[]", b"{}", b'{"bucket": 1, "nuid": 2}'])
+async def test_a_damaged_entry_of_the_store_costs_a_refold(nats_connection, event_stream, entry):
+    await event_stream.publish(published(overdue(slot) for slot in range(20)))
+    first = with_snapshots(event_stream, nats_connection)
+    async with running(first):
+        await eventually(done(first, 20))
+    link = await nats_connection.link(timeout_s=5.0)
+    name = base64.urlsafe_b64encode(b"toy").decode()
+    await link.client.jetstream().publish(f"$O.spotline_snapshots_0.M.{name}", entry)
+
+    second = with_snapshots(event_stream, nats_connection)
+    async with running(second):
+        await event_stream.publish(published(overdue(slot) for slot in range(20, 30)))
+        await eventually(done(second, 30))
+    third = with_snapshots(event_stream, nats_connection)
+    async with running(third):
+        pass
+
+    assert third.state == second.state
 
 
 # --- the broker goes and comes back -----------------------------------------------------------

@@ -779,6 +779,7 @@ SAMPLES = (
         incarnation=2,
         last_seq_before=499,
         detail="the log was cut from 499 to 161 entries",
+        last_slot_before=33,
     ),
     OrphanFound(
         instance_id="i-0123",

@@ -70,12 +70,16 @@ class Spec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Time, identity and chance of the event being handled: equal on every redelivery."""
+    """Time, identity and chance of the event being handled: equal on every redelivery.
+
+    `place` tells the events of one entry apart.
+    """
 
     seq: int
     now_ns: int
     event_id: str
     correlation_id: str
+    place: int = 0
 
     def derive_id(self, kind: str, index: int = 0) -> str:
         """An id that depends on the handled event, `kind` and `index` alone."""
@@ -122,7 +126,13 @@ class Handler(Protocol[StateT]):
         ...
 
     def evolve(self, state: StateT, event: Event) -> None:
-        """Apply `event` to `state`, in place. Total: it accepts what was recorded."""
+        """Apply `event` to `state`, in place: the same event to an equal state, with equal result.
+
+        Raises
+        ------
+        Exception
+            The event cannot be applied: it is parked, and the state is put back.
+        """
         ...
 
     def decide(self, state: StateT, event: Event, ctx: Context) -> Outcome:

@@ -1,5 +1,8 @@
 """One turn of a handler: apply an event, decide what follows, and apply that at once.
 
+A turn that fails changes nothing: its event is parked, with the reason as its only output. For this
+service it is then as if the event were not there, whatever later code could do with it.
+
 A host on the log, a loop without a broker and verification all take their turns here; they differ
 only in where events come from and where outputs go. Ids depend on the cause alone, so a turn taken
 again gives the same ids.
@@ -7,16 +10,18 @@ again gives the same ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
+from spotline.application.rollback import Rollback
 from spotline.application.spec import Call, CallSpec, Context, Handler, Timer, derive_id
-from spotline.contracts.build import envelope_for, event_of
+from spotline.contracts.build import envelope_for, event_of, job_of
 from spotline.contracts.envelope import Envelope, StoredEntry, answer_id
 from spotline.contracts.errors import InvariantViolation
 from spotline.contracts.subjects import KINDS
 from spotline.domain.events.event import Event
+from spotline.domain.events.parking import EntryParked
 
 StateT = TypeVar("StateT")
 
@@ -24,13 +29,16 @@ StateT = TypeVar("StateT")
 _RECENT_IDS = 1 << 17
 # An answer is recognised by its distance from the last one; a search for it ends here.
 _MOST_ANSWERS = 1 << 12
+_LONGEST_REASON = 500
+_PARKED = KINDS[EntryParked]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
     """An event that a service made, with all that surrounds it on the log.
 
-    `index` is its place among the outputs of its cause, or among the answers of its call.
+    `index` is its place among the outputs of its cause, or among the answers of its call. `sealed`
+    is its envelope, where that was made already.
     """
 
     event: Event
@@ -38,9 +46,20 @@ class Output:
     causation_id: str
     correlation_id: str
     index: int = 0
+    sealed: Envelope | None = field(default=None, compare=False, repr=False)
 
     def envelope(self, service: str) -> Envelope:
-        """Wrap it as an event of `service`, ready to publish."""
+        """Wrap it as an event of `service`, ready to publish.
+
+        Raises
+        ------
+        ContractError
+            A routing field of the event is empty.
+        InvariantViolation
+            The event holds what the wire cannot carry.
+        """
+        if self.sealed is not None:
+            return self.sealed
         return envelope_for(
             self.event,
             event_id=self.event_id,
@@ -101,19 +120,30 @@ class PendingCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """What followed from an event: outputs that are applied already, and calls to make."""
+    """What followed from an event: outputs that are applied already, and calls to make.
+
+    `parked` says why the event was left out; it is then the only output. `error` is what was
+    raised, None where the log had said already that the event is parked.
+    """
 
     outputs: tuple[Output, ...] = ()
     calls: tuple[PendingCall, ...] = ()
+    parked: EntryParked | None = None
+    error: Exception | None = field(default=None, compare=False)
 
 
 _NO_TURN = Turn()
+
+
+class SpecBroken(InvariantViolation):
+    """A handler does what its SPEC does not list: nothing that an event could cause."""
 
 
 def context_of(entry: StoredEntry, envelope: Envelope) -> Context:
     """Time and identity of an event as the log holds it."""
     return Context(
         seq=entry.seq,
+        place=entry.place,
         now_ns=entry.stored_ns,
         event_id=envelope.event_id,
         correlation_id=envelope.correlation_id or envelope.event_id,
@@ -165,8 +195,15 @@ class RecentIds:
 class Turns(Generic[StateT]):
     """The turns of one handler: its state, and what was applied to it.
 
-    `state` may be read between turns, and is replaced only by `restore`. An event that was applied
-    is not applied again, so an output of its own that comes round changes nothing.
+    `state` may be read between turns; `restore` and a turn that fails replace it. An event that was
+    applied is not applied again, so an output of its own that comes round changes nothing.
+    `EntryParked` alone is never applied by the one that made it: a service that consumes it gets it
+    from the stream.
+
+    Parameters
+    ----------
+    seals
+        Whether outputs are encoded in their turn, so that one that cannot be parks its cause.
 
     Raises
     ------
@@ -175,12 +212,14 @@ class Turns(Generic[StateT]):
         under produces.
     """
 
-    def __init__(self, handler: Handler[StateT]) -> None:
+    def __init__(self, handler: Handler[StateT], *, seals: bool = True) -> None:
         spec = handler.spec
         self.spec = spec
         self.service = spec.service
         self.state = handler.initial()
         self._handler = handler
+        self._seals = seals
+        self._rollback = Rollback(self.state, handler.evolve)
         self._consumes = frozenset(spec.consumes)
         self._decides = frozenset(spec.decides)
         self._produces = frozenset(spec.produces)
@@ -204,6 +243,9 @@ class Turns(Generic[StateT]):
     ) -> Turn:
         """Apply `event`, decide, and apply what was decided; nothing for an event applied before.
 
+        Whatever `evolve` or `decide` raises parks the event; so does an output that cannot be
+        applied or encoded. The state is then as it was.
+
         Parameters
         ----------
         recorded
@@ -212,42 +254,37 @@ class Turns(Generic[StateT]):
 
         Raises
         ------
-        InvariantViolation
+        SpecBroken
             The handler decides or calls what its SPEC does not list.
         """
-        if not self._applied.add(ctx.event_id):
-            return _NO_TURN
-        self._handler.evolve(self.state, event)
-        outcome = self._handler.decide(self.state, event, ctx)
-        for decided in outcome.events:
-            if type(decided) not in self._decides:
-                raise InvariantViolation(
-                    f"{self.service} decided {type(decided).__name__}, "
-                    "which its SPEC does not list under decides"
-                )
-        outputs = dict(recorded or {})
-        for index, decided in enumerate(outcome.events):
-            if index not in outputs:
-                outputs[index] = Output(
-                    event=decided,
-                    event_id=ctx.derive_id(KINDS[type(decided)], index),
-                    causation_id=ctx.event_id,
-                    correlation_id=ctx.correlation_id,
-                    index=index,
-                )
-        return Turn(
-            outputs=self._apply(outputs),
-            calls=tuple(
-                self._pending(call, number, ctx) for number, call in enumerate(outcome.calls)
-            ),
-        )
+        return self._tried(event, ctx, lambda: self._taken(event, ctx, recorded or {}))
 
-    def refold(self, event: Event, event_id: str, recorded: Mapping[int, Output]) -> Turn:
-        """Apply `event` and the outputs that the log holds of it; decide nothing."""
+    def refold(self, event: Event, ctx: Context, recorded: Mapping[int, Output]) -> Turn:
+        """Apply `event` and the outputs that the log holds of it; decide nothing.
+
+        It is parked as by `take` where it cannot be applied any more.
+        """
+        return self._tried(event, ctx, lambda: self._refolded(event, recorded))
+
+    def leave_out(self, event_id: str, parked: Output) -> Turn:
+        """Take no turn on an event: the log says that it is parked."""
         if not self._applied.add(event_id):
             return _NO_TURN
-        self._handler.evolve(self.state, event)
-        return Turn(outputs=self._apply(recorded))
+        reason = parked.event
+        if not isinstance(reason, EntryParked):
+            raise InvariantViolation(f"expected EntryParked, found {type(reason).__name__}")
+        return Turn(outputs=(parked,), parked=reason)
+
+    def attempt(self, event: Event, ctx: Context) -> Turn:
+        """The turn that `event` would lead to; nothing is changed by it."""
+        try:
+            turn, _ = self._taken(event, ctx, {})
+        except SpecBroken:
+            raise
+        except Exception as error:  # noqa: BLE001 - as in `_tried`
+            turn = self._parked(event, ctx, error)
+        self.state = self._rollback.back()
+        return turn
 
     def due(self) -> Sequence[Timer]:
         """The timers that should be running now."""
@@ -299,20 +336,103 @@ class Turns(Generic[StateT]):
     def restore(self, state: StateT, applied_ids: Iterable[str]) -> None:
         """Go on from a state that was kept, and the ids that were applied to it."""
         self.state = state
+        self._rollback.restart(state)
         for event_id in applied_ids:
             self._applied.add(event_id)
 
-    def _apply(self, outputs: Mapping[int, Output]) -> tuple[Output, ...]:
+    def _tried(
+        self, event: Event, ctx: Context, turn_of: Callable[[], tuple[Turn, list[Event]]]
+    ) -> Turn:
+        """Take a turn whole, or not at all."""
+        if not self._applied.add(ctx.event_id):
+            return _NO_TURN
+        try:
+            turn, evolved = turn_of()
+        except SpecBroken:
+            raise
+        except Exception as error:  # noqa: BLE001 - nobody foresees what fails: recorded, told, counted
+            self.state = self._rollback.back()
+            return self._parked(event, ctx, error)
+        for output in turn.outputs:
+            self._applied.add(output.event_id)
+        self._rollback.note(self.state, evolved)
+        return turn
+
+    def _taken(
+        self, event: Event, ctx: Context, recorded: Mapping[int, Output]
+    ) -> tuple[Turn, list[Event]]:
+        self._handler.evolve(self.state, event)
+        outcome = self._handler.decide(self.state, event, ctx)
+        for decided in outcome.events:
+            if type(decided) not in self._decides:
+                raise SpecBroken(
+                    f"{self.service} decided {type(decided).__name__}, "
+                    "which its SPEC does not list under decides"
+                )
+        outputs = dict(recorded)
+        for index, decided in enumerate(outcome.events):
+            if index not in outputs:
+                outputs[index] = self._sealed(
+                    Output(
+                        event=decided,
+                        event_id=ctx.derive_id(KINDS[type(decided)], index),
+                        causation_id=ctx.event_id,
+                        correlation_id=ctx.correlation_id,
+                        index=index,
+                    )
+                )
+        calls = tuple(self._pending(call, number, ctx) for number, call in enumerate(outcome.calls))
+        ordered, evolved = self._apply(outputs)
+        return Turn(outputs=ordered, calls=calls), [event, *evolved]
+
+    def _refolded(self, event: Event, recorded: Mapping[int, Output]) -> tuple[Turn, list[Event]]:
+        self._handler.evolve(self.state, event)
+        ordered, evolved = self._apply(recorded)
+        return Turn(outputs=ordered), [event, *evolved]
+
+    def _sealed(self, output: Output) -> Output:
+        return replace(output, sealed=output.envelope(self.service)) if self._seals else output
+
+    def _apply(self, outputs: Mapping[int, Output]) -> tuple[tuple[Output, ...], list[Event]]:
         ordered = tuple(outputs[index] for index in sorted(outputs))
-        for output in ordered:
-            # A service may consume what it decides: it is applied here, not when it comes round.
-            if self._applied.add(output.event_id):
-                self._handler.evolve(self.state, output.event)
-        return ordered
+        # A service may consume what it decides: it is applied here, not when it comes round.
+        fresh = [output.event for output in ordered if output.event_id not in self._applied]
+        for event in fresh:
+            self._handler.evolve(self.state, event)
+        return ordered, fresh
+
+    def _parked(self, event: Event, ctx: Context, error: Exception) -> Turn:
+        """Say that `event` is left out, and why."""
+        if isinstance(event, EntryParked) and event.kind == _PARKED:
+            # Its own parking is what could not be taken, twice: to tell it again would never end.
+            return Turn(error=error)
+        about = job_of(event)
+        reason = EntryParked(
+            service=self.service,
+            seq=ctx.seq,
+            place=ctx.place,
+            event_id=ctx.event_id,
+            kind=KINDS[type(event)],
+            error=_one_line(str(error)) or "no reason is given",
+            error_type=type(error).__name__,
+            job_id=about.job_id,
+            tenant=about.tenant,
+            slot=_slot_of(event),
+        )
+        output = self._sealed(
+            Output(
+                event=reason,
+                # Several services may park the same event, each says so with an id of its own.
+                event_id=ctx.derive_id(f"{_PARKED}:{self.service}"),
+                causation_id=ctx.event_id,
+                correlation_id=ctx.correlation_id,
+            )
+        )
+        return Turn(outputs=(output,), parked=reason, error=error)
 
     def _pending(self, call: Call, number: int, ctx: Context) -> PendingCall:
         if call.name not in self._calls:
-            raise InvariantViolation(
+            raise SpecBroken(
                 f"{self.service} asks for {call.name}, which its SPEC does not list under calls"
             )
         return PendingCall(
@@ -325,7 +445,19 @@ class Turns(Generic[StateT]):
 
     def _check_produced(self, event_type: type[Event]) -> None:
         if event_type not in self._produces:
-            raise InvariantViolation(
+            raise SpecBroken(
                 f"{self.service} made {event_type.__name__}, "
                 "which its SPEC does not list under produces"
             )
+
+
+def _slot_of(event: Event) -> int:
+    slot = getattr(event, "slot", -1)
+    return slot if isinstance(slot, int) else -1
+
+
+def _one_line(text: str) -> str:
+    """Text that any terminal, log and wire carries: printable, one line, not too long."""
+    line = "".join(character if character.isprintable() else " " for character in text)
+    line = " ".join(line.encode("utf-8", "backslashreplace").decode().split())
+    return line if len(line) <= _LONGEST_REASON else line[: _LONGEST_REASON - 3] + "..."

@@ -23,6 +23,7 @@ from spotline.application.cloud_actuator.ports import (
     CloudProvider,
     Enrolment,
 )
+from spotline.application.installation import Installation
 from spotline.bootstrap.cloud_settings import check_known, read_cloud_settings
 from spotline.contracts.errors import ConfigError
 from spotline.domain.market.market import Market
@@ -62,11 +63,14 @@ class CloudContext:
         Makes what its instances need to join; None where nothing is run on them.
     market_s_per_s
         Market seconds in a second of wall time, for a cloud that lives in wall time.
+    installation
+        Whose instances it starts; None where nothing is started.
     """
 
     store: Path
     enrolment: Enrolment | None = None
     market_s_per_s: float = 1.0
+    installation: Installation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,20 @@ from typing import TYPE_CHECKING
 from spotline.adapters.nats.configured import StreamLimits
 from spotline.adapters.nats.snapshots import NatsSnapshotStore
 from spotline.application.cloud_actuator.ports import ActuatorMode, Enrolment
+from spotline.application.health.flow import snapshot
+from spotline.application.installation import Installation
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.clouds import ChosenCloud, CloudContext
+from spotline.bootstrap.facts import (
+    MarketWatch,
+    WatchedSnapshots,
+    free_space,
+    ledger_folder,
+    limits_of,
+)
+from spotline.bootstrap.installed import installation_of
 from spotline.bootstrap.parts import BusAddress, PartHooks, open_part, open_stream
 from spotline.bootstrap.same_market import check_same_market
 from spotline.contracts.errors import ConfigError
@@ -76,13 +86,15 @@ async def serve_market_ingest(
     _check_rented(geography, market)
     await check_same_market(bus, market, geography, from_now=from_now)
     async with open_stream(bus, name="market_ingest") as (connection, stream):
+        clock = MarketWatch(market, options, hooks.gate)
         host = ServiceHost(
             IngestHandler(market, options, geography),
             stream,
-            gate=hooks.gate,
+            gate=clock.gate,
             on_applied=hooks.on_applied,
         )
         hooks.note("market_ingest", host, connection)
+        hooks.probe("market_ingest", clock.probe(host, limits_of(hooks)))
         await host.run()
 
 
@@ -96,8 +108,10 @@ async def serve_forecaster(
 
     factory = forecaster_factory(forecaster)
     async with open_stream(bus, name="forecaster") as (connection, stream):
+        saving = WatchedSnapshots(NatsSnapshotStore(connection, partition=bus.partition))
+        hooks.probe("forecaster", lambda now_s: [snapshot(saving.trouble.failing, now_s)])
         snapshots = Snapshots(
-            store=NatsSnapshotStore(connection, partition=bus.partition),
+            store=saving,
             codec=ForecastStateCodec(factory, horizon_slots=horizon_slots),
         )
         host = ServiceHost(
@@ -160,10 +174,18 @@ class ActuatorParts:
     enrolment: Enrolment | None = None
     market_s_per_s: float = 1.0
 
+    @property
+    def installation(self) -> Installation:
+        """Whose store it is; see `installation_of`."""
+        return installation_of(self.store)
+
     def context(self) -> CloudContext:
         """What the cloud is opened on."""
         return CloudContext(
-            store=self.store, enrolment=self.enrolment, market_s_per_s=self.market_s_per_s
+            store=self.store,
+            enrolment=self.enrolment,
+            market_s_per_s=self.market_s_per_s,
+            installation=self.installation,
         )
 
 
@@ -205,6 +227,8 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
             ActuateHandler(), stream, calls=signals.perform, on_applied=hooks.on_applied
         )
         hooks.note("cloud_actuator", host, connection)
+        kept = {"the store": parts.store, **ledger_folder(parts.ledger_url)}
+        hooks.probe("cloud_actuator", free_space(kept, limits_of(hooks)))
         await _run_with_signals(host, signals)
 
 

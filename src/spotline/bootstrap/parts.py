@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from spotline.adapters.nats.configured import StreamLimits
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.stream import NatsEventStream
+from spotline.application.health.conditions import HealthLimits
+from spotline.bootstrap.health import HealthMonitor, HealthProbes, Hosted, Probe
 from spotline.contracts.batch import MOST_EVENTS
 from spotline.contracts.subjects import StreamPart
 from spotline.runtime.exporting import scraped_metrics
-from spotline.runtime.health import Health, serve_health
+from spotline.runtime.health import serve_health
 from spotline.runtime.service import Listener, ServiceHost
 from spotline.runtime.timers import Gate
 
 AnyHost = ServiceHost[Any]
-
-
-class Hosted(Protocol):
-    """A running service, as its health is asked for."""
-
-    def health(self) -> Health:
-        """Whether it is well, and what it says of itself."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,41 +38,26 @@ class PartHooks:
     """What a host of services may want to know or hold back; all optional.
 
     `started` gets each service's host as soon as it exists, and its connection to the broker.
+    `health` is what is judged of the services of this process.
     """
 
     started: Callable[[str, Hosted, NatsConnection], None] | None = None
     on_applied: Listener | None = None
     gate: Gate | None = None
+    health: HealthProbes | None = None
 
     def note(self, service: str, host: Hosted, connection: NatsConnection) -> None:
         """Tell that a service's host exists."""
         if self.started is not None:
             self.started(service, host, connection)
 
+    def probe(self, service: str, probe: Probe) -> Callable[[], None]:
+        """Have more judged of a service's health, until the result is called."""
+        return (lambda: None) if self.health is None else self.health.probe(service, probe)
 
-@dataclass(slots=True)
-class HealthProbes:
-    """The services of this process, as a health endpoint asks them."""
-
-    hosts: dict[str, Hosted] = field(default_factory=dict)
-    connections: dict[str, NatsConnection] = field(default_factory=dict)
-
-    def note(self, service: str, host: Hosted, connection: NatsConnection) -> None:
-        """Add a service."""
-        self.hosts[service] = host
-        self.connections[service] = connection
-
-    def overall(self) -> Health:
-        """Well when every service follows its log on a live connection; not before the first."""
-        detail: dict[str, str | int | bool] = {}
-        healthy = bool(self.hosts)
-        for name, host in sorted(self.hosts.items()):
-            health = host.health()
-            connected = self.connections[name].connected
-            healthy = healthy and health.healthy and connected
-            detail[f"{name}.connected"] = connected
-            detail.update({f"{name}.{key}": value for key, value in health.detail.items()})
-        return Health(healthy=healthy, detail=detail)
+    def ready(self, service: str) -> bool:
+        """Whether events flow through a service; so it is where nobody judges. Any thread may ask."""
+        return self.health is None or self.health.ready(service)
 
 
 @asynccontextmanager
@@ -111,10 +91,26 @@ async def open_part(
 
 
 async def with_health(
-    serve: Callable[[PartHooks], Awaitable[None]], *, host: str, port: int, metrics: bool = False
+    serve: Callable[[PartHooks], Awaitable[None]],
+    bus: BusAddress,
+    *,
+    host: str,
+    port: int,
+    metrics: bool = False,
+    limits: HealthLimits | None = None,
 ) -> None:
     """Run one service with its health endpoint beside it, and its metrics where they are wanted."""
-    probes = HealthProbes()
+    probes = HealthProbes(limits=limits or HealthLimits())
     scraped = scraped_metrics() if metrics else None
-    async with serve_health({"service": probes.overall}, host=host, port=port, metrics=scraped):
-        await serve(PartHooks(started=probes.note))
+    monitor = HealthMonitor(bus.nats_url, probes, partition=bus.partition)
+    async with (
+        serve_health(
+            {"service": probes.overall}, host=host, port=port, metrics=scraped, alive=probes.alive
+        ),
+        asyncio.TaskGroup() as tasks,
+    ):
+        watching = tasks.create_task(monitor.run(), name="health")
+        try:
+            await serve(PartHooks(started=probes.note, health=probes))
+        finally:
+            watching.cancel()

@@ -54,9 +54,11 @@ def main(
         stop_on_signals()
         await with_health(
             lambda hooks: serve(settings, bus, hooks),
+            bus,
             host=settings.health_host,
             port=settings.health_port,
             metrics=settings.metrics,
+            limits=settings.health,
         )
 
     return run_to_exit_code(run())

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,8 +18,10 @@ from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.agents import AgentsAt, AgentSide, host_of
 from spotline.bootstrap.explaining import LiveExplainer
+from spotline.bootstrap.facts import ended_tasks, limits_of, system_probe
+from spotline.bootstrap.health import Hosted
 from spotline.bootstrap.own_loop import in_own_loop
-from spotline.bootstrap.parts import AnyHost, BusAddress, Hosted, PartHooks, open_part, open_stream
+from spotline.bootstrap.parts import AnyHost, BusAddress, PartHooks, open_part, open_stream
 from spotline.contracts.subjects import StreamPart
 from spotline.domain.configuration.configuration import MeasuredRun
 from spotline.runtime.applied import AppliedFeed
@@ -79,6 +82,7 @@ async def serve_allocator(
     from spotline.adapters.grpc.allocator.server import RpcServer
     from spotline.adapters.grpc.allocator.standing import JobViews
     from spotline.adapters.grpc.configurator.client import ConfiguratorClient
+    from spotline.adapters.nats.heartbeats import HeardServices
     from spotline.application.allocator.handler import JobsHandler
 
     async with AsyncExitStack() as stack:
@@ -114,6 +118,11 @@ async def serve_allocator(
         explainer = LiveExplainer(bus, parts.selector)
         stack.callback(explainer.close)
         server.explain_with(explainer)
+        limits = limits_of(hooks)
+        own = tuple if hooks.health is None else hooks.health.statuses
+        heard = HeardServices(connection, limits, own=own)
+        server.tell_of(heard.statuses, limits)
+        hooks.probe("allocator", system_probe(host, heard.statuses, limits))
         async with asyncio.TaskGroup() as tasks:
 
             async def answer_agents() -> None:
@@ -125,9 +134,18 @@ async def serve_allocator(
             looking = None
             if outlooks is not None:
                 looking = tasks.create_task(outlooks.run(), name="outlooks")
+            hearing = tasks.create_task(heard.run(), name="health_of_others")
             try:
-                await _answer_while_following(tasks, host, server, listening, prepare=answer_agents)
+                await _answer_while_following(
+                    tasks,
+                    host,
+                    server,
+                    listening,
+                    prepare=answer_agents,
+                    show=partial(server.show_ready, partial(hooks.ready, "allocator")),
+                )
             finally:
+                hearing.cancel()
                 if looking is not None:
                     looking.cancel()
                 if side is not None:
@@ -174,7 +192,12 @@ async def serve_configurator(
                 learning = tasks.create_task(shared.keep_learning(), name="learn")
                 try:
                     await _answer_while_following(
-                        tasks, host, server, listening, prepare=shared.start
+                        tasks,
+                        host,
+                        server,
+                        listening,
+                        prepare=shared.start,
+                        show=partial(server.show_ready, partial(hooks.ready, "configurator")),
                     )
                 finally:
                     learning.cancel()
@@ -216,8 +239,9 @@ async def serve_placer(
         )
         hooks.note("placer", host, connection)
         server = PlacerServer(host, feed, options, address=address)
+        show = partial(server.show_ready, partial(hooks.ready, "placer"))
         async with asyncio.TaskGroup() as tasks:
-            await _answer_while_following(tasks, host, server, listening)
+            await _answer_while_following(tasks, host, server, listening, show=show)
 
 
 async def serve_analytics(
@@ -260,7 +284,12 @@ async def serve_analytics(
             bound = await server.start()
             if listening is not None:
                 listening(bound)
-            await analytics.run()
+            async with asyncio.TaskGroup() as tasks:
+                showing = tasks.create_task(server.show_ready(partial(hooks.ready, "analytics")))
+                try:
+                    await analytics.run()
+                finally:
+                    showing.cancel()
         finally:
             await server.stop()
 
@@ -289,7 +318,11 @@ async def serve_analytics_apart(
 
     await in_own_loop(
         lambda: serve_analytics(
-            bus, parts, address=address, hooks=PartHooks(started=note), listening=tell
+            bus,
+            parts,
+            address=address,
+            hooks=PartHooks(started=note, health=hooks.health),
+            listening=tell,
         ),
         name="analytics",
     )
@@ -315,8 +348,10 @@ async def serve_read_model(
         The address is malformed or taken.
     """
     from spotline.adapters.grpc.allocator.client import JobClient
+    from spotline.adapters.grpc.operations.client import OperationsClient
     from spotline.adapters.web.app import web_app
     from spotline.adapters.web.asked_outlooks import AskedOutlooks
+    from spotline.adapters.web.asked_system import AskedSystem
     from spotline.adapters.web.fold_views import FoldViews
     from spotline.adapters.web.guarding import WebFigures
     from spotline.adapters.web.serving import WebServer
@@ -324,11 +359,13 @@ async def serve_read_model(
 
     async with AsyncExitStack() as stack:
         connection, stream = await stack.enter_async_context(open_stream(bus, name="read_model"))
-        outlooks = None
+        outlooks, system = None, None
         if allocator_address:
             client = JobClient(allocator_address, caller="read_model")
             outlooks = AskedOutlooks(await stack.enter_async_context(client))
             stack.callback(outlooks.close)
+            operations = OperationsClient(allocator_address, caller="read_model")
+            system = AskedSystem(await stack.enter_async_context(operations)).status
         views = FoldViews(outlooks=outlooks)
         host = ServiceHost(
             ReadModelHandler(), stream, on_applied=_both(views.on_applied, hooks.on_applied)
@@ -349,8 +386,9 @@ async def serve_read_model(
             )
         )
         stack.callback(telemetry.observe("spotline.http.watches", lambda: [(figures.watches, {})]))
-        app = web_app(views, hosts=(*own, *hosts), figures=figures)
+        app = web_app(views, hosts=(*own, *hosts), figures=figures, system=system)
         server = WebServer(app, address=address, end_streams=views.end)
+        hooks.probe("read_model", ended_tasks({"HTTP": lambda: server.ended}))
         async with asyncio.TaskGroup() as tasks:
             await _answer_while_following(tasks, host, server, listening)
 
@@ -368,13 +406,15 @@ async def _answer_while_following(
     listening: Callable[[str], None] | None,
     *,
     prepare: Callable[[], Awaitable[None]] | None = None,
+    show: Callable[[], Coroutine[Any, Any, None]] | None = None,
 ) -> None:
     """Run `host`, and `server` from when it has recovered and `prepare` is done.
 
     The host is not well before its server listens: to get ready takes long where kernels are to be
-    compiled first.
+    compiled first. `show` keeps what the server says of its health up to date.
     """
     host.answering = False
+    showing = None
     follow = tasks.create_task(host.run(), name="follow")
     try:
         # Nothing is answered from a state that is not up to date.
@@ -385,8 +425,12 @@ async def _answer_while_following(
         host.answering = True
         if listening is not None:
             listening(bound)
+        if show is not None:
+            showing = tasks.create_task(show(), name="ready")
         await asyncio.wait((follow,))
     finally:
+        if showing is not None:
+            showing.cancel()
         await server.stop()
 
 

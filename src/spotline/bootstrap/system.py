@@ -16,6 +16,8 @@ from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.cloud_actuator.ports import ActuatorMode
+from spotline.application.health.conditions import HealthLimits
+from spotline.application.market_ingest.continuing import identity_of
 from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
@@ -29,7 +31,9 @@ from spotline.bootstrap.followers import (
     serve_market_ingest,
     serve_selector,
 )
-from spotline.bootstrap.parts import BusAddress, HealthProbes, PartHooks
+from spotline.bootstrap.health import HealthMonitor, HealthProbes
+from spotline.bootstrap.installed import checked_store, used_store
+from spotline.bootstrap.parts import BusAddress, PartHooks
 from spotline.bootstrap.same_market import check_same_market
 from spotline.bootstrap.servers import (
     AllocatorParts,
@@ -68,7 +72,7 @@ class SystemOptions:
     With `market_from_now` the market was moved to begin at the start of this process.
     A job without a value is worth (1 + `quote_margin`) x its on-demand quote, which is recorded
     with it. With `outlooks` every job is quoted, and looked ahead for while it runs, at a third of a
-    core at most.
+    core at most. From the limits `health` on it is told that something is not well.
     """
 
     market: Market
@@ -101,6 +105,7 @@ class SystemOptions:
     market_s_per_s: float = 1.0
     outlooks: bool = True
     market_from_now: bool = False
+    health: HealthLimits = field(default_factory=HealthLimits)
 
     def agents(self) -> AgentsAt:
         """Where agents dial in; `ConfigError` where that cannot be."""
@@ -171,6 +176,11 @@ async def running_system(
         The geography file is absent or not what it should be.
     """
     geography = await asyncio.to_thread(geography_of, options.geography)
+    traded = sold_by(options.market, options.cloud.notice_lead_s)
+    identity = identity_of(traded, geography)
+    store = checked_store(
+        options.store, identity, partition=options.partition, from_now=options.market_from_now
+    )
     async with AsyncExitStack() as stack:
         options.store.mkdir(parents=True, exist_ok=True)
         url = options.nats_url
@@ -178,11 +188,16 @@ async def running_system(
             broker = await stack.enter_async_context(EmbeddedBroker(options.store / "broker"))
             url = broker.url
         bus = BusAddress(nats_url=url, partition=options.partition, most_events=options.most_events)
-        traded = sold_by(options.market, options.cloud.notice_lead_s)
         await check_same_market(bus, traded, geography, from_now=options.market_from_now)
-        system = RunningSystem(bus=bus, ledger_url=ledger_url(options.store / "ledger.sqlite"))
+        used_store(options.store, store, identity, partition=options.partition)
+        system = RunningSystem(
+            bus=bus,
+            ledger_url=ledger_url(options.store / "ledger.sqlite"),
+            probes=HealthProbes(limits=options.health),
+        )
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         services = _Services(system, tasks, listeners or {}, gate)
+        services.watch(HealthMonitor(url, system.probes, partition=options.partition))
         # Leaving the block ends the services; called before the group waits for them.
         stack.callback(services.cancel)
         await _start_servers(services, options)
@@ -212,7 +227,12 @@ class _Services:
             started=self.system.probes.note,
             on_applied=self._listeners.get(service),
             gate=self._gate,
+            health=self.system.probes,
         )
+
+    def watch(self, monitor: HealthMonitor) -> None:
+        """Watch all of them, until they end."""
+        self._running.append(self._tasks.create_task(monitor.run(), name="health"))
 
     def start(self, service: str, serve: Callable[..., Coroutine[Any, Any, None]]) -> None:
         """Start a service that only follows the log."""

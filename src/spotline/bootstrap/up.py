@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 
 from spotline.adapters.eventlog.manifest import Manifest, environment
 from spotline.adapters.eventlog.writer import Recording
+from spotline.application.market_ingest.continuing import identity_of
 from spotline.bootstrap.followers import geography_of
+from spotline.bootstrap.installed import checked_store
 from spotline.bootstrap.parts import open_part, open_stream
 from spotline.bootstrap.process import stop_on_signals
 from spotline.bootstrap.system import SystemOptions, running_system
@@ -25,8 +27,16 @@ def check_inputs(options: SystemOptions) -> None:
     ------
     ContractError
         The geography or the knowledge base is absent, or not what it should be.
+    ConfigError
+        The store was made with something else.
     """
-    geography_of(options.geography)
+    geography = geography_of(options.geography)
+    checked_store(
+        options.store,
+        identity_of(options.market, geography),
+        partition=options.partition,
+        from_now=options.market_from_now,
+    )
     if options.knowledge is not None:
         from spotline.adapters.knowledge.store import read_knowledge
 
@@ -56,7 +66,10 @@ async def run_up(
     async with (
         running_system(options, listeners=listeners) as system,
         serve_health(
-            {"services": system.probes.overall}, port=health_port, metrics=scraped
+            {"services": system.probes.overall},
+            port=health_port,
+            metrics=scraped,
+            alive=system.probes.alive,
         ) as port,
         open_stream(system.bus, name="event_log") as (connection, stream),
     ):

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         JobStatus,
         SubmissionReceipt,
     )
+    from spotline.application.operations.messages import SystemStatus
 
 
 def register(app: typer.Typer) -> None:
@@ -188,12 +189,24 @@ def status(
     tenant: Tenant = "",
     phase: Annotated[JobPhaseWord | None, typer.Option(help="Only jobs in this phase.")] = None,
     state: Annotated[str | None, typer.Option(hidden=True)] = None,
+    system: Annotated[
+        bool,
+        typer.Option(
+            "--system", help="Whether Spotline itself is well; exit code 1 where it is not."
+        ),
+    ] = False,
     address: Address = DEFAULT_ADDRESS,
     as_json: AsJson = False,
 ) -> None:
     """Show where one job stands, or all of them under what time it is and what they hold."""
     from spotline.adapters.grpc.allocator.client import JobClient
 
+    if system:
+        if job is not None or tenant or phase is not None or state is not None:
+            said = "--system: expected alone, found with JOB, --tenant or --phase"
+            fail(EXIT_BAD_INPUT, said, as_json=as_json, field="--system")
+        _show_system(address, as_json=as_json)
+        return
     wanted = phase if state is None else _phase_of(state, as_json=as_json)
 
     async def run_one(prefix: str) -> JobStatus:
@@ -223,6 +236,24 @@ def status(
         narrowed = tenant or wanted is not None
         none = "no such jobs" if narrowed else "no jobs; hand one over with: spotline submit FILE"
         typer.echo(none)
+
+
+def _show_system(address: str, *, as_json: bool) -> None:
+    """Show how every service is; ends with exit code 1 where anything is not well."""
+    from spotline.adapters.grpc.operations.client import OperationsClient
+    from spotline.cli.system_view import print_system
+
+    async def asked() -> SystemStatus:
+        async with OperationsClient(address) as client:
+            return await client.status()
+
+    told = answered(asked(), as_json=as_json)
+    if as_json:
+        print_json(plain(told))
+    else:
+        print_system(told)
+    if not told.healthy:
+        raise typer.Exit(EXIT_REFUSED)
 
 
 def _phase_of(state: str, *, as_json: bool) -> JobPhaseWord:

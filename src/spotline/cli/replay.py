@@ -130,12 +130,7 @@ def _print(log: Path, report: VerifyReport) -> None:
     counts = ", ".join(f"{count:,} of {service}" for service, count in report.decisions.items())
     say(f"{log}: {report.entries:,} entries; decisions recomputed: {counts}")
     say(f"answers of the allocator recomputed: {report.answers:,}")
-    if report.skipped:
-        say(f"{report.skipped:,} unreadable messages, dead-lettered then and passed over now")
-    if report.unverified:
-        say(f"{report.unverified:,} statistics not recomputed: the log does not say their settings")
-    if report.open_inputs:
-        say(f"the log ends before the decisions on its last {report.open_inputs:,} inputs")
+    _print_passed_over(report)
     for divergence in report.divergences:
         say(divergence.describe(), "red")
     if report.unreadable:
@@ -144,3 +139,21 @@ def _print(log: Path, report: VerifyReport) -> None:
         say(f"same, sha256 {report.decisions_sha256}", "green")
     elif not report.complete:
         say("stopped there; --max lists more")
+
+
+def _print_passed_over(report: VerifyReport) -> None:
+    """What was not compared, and why."""
+    if report.skipped:
+        print_line(
+            f"{report.skipped:,} unreadable messages, dead-lettered then and passed over now"
+        )
+    if report.unverified:
+        print_line(
+            f"{report.unverified:,} statistics not recomputed: the log does not say their settings"
+        )
+    if report.parked:
+        print_line(f"{report.parked:,} events parked by a service then, and left out by it now")
+    for taken in report.now_taken:
+        print_line(taken.describe(), style="yellow")
+    if report.open_inputs:
+        print_line(f"the log ends before the decisions on its last {report.open_inputs:,} inputs")

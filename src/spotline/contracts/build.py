@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from operator import attrgetter
 
 from spotline.contracts.codec import decode, encode, encode_dead_letter
@@ -31,6 +32,23 @@ def _job_id_of(event: Event) -> str:
     """The job or pipeline that `event` is about, empty where it is about none."""
     get = _JOB_IDS.get(type(event))
     return "" if get is None else get(event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AboutJob:
+    """The job or pipeline that an event is about, and whose it is; empty for none."""
+
+    job_id: str = ""
+    tenant: str = ""
+
+
+def job_of(event: Event) -> AboutJob:
+    """The job or pipeline that `event` is about."""
+    route = ROUTES[type(event)]
+    told = {name.rpartition(".")[2]: str(attrgetter(name)(event)) for name in route.fields}
+    if "job_id" not in told:
+        return AboutJob()
+    return AboutJob(job_id=told["job_id"], tenant=told.get("tenant", ""))
 
 
 _JOB_IDS: Mapping[type[Event], Callable[[Event], str]] = {

@@ -38,6 +38,7 @@ PREFIX = "spotline.v1."
 DEAD_LETTER_KIND = "deadletter"
 BATCH_KIND = "batch"
 OUTPUT_KIND = "output"
+HEALTH_KIND = "health"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,6 +317,13 @@ def batch_subject(service: str) -> str:
 def output_subject(tenant: str, job_id: str) -> str:
     """Where what the program of a job wrote is put; `ContractError` as `token`."""
     return f"{PREFIX}{OUTPUT_KIND}.{token(tenant)}.{token(job_id)}"
+
+
+def health_subject(service: str) -> str:
+    """Where `service` tells how it is, `*` for where all do; no stream takes it."""
+    if service != "*" and not _SERVICE.fullmatch(service):
+        raise ContractError("subject", f"a service's name must match [a-z0-9_-]+, was {service!r}")
+    return f"{PREFIX}{HEALTH_KIND}.{service}"
 
 
 def on_subject(kind: str, subject: str) -> bool:

@@ -13,6 +13,24 @@ _LONGEST_VALUE = 160
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NowTaken:
+    """An event that a service had left out, and could take now; it is left out all the same."""
+
+    seq: int
+    service: str
+    kind: str
+    event_id: str
+    error: str
+
+    def describe(self) -> str:
+        """In one line, for people."""
+        return (
+            f"seq {self.seq}: {self.service} had parked {self.kind} ({self.error}) and could take it "
+            f"now: spotline parked retry {self.service} {self.event_id}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayDivergence:
     """A recorded decision that is not what its handler decides on the same inputs.
 
@@ -47,7 +65,8 @@ class VerifyReport:
     recomputed by service, `answers` the answers to calls. `open_inputs` are the last ones,
     whose decisions the log does not hold yet. `decisions_sha256` is over all recomputed decisions,
     `sha256_by_service` over those of one service.
-    `unverified` counts statistics that were not recomputed, for want of the analytics' settings.
+    `unverified` counts statistics that were not recomputed, for want of the analytics' settings;
+    `parked` the events that a service left out, `now_taken` those of them that it could take now.
     """
 
     entries: int = 0
@@ -55,6 +74,8 @@ class VerifyReport:
     answers: int = 0
     skipped: int = 0
     unverified: int = 0
+    parked: int = 0
+    now_taken: tuple[NowTaken, ...] = ()
     open_inputs: int = 0
     divergences: tuple[ReplayDivergence, ...] = ()
     complete: bool = True
@@ -79,6 +100,8 @@ class VerifyReport:
             "answers": self.answers,
             "skipped": self.skipped,
             "unverified": self.unverified,
+            "parked": self.parked,
+            "parked_now_taken": [asdict(taken) for taken in self.now_taken],
             "open_inputs": self.open_inputs,
             "complete": self.complete,
             "environment": list(self.environment),

@@ -15,7 +15,7 @@ from spotline.application.selector.handler import SPEC, SelectHandler
 from spotline.application.selector.recomputing import recomputed_answer
 from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.application.spec import Call, Context, Handler, Outcome, Timer
-from spotline.application.turn import Output, Turns, context_of
+from spotline.application.turn import Output, Turns, context_of, output_of
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of, is_dead_letter
 from spotline.contracts.envelope import Envelope, StoredEntry
@@ -25,6 +25,7 @@ from spotline.contracts.subjects import EVENT_TYPES
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
 from spotline.domain.events.capacity import SlotDecided
 from spotline.domain.events.event import Event
+from spotline.domain.events.parking import EntryParked
 from spotline.domain.policies.answer import JobAnswer
 from spotline.replay.explain_index import FoundDecision
 from spotline.replay.verify import is_decision
@@ -167,13 +168,26 @@ class SelectorRefold:
         if envelope.source != SPEC.service and not _is_consumed(envelope):
             return
         event = event_of(stored)
-        if envelope.source == SPEC.service and is_decision(SPEC, event, envelope):
+        own = envelope.source == SPEC.service
+        if own and isinstance(event, EntryParked):
+            self._leave_out(output_of(stored))
+        if own and is_decision(SPEC, event, envelope):
             self._take_output(event, envelope)
         elif self._turns.consumes(event) and not self._is_waiting(envelope.event_id):
             self._waiting.append(_Input(event, envelope, context_of(stored, envelope)))
 
     def _is_waiting(self, event_id: str) -> bool:
         return any(waiting.envelope.event_id == event_id for waiting in self._waiting)
+
+    def _leave_out(self, parked: Output) -> None:
+        """Do without an input that the selector left out; all before it are complete by now."""
+        cause = parked.causation_id
+        if not self._is_waiting(cause):
+            return
+        while self._waiting[0].envelope.event_id != cause:
+            self._fold(self._waiting.popleft(), whole=True)
+        self._waiting.popleft()
+        self._turns.leave_out(cause, parked)
 
     def _take_output(self, event: Event, envelope: Envelope) -> None:
         """Keep what followed from an input; all inputs before that one are complete by now."""
@@ -197,7 +211,7 @@ class SelectorRefold:
         recorded = self._outputs.pop(event_id, {})
         self._folded_seq = waiting.context.seq
         if event_id not in self._wanted and whole:
-            self._turns.refold(waiting.event, event_id, recorded)
+            self._turns.refold(waiting.event, waiting.context, recorded)
             return
         event = waiting.event
         if isinstance(event, AllocationAnswered) and self._handler.asked is not None:

@@ -52,7 +52,9 @@ class LocalHost:
         run: str = "",
         record: Callable[[StoredEntry], None] | None = None,
     ) -> None:
-        self._hosted: list[Turns[Any]] = [Turns(handler) for handler in handlers]
+        self._hosted: list[Turns[Any]] = [
+            Turns(handler, seals=record is not None) for handler in handlers
+        ]
         self._answers = answers or {}
         self._run = run
         self._record = record

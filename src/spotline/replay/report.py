@@ -38,6 +38,7 @@ from spotline.domain.selection.learner import Learner
 from spotline.domain.selection.regret import SelectionRegret
 from spotline.domain.units import usd_from_micro_usd
 from spotline.replay.handlers import selector_options
+from spotline.replay.parkings import parked_by
 from spotline.replay.parts import WatchedSelector
 from spotline.replay.recorded import RecordedEvent, readable_events
 from spotline.replay.selector_run import padded
@@ -318,7 +319,10 @@ def _fold(events: list[RecordedEvent], watched: WatchedSelector, state: Selector
         elif type(recorded.event) in spec.consumes:
             inputs.append(recorded)
     course = _Course()
+    parked = parked_by(spec.service, events)
     for recorded in inputs:
+        if recorded.envelope.event_id in parked:
+            continue
         following = outputs.get(recorded.envelope.event_id, [])
         for applied in (recorded, *sorted(following, key=lambda other: other.envelope.index)):
             watched.evolve(state, applied.event)

@@ -4,18 +4,21 @@ The log is read once, in order. Whatever a handler consumes is handled as its se
 applied, decided, and the decisions applied at once. What it decided waits until the log shows the
 recorded counterpart. The decisions as computed here are what the handler goes on with, so one
 altered entry is one divergence, not a trail of them.
+
+What the log says was parked is left out here, too, whatever today's code could do with it; that it
+could is told. What is parked here and was not then is a divergence.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spotline.adapters.eventlog.manifest import Environment, Manifest, UnreadableLog
 from spotline.application.analytics.handler import StatisticsFold
-from spotline.application.spec import Handler, Spec
+from spotline.application.spec import Context, Handler, Spec
 from spotline.application.turn import Output, PendingCall, Turns, context_of
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of, is_dead_letter
@@ -24,7 +27,15 @@ from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import ContractError, SpotlineError
 from spotline.contracts.subjects import EVENT_TYPES, KINDS
 from spotline.domain.events.event import Event
-from spotline.replay.divergence import ReplayDivergence, VerifyReport, field_differences, shortened
+from spotline.domain.events.parking import EntryParked
+from spotline.replay.divergence import (
+    NowTaken,
+    ReplayDivergence,
+    VerifyReport,
+    field_differences,
+    shortened,
+)
+from spotline.replay.parkings import ParkedBy, RecordedParking, recorded_parkings
 from spotline.replay.statistics import StatisticsDifference, StatisticsReplay, is_statistics
 
 DEFAULT_MOST = 10
@@ -48,7 +59,8 @@ def verify(
     Parameters
     ----------
     entries
-        In `seq` order; iterating may raise `UnreadableLog`, which ends in the report.
+        In `seq` order, to be iterated twice; that may raise `UnreadableLog`, which ends in the
+        report.
     handlers
         With the options the log was recorded with (see `handlers_of`).
     here
@@ -65,7 +77,9 @@ def verify(
     elsewhere = manifest.environment.differences(here)
     if elsewhere:
         return VerifyReport(environment=elsewhere)
-    replay = _Replay(handlers, most, statistics)
+    if iter(entries) is entries:
+        entries = list(entries)
+    replay = _Replay(handlers, most, statistics, recorded_parkings(entries))
     try:
         for entry in entries:
             replay.take(entry)
@@ -101,6 +115,14 @@ class _Place:
     cause_seq: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Unrecorded:
+    """An event that is parked here, of which the log does not say that it was."""
+
+    reason: EntryParked
+    cause: _LogPlace
+
+
 @dataclass(slots=True)
 class _OpenCall:
     """A call of which not all answers were met yet; `answered` counts those that were."""
@@ -115,7 +137,8 @@ class _Hosted:
     """One handler on its way through the log.
 
     `seen` is where the inputs are, by event id, `last_met` the place (cause, index) of the last
-    decision that was recorded, `calls` are open by the id of their cause.
+    decision that was recorded, `calls` are open by the id of their cause. `last_cause` is the place
+    of the last input that anything recorded followed from, `unrecorded` what was parked here alone.
     """
 
     turns: Turns[Any]
@@ -124,9 +147,10 @@ class _Hosted:
     calls: dict[str, list[_OpenCall]] = field(default_factory=dict)
     seen: dict[str, _LogPlace] = field(default_factory=dict)
     last_met: tuple[_LogPlace, int] = (_NOWHERE, 0)
+    last_cause: _LogPlace = _NOWHERE
+    unrecorded: list[_Unrecorded] = field(default_factory=list)
     digest: Any = field(default_factory=hashlib.sha256)
     decided: int = 0
-    failed: bool = False
 
     @property
     def spec(self) -> Spec:
@@ -143,8 +167,14 @@ def _hosted(handler: Handler[Any]) -> _Hosted:
 
 class _Replay:
     def __init__(
-        self, handlers: Sequence[Handler[Any]], most: int, statistics: StatisticsFold | None
+        self,
+        handlers: Sequence[Handler[Any]],
+        most: int,
+        statistics: StatisticsFold | None,
+        parkings: Mapping[ParkedBy, RecordedParking],
     ) -> None:
+        self._parkings = parkings
+        self._now_taken: list[NowTaken] = []
         self._hosted = [_hosted(handler) for handler in handlers]
         self._statistics = StatisticsReplay(statistics) if statistics is not None else None
         self._unverified = 0
@@ -198,9 +228,12 @@ class _Replay:
         if self._take_statistics(entry, envelope, event):
             return
         for hosted in self._hosted:
+            if envelope.source == hosted.spec.service:
+                cause = hosted.seen.get(envelope.causation_id, _NOWHERE)
+                hosted.last_cause = max(hosted.last_cause, cause)
             if envelope.source == hosted.spec.service and is_decision(hosted.spec, event, envelope):
                 self._meet(hosted, entry, envelope, event)
-            elif hosted.turns.consumes(event) and not hosted.failed:
+            elif hosted.turns.consumes(event):
                 event_there = self._recomputed(hosted, entry, envelope, event)
                 self._handle(hosted, entry, envelope, event_there)
 
@@ -243,12 +276,14 @@ class _Replay:
         self, hosted: _Hosted, entry: StoredEntry, envelope: Envelope, event: Event
     ) -> None:
         hosted.seen[envelope.event_id] = (entry.seq, entry.place)
-        try:
-            turn = hosted.turns.take(event, context_of(entry, envelope))
-        except _HANDLER_ERRORS as error:
-            hosted.failed = True
-            place = _Place(hosted, entry.seq, envelope.kind, entry.seq)
-            self._diverged(place, "handled", f"raised {type(error).__name__}: {error}")
+        ctx = context_of(entry, envelope)
+        parking = self._parkings.get((hosted.spec.service, envelope.event_id))
+        if parking is not None:
+            self._leave_out(hosted, parking, event, ctx)
+            return
+        turn = hosted.turns.take(event, ctx)
+        if turn.parked is not None:
+            hosted.unrecorded.append(_Unrecorded(turn.parked, (entry.seq, entry.place)))
             return
         for output in turn.outputs:
             hosted.expected[envelope.event_id, output.index] = _Expected(
@@ -259,6 +294,23 @@ class _Replay:
         calls = [call for call in turn.calls if call.spec.recompute is not None]
         if calls:
             hosted.calls[envelope.event_id] = [_OpenCall(call, entry.seq) for call in calls]
+
+    def _leave_out(
+        self, hosted: _Hosted, parking: RecordedParking, event: Event, ctx: Context
+    ) -> None:
+        """Do without an event, as its service did; say so where it could be taken now."""
+        if hosted.turns.attempt(event, ctx).error is None:
+            reason = parking.reason
+            self._now_taken.append(
+                NowTaken(
+                    seq=ctx.seq,
+                    service=hosted.spec.service,
+                    kind=reason.kind,
+                    event_id=ctx.event_id,
+                    error=reason.error,
+                )
+            )
+        hosted.turns.leave_out(ctx.event_id, parking.output)
 
     def _recomputed(
         self, hosted: _Hosted, entry: StoredEntry, envelope: Envelope, event: Event
@@ -292,10 +344,9 @@ class _Replay:
         place = _Place(hosted, entry.seq, envelope.kind, cause_seq)
         expected = hosted.expected.pop((envelope.causation_id, envelope.index), None)
         if expected is None:
-            if not hosted.failed:
-                cause = envelope.causation_id or "(none)"
-                why = "" if cause_seq else f": its cause {cause} is not among the inputs"
-                self._diverged(place, shortened(event), f"nothing{why}")
+            cause = envelope.causation_id or "(none)"
+            why = "" if cause_seq else f": its cause {cause} is not among the inputs"
+            self._diverged(place, shortened(event), f"nothing{why}")
             return
         self._compare(place, event, expected.output.event)
         output = expected.output
@@ -338,8 +389,14 @@ class _Replay:
             )
 
     def _judge_missing(self) -> None:
-        """Decisions are stored in order: what comes before a stored one must be stored."""
+        """What follows is stored in order: what comes before a stored one must be stored."""
         for hosted in self._hosted:
+            for unrecorded in hosted.unrecorded:
+                if unrecorded.cause <= hosted.last_cause:
+                    reason = unrecorded.reason
+                    place = _Place(hosted, reason.seq, reason.kind, reason.seq)
+                    parked = f"parked: {reason.error_type}: {reason.error}"
+                    self._diverged(place, "handled", parked)
             for (cause_id, index), missing in sorted(
                 hosted.expected.items(), key=lambda item: (item[1].cause, item[0][1])
             ):
@@ -360,9 +417,12 @@ class _Replay:
         for hosted in self._hosted:
             digest.update(hosted.digest.digest())
         open_inputs = {
-            (hosted.spec.service, expected.cause[0])
+            (hosted.spec.service, waiting.cause[0])
             for hosted in self._hosted
-            for expected in hosted.expected.values()
+            for waiting in (
+                *hosted.expected.values(),
+                *(parked for parked in hosted.unrecorded if parked.cause > hosted.last_cause),
+            )
         }
         decisions = {hosted.spec.service: hosted.decided for hosted in self._hosted}
         by_service = {hosted.spec.service: hosted.digest.hexdigest() for hosted in self._hosted}
@@ -378,6 +438,8 @@ class _Replay:
             skipped=self._skipped,
             unverified=self._unverified,
             open_inputs=len(open_inputs),
+            parked=len(self._parkings),
+            now_taken=tuple(self._now_taken),
             divergences=tuple(sorted(self._found, key=lambda divergence: divergence.seq)),
             complete=not self.full,
             decisions_sha256=digest.hexdigest(),

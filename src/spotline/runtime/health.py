@@ -1,6 +1,7 @@
-"""`GET /healthz`: 200 when everything asked is well, 503 otherwise, with JSON that says why.
+"""`GET /readyz` (`/healthz`): 200 while events flow, 503 otherwise, with JSON that says why.
 
-`GET /metrics` beside it: the metrics of the process, where they are turned on.
+`GET /livez` beside it: 503 where only a restart helps. `GET /metrics`: the metrics of the process,
+where they are turned on.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ async def serve_health(
     host: str = "127.0.0.1",
     port: int = FREE_PORT,
     metrics: Callable[[], bytes] | None = None,
+    alive: Callable[[], bool] = lambda: True,
 ) -> AsyncIterator[int]:
     """Answer health checks inside `async with`; its value is the port listened on.
 
@@ -47,6 +49,8 @@ async def serve_health(
         TCP port, `FREE_PORT` for any free one.
     metrics
         Renders the metrics for a scrape, in a thread; None answers 404.
+    alive
+        Whether no restart is needed; that the process answers at all is asked with it.
     """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -55,7 +59,7 @@ async def serve_health(
                 request = await reader.readline()
                 while (await reader.readline()).strip():
                     pass
-                writer.write(await _response(request, probes, metrics))
+                writer.write(await _response(request, probes, metrics, alive))
                 await writer.drain()
         except (TimeoutError, OSError, ValueError):
             return  # a client that does not finish its request gets no answer
@@ -71,6 +75,7 @@ async def _response(
     request: bytes,
     probes: Mapping[str, Callable[[], Health]],
     metrics: Callable[[], bytes] | None,
+    alive: Callable[[], bool],
 ) -> bytes:
     method, _, rest = request.decode("latin-1").partition(" ")
     path = rest.partition(" ")[0].partition("?")[0]
@@ -79,7 +84,10 @@ async def _response(
         status, kind = 200, PROMETHEUS_TEXT
         # What is read for it may wait for a file.
         content = await asyncio.to_thread(metrics)
-    elif path == "/healthz":
+    elif path == "/livez":
+        lives = alive()
+        status, content = (200 if lives else 503), json.dumps({"alive": lives}).encode()
+    elif path in ("/healthz", "/readyz"):
         health = {name: probe() for name, probe in sorted(probes.items())}
         status = 200 if all(service.healthy for service in health.values()) else 503
         body = {

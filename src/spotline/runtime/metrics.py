@@ -7,8 +7,9 @@ job, tenant or offering.
 
 from __future__ import annotations
 
+from collections import Counter as Counter_
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from types import MappingProxyType
@@ -36,6 +37,7 @@ from spotline.domain.events.training import (
 )
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason
+from spotline.runtime.health_metrics import CONDITION, CONDITION_GAUGES, HEALTHY
 
 SERVICE = "spotline.service"
 KIND = "spotline.kind"
@@ -96,7 +98,11 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
     (Form.OBSERVED_COUNTER, "{message}"): {
         "spotline.messages.handled": "Inputs handled since the start, refolded ones not counted.",
         "spotline.messages.dead_lettered": "Inputs that broke the contract.",
+        "spotline.entries.parked": "Inputs that are left out because the service cannot take them, by kind.",
         "spotline.messages.published": "Events stored.",
+    },
+    (Form.OBSERVED_COUNTER, "{snapshot}"): {
+        "spotline.snapshots.set_aside": "Snapshots that could not be used: the service learnt again from the log.",
     },
     (Form.GAUGE, "{message}"): {
         "spotline.log.backlog": "Inputs stored for the service that it has not taken yet.",
@@ -193,6 +199,7 @@ _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "rpc.client.call.duration": _RPC,
     "spotline.jobs.closed": (OUTCOME,),
     "spotline.decisions": (REASON,),
+    "spotline.entries.parked": (KIND,),
     "spotline.allocations.answered": (OUTCOME,),
     "spotline.placements.decided": (OUTCOME,),
     "spotline.instances.refused": (CAPACITY_TYPE,),
@@ -204,12 +211,16 @@ _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "spotline.agents": (AGENT_STATE,),
     "spotline.http.requests": (HTTP_STATUS,),
     "spotline.notices.acknowledged": (NOTICE_ACTION,),
+    HEALTHY: (CONDITION,),
 }
 
 INSTRUMENTS: Mapping[str, Instrument] = MappingProxyType(
     {
         name: Instrument(name, form, unit, meaning, (SERVICE, *_ATTRIBUTES.get(name, ())))
-        for (form, unit), meanings in _MEANINGS.items()
+        for (form, unit), meanings in (
+            *_MEANINGS.items(),
+            *(((Form.GAUGE, unit), gauges) for unit, gauges in CONDITION_GAUGES.items()),
+        )
         for name, meaning in meanings.items()
     }
 )
@@ -217,11 +228,13 @@ INSTRUMENTS: Mapping[str, Instrument] = MappingProxyType(
 
 @dataclass(slots=True, kw_only=True)
 class HostCounters:
-    """What one host has done since it started."""
+    """What one host has done since it started; `parked` is by kind."""
 
     handled: int = 0
     dead_lettered: int = 0
     published: int = 0
+    parked: Counter_[str] = field(default_factory=Counter_)
+    snapshots_set_aside: int = 0
 
 
 class Watched(Protocol):
@@ -328,6 +341,11 @@ class Metrics:
             for value, attributes in reader():
                 yield Observation(value, attributes)
 
+    def _parked(self) -> Readings:
+        for service, watched in tuple(self._watched.items()):
+            for kind, entries in tuple(watched.counters.parked.items()):
+                yield float(entries), {SERVICE: service, KIND: kind}
+
     def _watch_all(self) -> None:
         def show(name: str, value_of: Callable[[Watched], float]) -> None:
             def read() -> Readings:
@@ -338,7 +356,12 @@ class Metrics:
 
         show("spotline.messages.handled", lambda service: service.counters.handled)
         show("spotline.messages.dead_lettered", lambda service: service.counters.dead_lettered)
+        self.observe("spotline.entries.parked", self._parked)
         show("spotline.messages.published", lambda service: service.counters.published)
+        show(
+            "spotline.snapshots.set_aside",
+            lambda service: service.counters.snapshots_set_aside,
+        )
         show("spotline.log.backlog", lambda service: service.backlog)
         show("spotline.log.lag", lambda service: service.lag_s)
         show("spotline.service.healthy", lambda service: float(service.healthy))

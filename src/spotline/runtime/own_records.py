@@ -9,6 +9,7 @@ from spotline.contracts.batch import packed, unpacked
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import ContractError
 from spotline.contracts.subjects import KINDS, batch_subject, dead_letter_subject, filter_of
+from spotline.domain.events.parking import EntryParked
 from spotline.runtime.metrics import HostCounters
 from spotline.runtime.stream import EventStream
 
@@ -21,13 +22,14 @@ class OwnRecords:
         self._stream = stream
         self._counters = counters
         self._subjects = [
-            *(filter_of(event_type) for event_type in spec.produces),
+            *(filter_of(event_type) for event_type in dict.fromkeys((*spec.produces, EntryParked))),
             batch_subject(spec.service),
             dead_letter_subject(spec.service),
         ]
         self._decided_kinds = {KINDS[event_type] for event_type in spec.decides}
-        # Decisions by cause and index, and the seq of everything behind the acknowledged inputs.
+        # Decisions by cause and index, parkings by cause, and the seq of everything behind the acknowledged inputs.
         self._decisions: dict[str, dict[int, StoredEntry]] = {}
+        self._parked: dict[str, StoredEntry] = {}
         self._seqs: dict[str, int] = {}
 
     async def read_back(self, first_seq: int, last_seq: int, floor_seq: int) -> None:
@@ -44,7 +46,9 @@ class OwnRecords:
                     self._note(event, envelope, is_acknowledged=entry.seq <= floor_seq)
 
     def _note(self, event: StoredEntry, envelope: Envelope, *, is_acknowledged: bool) -> None:
-        if envelope.kind in self._decided_kinds:
+        if envelope.kind == KINDS[EntryParked]:
+            self._parked.setdefault(envelope.causation_id, event)
+        elif envelope.kind in self._decided_kinds:
             by_index = self._decisions.setdefault(envelope.causation_id, {})
             by_index.setdefault(envelope.index, event)
         # Of what was not caused by an input, none is ever recorded a second time.
@@ -55,9 +59,14 @@ class OwnRecords:
         """The stored decisions of an input, by index; they are given once."""
         return self._decisions.pop(event_id, {})
 
+    def take_parked(self, event_id: str) -> StoredEntry | None:
+        """Where an input was said to be parked, None where it is not; it is given once."""
+        return self._parked.pop(event_id, None)
+
     def forget_decisions(self) -> None:
-        """Forget the decisions of inputs that did not come again."""
+        """Forget what followed from inputs that did not come again."""
         self._decisions.clear()
+        self._parked.clear()
 
     def __contains__(self, event_id: str) -> bool:
         return event_id in self._seqs

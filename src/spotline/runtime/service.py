@@ -7,13 +7,15 @@ What makes a restart safe at every point:
   is read back first: handling an input again publishes only what was still missing.
 - The state is a fold over the log: each input, then the stored decisions it caused, whether this
   process made them or one before it.
+- An input that the handler cannot take is parked at once and left out from then on. Only what
+  depends on the outside (a call, the stream) is tried again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -22,7 +24,7 @@ from typing import Generic, Protocol, TypeVar
 import structlog
 
 from spotline.application.spec import Call, Handler, Timer, derive_id
-from spotline.application.turn import Output, PendingCall, Turn, Turns, context_of, output_of
+from spotline.application.turn import Output, PendingCall, Turn, Turns, context_of
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import dead_letter_for, event_of
 from spotline.contracts.envelope import Envelope, StoredEntry
@@ -38,6 +40,7 @@ from spotline.domain.units import NS_PER_S
 from spotline.runtime.health import Health
 from spotline.runtime.metrics import HostCounters
 from spotline.runtime.own_records import OwnRecords
+from spotline.runtime.recorded_turns import RecordedTurns, StoredOutputs
 from spotline.runtime.snapshots import SnapshotKeeper, Snapshots
 from spotline.runtime.stream import EventStream, Subscription
 from spotline.runtime.telemetry import telemetry_for
@@ -150,6 +153,7 @@ class ServiceHost(Generic[StateT]):
         self._consumed_kinds = frozenset(KINDS[event_type] for event_type in spec.consumes)
         self.counters = HostCounters()
         self._own = OwnRecords(spec, stream, self.counters)
+        self._past = RecordedTurns(self._turns, self._own, self.counters)
         self._started_s = time.time()
         self._lag_s = 0.0
         self._subscription: Subscription | None = None
@@ -193,6 +197,7 @@ class ServiceHost(Generic[StateT]):
                 "applied_seq": self._applied_seq,
                 "handled": self.counters.handled,
                 "dead_lettered": self.counters.dead_lettered,
+                "parked": self.counters.parked.total(),
                 "published": self.counters.published,
             },
         )
@@ -304,10 +309,11 @@ class ServiceHost(Generic[StateT]):
     async def _recover(self, floor_seq: int) -> None:
         """Fold what was acknowledged, then handle again what was stored behind it."""
         self._phase = Phase.RECOVERING
-        if self._snapshots is not None:
-            self._applied_seq = await self._snapshots.load()
-        first_seq = self._applied_seq + 1
         last_seq = await self._stream.last_seq()
+        if self._snapshots is not None:
+            self._applied_seq = await self._snapshots.load(last_seq=last_seq)
+            self.counters.snapshots_set_aside = self._snapshots.set_aside
+        first_seq = self._applied_seq + 1
         await self._own.read_back(first_seq, last_seq, floor_seq)
         async for entry in self._stream.read(
             self._consumed_subjects, first_seq=first_seq, last_seq=last_seq
@@ -338,8 +344,7 @@ class ServiceHost(Generic[StateT]):
         self._applied_seq = entry.seq
         if self._turns.has_applied(envelope.event_id):
             return
-        stored = self._own.take_decisions(envelope.event_id)
-        turn = self._turns.refold(event, envelope.event_id, _outputs_of(stored))
+        turn, stored = self._past.refold(event, context_of(entry, envelope), envelope)
         self._note(_Applied(event, envelope, entry.seq), turn, stored)
         self._since_snapshot += 1
         self._tell_listener()
@@ -369,8 +374,7 @@ class ServiceHost(Generic[StateT]):
             return
         ctx = context_of(entry, envelope)
         with self._telemetry.handling(envelope, entry.headers, entry.seq):
-            stored = self._own.take_decisions(envelope.event_id)
-            turn = self._turns.take(event, ctx, _outputs_of(stored))
+            turn, stored = self._past.take(event, ctx, envelope)
             self._note(_Applied(event, envelope, entry.seq), turn, stored)
             if turn.calls:
                 await self._flush()
@@ -388,9 +392,13 @@ class ServiceHost(Generic[StateT]):
             calls=len(turn.calls),
         )
 
-    def _note(self, applied: _Applied, turn: Turn, stored: Mapping[int, StoredEntry]) -> None:
-        """Keep what was applied until it is stored and the listener has got it."""
-        self._outbox.append(applied)
+    def _note(self, applied: _Applied, turn: Turn, stored: StoredOutputs) -> None:
+        """Keep what was applied until it is stored and the listener has got it.
+
+        Of an event that is parked nobody here is told but that it is.
+        """
+        if turn.parked is None and turn.error is None:
+            self._outbox.append(applied)
         for output in turn.outputs:
             entry = stored.get(output.index)
             envelope = self._envelope(output) if entry is None else entry.envelope()
@@ -487,7 +495,3 @@ class ServiceHost(Generic[StateT]):
 def _waited_s(entry: StoredEntry) -> float:
     # The broker's clock may be ahead of ours.
     return max(0.0, (time.time_ns() - entry.stored_ns) / NS_PER_S)
-
-
-def _outputs_of(stored: Mapping[int, StoredEntry]) -> dict[int, Output]:
-    return {index: output_of(entry) for index, entry in stored.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -19,6 +19,8 @@ from pydantic_settings import (
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
+
+from spotline.application.health.conditions import HealthLimits
 
 PREFIX = "SPOTLINE_"
 
@@ -43,11 +45,16 @@ class OptionVariables:
         }
 
 
+HEALTH_VARIABLES = OptionVariables(prefix="health_")
+"""How a service's environment states from when on it is not well: `SPOTLINE_HEALTH_STALL_S`."""
+
+
 class ServiceSettings(BaseSettings):
     """`SPOTLINE_*` that all services share; read once in `__main__`.
 
     `health_port` 0 takes any free port and says which in the log. `metrics` shows the metrics
     there too, at `/metrics`; traces, and the same metrics, go to `otlp_endpoint` where that is set.
+    `health` are the limits of `HealthLimits`, each by its own name.
     """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
@@ -56,6 +63,7 @@ class ServiceSettings(BaseSettings):
     partition: int = Field(default=0, ge=0)
     health_host: str = "127.0.0.1"
     health_port: int = Field(default=0, ge=0, le=65535)
+    health: Annotated[HealthLimits, HEALTH_VARIABLES] = HealthLimits()
     metrics: bool = True
     otlp_endpoint: str = ""
     log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")

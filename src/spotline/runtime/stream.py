@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
+from spotline.application.health.flow import LogFacts
 from spotline.contracts.envelope import Envelope, StoredEntry
 
 
@@ -52,6 +53,13 @@ class EventStream(Protocol):
         Idempotent by event id within the broker's duplicate window. Returns only when all are
         stored; retries a lost connection until `publish_timeout_s` of the adapter is over, then
         raises `ProviderUnavailable`.
+        """
+        ...
+
+    async def facts(self, places: Sequence[str] = ()) -> LogFacts:
+        """How the stream is: its ends, the room left, and how far these durable places have come.
+
+        A place that does not exist is left out. Places are read before the stream's end.
         """
         ...
 

@@ -237,7 +237,7 @@ def test_a_turn_refolded_is_the_turn_that_was_taken():
     outputs = taken.take(overdue(2), context()).outputs
     refolded = Turns(ToyHandler())
 
-    refolded.refold(overdue(2), "cause", {output.index: output for output in outputs})
+    refolded.refold(overdue(2), context(), {output.index: output for output in outputs})
 
     assert refolded.state == taken.state
     assert refolded.applied_ids() == taken.applied_ids()

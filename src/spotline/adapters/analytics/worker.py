@@ -307,6 +307,11 @@ class Analytics:
     # --- what others ask ----------------------------------------------------------------------
 
     @property
+    def applied_seq(self) -> int:
+        """The last entry of the log that was taken, 0 before any."""
+        return self._seq
+
+    @property
     def ready(self) -> bool:
         """Whether this worker holds the log and its tables are recovered."""
         app: Any = self._app

@@ -22,6 +22,7 @@ from nats.js import JetStreamContext
 from spotline.adapters.nats.client import HeedfulClient
 from spotline.contracts.errors import ConfigError, ProviderUnavailable
 from spotline.runtime.broker import check_server_version
+from spotline.runtime.trouble import Trouble
 
 _log = structlog.get_logger(__name__)
 
@@ -124,7 +125,8 @@ class NatsConnection:
     """Keeps one connection to `url` open inside `async with`, reconnecting without end.
 
     The attribute `url` is without password or token, which in `url` are percent-encoded where they
-    have characters that mean something there.
+    have characters that mean something there. `publishing` says whether what is published on it is
+    stored.
 
     Raises
     ------
@@ -144,6 +146,7 @@ class NatsConnection:
         self._link: BrokerLink | None = None
         self._connecting: asyncio.Task[BrokerLink] | None = None
         self._problem = ""
+        self.publishing = Trouble()
 
     async def __aenter__(self) -> Self:
         try:

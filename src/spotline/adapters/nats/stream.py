@@ -22,6 +22,8 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from spotline.adapters.nats.configured import StreamLimits, ensure_stream
 from spotline.adapters.nats.connection import FINAL, PASSING, BrokerLink, NatsConnection
 from spotline.adapters.nats.delivery import PREFETCH, Broken, Delivery
+from spotline.adapters.nats.facts import log_facts
+from spotline.application.health.flow import LogFacts
 from spotline.contracts.batch import MOST_EVENTS
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import ConfigError, InvariantViolation, ProviderUnavailable
@@ -133,6 +135,7 @@ class NatsEventStream:
             try:
                 window = envelopes[len(stored) : len(stored) + _IN_FLIGHT]
                 await publisher.publish(window, stored)
+                self._connection.publishing.ended()
             except nats.errors.MaxPayloadError as error:
                 raise InvariantViolation(
                     "an event exceeds the server's max_payload of "
@@ -140,10 +143,21 @@ class NatsEventStream:
                 ) from error
             except PASSING as error:
                 problem = str(error) or type(error).__name__
+                self._connection.publishing.failed(problem)
                 _log.warning("publish_retried", stream=self.name, error=problem)
                 await self._connection.drop(publisher.link)
                 await asyncio.sleep(min(_RETRY_S, left_s))
         return stored
+
+    async def facts(self, places: Sequence[str] = ()) -> LogFacts:
+        """How the stream, its room and these durable places are; see the port.
+
+        Raises
+        ------
+        nats.js.errors.NotFoundError
+            There is no such stream.
+        """
+        return await self.ask(lambda link: log_facts(link.jetstream(), self.name, places))
 
     async def last_seq(self) -> int:
         """The greatest stored `seq`, 0 when empty."""

@@ -20,14 +20,18 @@ from spotline.adapters.web.asking import (
     asked_nothing,
     asked_watch,
 )
-from spotline.adapters.web.encoding import answer, iso_of_ns, json_text
+from spotline.adapters.web.encoding import answer, encoded, iso_of_ns, json_text
 from spotline.adapters.web.guarding import Guard, WebFigures, WebLimits
 from spotline.adapters.web.problems import plain_problem, refusal
 from spotline.adapters.web.streaming import EVENT_STREAM, events_of
+from spotline.application.operations.messages import SystemStatus
 from spotline.application.read_model.ports import ViewRefused, Views
 from spotline.contracts.reasons import Reason
 
 _JSON = "application/json"
+
+SystemTelling = Callable[[], Awaitable[SystemStatus]]
+"""Tells how the system is; it answers always."""
 
 Answering = Callable[[Request], Awaitable[Response]]
 
@@ -38,10 +42,14 @@ def web_app(
     limits: WebLimits | None = None,
     hosts: tuple[str, ...] = (),
     figures: WebFigures | None = None,
+    system: SystemTelling | None = None,
 ) -> ASGIApp:
-    """The app that serves `views`; `hosts` as `Guard` has them. It counts in `figures`."""
+    """The app that serves `views`; `hosts` as `Guard` has them. It counts in `figures`.
+
+    How the whole system is, `system` tells; None: nobody does.
+    """
     limits, figures = limits or WebLimits(), figures or WebFigures()
-    asked = _Answers(views, limits, figures)
+    asked = _Answers(views, limits, figures, system)
     routes = [
         Route(path, _answered(method), methods=["GET"])
         for path, method in (
@@ -51,6 +59,7 @@ def web_app(
             ("/v1/market", asked.market),
             ("/v1/fleet", asked.fleet),
             ("/v1/watch", asked.watch),
+            ("/v1/system", asked.system),
             ("/healthz", asked.health),
         )
     ]
@@ -73,7 +82,7 @@ def _answered(method: Answering) -> Answering:
 async def _other(request: Request, error: Exception) -> Response:
     status = HTTPStatus(error.status_code) if isinstance(error, HTTPException) else HTTPStatus(500)
     if status is HTTPStatus.NOT_FOUND:
-        paths = "/v1/jobs, /v1/jobs/ID, /v1/jobs/ID/events, /v1/market, /v1/fleet, /v1/watch"
+        paths = "/v1/jobs, /v1/jobs/ID, /v1/jobs/ID/events, /v1/market, /v1/fleet, /v1/watch, /v1/system"
         return plain_problem(status, f"path: expected one of {paths}, found another")
     return plain_problem(status, status.description)
 
@@ -81,8 +90,11 @@ async def _other(request: Request, error: Exception) -> Response:
 class _Answers:
     """What is answered at each path."""
 
-    def __init__(self, views: Views, limits: WebLimits, figures: WebFigures) -> None:
+    def __init__(
+        self, views: Views, limits: WebLimits, figures: WebFigures, system: SystemTelling | None
+    ) -> None:
         self._views = views
+        self._system = system
         self._limits = limits
         self._figures = figures
 
@@ -145,6 +157,19 @@ class _Answers:
         # What stands between must not hold events back.
         unbuffered = {"X-Accel-Buffering": "no"}
         return StreamingResponse(counted(), headers=unbuffered, media_type=EVENT_STREAM)
+
+    async def system(self, request: Request) -> Response:
+        """How every service is, and the system as a whole; 503 where nobody can tell."""
+        asked_nothing(request.url.query)
+        if self._system is None:
+            return plain_problem(
+                HTTPStatus.SERVICE_UNAVAILABLE, "this server was not told where the allocator is"
+            )
+        told = await self._system()
+        known = told.clock is not None or len(told.services) > 1
+        status = HTTPStatus.OK if known else HTTPStatus.SERVICE_UNAVAILABLE
+        said = {name: part for name, part in encoded(told).items() if name != "clock"}
+        return Response(json_text(answer(told.clock, **said)), status, media_type=_JSON)
 
     async def health(self, request: Request) -> Response:
         """Whether the answers are up to date."""

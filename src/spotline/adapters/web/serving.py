@@ -84,6 +84,14 @@ class WebServer:
             raise ConfigError(f"cannot serve HTTP on {self._address}: the server ended at once")
         return f"{host}:{port}"
 
+    @property
+    def ended(self) -> str:
+        """Why it serves no more although nobody stopped it; empty while it serves."""
+        if self._server is None or self._serving is None or not self._serving.done():
+            return ""
+        error = None if self._serving.cancelled() else self._serving.exception()
+        return "it was cancelled or ended by itself" if error is None else repr(error)
+
     async def stop(self) -> None:
         """Take no new requests, end those in progress, and return. Safe to repeat."""
         server, self._server = self._server, None

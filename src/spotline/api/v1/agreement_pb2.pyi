@@ -154,6 +154,7 @@ class IncarnationBegun(_message.Message):
     INCARNATION_FIELD_NUMBER: _builtins.int
     LAST_SEQ_BEFORE_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
+    LAST_SLOT_BEFORE_FIELD_NUMBER: _builtins.int
     installation_id: _builtins.str
     """Random, and the same for all that belongs to this installation."""
     incarnation: _builtins.int
@@ -162,6 +163,10 @@ class IncarnationBegun(_message.Message):
     """The last entry that is known to have existed before, 0 for none."""
     detail: _builtins.str
     """Why, in one line."""
+    last_slot_before: _builtins.int
+    """The last slot that is known to have been open before, -1 where nobody knows of any: the market
+    goes on behind it.
+    """
     def __init__(
         self,
         *,
@@ -169,12 +174,15 @@ class IncarnationBegun(_message.Message):
         incarnation: _builtins.int = ...,
         last_seq_before: _builtins.int = ...,
         detail: _builtins.str = ...,
+        last_slot_before: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_last_slot_before", b"_last_slot_before", "last_slot_before", b"last_slot_before"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["detail", b"detail", "incarnation", b"incarnation", "installation_id", b"installation_id", "last_seq_before", b"last_seq_before"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last_slot_before", b"_last_slot_before", "detail", b"detail", "incarnation", b"incarnation", "installation_id", b"installation_id", "last_seq_before", b"last_seq_before", "last_slot_before", b"last_slot_before"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__last_slot_before: _TypeAlias = _typing.Literal["last_slot_before"]  # noqa: Y015
+    _WhichOneofArgType__last_slot_before: _TypeAlias = _typing.Literal["_last_slot_before", b"_last_slot_before"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__last_slot_before) -> _WhichOneofReturnType__last_slot_before | None: ...
 
 Global___IncarnationBegun: _TypeAlias = IncarnationBegun  # noqa: Y015
 

@@ -50,6 +50,8 @@ class JobTask(_message.Message):
     RESCUE_INSTANCES_FIELD_NUMBER: _builtins.int
     UNSAVED_QUANTA_FIELD_NUMBER: _builtins.int
     NOTICE_LEAD_S_FIELD_NUMBER: _builtins.int
+    MOST_SPOT_FIELD_NUMBER: _builtins.int
+    MOST_ON_DEMAND_FIELD_NUMBER: _builtins.int
     policy_id: _builtins.str
     """The policy it drew."""
     offering_id: _builtins.str
@@ -78,6 +80,10 @@ class JobTask(_message.Message):
     """Of the work done, what a loss without notice would throw away, in quanta."""
     notice_lead_s: _builtins.int
     """Notice that its offering guarantees, seconds; absent: as in Offering."""
+    most_spot: _builtins.int
+    """It may hold no more spot than this, whatever is left of the offering; absent: no such bound."""
+    most_on_demand: _builtins.int
+    """It may hold no more on-demand than this, whatever is left; absent: no such bound."""
     @_builtins.property
     def job(self) -> _job_pb2.Job:
         """The job."""
@@ -120,13 +126,24 @@ class JobTask(_message.Message):
         rescue_instances: _builtins.int = ...,
         unsaved_quanta: _builtins.int = ...,
         notice_lead_s: _builtins.int | None = ...,
+        most_spot: _builtins.int | None = ...,
+        most_on_demand: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "holding", b"holding", "job", b"job", "notice_lead_s", b"notice_lead_s", "table_use", b"table_use"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_most_on_demand", b"_most_on_demand", "_most_spot", b"_most_spot", "_notice_lead_s", b"_notice_lead_s", "holding", b"holding", "job", b"job", "most_on_demand", b"most_on_demand", "most_spot", b"most_spot", "notice_lead_s", b"notice_lead_s", "table_use", b"table_use"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "alternatives", b"alternatives", "elapsed_slots", b"elapsed_slots", "first_slot_start_ns", b"first_slot_start_ns", "holding", b"holding", "instance_type", b"instance_type", "interrupted", b"interrupted", "job", b"job", "memory", b"memory", "notice_lead_s", b"notice_lead_s", "offering_id", b"offering_id", "on_demand_reserve_slots", b"on_demand_reserve_slots", "pending_overhead_s", b"pending_overhead_s", "policy_id", b"policy_id", "progress_quanta", b"progress_quanta", "rescue_instances", b"rescue_instances", "spent_micro_usd", b"spent_micro_usd", "spot_firm", b"spot_firm", "table_use", b"table_use", "unsaved_quanta", b"unsaved_quanta"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_most_on_demand", b"_most_on_demand", "_most_spot", b"_most_spot", "_notice_lead_s", b"_notice_lead_s", "alternatives", b"alternatives", "elapsed_slots", b"elapsed_slots", "first_slot_start_ns", b"first_slot_start_ns", "holding", b"holding", "instance_type", b"instance_type", "interrupted", b"interrupted", "job", b"job", "memory", b"memory", "most_on_demand", b"most_on_demand", "most_spot", b"most_spot", "notice_lead_s", b"notice_lead_s", "offering_id", b"offering_id", "on_demand_reserve_slots", b"on_demand_reserve_slots", "pending_overhead_s", b"pending_overhead_s", "policy_id", b"policy_id", "progress_quanta", b"progress_quanta", "rescue_instances", b"rescue_instances", "spent_micro_usd", b"spent_micro_usd", "spot_firm", b"spot_firm", "table_use", b"table_use", "unsaved_quanta", b"unsaved_quanta"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__most_on_demand: _TypeAlias = _typing.Literal["most_on_demand"]  # noqa: Y015
+    _WhichOneofArgType__most_on_demand: _TypeAlias = _typing.Literal["_most_on_demand", b"_most_on_demand"]  # noqa: Y015
+    _WhichOneofReturnType__most_spot: _TypeAlias = _typing.Literal["most_spot"]  # noqa: Y015
+    _WhichOneofArgType__most_spot: _TypeAlias = _typing.Literal["_most_spot", b"_most_spot"]  # noqa: Y015
     _WhichOneofReturnType__notice_lead_s: _TypeAlias = _typing.Literal["notice_lead_s"]  # noqa: Y015
     _WhichOneofArgType__notice_lead_s: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__most_on_demand) -> _WhichOneofReturnType__most_on_demand | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__most_spot) -> _WhichOneofReturnType__most_spot | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__notice_lead_s) -> _WhichOneofReturnType__notice_lead_s | None: ...
 
 Global___JobTask: _TypeAlias = JobTask  # noqa: Y015

@@ -118,6 +118,8 @@ class ProvisioningCommanded(_message.Message):
     OFFSET_S_FIELD_NUMBER: _builtins.int
     TARGET_FIELD_NUMBER: _builtins.int
     TRANSFER_COST_MICRO_USD_FIELD_NUMBER: _builtins.int
+    EXCEPTED_ON_DEMAND_FIELD_NUMBER: _builtins.int
+    QUOTE_LEFT_MICRO_USD_FIELD_NUMBER: _builtins.int
     command_id: _builtins.str
     """Unique; equal commands of a redelivery have equal ids."""
     job_id: _builtins.str
@@ -134,6 +136,12 @@ class ProvisioningCommanded(_message.Message):
     """From this moment of the slot on, seconds after its opening."""
     transfer_cost_micro_usd: _builtins.int
     """Price of copying the job's checkpoint there, micro-USD; 0 unless it moves."""
+    excepted_on_demand: _builtins.int
+    """So many on-demand instances are launched even against a stop or a limit that yields to an
+    admitted hard deadline.
+    """
+    quote_left_micro_usd: _builtins.int
+    """What is left of the job's on-demand quote before that, micro-USD."""
     @_builtins.property
     def target(self) -> _allocation_pb2.Lot:
         """The counts to hold."""
@@ -150,10 +158,12 @@ class ProvisioningCommanded(_message.Message):
         offset_s: _builtins.int = ...,
         target: _allocation_pb2.Lot | None = ...,
         transfer_cost_micro_usd: _builtins.int = ...,
+        excepted_on_demand: _builtins.int = ...,
+        quote_left_micro_usd: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["target", b"target"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "job_id", b"job_id", "offset_s", b"offset_s", "quota_pool", b"quota_pool", "revision", b"revision", "slot", b"slot", "target", b"target", "tenant", b"tenant", "transfer_cost_micro_usd", b"transfer_cost_micro_usd"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "excepted_on_demand", b"excepted_on_demand", "job_id", b"job_id", "offset_s", b"offset_s", "quota_pool", b"quota_pool", "quote_left_micro_usd", b"quote_left_micro_usd", "revision", b"revision", "slot", b"slot", "target", b"target", "tenant", b"tenant", "transfer_cost_micro_usd", b"transfer_cost_micro_usd"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

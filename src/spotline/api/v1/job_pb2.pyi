@@ -80,21 +80,29 @@ class _OnLimit:
 class _OnLimitEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OnLimit.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     ON_LIMIT_UNSPECIFIED: _OnLimit.ValueType  # 0
-    """Not stated: it waits."""
+    """Not stated: with a hard deadline it finishes; with a soft one it buys nothing more, saves, keeps
+    what it holds for a grace, and ends. A system that runs without limits lets it wait.
+    """
     ON_LIMIT_WAIT: _OnLimit.ValueType  # 1
     """It holds nothing until its budget is raised or its deadline has passed."""
     ON_LIMIT_STOP: _OnLimit.ValueType  # 2
     """It ends as stopped by its limit."""
+    ON_LIMIT_FINISH: _OnLimit.ValueType  # 3
+    """It goes on as long as finishing costs less than is still to be gained by it."""
 
 class OnLimit(_OnLimit, metaclass=_OnLimitEnumTypeWrapper):
-    """What happens to a job whose budget is used up."""
+    """What happens to a job that has reached its limit: its budget, or the default limit without one."""
 
 ON_LIMIT_UNSPECIFIED: OnLimit.ValueType  # 0
-"""Not stated: it waits."""
+"""Not stated: with a hard deadline it finishes; with a soft one it buys nothing more, saves, keeps
+what it holds for a grace, and ends. A system that runs without limits lets it wait.
+"""
 ON_LIMIT_WAIT: OnLimit.ValueType  # 1
 """It holds nothing until its budget is raised or its deadline has passed."""
 ON_LIMIT_STOP: OnLimit.ValueType  # 2
 """It ends as stopped by its limit."""
+ON_LIMIT_FINISH: OnLimit.ValueType  # 3
+"""It goes on as long as finishing costs less than is still to be gained by it."""
 Global___OnLimit: _TypeAlias = OnLimit  # noqa: Y015
 
 @_typing.final

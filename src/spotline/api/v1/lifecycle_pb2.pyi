@@ -341,6 +341,8 @@ class JobAdmitted(_message.Message):
     OFFERING_ID_FIELD_NUMBER: _builtins.int
     DEADLINE_SLOT_FIELD_NUMBER: _builtins.int
     WEIGHT_PPB_FIELD_NUMBER: _builtins.int
+    ON_DEMAND_QUOTE_MICRO_USD_FIELD_NUMBER: _builtins.int
+    LIMIT_MICRO_USD_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Which job."""
     tenant: _builtins.str
@@ -355,6 +357,10 @@ class JobAdmitted(_message.Message):
     """The last slot in which finishing is on time."""
     weight_ppb: _builtins.int
     """The weight of the policy when it was drawn, parts per billion."""
+    on_demand_quote_micro_usd: _builtins.int
+    """What all of it would cost on on-demand from here on, micro-USD; 0: limits were off."""
+    limit_micro_usd: _builtins.int
+    """What it may spend before its limit is reached, micro-USD; 0: limits were off."""
     def __init__(
         self,
         *,
@@ -365,10 +371,12 @@ class JobAdmitted(_message.Message):
         offering_id: _builtins.str = ...,
         deadline_slot: _builtins.int = ...,
         weight_ppb: _builtins.int = ...,
+        on_demand_quote_micro_usd: _builtins.int = ...,
+        limit_micro_usd: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deadline_slot", b"deadline_slot", "job_id", b"job_id", "offering_id", b"offering_id", "policy_id", b"policy_id", "slot", b"slot", "tenant", b"tenant", "weight_ppb", b"weight_ppb"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deadline_slot", b"deadline_slot", "job_id", b"job_id", "limit_micro_usd", b"limit_micro_usd", "offering_id", b"offering_id", "on_demand_quote_micro_usd", b"on_demand_quote_micro_usd", "policy_id", b"policy_id", "slot", b"slot", "tenant", b"tenant", "weight_ppb", b"weight_ppb"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -223,7 +223,7 @@ def task_view(
     request: AllocateRequest, task: JobTask, quote: Quote, residual: ResidualCapacity
 ) -> PolicyView:
     """What a task's policy may know: the request's market, less what earlier jobs took."""
-    spot_available = residual.spot(task.offering_id)
+    spot_available = _at_most(residual.spot(task.offering_id), task.most_spot)
     program = program_of(
         task.job,
         task.offering_id,
@@ -250,7 +250,9 @@ def task_view(
         on_demand_price=quote.on_demand_price_micro_usd,
         spot_available=spot_available,
         on_demand_available=on_demand_to_hold(
-            residual.on_demand(task.offering_id), held, reserve_slots=reserve_slots
+            _at_most(residual.on_demand(task.offering_id), task.most_on_demand),
+            held,
+            reserve_slots=reserve_slots,
         ),
         forecast=forecast_of(request.forecast, quote, left=spot_available),
         slot_left_s=request.slot_s - request.offset_s,
@@ -260,6 +262,10 @@ def task_view(
         reserve_slots=reserve_slots,
         rescue_instances=task.rescue_instances,
     )
+
+
+def _at_most(left: int, bound: int | None) -> int:
+    return left if bound is None else min(left, bound)
 
 
 def forecast_of(

@@ -52,7 +52,8 @@ class JobTask:
     now stays for the rest of the slot. `table_use` is None in its first slot, and
     `alternatives` are offerings it may move to. For `on_demand_reserve_slots` (0: on-demand is
     always there) and `rescue_instances` see `PolicyView`. A loss without notice throws away
-    `unsaved_quanta` of the progress; `notice_lead_s` is that of the offering.
+    `unsaved_quanta` of the progress; `notice_lead_s` is that of the offering. Where buying is
+    stopped, it may hold no more than `most_spot` and `most_on_demand` (None: no such bound).
     """
 
     job: Job
@@ -74,6 +75,8 @@ class JobTask:
     rescue_instances: int = 0
     unsaved_quanta: int = 0
     notice_lead_s: int | None = None
+    most_spot: int | None = None
+    most_on_demand: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ same ledger and the same answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from spotline.application.cloud_actuator.fencing import FencedCloud
@@ -26,13 +26,12 @@ from spotline.application.cloud_actuator.messages import (
     OpenSlotRequest,
     SignalRequest,
 )
+from spotline.application.cloud_actuator.planning import Planning
 from spotline.application.cloud_actuator.ports import (
     ActuatorMode,
     Admission,
     CloudClock,
-    CloudEvent,
     CloudProvider,
-    Instance,
     InstanceState,
     Ledger,
     LedgerEnd,
@@ -43,10 +42,14 @@ from spotline.application.cloud_actuator.reconciling import CloudNews, Reconcili
 from spotline.application.cloud_actuator.reporting import (
     adopted_launch,
     ends_seen,
+    exceptions,
     held_after,
     holdings,
+    ids_of,
+    is_in,
     ledger_launch,
     losses,
+    lost_ends,
     notices,
     released,
     result_of,
@@ -59,17 +62,13 @@ from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import AdmissionRecorded
 from spotline.domain.ledger.billing import Charge, HeldInterval, SlotPrices, bill
-from spotline.domain.ledger.caps import Caps, Permit
+from spotline.domain.ledger.caps import Caps
 from spotline.domain.ledger.cooldowns import CoolingRules
 from spotline.domain.ledger.instance_life import Graces, LifeInput, next_look_ns
 from spotline.domain.ledger.intents import (
     HeldInstance,
-    Intent,
     IntentResult,
-    RevisionPlan,
-    plan_revision,
 )
-from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import NS_PER_S
 
 _MINUTE_NS = 60 * NS_PER_S
@@ -115,6 +114,7 @@ class CloudActuation:
         self._launching = Launching(self._cloud, ledger, self._options.graces)
         observes = self._options.mode is ActuatorMode.OBSERVE
         self._forbidden = "observe mode" if observes else ""
+        self._planning = Planning(ledger, self._options.caps, self._forbidden)
         self._next_look_ns: int | None = None
 
     @property
@@ -279,7 +279,7 @@ class CloudActuation:
         lost_s = max((at.offset_s, *told.ends_s))
         # Nobody knows when what vanished without a word went; one report has one moment.
         lost += [instance for instance in running if instance.instance_id in found.gone]
-        ends = [done.ended.setdefault(end.instance_id, end) for end in _lost(lost, at, lost_s)]
+        ends = [done.ended.setdefault(end.instance_id, end) for end in lost_ends(lost, at, lost_s)]
         settled = not ends and not done.refusals and not adopted
         running = held_after(running, adopted, done.ended)
         report = CapacityReported(
@@ -296,7 +296,7 @@ class CloudActuation:
             results=tuple(done.results),
             launched=(*done.launched, *adopted),
             ended=tuple(done.ended.values()),
-            noticed=_ids(event.instance for event in told.notices if _is_in(event, survivors)),
+            noticed=ids_of(event.instance for event in told.notices if is_in(event, survivors)),
             transitions=lives.drain(),
             cooldowns=cooldowns.changed,
             warmed=cooldowns.warmed,
@@ -308,6 +308,7 @@ class CloudActuation:
             entry = LedgerEntry(call_key=key, slot=at.slot)
             charges += bill(await self._intervals(request.prices), request.prices)
         answers: tuple[Event, ...] = (
+            *exceptions(done.excepted, request),
             *done.refusals,
             *notices(told.notices, at),
             *withdrawals(told.withdrawn, at),
@@ -330,71 +331,12 @@ class CloudActuation:
         cooldowns: CooldownsInHand,
     ) -> Done:
         places = {place.offering_id: place for place in request.places}
-        pending = await self._pending_of(request)
+        pending = await self._planning.pending_of(request)
         bars = barred_launches(request, places, lives, cooldowns, self._options.graces)
-        intents = pending or await self._intents(request, held, bars)
+        intents = pending or await self._planning.intents(request, held, bars)
         return await self._launching.carry_out(
             intents, request.at, lives, cooldowns, places, resumed=bool(pending)
         )
-
-    async def _pending_of(self, request: ApplyRevisionRequest) -> list[Intent]:
-        """What was to be done for this revision when it was last tried."""
-        return [
-            intent
-            for intent in await self._ledger.pending()
-            if (intent.slot, intent.revision) == (request.at.slot, request.revision)
-        ]
-
-    async def _intents(
-        self,
-        request: ApplyRevisionRequest,
-        held: Sequence[HeldInstance],
-        barred: Mapping[tuple[str, CapacityType], Permit],
-    ) -> list[Intent]:
-        """The intents of this revision, written before anything is done."""
-        at = request.at
-        known = await self._ledger.intents([command.command_id for command in request.commands])
-        attempts: dict[str, int] = {}
-        commands = []
-        for command in request.commands:
-            earlier = known.get(command.command_id)
-            if earlier is not None and earlier.result is not None:
-                if not earlier.result.refused:
-                    continue  # done in full under another call: once is enough
-                attempts[command.command_id] = earlier.intent.attempt + 1
-            commands.append(command)
-        intents = plan_revision(
-            RevisionPlan(
-                slot=at.slot,
-                revision=request.revision,
-                offset_s=at.offset_s,
-                slot_s=at.slot_s,
-                ts_ns=at.ts_ns,
-                prices=request.prices.by_offering(),
-                caps=self._options.caps,
-                spent_micro_usd=await self._spent(request),
-                launches_last_minute=await self._ledger.launches_since(at.ts_ns - _MINUTE_NS),
-                attempts=attempts,
-                forbidden=self._forbidden,
-                barred=barred,
-            ),
-            commands,
-            held,
-        )
-        if intents:
-            await self._ledger.write_intents(intents)
-        return list(intents)
-
-    async def _spent(self, request: ApplyRevisionRequest) -> dict[str, int]:
-        """Each job's bill up to now, the open slot included; empty where no cap needs it."""
-        if self._options.caps.micro_usd_per_job is None:
-            return {}
-        spent = dict(await self._ledger.spend_by_job())
-        intervals = await self._intervals(request.prices)
-        for charge in bill(intervals, request.prices, until_s=request.at.offset_s):
-            job_id = charge.cost.job_id
-            spent[job_id] = spent.get(job_id, 0) + charge.cost.cost_micro_usd
-        return spent
 
     # --- the cloud has something to tell ------------------------------------------------------
 
@@ -412,7 +354,7 @@ class CloudActuation:
         adopted = [adopted_launch(instance, lives, at) for instance in found.adopted]
         lost = [instance for instance in held if decided and instance.instance_id in found.gone]
         lost_s = max((at.offset_s, *told.ends_s))
-        ends = {end.instance_id: end for end in _lost(lost, at, lost_s)}
+        ends = {end.instance_id: end for end in lost_ends(lost, at, lost_s)}
         running = held_after(held, adopted, ends)
         answers: tuple[Event, ...] = (
             *notices(told.notices, at),
@@ -436,7 +378,7 @@ class CloudActuation:
                 answers=answers,
                 launched=tuple(adopted),
                 ended=tuple(ends.values()),
-                noticed=_ids(event.instance for event in told.notices),
+                noticed=ids_of(event.instance for event in told.notices),
                 transitions=lives.drain(),
                 taken=told.event_ids,
             )
@@ -461,7 +403,7 @@ class CloudActuation:
         ended = await self._ledger.lives_of([known for known in told_of if known not in lives])
         lives.remember(ended.values())
         known = await self._ledger.taken([event.event_id for event in events])
-        return hear(events, known, lives, _ids(held), at)
+        return hear(events, known, lives, ids_of(held), at)
 
     async def _look(
         self, lives: LivesInHand, held: Sequence[HeldInstance], *, may_adopt: bool
@@ -470,7 +412,7 @@ class CloudActuation:
             self._cloud,
             self._ledger,
             lives,
-            _ids(held),
+            ids_of(held),
             may_adopt=may_adopt,
             may_stop=not self._forbidden,
         )
@@ -483,18 +425,3 @@ class CloudActuation:
 
     async def _intervals(self, prices: SlotPrices) -> Sequence[HeldInterval]:
         return await self._ledger.intervals(prices.slot, prices.slot_s)
-
-
-def _ids(instances: Iterable[Instance | HeldInstance]) -> tuple[str, ...]:
-    return tuple(instance.instance_id for instance in instances)
-
-
-def _is_in(event: CloudEvent, instance_ids: set[str]) -> bool:
-    return event.instance.instance_id in instance_ids
-
-
-def _lost(lost: Iterable[HeldInstance], at: Moment, lost_s: int) -> list[LedgerEnd]:
-    return [
-        LedgerEnd(instance_id=instance.instance_id, slot=at.slot, offset_s=lost_s, reason="lost")
-        for instance in lost
-    ]

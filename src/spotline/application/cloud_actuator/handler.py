@@ -21,6 +21,7 @@ from spotline.application.cloud_actuator.messages import (
     Moment,
     OpenSlotRequest,
     SignalRequest,
+    StoppedLaunch,
 )
 from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome, Spec, Timer
 from spotline.contracts.errors import InvariantViolation
@@ -51,8 +52,8 @@ from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.placement import PipelineProvisioningCommanded
 from spotline.domain.ledger.billing import OfferingPrice, SlotPrices
 from spotline.domain.ledger.cooldowns import OfferingPlace
-from spotline.domain.limits.freezes import Freezes
-from spotline.domain.market.offering import Offering
+from spotline.domain.limits.freezes import Freezes, Purchase
+from spotline.domain.market.offering import CapacityType, Offering
 from spotline.domain.units import NS_PER_S
 
 OPEN_SLOT = "cloud.open_slot"
@@ -90,7 +91,7 @@ SPEC = Spec(
     ),
     calls=(
         CallSpec(name=OPEN_SLOT, answers=_OBSERVED),
-        CallSpec(name=APPLY_REVISION, answers=_OBSERVED),
+        CallSpec(name=APPLY_REVISION, answers=(*_OBSERVED, BuyingExcepted)),
         CallSpec(
             name=SIGNALLED,
             answers=(
@@ -218,11 +219,45 @@ class ActuateHandler:
         )
         places = tuple(state.places[name] for name in commanded if name in state.places)
         call = _called(APPLY_REVISION, request)
-        return Outcome(calls=(replace(call, request=replace(request, places=places)),))
+        request = replace(request, places=places, stops=_stops(state, commands))
+        return Outcome(calls=(replace(call, request=request),))
 
     def due(self, state: ActuateState) -> Sequence[Timer]:
         """Wait for nothing."""
         return ()
+
+
+def _stops(
+    state: ActuateState, commands: Sequence[ProvisioningCommanded]
+) -> tuple[StoppedLaunch, ...]:
+    """What stands against buying, by command and capacity type."""
+    if not state.freezes.by_id:
+        return ()
+    found = []
+    for command in commands:
+        offering_id = command.target.offering_id
+        place = state.places.get(offering_id)
+        for kind in CapacityType:
+            freeze = state.freezes.blocking(
+                Purchase(
+                    job_id=command.job_id,
+                    tenant=command.tenant,
+                    offering_id=offering_id,
+                    account=place.account if place is not None else "",
+                    capacity_type=kind,
+                )
+            )
+            if freeze is not None:
+                found.append(
+                    StoppedLaunch(
+                        command_id=command.command_id,
+                        capacity_type=kind,
+                        freeze_id=freeze.freeze_id,
+                        detail=freeze.detail,
+                        yields=freeze.yields_to_deadlines,
+                    )
+                )
+    return tuple(found)
 
 
 def _put_off(state: ActuateState, event: PipelineProvisioningCommanded) -> None:

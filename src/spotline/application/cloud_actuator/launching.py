@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from spotline.application.cloud_actuator.lives import LivesInHand, launch_life
-from spotline.application.cloud_actuator.messages import ApplyRevisionRequest, Moment
+from spotline.application.cloud_actuator.messages import ApplyRevisionRequest, Moment, StoppedLaunch
 from spotline.application.cloud_actuator.ports import (
     CloudProvider,
     Grant,
@@ -19,8 +19,8 @@ from spotline.application.cloud_actuator.ports import (
 )
 from spotline.application.cloud_actuator.reporting import ledger_launch, released, result_of
 from spotline.contracts.errors import ProviderUnavailable, Throttled, UnknownOutcome
-from spotline.domain.events.capacity import LaunchRefused, RefusalClass
-from spotline.domain.ledger.caps import JOB_CAP, Permit
+from spotline.domain.events.capacity import LaunchRefused, ProvisioningCommanded, RefusalClass
+from spotline.domain.ledger.caps import JOB_CAP, Permit, excepted_from, limited, stood_against
 from spotline.domain.ledger.cooldowns import (
     Cooldown,
     CooldownKey,
@@ -101,13 +101,17 @@ class CooldownsInHand:
 
 @dataclass(slots=True, kw_only=True)
 class Done:
-    """What carrying out a revision's intents came to; `dropped` are ended though nobody asked."""
+    """What carrying out a revision's intents came to; `dropped` are ended though nobody asked.
+
+    `excepted` are launches that were made against a stop or a limit, and how many came of each.
+    """
 
     results: list[IntentResult] = field(default_factory=list)
     launched: list[LedgerLaunch] = field(default_factory=list)
     refusals: list[LaunchRefused] = field(default_factory=list)
     ended: dict[str, LedgerEnd] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
+    excepted: list[tuple[Intent, Launch, int]] = field(default_factory=list)
 
 
 def wanted_of(
@@ -133,19 +137,24 @@ def barred_launches(
     """What may not be asked for now, by command and capacity type, and why.
 
     Where an earlier launch for the same job and offering may still have come to something, another
-    one could buy it twice.
+    one could buy it twice. Of on-demand that a hard deadline needs so many may be launched as its
+    command excepts, where what stands against it yields to that.
     """
     unknown = {
         (life.job_id, life.offering_id, life.capacity_type): life
         for life in lives.unknown_launches()
         if lives.now_ns < life.since_ns + graces.unknown_s * NS_PER_S
     }
+    stops = {
+        (stop.command_id, stop.capacity_type): _permit_under(stop, request.commands)
+        for stop in request.stops
+    }
     bars: dict[tuple[str, CapacityType], Permit] = {}
     for command in request.commands:
         offering_id = command.target.offering_id
         for kind in CapacityType:
             wanted = wanted_of(places, offering_id, command.quota_pool, kind)
-            bar = cooldowns.bar(wanted)
+            bar = cooldowns.bar(wanted) or stops.get((command.command_id, kind))
             launch = unknown.get((command.job_id, offering_id, kind))
             if launch is not None:
                 until_ns = launch.since_ns + graces.unknown_s * NS_PER_S
@@ -158,6 +167,19 @@ def barred_launches(
             if bar is not None:
                 bars[command.command_id, kind] = bar
     return bars
+
+
+def _permit_under(stop: StoppedLaunch, commands: Sequence[ProvisioningCommanded]) -> Permit:
+    excepted = 0
+    if stop.yields and stop.capacity_type is CapacityType.ON_DEMAND:
+        excepted = sum(
+            command.excepted_on_demand
+            for command in commands
+            if command.command_id == stop.command_id
+        )
+    if excepted:
+        return excepted_from(stop.freeze_id, excepted)
+    return limited(f"buying is stopped ({stop.freeze_id}): {stop.detail}")
 
 
 class Launching:
@@ -206,6 +228,8 @@ class Launching:
                         grant = await self._ask(intent, launch, wanted, at, cooldowns)
                     _take_up(lives, intent, launch, grant)
                 granted += grant.instances
+                if grant.instances and stood_against(launch.detail):
+                    done.excepted.append((intent, launch, len(grant.instances)))
                 if len(grant.instances) < launch.requested:
                     refused = _refused(intent, launch, grant, at)
                     details.append(refused.detail)

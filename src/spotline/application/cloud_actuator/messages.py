@@ -8,7 +8,7 @@ from spotline.domain.canonical import canonical_as
 from spotline.domain.events.capacity import ProvisioningCommanded
 from spotline.domain.ledger.billing import SlotPrices
 from spotline.domain.ledger.cooldowns import OfferingPlace
-from spotline.domain.market.offering import Quote
+from spotline.domain.market.offering import CapacityType, Quote
 
 
 @canonical_as("Moment", "slot slot_s offset_s ts_ns")
@@ -32,12 +32,25 @@ class OpenSlotRequest:
     unbilled: tuple[SlotPrices, ...]
 
 
-@canonical_as("ApplyRevisionRequest", "revision at prices commands last", later="places")
+@canonical_as("StoppedLaunch", "command_id capacity_type freeze_id detail yields")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoppedLaunch:
+    """A stop of buying stands against what a command launches; `yields` to hard deadlines."""
+
+    command_id: str
+    capacity_type: CapacityType
+    freeze_id: str
+    detail: str
+    yields: bool
+
+
+@canonical_as("ApplyRevisionRequest", "revision at prices commands last", later="places stops")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyRevisionRequest:
     """Carry out a revision's commands and report. `last`: no later slot will bill this one.
 
-    `places` are those of the offerings commanded, as far as known; they are no part of its digest.
+    `places` are those of the offerings commanded, as far as known, `stops` what stands against
+    launches; they are no part of its digest.
     """
 
     revision: int
@@ -46,6 +59,7 @@ class ApplyRevisionRequest:
     commands: tuple[ProvisioningCommanded, ...] = field(default=())
     last: bool = False
     places: tuple[OfferingPlace, ...] = field(default=(), repr=False)
+    stops: tuple[StoppedLaunch, ...] = field(default=(), repr=False)
 
 
 @canonical_as("SignalRequest", "at revision")

@@ -22,14 +22,35 @@ from spotline.domain.events.capacity import (
     InterruptionNoticed,
     InterruptionWithdrawn,
 )
+from spotline.domain.events.freeze import BuyingExcepted
 from spotline.domain.jobs.lot import JobHolding, Lot
 from spotline.domain.ledger.billing import Charge
+from spotline.domain.ledger.caps import stood_against
 from spotline.domain.ledger.instance_life import InstanceLife
-from spotline.domain.ledger.intents import HeldInstance, Intent, IntentResult
+from spotline.domain.ledger.intents import HeldInstance, Intent, IntentResult, Launch
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import NS_PER_S
 
 AnyInstance = TypeVar("AnyInstance", Instance, HeldInstance, InstanceLife)
+
+
+def exceptions(
+    excepted: Iterable[tuple[Intent, Launch, int]], request: ApplyRevisionRequest
+) -> tuple[BuyingExcepted, ...]:
+    """What was bought for hard deadlines' sake against a stop or a limit."""
+    left = {command.command_id: command.quote_left_micro_usd for command in request.commands}
+    return tuple(
+        BuyingExcepted(
+            job_id=intent.job_id,
+            tenant=intent.tenant,
+            offering_id=intent.offering_id,
+            slot=intent.slot,
+            instances=instances,
+            against=stood_against(launch.detail),
+            quote_left_micro_usd=left.get(intent.command_id, 0),
+        )
+        for intent, launch, instances in excepted
+    )
 
 
 def transfers(request: ApplyRevisionRequest) -> tuple[Charge, ...]:
@@ -240,3 +261,21 @@ def ends_seen(left: Iterable[InstanceLife], at: Moment) -> tuple[InstancesEnded,
         )
         for (job_id, tenant, offering_id), instance_ids in _by_lot(left).items()
     )
+
+
+def ids_of(instances: Iterable[Instance | HeldInstance]) -> tuple[str, ...]:
+    """The ids of instances, in their order."""
+    return tuple(instance.instance_id for instance in instances)
+
+
+def is_in(event: CloudEvent, instance_ids: set[str]) -> bool:
+    """Whether a cloud's event is about one of these instances."""
+    return event.instance.instance_id in instance_ids
+
+
+def lost_ends(lost: Iterable[HeldInstance], at: Moment, lost_s: int) -> list[LedgerEnd]:
+    """How instances end that were lost `lost_s` seconds into the slot."""
+    return [
+        LedgerEnd(instance_id=instance.instance_id, slot=at.slot, offset_s=lost_s, reason="lost")
+        for instance in lost
+    ]

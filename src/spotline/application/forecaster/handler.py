@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -26,6 +27,8 @@ SPEC = Spec(
 )
 
 DEFAULT_HORIZON_SLOTS = 12
+
+_HEAD = re.compile(rb"(-1|[0-9]{1,18}) ([0-9]{1,12})")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -140,13 +143,12 @@ class ForecastStateCodec:
     @property
     def version(self) -> str:
         """Model, library version and horizon: a snapshot of any other is to be refolded."""
-        # The format also says where the classes of the state are: they are looked for by module.
-        return f"4 {self._factory.state_version} horizon={self._horizon_slots}"
+        return f"5 {self._factory.state_version} horizon={self._horizon_slots}"
 
     def dump(self, state: ForecastState) -> bytes:
-        """Write the slot, the law book's line and the forecaster's own dump."""
-        head = f"{state.slot}\n{state.book.dump()}\n"
-        return head.encode() + state.forecaster.dump()
+        """Write a line with the slot and the length of the law book, then it and the forecaster."""
+        book = state.book.dump()
+        return b"%d %d\n" % (state.slot, len(book)) + book + state.forecaster.dump()
 
     def load(self, dumped: bytes) -> ForecastState:
         """Read what `dump` wrote.
@@ -156,18 +158,18 @@ class ForecastStateCodec:
         ValueError
             The bytes are not such a state, or come from other versions or another horizon.
         """
-        slot_line, _, rest = dumped.partition(b"\n")
-        book_line, separator, rest = rest.partition(b"\n")
-        if not separator:
+        line, _, rest = dumped.partition(b"\n")
+        head = _HEAD.fullmatch(line)
+        if head is None:
             raise ValueError(
-                "a forecaster's snapshot must start with its slot and a law book, these bytes do "
-                "not"
+                "a forecaster's snapshot must start with its slot and the length of its law book, "
+                "these bytes do not"
             )
-        forecaster = self._factory.load(rest)
+        slot, book_bytes = int(head[1]), int(head[2])
+        forecaster = self._factory.load(rest[book_bytes:])
         if forecaster.horizon_slots != self._horizon_slots:
             raise ValueError(
                 f"the snapshot must be of horizon {self._horizon_slots}, "
                 f"was of {forecaster.horizon_slots}"
             )
-        book = LawBook.load(book_line.decode())
-        return ForecastState(forecaster=forecaster, book=book, slot=int(slot_line))
+        return ForecastState(forecaster=forecaster, book=LawBook.load(rest[:book_bytes]), slot=slot)

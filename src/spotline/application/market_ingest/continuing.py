@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from spotline.application.market_ingest.observing import observations
@@ -28,45 +28,91 @@ class MarketOfLog:
     seen: Sequence[RegionObserved | LinkObserved] = ()
 
 
-def differences(
-    log: MarketOfLog, market: Market, geography: Geography | None, *, from_now: bool = False
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarketIdentity:
+    """What tells one market from another.
+
+    `first_slot_ns` is since the epoch. `offerings` are by id what they are; `places` says in a line
+    each the regions and links of its geography. `source` names the market and is not compared: a
+    file may be moved.
+    """
+
+    source: str
+    slot_s: int
+    first_slot_ns: int
+    offerings: Mapping[str, str]
+    places: tuple[str, ...] = ()
+
+
+def identity_of(market: Market, geography: Geography | None) -> MarketIdentity:
+    """What tells a market and its geography from others."""
+    return MarketIdentity(
+        source=market.source,
+        slot_s=market.slot_s,
+        first_slot_ns=market.start_ns,
+        offerings=_kinds(market.offerings),
+        places=_places_of(geography, market.start_ns),
+    )
+
+
+def identity_differences(
+    before: MarketIdentity, given: MarketIdentity, *, from_now: bool = False
 ) -> Iterator[str]:
-    """Say in what a market and a geography differ from those of a log, nothing where they go on.
+    """Say in what a market differs from another of before, nothing where it goes on with it.
 
     Parameters
     ----------
     from_now
         The market is moved to begin when it is started, so its beginning says nothing.
     """
+    yield from _of_grid(before, given, from_now=from_now)
+    yield from _of_offerings(before.offerings, given.offerings)
+    if before.places != given.places:
+        yield f"geography: expected {_listed(before.places)}, found {_listed(given.places)}"
+
+
+def differences(
+    log: MarketOfLog, market: Market, geography: Geography | None, *, from_now: bool = False
+) -> Iterator[str]:
+    """Say in what a market and a geography differ from those of a log, nothing where they go on.
+
+    `from_now` is as in `identity_differences`.
+    """
     opened = log.opened
-    problems = [*_of_grid(opened, market, from_now=from_now), *_of_offerings(opened, market)]
-    yield from problems or _of_slots(log.slots, market)
-    if log.slots:
-        yield from _of_geography(log, geography)
+    given = identity_of(market, geography)
+    before = MarketIdentity(
+        source=opened.source,
+        slot_s=opened.slot_s,
+        first_slot_ns=opened.first_slot_start_ns,
+        offerings=_kinds(opened.offerings),
+        # Where no slot was opened, none of it was shown.
+        places=_places(log.seen) if log.slots else given.places,
+    )
+    problems = list(identity_differences(before, given, from_now=from_now))
+    if all(problem.startswith("geography: ") for problem in problems):
+        yield from _of_slots(log.slots, market)
+    yield from problems
 
 
-def _of_grid(opened: MarketOpened, market: Market, *, from_now: bool) -> Iterator[str]:
-    if opened.slot_s != market.slot_s:
-        yield f"slot length: expected {opened.slot_s} s, found {market.slot_s} s"
-    elif not from_now and opened.first_slot_start_ns != market.start_ns:
-        began, begins = utc_iso(opened.first_slot_start_ns), utc_iso(market.start_ns)
+def _of_grid(before: MarketIdentity, given: MarketIdentity, *, from_now: bool) -> Iterator[str]:
+    if before.slot_s != given.slot_s:
+        yield f"slot length: expected {before.slot_s} s, found {given.slot_s} s"
+    elif not from_now and before.first_slot_ns != given.first_slot_ns:
+        began, begins = utc_iso(before.first_slot_ns), utc_iso(given.first_slot_ns)
         yield f"first slot: expected {began}, found {begins}"
 
 
-def _of_offerings(opened: MarketOpened, market: Market) -> Iterator[str]:
-    recorded, given = map(_by_id, (opened.offerings, market.offerings))
+def _of_offerings(recorded: Mapping[str, str], given: Mapping[str, str]) -> Iterator[str]:
     if set(recorded) != set(given):
         yield f"offerings: expected {_named(recorded)}, found {_named(given)}"
         return
     for offering_id, before in sorted(recorded.items()):
-        if _kind(before) != _kind(given[offering_id]):
-            yield (
-                f"offering {offering_id}: expected {_kind(before)}, found {_kind(given[offering_id])}"
-            )
+        if before != given[offering_id]:
+            yield f"offering {offering_id}: expected {before}, found {given[offering_id]}"
 
 
-def _by_id(offerings: Sequence[Offering]) -> dict[str, Offering]:
-    return {offering.offering_id: offering for offering in offerings}
+def _kinds(offerings: Sequence[Offering]) -> dict[str, str]:
+    return {offering.offering_id: _kind(offering) for offering in offerings}
 
 
 def _kind(offering: Offering) -> str:
@@ -76,7 +122,7 @@ def _kind(offering: Offering) -> str:
     )
 
 
-def _named(offerings: dict[str, Offering]) -> str:
+def _named(offerings: Mapping[str, str]) -> str:
     names = sorted(offerings)
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
@@ -109,26 +155,21 @@ def _price(quote: Quote) -> str:
     )
 
 
-def _of_geography(log: MarketOfLog, geography: Geography | None) -> Iterator[str]:
-    start_ns = log.opened.first_slot_start_ns
-    given = (
-        ()
-        if geography is None
-        else observations(geography, at_s=0.0, before_s=None, ts_event_ns=start_ns)
-    )
-    before, after = _places(log.seen), _places(given)
-    if before != after:
-        yield f"geography: expected {_listed(before)}, found {_listed(after)}"
+def _places_of(geography: Geography | None, start_ns: int) -> tuple[str, ...]:
+    if geography is None:
+        return ()
+    return _places(observations(geography, at_s=0.0, before_s=None, ts_event_ns=start_ns))
 
 
-def _places(seen: Sequence[RegionObserved | LinkObserved]) -> list[str]:
-    return sorted(
+def _places(seen: Sequence[RegionObserved | LinkObserved]) -> tuple[str, ...]:
+    said = (
         f"{entry.region.region_id} of {entry.region.gpus} GPUs at "
         f"{entry.region.energy_usd_per_kwh:g} USD/kWh"
         if isinstance(entry, RegionObserved)
         else f"{entry.link.source} to {entry.link.destination} at {entry.link.bytes_per_s:g} B/s"
         for entry in seen
     )
+    return tuple(sorted(said))
 
 
 def _listed(places: Sequence[str]) -> str:

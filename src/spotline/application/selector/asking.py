@@ -8,8 +8,10 @@ from dataclasses import replace
 from spotline.application.allocation.allocate import allocate, capped_quotes
 from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
 from spotline.application.selector.egress import held_back
+from spotline.application.selector.freezing import task_under_freezes
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.leaving import NextHome, can_stay, way_out, way_to
+from spotline.application.selector.limiting import task_at_limit
 from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.named_law import NamedLaw
@@ -49,10 +51,23 @@ def allocate_request(
 
 
 def _task(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTask:
+    task = replace(
+        task_at_home(state, run, options),
+        table_use=_table_use(state, run, run.offering_id),
+        alternatives=_alternatives(state, run, options),
+    )
+    way = way_out(state, run, options)
+    if way is not None:
+        task = _departed(state, run, task, way)
+    return task_under_freezes(state, run, task_at_limit(state, run, task))
+
+
+def task_at_home(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTask:
+    """The task of a running job where it is, that looks into no table."""
     now = run.state_at(state.offset_s) if state.offset_s else run.state
     reserve_slots, rescue_instances = state.on_demand_stock(run.job, run.offering_id)
-    task = JobTask(
-        job=run.job,
+    return JobTask(
+        job=run.planned(run.job),
         policy_id=run.policy_id,
         offering_id=run.offering_id,
         instance_type=state.offerings[run.offering_id].instance_type,
@@ -70,15 +85,11 @@ def _task(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTas
         memory=run.memory,
         # The safety net expects nothing of spot where what was held has just done nothing.
         spot_firm=options.spot_firm and not run.stands_still,
-        table_use=_table_use(state, run, run.offering_id),
-        alternatives=_alternatives(state, run, options),
         on_demand_reserve_slots=reserve_slots,
         rescue_instances=rescue_instances,
         unsaved_quanta=now.unsaved_quanta,
         notice_lead_s=state.lead_s(run.job, run.offering_id),
     )
-    way = way_out(state, run, options)
-    return task if way is None else _departed(state, run, task, way)
 
 
 def _departed(state: SelectorState, run: JobRun, task: JobTask, way: NextHome) -> JobTask:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
 
+from spotline.application.selector.asking import task_at_home
 from spotline.application.selector.egress import why_here
 from spotline.application.selector.endings import ended, endings, undecided
+from spotline.application.selector.freezing import NO_EXEMPTION, Exemption, exemption
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.application.spec import Context
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import ProvisioningCommanded, SlotDecided
 from spotline.domain.events.event import Event
+from spotline.domain.events.lifecycle import JobOutcome
 from spotline.domain.jobs.lot import Lot, holding_of
 from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move
 from spotline.domain.policies.interface import Policy
@@ -49,11 +52,22 @@ def decisions(
 
 
 def finish_slot(
-    state: SelectorState, answered: Sequence[AllocationDecided], ctx: Context
+    state: SelectorState,
+    answered: Sequence[AllocationDecided],
+    ctx: Context,
+    options: SelectorOptions,
+    *,
+    stopped: Set[str] = frozenset(),
 ) -> tuple[Event, ...]:
-    """Decisions and endings, then the commands they need (releases first), then the slot's end."""
+    """Decisions and endings, then the commands they need (releases first), then the slot's end.
+
+    Jobs that are `stopped` have reached a limit and end.
+    """
     decided = (*answered, *undecided(state))
-    ending = endings(state, decided)
+    ending = {
+        **dict.fromkeys(stopped, JobOutcome.STOPPED_BY_LIMIT),
+        **endings(state, decided),
+    }
     closed: list[Event] = []
     for job_id, outcome in sorted(ending.items()):
         closed += ended(state, state.runs[job_id], outcome, state.offset_s)
@@ -66,6 +80,7 @@ def finish_slot(
         over = state.revision == 0 and run.phase is RunPhase.CLOSED
         if over or (job_id in ending and job_id not in held):
             changes += _changes(run, ())
+    changes = [_with_exemption(state, change, options) for change in changes]
     # Releases go first: what they free may be what the others launch.
     changes.sort(
         key=lambda change: (change.grows, change.run.job.job_id, change.target.offering_id)
@@ -81,6 +96,8 @@ def finish_slot(
             offset_s=state.offset_s,
             target=change.target,
             transfer_cost_micro_usd=change.transfer_cost_micro_usd,
+            excepted_on_demand=change.exemption.instances,
+            quote_left_micro_usd=change.exemption.quote_left_micro_usd,
         )
         for change in changes
     ]
@@ -91,6 +108,19 @@ def finish_slot(
         commands=len(commands),
     )
     return (*decided, *closed, *commands, slot_decided)
+
+
+def _with_exemption(state: SelectorState, change: _Change, options: SelectorOptions) -> _Change:
+    """The change with what a hard deadline needs of it, for stops and limits that yield to that."""
+    run, target = change.run, change.target
+    at_home = target.offering_id == run.offering_id
+    more = target.on_demand - run.held_at(target.offering_id).on_demand
+    if more <= 0 or not at_home or not (run.is_limited or state.freezes.by_id):
+        return change
+    found = exemption(state, run, task_at_home(state, run, options))
+    if not found.instances:
+        return change
+    return replace(change, exemption=replace(found, instances=min(more, found.instances)))
 
 
 def _looks_at_forecasts(policy: Policy) -> bool:
@@ -106,6 +136,7 @@ class _Change:
     grows: bool
     id_part: str
     transfer_cost_micro_usd: int = 0
+    exemption: Exemption = NO_EXEMPTION
 
 
 def _changes(run: JobRun, lots: tuple[Lot, ...], move: Move | None = None) -> list[_Change]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from spotline.application.selector.freezing import blocking
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.state import SelectorState, SlotPhase
 from spotline.domain.events.allocation import AllocationDecided
@@ -22,9 +23,11 @@ from spotline.domain.events.lifecycle import (
     JobOutcome,
     JobRetryScheduled,
 )
+from spotline.domain.events.limits import LimitAction
 from spotline.domain.jobs.job import OnLimit
 from spotline.domain.jobs.program import IDLE, Holding
 from spotline.domain.ledger.billing import OfferingPrice
+from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.units import NS_PER_S, PPM, utc_iso
@@ -220,7 +223,7 @@ def undecided(state: SelectorState) -> list[AllocationDecided]:
     aside = [
         run
         for run in state.running()
-        if run.ending is None and (run.waits_at(now_ns) or run.is_finishing)
+        if run.ending is None and (run.waits_at(now_ns) or run.is_finishing or run.is_at_limit)
     ]
     if not aside:
         return []
@@ -233,8 +236,11 @@ def undecided(state: SelectorState) -> list[AllocationDecided]:
             holding, reason = IDLE, DecisionReason.RETRYING
             until_ns = run.not_before_ns if run.failure is None else _retry_ns(run, run.failure)
             why = f"nothing before {utc_iso(until_ns)}: its program failed"
+        elif run.is_at_limit and not run.is_finishing:
+            holding, reason = _at_limit(state, run), DecisionReason.BUDGET
+            why = f"{holding.spot} spot + {holding.on_demand} on-demand: {said_of_limit(run)}"
         else:
-            holding, reason = _until_exit(run, residual), DecisionReason.FINISHING
+            holding, reason = _until_exit(state, run, residual), DecisionReason.FINISHING
             why = f"{holding.spot} spot + {holding.on_demand} on-demand until its program has ended"
         if state.revision and run.held == holding and run.target == holding:
             continue
@@ -255,9 +261,11 @@ def undecided(state: SelectorState) -> list[AllocationDecided]:
     return found
 
 
-def _until_exit(run: JobRun, residual: ResidualCapacity) -> Holding:
+def _until_exit(state: SelectorState, run: JobRun, residual: ResidualCapacity) -> Holding:
     """What a finishing job holds: what it has, and where that is broken the least that runs."""
-    if run.held.instances in run.job.allowed_counts:
+    home = run.offering_id
+    stopped = any(blocking(state, run, home, kind) is not None for kind in CapacityType)
+    if stopped or run.held.instances in run.job.allowed_counts:
         return run.held
     least = run.job.allowed_counts[0]
     kept = min(run.held.on_demand, least)
@@ -266,3 +274,31 @@ def _until_exit(run: JobRun, residual: ResidualCapacity) -> Holding:
     if residual.spot(run.offering_id) + min(run.held.spot, least) >= least:
         return Holding(spot=least)
     return IDLE
+
+
+# --- jobs at a limit --------------------------------------------------------------------------
+
+
+def kept(state: SelectorState, run: JobRun) -> Holding:
+    """Of what a job holds, what the market has not taken back as the slot opened."""
+    quotes = {sq.quote.offering_id: sq.quote for sq in state.current.quotes}
+    available = quotes[run.offering_id].spot_available
+    spot = min(run.held.spot, available.instances) if available.known else run.held.spot
+    return Holding(spot=spot, on_demand=run.held.on_demand)
+
+
+def _at_limit(state: SelectorState, run: JobRun) -> Holding:
+    """What a job holds that has reached a limit: what it has while it winds down, else nothing."""
+    said = run.at_limit
+    winds_down = said is not None and said.action is LimitAction.WIND_DOWN
+    return kept(state, run) if winds_down else IDLE
+
+
+def said_of_limit(run: JobRun) -> str:
+    """What has been said of the limit that a job is at, for people."""
+    said = run.at_limit
+    if said is None:
+        return ""
+    if said.action is LimitAction.WIND_DOWN:
+        return f"it ends at {utc_iso(said.until_ns)}, {said.limit}: {said.detail}"
+    return f"{said.limit}: {said.detail}"

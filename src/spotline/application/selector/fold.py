@@ -40,6 +40,7 @@ from spotline.domain.events.lifecycle import (
     JobSubmitted,
     JobUpdated,
 )
+from spotline.domain.events.limits import LimitReached
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.events.training import CheckpointCommitted, TrainingRestarted
@@ -83,6 +84,8 @@ def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
             | TrainingRestarted()
         ):
             _fold_job(state, event)
+        case LimitReached():
+            state.runs[event.job_id].at_limit = event
         case BuyingFrozen():
             state.freezes.begin(event.freeze)
         case BuyingUnfrozen():
@@ -434,6 +437,8 @@ def _admit(state: SelectorState, event: JobAdmitted) -> None:
     run.first_offering_id = event.offering_id
     run.first_slot = event.slot
     run.first_slot_start_ns = opened.ts_event_ns
+    run.on_demand_quote_micro_usd = event.on_demand_quote_micro_usd
+    run.is_limited = event.limit_micro_usd > 0
     run.program = state.program_of(run.job, event.offering_id)
     state.draws[event.job_id] = Draw(weights=state.learner.weights(), policy_id=event.policy_id)
 
@@ -459,5 +464,5 @@ def _start_allocating(state: SelectorState, event: Event) -> None:
     state.trigger = event
     served = state.in_order()
     # Those whose program has only to end keep what they hold before anybody is served.
-    ending = [run.job.job_id for run in state.running() if run.is_finishing]
+    ending = [run.job.job_id for run in state.running() if run.is_finishing or run.is_at_limit]
     state.order = (*ending, *served)

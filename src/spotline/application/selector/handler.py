@@ -27,6 +27,13 @@ from spotline.application.selector.learning import (
 )
 from spotline.application.selector.leaving import departures
 from spotline.application.selector.lifecycle import advanced, closed, never_started
+from spotline.application.selector.limiting import (
+    NO_LIMIT,
+    arrival_limit,
+    ending_of,
+    judged,
+    spent_up,
+)
 from spotline.application.selector.offering_choice import best_offering
 from spotline.application.selector.recomputing import recomputed_answer
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
@@ -56,7 +63,7 @@ from spotline.domain.events.lifecycle import (
     JobSubmitted,
     JobUpdated,
 )
-from spotline.domain.events.limits import LimitReached
+from spotline.domain.events.limits import LimitAction, LimitReached
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.events.training import (
@@ -163,7 +170,7 @@ class SelectHandler:
             case CapacityReported() if event is state.trigger:
                 if state.job_revisions > self._options.most_revisions:
                     # The cloud goes on refusing: keep what is held, and let the slot end.
-                    return Outcome(events=finish_slot(state, [], ctx))
+                    return Outcome(events=finish_slot(state, [], ctx, self._options))
                 return self._ask(state, state.served_again(), ctx)
             case AllocationAnswered() if event is state.trigger:
                 return Outcome(events=self._command(state, event, ctx))
@@ -184,9 +191,8 @@ class SelectHandler:
             Timer(timer_id=f"forecast_overdue:{state.slot}", after_s=wait_s, events=(overdue,)),
         )
 
-    @staticmethod
     def _heed(
-        state: SelectorState, event: JobCancelled | JobExited, ctx: Context
+        self, state: SelectorState, event: JobCancelled | JobExited, ctx: Context
     ) -> tuple[Event, ...]:
         """What a job's cancellation or the end of its program changes now."""
         run = state.runs.get(event.job_id)
@@ -197,7 +203,7 @@ class SelectHandler:
         retry = retry_of(run, state.slot)
         events: tuple[Event, ...] = () if retry is None else (retry,)
         if event is state.trigger:
-            events += finish_slot(state, [], ctx)
+            events += finish_slot(state, [], ctx, self._options)
         elif state.phase is SlotPhase.SETTLED and run.phase is RunPhase.RUNNING and run.ending:
             # It holds nothing that would have to be released.
             events += ended(state, run, run.ending, moment_s(state, event.ts_event_ns))
@@ -211,9 +217,9 @@ class SelectHandler:
             if run.first_slot < state.slot:
                 events.append(advanced(run, state.slot - 1))
             ended = closed(run, state.slot)
-            if ended is not None:
-                events.append(ended)
-                closing.add(run.job.job_id)
+            events += (ended,) if ended is not None else judged(state, run, self._options)
+            if events and isinstance(events[-1], JobClosed):
+                closing.add(events[-1].job_id)
         learner = state.learner.copy()
         events += self._learn(state, closing, learner)
         running = [run for run in state.running() if run.job.job_id not in closing]
@@ -259,10 +265,17 @@ class SelectHandler:
             )
             if run.cancelled or offering_id is None:
                 continue
-            yield from rehearse(self._pool, self._options, state, learner, run.job, offering_id)
+            limit = arrival_limit(state, run, offering_id) if self._options.limits else NO_LIMIT
+            if limit.refusal is not None:
+                if limit.refusal.action is not LimitAction.WAIT:
+                    yield limit.refusal
+                    yield never_started(run, state.slot, stopped=True)
+                continue
+            arriving = limit.planned(run.job)
+            yield from rehearse(self._pool, self._options, state, learner, arriving, offering_id)
             weights = weights_ppb(learner.weights())
             index = drawn_index(weights, ctx.uniform(f"policy:{run.job.job_id}"))
-            program = state.program_of(run.job, offering_id)
+            program = state.program_of(arriving, offering_id)
             yield JobAdmitted(
                 job_id=run.job.job_id,
                 tenant=run.job.tenant,
@@ -271,8 +284,10 @@ class SelectHandler:
                 offering_id=offering_id,
                 deadline_slot=state.slot + program.deadline_slots - 1,
                 weight_ppb=weights[index],
+                on_demand_quote_micro_usd=limit.on_demand_quote_micro_usd,
+                limit_micro_usd=limit.limit_micro_usd,
             )
-            tables = tables_wanted(state, run, offering_id, running, self._options)
+            tables = tables_wanted(state, JobRun(job=arriving), offering_id, running, self._options)
             # While room is short, a home is worth more than places to move to.
             tables = tables[: len(tables) if 2 * room > MOST_TABLES else min(1, max(0, room))]
             room -= len(tables)
@@ -282,7 +297,7 @@ class SelectHandler:
 
     def _ask(self, state: SelectorState, order: Sequence[str], ctx: Context) -> Outcome:
         if not order:
-            return Outcome(events=finish_slot(state, [], ctx))
+            return Outcome(events=finish_slot(state, [], ctx, self._options))
         request = allocate_request(state, order, self._options)
         return Outcome(
             calls=(Call(name=ALLOCATE_CALL, digest=self._digest(request), request=request),)
@@ -295,7 +310,12 @@ class SelectHandler:
         if event.outcome is not CallOutcome.ANSWERED:
             answers = fallback_answers(state, self._options)
         answers = departures(state, answers, self._options)
-        return finish_slot(state, decisions(state, answers, self._options), ctx)
+        reached, answers = spent_up(state, answers, self._options)
+        decided = decisions(state, answers, self._options)
+        return (
+            *reached,
+            *finish_slot(state, decided, ctx, self._options, stopped=ending_of(reached)),
+        )
 
 
 def _arrivals(state: SelectorState) -> list[JobRun]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from spotline.domain.events.lifecycle import JobExited, JobOutcome, JobProgressReported
+from spotline.domain.events.limits import LimitAction, LimitReached
 from spotline.domain.events.training import CheckpointCommitted, TrainingRestarted
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import Lot, holding_of
@@ -14,6 +15,7 @@ from spotline.domain.jobs.program import IDLE, Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress, advance
 from spotline.domain.jobs.run import ProgressSource
 from spotline.domain.ledger.billing import OfferingPrice, lots_cost_micro_usd
+from spotline.domain.limits.judgement import FORWARD, limit_micro_usd, planned_budget_micro_usd
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.policies.answer import Move
 from spotline.domain.policies.interface import START, Memory
@@ -73,6 +75,10 @@ class JobRun:
     it was told to have gone on in this slot, `stands_still` that it should have in the last and has not. With an `ending` the job is
     closed by the next revision. After `failure`, which waits for its retry to be scheduled, it
     holds nothing before `not_before_ns`. It has been finishing since slot `finishing_since` (-1).
+
+    `on_demand_quote_micro_usd` is what all of it would have cost on on-demand when it was admitted;
+    it `is_limited` if limits were on then. `at_limit` is the last that was said of a limit that it
+    has reached.
     """
 
     job: Job
@@ -114,6 +120,9 @@ class JobRun:
     cancelled: bool = False
     outcome: JobOutcome | None = None
     fed_back: bool = False
+    on_demand_quote_micro_usd: int = 0
+    is_limited: bool = False
+    at_limit: LimitReached | None = None
 
     @property
     def compiled(self) -> JobProgram:
@@ -155,8 +164,34 @@ class JobRun:
 
     @property
     def was_cut_short(self) -> bool:
-        """Whether its owner or its program ended it: no policy had a part in that."""
-        return self.cancelled or JobOutcome.FAILED in (self.ending, self.outcome)
+        """Whether its owner, its program or a limit ended it: no policy had a part in that."""
+        stopped = self.is_limited and self.outcome is JobOutcome.STOPPED_BY_LIMIT
+        return self.cancelled or stopped or JobOutcome.FAILED in (self.ending, self.outcome)
+
+    @property
+    def limit_micro_usd(self) -> int:
+        """What it may spend before its limit is reached; 0 where limits are off."""
+        if not self.is_limited:
+            return 0
+        return limit_micro_usd(self.job, self.on_demand_quote_micro_usd)
+
+    @property
+    def is_at_limit(self) -> bool:
+        """Whether it has reached a limit and no policy decides it: it winds down, or is not worth it.
+
+        One that waits for more of a budget is asked on: spot may become cheap enough for the rest.
+        """
+        said = self.at_limit
+        if said is None:
+            return False
+        waits = said.action is LimitAction.WAIT and said.limit == FORWARD
+        return said.action is LimitAction.WIND_DOWN or waits
+
+    def planned(self, job: Job) -> Job:
+        """The job as policies plan it: with the budget that is left to them."""
+        if not self.is_limited:
+            return job
+        return replace(job, budget_micro_usd=planned_budget_micro_usd(job))
 
     @property
     def held(self) -> Holding:
@@ -189,6 +224,8 @@ class JobRun:
         It gives no feedback: what it was offered until now was offered to another job.
         """
         self.job = job
+        # Another value, budget or choice is judged anew.
+        self.at_limit = None
         if program is None or program == self.program:
             return
         self.program = program

@@ -66,9 +66,30 @@ def _awaits_exit(run: JobRun, slot: int) -> bool:
     return waited_s < LONGEST_FINISH_S and not spent and not over
 
 
-def never_started(run: JobRun, slot: int) -> JobClosed:
-    """Close a job that was never admitted."""
-    if run.cancelled:
+def stopped(
+    run: JobRun,
+    slot: int,
+    outcome: JobOutcome = JobOutcome.STOPPED_BY_LIMIT,
+    value_micro_usd: int = 0,
+) -> JobClosed:
+    """Close a job for a limit's sake when `slot` opened."""
+    return JobClosed(
+        job_id=run.job.job_id,
+        tenant=run.job.tenant,
+        slot=slot - 1,
+        outcome=outcome,
+        policy_id=run.policy_id,
+        cost_micro_usd=run.spent_micro_usd,
+        value_micro_usd=value_micro_usd,
+        progress_ppm=run.progress_ppm,
+    )
+
+
+def never_started(run: JobRun, slot: int, *, stopped: bool = False) -> JobClosed:
+    """Close a job that was never admitted; `stopped` for a limit's sake."""
+    if stopped:
+        outcome = JobOutcome.STOPPED_BY_LIMIT
+    elif run.cancelled:
         outcome = JobOutcome.CANCELLED
     elif run.job.deadline.kind is DeadlineKind.HARD:
         outcome = JobOutcome.MISSED_DEADLINE

@@ -60,6 +60,10 @@ class SelectorOptions:
     list prices between a large provider's own places; what leaves a provider may cost five times
     as much, and other continents differ.
 
+    With `limits` jobs are judged forward and have a limit each (`domain/limits/judgement.py`); one
+    that winds down keeps what it holds for `limit_grace_s` seconds. Logs from before 0.3.0,
+    simulations and benchmarks decide without.
+
     Raises
     ------
     ValueError
@@ -82,6 +86,8 @@ class SelectorOptions:
     moves: bool = True
     egress_usd_per_gb: float = 0.02
     zone_egress_usd_per_gb: float = 0.01
+    limits: bool = False
+    limit_grace_s: int = 600
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -97,7 +103,7 @@ class SelectorOptions:
                 raise ValueError(f"{name} must be finite, was {getattr(self, name)}")
         for name in (
             *("horizon_jobs", "rehearsals", "rehearsals_per_job", "history_slots"),
-            *("most_revisions", "egress_usd_per_gb", "zone_egress_usd_per_gb"),
+            *("most_revisions", "egress_usd_per_gb", "zone_egress_usd_per_gb", "limit_grace_s"),
         ):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be finite and >= 0, was {getattr(self, name)}")
@@ -168,7 +174,7 @@ class SelectorState:
     def in_order(self) -> list[str]:
         """Running jobs in the order they are served: least slack first, then job id.
 
-        Those that end, wait for a retry or are finishing are not served.
+        Those that end, wait for a retry, are finishing or have reached a limit are not served.
         """
         served = [
             run
@@ -176,6 +182,7 @@ class SelectorState:
             if run.ending is None
             and not run.waits_at(self.current.ts_event_ns)
             and not run.is_finishing
+            and not run.is_at_limit
         ]
         served.sort(key=lambda run: (run.slack_slots(self.slot), run.job.job_id))
         return [run.job.job_id for run in served]
@@ -272,6 +279,7 @@ class SelectorState:
         start_ns = self.current.ts_event_ns
         if run is not None and run.phase is not RunPhase.PENDING:
             start_ns = run.first_slot_start_ns
+            job = run.planned(job)
         offering = self.offerings[offering_id]
         return program_of(
             job,

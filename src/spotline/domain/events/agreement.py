@@ -47,12 +47,18 @@ class AgreementChecked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncarnationBegun:
-    """The log begins anew, or goes on after a part of it was lost: its first entry then."""
+    """The log begins anew, or goes on after a part of it was lost: its first entry then.
+
+    `incarnation` counts from 1: that one is not announced. `last_seq_before` is the last entry that
+    is known to have existed (0: none), `last_slot_before` the last slot that was open (-1: none is
+    known): the market goes on behind it.
+    """
 
     installation_id: str
     incarnation: int
     last_seq_before: int
     detail: str
+    last_slot_before: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

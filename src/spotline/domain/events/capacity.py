@@ -145,12 +145,15 @@ class CostAccrued:
 @canonical_as(
     "ProvisioningCommanded",
     "command_id job_id tenant quota_pool slot revision offset_s target transfer_cost_micro_usd",
+    later="excepted_on_demand quote_left_micro_usd",
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisioningCommanded:
     """Bring what a job holds of one offering to these counts.
 
-    `transfer_cost_micro_usd` is what copying its checkpoint there costs, where it moves.
+    `transfer_cost_micro_usd` is what copying its checkpoint there costs, where it moves. Its hard
+    deadline needs `excepted_on_demand` instances: they are launched even against a stop or a limit
+    that yields to deadlines. `quote_left_micro_usd` is what is left of its quote before.
     """
 
     command_id: str
@@ -162,6 +165,8 @@ class ProvisioningCommanded:
     offset_s: int
     target: Lot
     transfer_cost_micro_usd: int = 0
+    excepted_on_demand: int = 0
+    quote_left_micro_usd: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,7 +109,11 @@ class JobProgressReported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobAdmitted:
-    """A job's first slot has come: its policy was drawn and its offering chosen."""
+    """A job's first slot has come: its policy was drawn and its offering chosen.
+
+    `on_demand_quote_micro_usd` is what all of it would cost on on-demand from here on,
+    `limit_micro_usd` what it may spend before its limit is reached; both 0 where limits are off.
+    """
 
     job_id: str
     tenant: str
@@ -118,6 +122,8 @@ class JobAdmitted:
     offering_id: str
     deadline_slot: int
     weight_ppb: int
+    on_demand_quote_micro_usd: int = 0
+    limit_micro_usd: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 
 from spotline.domain.events.market import SlotOpened
+from spotline.domain.forecasting.state_format import pack, unpack
 from spotline.domain.market.law import MarketLaw, learn_laws
 from spotline.domain.market.reservations import is_reserved
 from spotline.domain.units import PPM
@@ -17,6 +17,8 @@ MOST_SLOTS = 2016
 # The first law comes with the prior's help after a few slots, later ones every half day.
 FIRST_AFTER_SLOTS = 6
 EVERY_SLOTS = 24
+
+_NAME, _VERSIONS = "law book", {"format": "1"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,29 +66,21 @@ class LawBook:
             laws.update(learn_laws({name: past[name]}, most_instances=MOST_INSTANCES))
         return laws
 
-    def dump(self) -> str:
-        """One line of JSON; `load` restores it."""
-        dumped = {"slots": self.slots, "counts": self.counts, "price_ppm": self.price_ppm}
-        if self.reserved:
-            dumped["reserved"] = sorted(self.reserved)
-        return json.dumps(dumped)
+    def __post_init__(self) -> None:
+        """Refuse pasts of counts and prices that do not belong together, by `ValueError`."""
+        if {name: len(counts) for name, counts in self.counts.items()} != {
+            name: len(prices) for name, prices in self.price_ppm.items()
+        }:
+            raise ValueError("every known count must have its price")
+        if not self.reserved <= {*self.counts}:
+            raise ValueError("what is reserved must have a past")
+
+    def dump(self) -> bytes:
+        """Freeze the past; `load` restores it."""
+        return pack(_NAME, _VERSIONS, self, LawBook)
 
     @classmethod
-    def load(cls, dumped: str) -> LawBook:
-        """Restore what `dump` wrote.
-
-        Raises
-        ------
-        ValueError
-            It is no such line.
-        """
-        try:
-            read = json.loads(dumped)
-            return cls(
-                slots=read["slots"],
-                counts=read["counts"],
-                price_ppm=read["price_ppm"],
-                reserved=set(read.get("reserved", ())),
-            )
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
-            raise ValueError("a law book must be its JSON line, this is none") from error
+    def load(cls, dumped: bytes) -> LawBook:
+        """Restore what `dump` wrote; `ValueError` where these bytes are something else."""
+        book: LawBook = unpack(_NAME, _VERSIONS, dumped, LawBook)
+        return book

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,7 @@ from spotline.domain.forecasting.persistence import PersistenceModel
 from spotline.domain.forecasting.prepared import MarketModel, PreparedForecaster, offering_forecast
 from spotline.domain.forecasting.river_forecaster import RiverModel
 from spotline.domain.forecasting.seasonal_naive import SeasonalNaiveModel
+from spotline.domain.forecasting.state_values import AsPlain
 from spotline.domain.market.forecast import CountProbability, OfferingForecast
 from spotline.domain.market.offering import Quote
 
@@ -178,12 +180,19 @@ def _joint_errors(grid: FloatArray, below: FloatArray, count: int) -> FloatArray
     return joint
 
 
+_EXPERTS_AS_PLAIN = AsPlain(
+    tuple[PersistenceModel, RiverModel, LawModel, ClimatologyModel, SeasonalNaiveModel],
+    lambda experts: tuple(experts[name] for name in _EXPERTS),
+    lambda models: dict(zip(_EXPERTS, models, strict=True)),
+)
+
+
 @dataclass(slots=True, kw_only=True)
 class MixtureModel:
     """The experts, and how to pool them for every offering."""
 
     horizon_slots: int
-    experts: dict[str, MarketModel]
+    experts: Annotated[dict[str, MarketModel], _EXPERTS_AS_PLAIN]
     pools: dict[str, _Pool] = field(default_factory=dict)
 
     def learn(self, opened: SlotOpened, quotes: Mapping[str, Quote]) -> None:
@@ -254,7 +263,11 @@ def _fresh_mixture(horizon_slots: int) -> MixtureModel:
 
 
 class MixtureForecaster(
-    PreparedForecaster, name="mixture", model=_fresh_mixture, versions=_VERSIONS
+    PreparedForecaster,
+    name="mixture",
+    model=MixtureModel,
+    fresh=_fresh_mixture,
+    versions=_VERSIONS,
 ):
     """A linear pool of all forecasters, with weights learnt online."""
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
 
+from river.__version__ import __version__ as river_version
+
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.distribution import certain
 from spotline.domain.forecasting.interface import check_horizon
@@ -40,10 +42,9 @@ class MarketModel(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class PreparedState:
-    """The whole state of a forecaster."""
+    """What a forecaster keeps beside its model."""
 
     horizon_slots: int
-    model: MarketModel
     scoring: ForecastScoring
     slot: int = -1
     forecasts: tuple[OfferingForecast, ...] = ()
@@ -60,21 +61,30 @@ class PreparedForecaster:
     _name: ClassVar[str]
     _versions: ClassVar[dict[str, str]]
     _fresh_model: ClassVar[Callable[..., MarketModel]]
+    _kind: ClassVar[object]
     horizon_slots: int
 
     def __init_subclass__(
-        cls, *, name: str, model: Callable[..., MarketModel], versions: dict[str, str]
+        cls,
+        *,
+        name: str,
+        model: type[MarketModel],
+        versions: dict[str, str],
+        fresh: Callable[..., MarketModel] | None = None,
     ) -> None:
-        cls._name, cls._versions = name, versions
-        cls._fresh_model = staticmethod(model)
-        cls.state_version = state_version(name, versions)
+        cls._name = name
+        # Scores hold a detector of River's, whatever the model is.
+        cls._versions = {**versions, "river": river_version}
+        cls._fresh_model = staticmethod(fresh or model)
+        cls._kind = tuple[model, PreparedState]  # type: ignore[valid-type]
+        cls.state_version = state_version(name, cls._versions)
 
     def __init__(self, horizon_slots: int = 12) -> None:
         check_horizon(horizon_slots, horizon_slots)
         self.horizon_slots = horizon_slots
+        self._model = self._fresh_model(horizon_slots=horizon_slots)
         self._state = PreparedState(
             horizon_slots=horizon_slots,
-            model=self._fresh_model(horizon_slots=horizon_slots),
             scoring=ForecastScoring(horizon_slots=horizon_slots),
         )
 
@@ -86,9 +96,9 @@ class PreparedForecaster:
         state.slot = slot_opened.slot
         quotes = quotes_by_offering(slot_opened)
         for offering_id in state.scoring.observe(state.slot, quotes):
-            state.model.forget(offering_id)
-        state.model.learn(slot_opened, quotes)
-        state.forecasts = state.model.issue(slot_opened, quotes)
+            self._model.forget(offering_id)
+        self._model.learn(slot_opened, quotes)
+        state.forecasts = self._model.issue(slot_opened, quotes)
         state.scoring.issue(state.slot, quotes, state.forecasts)
 
     def forecast(self, horizon_slots: int) -> tuple[OfferingForecast, ...]:
@@ -105,14 +115,14 @@ class PreparedForecaster:
 
     def dump(self) -> bytes:
         """Freeze the state, with the format's version and what else decides its meaning."""
-        return pack(self._name, self._versions, self._state)
+        return pack(self._name, self._versions, (self._model, self._state), self._kind)
 
     @classmethod
     def load(cls, data: bytes) -> Self:
         """Restore a dumped state; `ValueError` where it is not one of this forecaster."""
-        state = unpack(cls._name, cls._versions, data)
+        model, state = unpack(cls._name, cls._versions, data, cls._kind)
         restored = cls(state.horizon_slots)
-        restored._state = state
+        restored._model, restored._state = model, state
         return restored
 
 

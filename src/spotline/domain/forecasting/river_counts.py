@@ -19,11 +19,12 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
 from river import linear_model, optim
 
 from spotline.domain.forecasting.distribution import quantised
+from spotline.domain.forecasting.river_state import linear
 from spotline.domain.market.forecast import CountProbability
 
 _EXPERTS = 5
@@ -111,7 +112,7 @@ class _Side:
 
     frequencies: _Frequencies
     losses: list[list[float]]  # decayed Brier sums, shape (horizon, experts)
-    logistic: Any
+    logistic: Annotated[Any, linear(_logistic)]
 
     @classmethod
     def fresh(cls, horizon_slots: int) -> _Side:

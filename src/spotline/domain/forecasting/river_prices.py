@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from river import linear_model, optim
+
+from spotline.domain.forecasting.river_state import linear
 
 _LINEAR_RATE = 0.01
 _PRICE_MEMORY = 0.995
@@ -25,11 +27,17 @@ def _clamped(value: float, bound: float) -> float:
     return max(-bound, min(bound, value))
 
 
+def _regression() -> Any:
+    return linear_model.LinearRegression(
+        optimizer=optim.SGD(_LINEAR_RATE), intercept_lr=_LINEAR_RATE, clip_gradient=5.0
+    )
+
+
 @dataclass(slots=True)
 class _PriceStep:
     """One step ahead: a regression of the log price's move, and how it fares."""
 
-    regression: Any
+    regression: Annotated[Any, linear(_regression)]
     scale: float = 0.0  # decayed mean of the absolute move
     weight: float = 0.0
     loss: float = 0.0
@@ -59,15 +67,7 @@ class PriceModel:
     @classmethod
     def fresh(cls, horizon_slots: int) -> PriceModel:
         """A model that knows nothing."""
-        steps = [
-            _PriceStep(
-                linear_model.LinearRegression(
-                    optimizer=optim.SGD(_LINEAR_RATE), intercept_lr=_LINEAR_RATE, clip_gradient=5.0
-                )
-            )
-            for _ in range(horizon_slots)
-        ]
-        return cls(steps)
+        return cls([_PriceStep(_regression()) for _ in range(horizon_slots)])
 
     def learn(self, slot: int, price_micro_usd: int) -> None:
         """Take in a price: score and train what matures in this slot."""

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.distribution import crps_milli
+from spotline.domain.forecasting.river_state import adwin
 from spotline.domain.market.forecast import (
     CountProbability,
     ForecastScore,
@@ -95,7 +96,7 @@ class _Averages:
     # Per bin of forecast probabilities of "some" and of "all": sums of probability and of outcome.
     promised: list[float] = field(default_factory=lambda: [0.0] * _RELIABILITY_BINS)
     kept: list[float] = field(default_factory=lambda: [0.0] * _RELIABILITY_BINS)
-    detector: Any = field(default_factory=_fresh_detector)
+    detector: Annotated[Any, adwin(_fresh_detector)] = field(default_factory=_fresh_detector)
     drift_slot: int = 0
 
     def fade(self, kept: float) -> None:

@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from river import linear_model, optim, time_series
 from river.__version__ import __version__ as river_version
@@ -14,6 +14,7 @@ from river.__version__ import __version__ as river_version
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.distribution import quantised
 from spotline.domain.forecasting.prepared import PreparedForecaster, offering_forecast
+from spotline.domain.forecasting.river_state import SnarimaxOrders, snarimax
 from spotline.domain.market.forecast import CountProbability, OfferingForecast
 from spotline.domain.market.offering import Quote
 from spotline.domain.units import S_PER_HOUR
@@ -34,11 +35,17 @@ def _regression() -> Any:
     return linear_model.LinearRegression(optim.SGD(_RATE), intercept_lr=_RATE, clip_gradient=1.0)
 
 
+def _model(orders: SnarimaxOrders) -> Any:
+    return time_series.SNARIMAX(
+        p=orders.p, d=orders.d, q=orders.q, m=orders.m, sp=orders.sp, regressor=_regression()
+    )
+
+
 @dataclass(slots=True)
 class _Series:
     """One SNARIMAX, what it said, and how far off it was, by steps ahead."""
 
-    model: Any
+    model: Annotated[Any, snarimax(_model)]
     horizon_slots: int
     slot: int = -1
     last: float = 0.0
@@ -116,15 +123,13 @@ class SnarimaxModel:
                 known.count.learn(opened.slot, known.last / known.scale)
 
     def _fresh(self, season_slots: int) -> _Offering:
-        price = time_series.SNARIMAX(p=2, d=1, q=0, regressor=_regression())
+        price = _model(SnarimaxOrders(p=2, d=1, q=0, m=1, sp=0))
         return _Offering(
             price=_Series(price, self.horizon_slots), count=self._count_series(season_slots)
         )
 
     def _count_series(self, season_slots: int) -> _Series:
-        series = time_series.SNARIMAX(
-            p=2, d=0, q=1, m=season_slots, sp=1, sq=0, regressor=_regression()
-        )
+        series = _model(SnarimaxOrders(p=2, d=0, q=1, m=season_slots, sp=1))
         return _Series(series, self.horizon_slots)
 
     def issue(

@@ -1,35 +1,21 @@
-"""A forecaster's state as bytes: a readable header with versions, then the packed state."""
+"""A forecaster's state as bytes: a readable header with versions, then plain values.
+
+`state_values` says what the values are. Nothing in the bytes names a class or a function, and
+reading them makes what the reader expects or raises `ValueError`.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import pickle
 import zlib
 from typing import Any
 
-_MAGIC = b"spotline-forecaster\n"
-_ALLOWED_PREFIXES = ("spotline.domain.", "river.")
-_ALLOWED = {
-    ("builtins", "float"),
-    ("builtins", "int"),
-    ("builtins", "object"),
-    ("collections", "defaultdict"),
-    ("collections", "deque"),
-    ("copyreg", "_reconstructor"),
-    ("numpy", "dtype"),
-    ("numpy._core.numeric", "_frombuffer"),
-}
+from spotline.domain.forecasting.state_values import Rows, shape_of
 
-
-class _StateUnpickler(pickle.Unpickler):
-    """Loads our own and River's classes and arrays only: a snapshot must not be able to run anything."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module.startswith(_ALLOWED_PREFIXES) or (module, name) in _ALLOWED:
-            return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"{module}.{name} does not belong into a forecaster's state")
+_MAGIC = b"spotline-forecaster 2\n"
+MOST_BYTES = 256 * 2**20
+"""What a state may be when it is not compressed: thousands of offerings need less."""
 
 
 def state_version(model: str, versions: dict[str, str]) -> str:
@@ -37,34 +23,35 @@ def state_version(model: str, versions: dict[str, str]) -> str:
     return " ".join([model, *(f"{name}={versions[name]}" for name in sorted(versions))])
 
 
-def pack(model: str, versions: dict[str, str], state: object) -> bytes:
-    """Write `state` with the model's name and the versions it depends on."""
-    buffer = io.BytesIO()
-    pickler = pickle.Pickler(buffer, protocol=5)
-    # Without the memo the bytes depend on values alone, not on which equal objects are shared.
-    pickler.fast = True
-    pickler.dump(state)
-    body = zlib.compress(buffer.getvalue(), 1)
-    header = {"model": model, "versions": versions, "sha256": hashlib.sha256(body).hexdigest()}
+def pack(model: str, versions: dict[str, str], state: object, kind: Any) -> bytes:
+    """Write `state`, a value of the type `kind`, with the model's name and its versions."""
+    rows = Rows()
+    plain = shape_of(kind).write(state, rows)
+    values = json.dumps(plain, separators=(",", ":")).encode() + b"\n" + rows.bytes
+    body = zlib.compress(values, 1)
+    header = {
+        "bytes": len(values),
+        "model": model,
+        "sha256": hashlib.sha256(body).hexdigest(),
+        "versions": versions,
+    }
     return _MAGIC + json.dumps(header, sort_keys=True).encode() + b"\n" + body
 
 
-def unpack(model: str, versions: dict[str, str], data: bytes) -> Any:
+def unpack(model: str, versions: dict[str, str], data: bytes, kind: Any) -> Any:
     """Read what `pack` wrote.
 
     Raises
     ------
     ValueError
-        Not a forecaster's state, damaged, of another model, or of other versions.
+        Not a forecaster's state, damaged, of another model, of other versions, or no value of the
+        type `kind`.
     """
     if not data.startswith(_MAGIC):
         raise ValueError("a forecaster's state must start with its header, these bytes do not")
     header_line, separator, body = data[len(_MAGIC) :].partition(b"\n")
-    try:
-        header = json.loads(header_line)
-    except ValueError as error:
-        raise ValueError("the header of a forecaster's state is damaged") from error
-    if not separator or header.get("sha256") != hashlib.sha256(body).hexdigest():
+    header = _header_of(header_line)
+    if not separator or header["sha256"] != hashlib.sha256(body).hexdigest():
         raise ValueError("a forecaster's state is damaged: its checksum differs")
     if header["model"] != model:
         raise ValueError(f"the state must be of forecaster {model}, was of {header['model']}")
@@ -73,7 +60,36 @@ def unpack(model: str, versions: dict[str, str], data: bytes) -> Any:
             f"the state of forecaster {model} needs {versions}, was written by "
             f"{header['versions']}: install that version or learn again from the log"
         )
+    plain_line, _, numbers = _inflated(body, header["bytes"]).partition(b"\n")
+    rows = Rows(numbers)
     try:
-        return _StateUnpickler(io.BytesIO(zlib.decompress(body))).load()
-    except (pickle.UnpicklingError, AttributeError, ImportError) as error:
+        state = shape_of(kind).read(json.loads(plain_line), rows)
+        rows.check_empty()
+    except (ValueError, OverflowError, RecursionError) as error:
         raise ValueError(f"the state of forecaster {model} cannot be read: {error}") from error
+    return state
+
+
+def _header_of(line: bytes) -> dict[str, Any]:
+    try:
+        header = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError("the header of a forecaster's state is damaged") from error
+    if not isinstance(header, dict) or {*header} != {"bytes", "model", "sha256", "versions"}:
+        raise ValueError(
+            "the header of a forecaster's state must have bytes, model, sha256, versions"
+        )
+    return header
+
+
+def _inflated(body: bytes, size: object) -> bytes:
+    if type(size) is not int or not 0 <= size <= MOST_BYTES:
+        raise ValueError(f"a forecaster's state must have at most {MOST_BYTES} bytes, was {size}")
+    inflating = zlib.decompressobj()
+    try:
+        values = inflating.decompress(body, size + 1)
+    except zlib.error as error:
+        raise ValueError(f"a forecaster's state is damaged: {error}") from error
+    if len(values) != size or not inflating.eof:
+        raise ValueError(f"a forecaster's state is damaged: it must have {size} bytes")
+    return values

@@ -29,10 +29,15 @@ class Topology(Enum):
 
 
 class OnLimit(Enum):
-    """What happens to a job whose budget is used up: it waits for more of it, or it is stopped."""
+    """What happens to a job that has reached its limit.
+
+    It waits until that is raised, or is stopped, or goes on as long as finishing costs less than is
+    still to be gained.
+    """
 
     WAIT = "wait"
     STOP = "stop"
+    FINISH = "finish"
 
 
 WORK_UNITS = ("gpu_hours", "instance_hours", "tokens", "samples", "steps")
@@ -185,7 +190,8 @@ class Job:
     `allowed_counts` are the instance counts it can run on, ascending (gangs, batch divisibility).
     `offerings` restricts it to these offering ids or instance types; empty means any that has a
     throughput. `value_micro_usd` is what finishing on time is worth; `budget_micro_usd` (0: none)
-    bounds what may be spent, and `on_limit` says what follows (None: it waits). `configuration` says
+    bounds what may be spent, and `on_limit` says what follows (None: `domain/limits/judgement.py`
+    chooses by its deadline; without limits it waits). `configuration` says
     how it is run where Spotline filled that in. Its program is started again after a failure
     `retries` times; with `awaits_exit` done work finishes it only once its program has ended.
     `run` says how Spotline runs that program (None: somebody else does), `egress_budget_micro_usd`

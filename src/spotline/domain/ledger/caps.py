@@ -8,6 +8,7 @@ from spotline.domain.events.capacity import LaunchRefused, RefusalClass
 from spotline.domain.units import S_PER_HOUR
 
 _CAP = "cap"
+_EXCEPTED = "excepted for a hard deadline from "
 JOB_CAP = f"{_CAP} USD per job"
 
 
@@ -64,15 +65,46 @@ def limited(detail: str, instances: int = 0) -> Permit:
     return Permit(instances=instances, detail=detail, refusal_class=RefusalClass.LIMIT)
 
 
-def permit(caps: Caps, usage: Usage, *, wanted: int, price_micro_usd: int, rest_s: int) -> Permit:
+def excepted_from(against: str, instances: int) -> Permit:
+    """So many may be launched for a hard deadline's sake, though `against` stands against it.
+
+    The ledger keeps a launch's words and nothing else of this, so they say it.
+    """
+    return limited(f"{_EXCEPTED}{against}", instances)
+
+
+def stood_against(detail: str) -> str:
+    """What stood against a launch that was made all the same; empty for nothing."""
+    return detail.removeprefix(_EXCEPTED) if detail.startswith(_EXCEPTED) else ""
+
+
+def fewer(one: Permit, other: Permit) -> Permit:
+    """The permit that allows fewer; of equals the first."""
+    return min(one, other, key=lambda found: found.instances)
+
+
+def permit(
+    caps: Caps,
+    usage: Usage,
+    *,
+    wanted: int,
+    price_micro_usd: int,
+    rest_s: int,
+    excepted: int = 0,
+) -> Permit:
     """Clip a launch of `wanted` instances, held for the `rest_s` seconds left of the slot.
 
-    Caps on money do not bound what costs nothing more, a reservation's instances.
+    Caps on money do not bound what costs nothing more, a reservation's instances. Those on launches
+    yield to `excepted` instances that a hard deadline needs.
     """
     fitting: list[Permit] = [Permit(instances=wanted)]
     if caps.launches_per_minute is not None:
         left = caps.launches_per_minute - usage.launches
-        fitting.append(limited(f"{_CAP} launches per minute", left))
+        per_minute = f"{_CAP} launches per minute"
+        if left < min(wanted, excepted):
+            fitting.append(excepted_from(per_minute, min(wanted, excepted)))
+        else:
+            fitting.append(limited(per_minute, left))
     if caps.micro_usd_per_hour is not None and price_micro_usd:
         left = (caps.micro_usd_per_hour - usage.micro_usd_per_hour) // price_micro_usd
         fitting.append(limited(f"{_CAP} USD per hour", left))

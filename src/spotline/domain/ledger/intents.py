@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from spotline.domain.events.capacity import ProvisioningCommanded, RefusalClass
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.ledger.billing import OfferingPrice
-from spotline.domain.ledger.caps import JOB_CAP, Caps, Permit, Usage, limited, permit
+from spotline.domain.ledger.caps import JOB_CAP, Caps, Permit, Usage, fewer, limited, permit
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import cost_micro_usd
 
@@ -137,7 +137,8 @@ def plan_revision(
         for instance_id in intent.release:
             del kept[instance_id]
     over = {intent.job_id for intent in dropped}
-    return (*_with_launches(plan, intents, kept.values(), over), *dropped)
+    excepted = {command.command_id: command.excepted_on_demand for command in commands}
+    return (*_with_launches(plan, intents, kept.values(), over, excepted), *dropped)
 
 
 def _intent(plan: RevisionPlan, command: ProvisioningCommanded, release: tuple[str, ...]) -> Intent:
@@ -250,16 +251,11 @@ def _with_launches(
     intents: Sequence[Intent],
     held: Iterable[HeldInstance],
     dropped: set[str],
+    excepted: Mapping[str, int],
 ) -> tuple[Intent, ...]:
+    """The intents with their launches; so much on-demand as `excepted` says yields to no rate."""
     held = tuple(held)
-    per_hour = sum(
-        plan.prices[instance.offering_id].of(instance.capacity_type) for instance in held
-    )
-    bills = _rest_cost_micro_usd(plan, held)
-    for job_id, spent in plan.spent_micro_usd.items():
-        bills[job_id] = bills.get(job_id, 0) + spent
-    launches_last_minute = plan.launches_last_minute
-    rest_s = plan.slot_s - plan.offset_s
+    tally = _Tally(plan, held)
     planned: list[Intent] = []
     for intent in intents:
         launches: list[Launch] = []
@@ -268,39 +264,72 @@ def _with_launches(
             requested = _wanted(intent.target, capacity_type) - len(ours)
             if requested <= 0:
                 continue
-            price = plan.prices.get(intent.offering_id)
             permitted = _barred(plan, intent, capacity_type, dropped)
-            if permitted is None and price is not None:
-                permitted = permit(
-                    plan.caps,
-                    Usage(
-                        job_micro_usd=bills.get(intent.job_id, 0),
-                        micro_usd_per_hour=per_hour,
-                        launches=launches_last_minute,
-                    ),
-                    wanted=requested,
-                    price_micro_usd=price.of(capacity_type),
-                    rest_s=rest_s,
-                )
-            permitted = permitted or NOT_QUOTED
-            count = permitted.instances
-            if price is not None and count:
-                rate = price.of(capacity_type)
-                per_hour += rate * count
-                launches_last_minute += count
-                bill = bills.get(intent.job_id, 0) + cost_micro_usd(rate, count, rest_s)
-                bills[intent.job_id] = bill
-            payload = f"{intent.job_id}\x1f{intent.offering_id}\x1f{capacity_type.value}\x1f{count}"
-            launches.append(
-                Launch(
-                    capacity_type=capacity_type,
-                    requested=requested,
-                    permitted=count,
-                    token=idempotency_token(intent.command_id, intent.attempt, payload),
-                    detail=permitted.detail,
-                    refusal_class=permitted.refusal_class,
-                    retry_after_s=permitted.retry_after_s,
-                )
-            )
+            if permitted is None or permitted.instances:
+                on_demand = capacity_type is CapacityType.ON_DEMAND
+                exempt = excepted.get(intent.command_id, 0) if on_demand else 0
+                allowed = tally.permit(intent, capacity_type, requested, exempt)
+                permitted = allowed if permitted is None else fewer(permitted, allowed)
+            tally.take(intent, capacity_type, permitted.instances)
+            launches.append(_launch(intent, capacity_type, requested, permitted))
         planned.append(replace(intent, launches=tuple(launches)))
     return tuple(planned)
+
+
+def _launch(
+    intent: Intent, capacity_type: CapacityType, requested: int, permitted: Permit
+) -> Launch:
+    count = permitted.instances
+    payload = f"{intent.job_id}\x1f{intent.offering_id}\x1f{capacity_type.value}\x1f{count}"
+    return Launch(
+        capacity_type=capacity_type,
+        requested=requested,
+        permitted=count,
+        token=idempotency_token(intent.command_id, intent.attempt, payload),
+        detail=permitted.detail,
+        refusal_class=permitted.refusal_class,
+        retry_after_s=permitted.retry_after_s,
+    )
+
+
+class _Tally:
+    """What counts against the caps while a revision's launches are permitted one by one."""
+
+    def __init__(self, plan: RevisionPlan, held: Sequence[HeldInstance]) -> None:
+        self._plan = plan
+        self._rest_s = plan.slot_s - plan.offset_s
+        self._per_hour = sum(
+            plan.prices[instance.offering_id].of(instance.capacity_type) for instance in held
+        )
+        self._bills = _rest_cost_micro_usd(plan, held)
+        for job_id, spent in plan.spent_micro_usd.items():
+            self._bills[job_id] = self._bills.get(job_id, 0) + spent
+        self._launches = plan.launches_last_minute
+
+    def permit(
+        self, intent: Intent, capacity_type: CapacityType, requested: int, excepted: int
+    ) -> Permit:
+        """How many of `requested` the caps allow; `excepted` of them whatever a rate says."""
+        usage = Usage(
+            job_micro_usd=self._bills.get(intent.job_id, 0),
+            micro_usd_per_hour=self._per_hour,
+            launches=self._launches,
+        )
+        return permit(
+            self._plan.caps,
+            usage,
+            wanted=requested,
+            price_micro_usd=self._plan.prices[intent.offering_id].of(capacity_type),
+            rest_s=self._rest_s,
+            excepted=excepted,
+        )
+
+    def take(self, intent: Intent, capacity_type: CapacityType, count: int) -> None:
+        """Count what is launched."""
+        if not count:
+            return
+        rate = self._plan.prices[intent.offering_id].of(capacity_type)
+        self._per_hour += rate * count
+        self._launches += count
+        bill = self._bills.get(intent.job_id, 0)
+        self._bills[intent.job_id] = bill + cost_micro_usd(rate, count, self._rest_s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spotline.domain.market.offering import Quote
+from spotline.domain.market.offering import CapacityType, Quote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,3 +19,20 @@ class SlotQuote:
     age_s: int
     quarantined_spot_price_micro_usd: int = 0
     quarantined_on_demand_price_micro_usd: int = 0
+
+    def worst_price(self, capacity_type: CapacityType) -> int:
+        """The dearest that anybody says an instance-hour costs, believed or not, micro-USD.
+
+        What is held and what limits allow is reckoned with it: a price that is not believed may be
+        true all the same.
+        """
+        if capacity_type is CapacityType.SPOT:
+            return max(self.quote.spot_price_micro_usd, self.quarantined_spot_price_micro_usd)
+        return max(self.quote.on_demand_price_micro_usd, self.quarantined_on_demand_price_micro_usd)
+
+    @property
+    def doubted(self) -> bool:
+        """Whether a newer price of it is not believed."""
+        return bool(
+            self.quarantined_spot_price_micro_usd or self.quarantined_on_demand_price_micro_usd
+        )

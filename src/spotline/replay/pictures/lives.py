@@ -25,6 +25,7 @@ from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.registry import BASELINES, FALLBACK_POLICY_ID, policy_named
 from spotline.domain.policies.replay import SlotRecord, replay_policy
 from spotline.domain.units import NS_PER_S, cost_micro_usd
+from spotline.replay.parkings import parked_by
 from spotline.replay.parts import WatchedSelector
 from spotline.replay.recorded import RecordedEvent, readable_events
 from spotline.replay.selector_run import padded
@@ -310,7 +311,10 @@ def _fold(events: list[RecordedEvent], watched: WatchedSelector, state: Selector
                 decided.setdefault(recorded.envelope.causation_id, []).append(recorded)
         elif type(recorded.event) in spec.consumes:
             inputs.append(recorded)
+    parked = parked_by(spec.service, events)
     for recorded in inputs:
+        if recorded.envelope.event_id in parked:
+            continue
         watched.evolve(state, recorded.event)
         outputs = decided.get(recorded.envelope.event_id, [])
         for output in sorted(outputs, key=lambda other: other.envelope.index):

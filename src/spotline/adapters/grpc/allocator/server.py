@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import grpc
 
 from spotline.adapters.grpc.allocator.allocator_servicer import AllocatorServicer
@@ -24,6 +26,8 @@ from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.planning import warm_up
 from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
 from spotline.application.explaining.ports import DecisionExplainer
+from spotline.application.health.conditions import HealthLimits
+from spotline.application.operations.messages import ServiceStatus
 
 
 class RpcServer(GrpcServer):
@@ -85,6 +89,12 @@ class RpcServer(GrpcServer):
     def explain_with(self, explainer: DecisionExplainer) -> None:
         """Explain decisions from now on."""
         self._jobs.explaining = Explaining(explainer)
+
+    def tell_of(
+        self, services: Callable[[], Sequence[ServiceStatus]], limits: HealthLimits
+    ) -> None:
+        """Tell how these services are from now on."""
+        self._operations.watch(services, limits)
 
     def register(self, server: grpc.aio.Server) -> None:
         """Add its services."""

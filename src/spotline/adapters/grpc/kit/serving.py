@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import ClassVar
 
 import grpc
@@ -15,6 +16,7 @@ from spotline.contracts.errors import ConfigError
 from spotline.runtime.telemetry import telemetry_for
 
 _MOST_PENDING = 50_000
+_LOOK_S = 1.0
 
 
 class GrpcServer:
@@ -112,6 +114,18 @@ class GrpcServer:
         for service in ("", *self.services):
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
         return f"{self._address.rpartition(':')[0]}:{port}"
+
+    async def show_ready(self, ready: Callable[[], bool]) -> None:
+        """Answer health checks by `ready`, as of a second ago, until cancelled."""
+        shown = True
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            if self._server is None or ready() is shown:
+                continue
+            shown = not shown
+            states = health_pb2.HealthCheckResponse
+            for service in ("", *self.services):
+                await self._health.set(service, states.SERVING if shown else states.NOT_SERVING)
 
     async def stop(self, *, grace_s: float = 1.0) -> None:
         """Refuse new calls, give those in progress `grace_s`, then end them. Safe to repeat."""

@@ -1,0 +1,81 @@
+"""What one revision's commands come to: the intents, written before any cloud is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from spotline.application.cloud_actuator.messages import ApplyRevisionRequest
+from spotline.application.cloud_actuator.ports import Ledger
+from spotline.domain.ledger.billing import bill
+from spotline.domain.ledger.caps import Caps, Permit
+from spotline.domain.ledger.intents import HeldInstance, Intent, RevisionPlan, plan_revision
+from spotline.domain.market.offering import CapacityType
+from spotline.domain.units import NS_PER_S
+
+_MINUTE_NS = 60 * NS_PER_S
+
+
+class Planning:
+    """Plans revisions against the ledger; `forbidden` (not empty) forbids every launch."""
+
+    def __init__(self, ledger: Ledger, caps: Caps, forbidden: str = "") -> None:
+        self._ledger, self._caps, self._forbidden = ledger, caps, forbidden
+
+    async def pending_of(self, request: ApplyRevisionRequest) -> list[Intent]:
+        """What was to be done for this revision when it was last tried."""
+        return [
+            intent
+            for intent in await self._ledger.pending()
+            if (intent.slot, intent.revision) == (request.at.slot, request.revision)
+        ]
+
+    async def intents(
+        self,
+        request: ApplyRevisionRequest,
+        held: Sequence[HeldInstance],
+        barred: Mapping[tuple[str, CapacityType], Permit],
+    ) -> list[Intent]:
+        """The intents of this revision, written before anything is done."""
+        at = request.at
+        known = await self._ledger.intents([command.command_id for command in request.commands])
+        attempts: dict[str, int] = {}
+        commands = []
+        for command in request.commands:
+            earlier = known.get(command.command_id)
+            if earlier is not None and earlier.result is not None:
+                if not earlier.result.refused:
+                    continue  # done in full under another call: once is enough
+                attempts[command.command_id] = earlier.intent.attempt + 1
+            commands.append(command)
+        intents = plan_revision(
+            RevisionPlan(
+                slot=at.slot,
+                revision=request.revision,
+                offset_s=at.offset_s,
+                slot_s=at.slot_s,
+                ts_ns=at.ts_ns,
+                prices=request.prices.by_offering(),
+                caps=self._caps,
+                spent_micro_usd=await self._spent(request),
+                launches_last_minute=await self._ledger.launches_since(at.ts_ns - _MINUTE_NS),
+                attempts=attempts,
+                forbidden=self._forbidden,
+                barred=barred,
+            ),
+            commands,
+            held,
+        )
+        if intents:
+            await self._ledger.write_intents(intents)
+        return list(intents)
+
+    async def _spent(self, request: ApplyRevisionRequest) -> dict[str, int]:
+        """Each job's bill up to now, the open slot included; empty where no cap needs it."""
+        if self._caps.micro_usd_per_job is None:
+            return {}
+        spent = dict(await self._ledger.spend_by_job())
+        intervals = await self._ledger.intervals(request.prices.slot, request.prices.slot_s)
+        for charge in bill(intervals, request.prices, until_s=request.at.offset_s):
+            job_id = charge.cost.job_id
+            spent[job_id] = spent.get(job_id, 0) + charge.cost.cost_micro_usd
+        return spent

@@ -1,0 +1,63 @@
+"""Which installation a store, a ledger, a log and instances of a cloud belong to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from spotline.application.market_ingest.continuing import MarketIdentity, identity_differences
+
+# As the store's folder makes it: 16 random bytes.
+_ID = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """One installation of Spotline: what it makes and buys carries `installation_id`.
+
+    Raises
+    ------
+    ValueError
+        The id is not 32 hexadecimal digits.
+    """
+
+    installation_id: str
+
+    def __post_init__(self) -> None:
+        if not _ID.fullmatch(self.installation_id):
+            raise ValueError(
+                f"installation_id must be 32 hexadecimal digits, was {self.installation_id!r}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreIdentity:
+    """What a store says of itself.
+
+    `made_by` and `last_used_by` are releases of Spotline. `market` is None until one was opened.
+    `incarnation` counts the log's, from 1; `last_seq` and `last_slot` are the last entry and the
+    last slot that the store was seen to have (0 and -1: none yet), which may be fewer than there
+    were. `log_created` is when the stream was made, in the broker's words, empty where unknown.
+    """
+
+    installation: Installation
+    made_by: str
+    last_used_by: str
+    partitions: tuple[int, ...] = ()
+    market: MarketIdentity | None = None
+    incarnation: int = 1
+    log_created: str = ""
+    last_seq: int = 0
+    last_slot: int = -1
+
+
+def store_differences(
+    store: StoreIdentity, market: MarketIdentity, *, partition: int, from_now: bool = False
+) -> Iterator[str]:
+    """Say in what a store was made otherwise than it is to be used, nothing where it goes on."""
+    if store.partitions and partition not in store.partitions:
+        known = ", ".join(map(str, store.partitions))
+        yield f"partition: expected {known}, found {partition}"
+    if store.market is not None:
+        yield from identity_differences(store.market, market, from_now=from_now)

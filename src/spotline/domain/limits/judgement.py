@@ -1,0 +1,213 @@
+"""Limits of a job, judged forward: what is still to come against what is still to be gained.
+
+A job goes on as long as finishing costs no more than it is still worth. Money that is spent is
+spent: it is in neither. What it may spend in all (its budget, or the default limit) says when its
+owner's choice, `on_limit`, is asked.
+
+What is still to come is an expectation: on-demand for all of the rest is what it costs at most, and
+would stop every job that pays on spot alone. So spot is expected in the share of slots in which it
+was there of late, and on-demand in the others, at the prices of now; spot is never taken to be
+dearer than on-demand. A job that is worth its on-demand price is therefore stopped by no spot price.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from spotline.domain.events.limits import LimitAction
+from spotline.domain.jobs.job import DeadlineKind, Job, OnLimit
+from spotline.domain.jobs.program import JobProgram
+from spotline.domain.jobs.progress import JobProgress
+from spotline.domain.units import PPM, cost_micro_usd
+
+FORWARD = "value still to gain"
+"""The limit that every job has: finishing costs no more than it is still worth."""
+BUDGET = "job budget"
+DEFAULT = "job default"
+
+QUOTE_MARGIN_PPM = 1_500_000
+"""A job without a budget may spend this share of its on-demand quote, or its value if that is more."""
+
+GRACE_SHARE_PPM = 50_000
+"""Of the limit of a job that winds down at it, so much is kept for holding on while it saves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prospect:
+    """What finishing a job still costs, and what is still to be gained by it, micro-USD."""
+
+    cost_to_come_micro_usd: int
+    value_to_gain_micro_usd: int
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether going on costs no more than is to be gained."""
+        return self.cost_to_come_micro_usd <= self.value_to_gain_micro_usd
+
+    @property
+    def gain_micro_usd(self) -> int:
+        """What is left of the value; below 0 where going on is not worth it."""
+        return self.value_to_gain_micro_usd - self.cost_to_come_micro_usd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What one offering asks of a job now.
+
+    Prices are micro-USD per instance-hour. `spot_share_ppm(n)` is the share of slots in which n
+    spot instances are expected to be there. `overhead_s` passes without progress first,
+    `entrance_micro_usd` is paid for coming here.
+    """
+
+    spot_price: int
+    on_demand_price: int
+    spot_share_ppm: Callable[[int], int]
+    overhead_s: int = 0
+    entrance_micro_usd: int = 0
+
+
+def prospect(program: JobProgram, state: JobProgress, elapsed_slots: int, terms: Terms) -> Prospect:
+    """The best way to go on with a job on one offering, after `elapsed_slots` of its life.
+
+    Parameters
+    ----------
+    state
+        Its work done; what it has spent is not asked.
+
+    Returns
+    -------
+    Prospect
+        Of all counts that the job is allowed, and of running in every slot or only while spot is
+        there, the one that leaves the most. Whether a hard deadline can still be met is not judged
+        here: such a job is expected to run until then, for its whole value.
+    """
+    left = program.work_quanta - state.progress_quanta
+    if left <= 0:
+        done = min(max(0, elapsed_slots), program.end_slots)
+        return Prospect(cost_to_come_micro_usd=0, value_to_gain_micro_usd=_value(program, done))
+    ways = _ways(program, left, elapsed_slots, terms)
+    return best(ways) or Prospect(cost_to_come_micro_usd=0, value_to_gain_micro_usd=0)
+
+
+def best(prospects: Iterable[Prospect]) -> Prospect | None:
+    """The one that leaves the most, and of equals the cheapest; None of none."""
+    return max(
+        prospects,
+        key=lambda found: (found.gain_micro_usd, -found.cost_to_come_micro_usd),
+        default=None,
+    )
+
+
+def _ways(program: JobProgram, left: int, elapsed: int, terms: Terms) -> Iterator[Prospect]:
+    last = program.deadline_slots if program.hard else program.end_slots
+    until_late = max(0, program.deadline_slots - elapsed)
+    until_end = max(0, last - elapsed)
+    spot_price = min(terms.spot_price, terms.on_demand_price)
+    for count in program.allowed_counts:
+        if program.rate_quanta_per_s[count] < 1:
+            continue
+        needed = program.slots_on_demand(left, terms.overhead_s, instances=count)
+        if needed > until_end and count != program.max_instances:
+            continue
+        needed = min(needed, until_end)
+        on_spot = cost_micro_usd(spot_price, count, program.slot_s)
+        on_demand = cost_micro_usd(terms.on_demand_price, count, program.slot_s)
+        share = terms.spot_share_ppm(count)
+        early = min(needed, until_late)
+        # Running in every slot: spot where it is there, on-demand where it is not or it is late.
+        steady = early * share // PPM
+        # Or only while it is there, as far as the time allows.
+        patient = min(needed, until_late * share // PPM)
+        finishes = (elapsed + needed, elapsed + max(needed, until_late))
+        for spot_slots, finish in zip((steady, patient), finishes, strict=True):
+            cost = spot_slots * on_spot + (needed - spot_slots) * on_demand
+            yield Prospect(
+                cost_to_come_micro_usd=cost + terms.entrance_micro_usd,
+                value_to_gain_micro_usd=_value(program, min(finish, program.end_slots)),
+            )
+
+
+def _value(program: JobProgram, slot: int) -> int:
+    return program.value_micro_usd[slot]
+
+
+# --- limits of a job --------------------------------------------------------------------------
+
+
+def limit_micro_usd(job: Job, on_demand_quote_micro_usd: int) -> int:
+    """What a job may spend before its limit is reached: its budget, or the default.
+
+    The default is its value or 1.5 times its on-demand quote, whichever is more.
+    """
+    if job.budget_micro_usd:
+        return job.budget_micro_usd
+    margin = -(-on_demand_quote_micro_usd * QUOTE_MARGIN_PPM // PPM)
+    return max(job.value_micro_usd, margin)
+
+
+def action_at_limit(job: Job) -> LimitAction:
+    """What follows for a job that has reached its limit: its owner's choice, or by its deadline."""
+    match job.on_limit:
+        case OnLimit.WAIT:
+            return LimitAction.WAIT
+        case OnLimit.STOP:
+            return LimitAction.STOP
+        case OnLimit.FINISH:
+            return LimitAction.FINISH
+        case None:
+            hard = job.deadline.kind is DeadlineKind.HARD
+            return LimitAction.FINISH if hard else LimitAction.WIND_DOWN
+
+
+def action_where_not_worth_it(job: Job) -> LimitAction:
+    """What follows for a job that costs more than it still gains; only waiting may still end well."""
+    if job.on_limit is None and job.deadline.kind is DeadlineKind.SOFT:
+        return LimitAction.WIND_DOWN
+    return LimitAction.WAIT if job.on_limit is OnLimit.WAIT else LimitAction.STOP
+
+
+def planned_budget_micro_usd(job: Job) -> int:
+    """What policies plan a job with far from its limit, 0 for no bound.
+
+    Only a budget whose owner chose what follows bounds plans from the start: what is bounded plans
+    otherwise even far from the bound.
+    """
+    chosen = action_at_limit(job) in (LimitAction.WAIT, LimitAction.STOP)
+    return job.budget_micro_usd if chosen else 0
+
+
+def budget_near_limit_micro_usd(
+    job: Job, limit: int, spent_micro_usd: int, slot_cost_micro_usd: int
+) -> int | None:
+    """The budget that a job is decided with once two slots could reach its limit; None before.
+
+    A slot costs at most `slot_cost_micro_usd`. A job that finishes is bounded by what is still to be
+    gained instead. One that winds down keeps a share of its limit for the grace.
+    """
+    action = action_at_limit(job)
+    if action is LimitAction.FINISH:
+        return None
+    grace = limit * GRACE_SHARE_PPM // PPM if action is LimitAction.WIND_DOWN else 0
+    budget = max(1, limit - grace)
+    return budget if spent_micro_usd + 2 * slot_cost_micro_usd > budget else None
+
+
+class SpotShare:
+    """The share of slots in which spot instances are expected, by the counts seen of late.
+
+    With none seen, spot is taken to be there: a cloud that tells no counts may have it. A few slots
+    are not taken for more than they are (Laplace's rule of succession).
+    """
+
+    def __init__(self, counts: Iterable[int]) -> None:
+        self._counts = sorted(counts)
+
+    def __call__(self, instances: int) -> int:
+        """Parts per million of the slots with at least so many."""
+        seen = len(self._counts)
+        if not seen:
+            return PPM
+        enough = seen - bisect_left(self._counts, instances)
+        return (enough + 1) * PPM // (seen + 2)
