@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spotline.bench.faults.outcome import Outcome
+from spotline.bench.faults.outcome import FaultOutcome
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry
@@ -54,7 +54,7 @@ class CloudInstance:
 class Accounts:
     """Everything that the oracles look at."""
 
-    outcome: Outcome
+    outcome: FaultOutcome
     logged: Sequence[LoggedEvent]
     ledger: dict[str, list[Row]]
     instances: Sequence[CloudInstance]
@@ -72,7 +72,7 @@ class Accounts:
         return found
 
 
-def accounts_of(outcome: Outcome) -> Accounts:
+def accounts_of(outcome: FaultOutcome) -> Accounts:
     """Read what a run left behind."""
     delay_ns = outcome.scenario.cloud.launch_delay_s * NS_PER_S
     return Accounts(

@@ -12,7 +12,7 @@ from spotline.contracts.envelope import StoredEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class FaultOutcome:
     """A run that is over.
 
     Parameters

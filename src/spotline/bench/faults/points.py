@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Protocol, cast
 
 from spotline.application.cloud_actuator.ports import CloudProvider, Ledger
+from spotline.application.health.flow import LogFacts
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.runtime.snapshots import SnapshotStore
 from spotline.runtime.stream import EventStream, Subscription
@@ -24,6 +25,7 @@ NEVER_REACHED = {
     "cloud_actuator.Ledger.bills": "asked by people and by the store's commands",
     "cloud_actuator.Ledger.settle": "settles the bills of clouds that send some",
     "cloud_actuator.Ledger.latest_slot": "asked by the store's commands",
+    "forecaster.SnapshotStore.set_aside": "asked where a snapshot cannot be used",
     "cloud_actuator.EventStream.publish.between": "answers to one call are one batch",
 }
 
@@ -164,6 +166,11 @@ class CountedStream:
             stored += await self._inner.publish([envelope])
         await self._line.reach(f"EventStream.publish.{AFTER}")
         return stored
+
+    async def facts(self, places: Sequence[str] = ()) -> LogFacts:
+        """As the stream's."""
+        self._line.check()
+        return await self._inner.facts(places)
 
     async def last_seq(self) -> int:
         """As the stream's."""

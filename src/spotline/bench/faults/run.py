@@ -17,10 +17,10 @@ from pathlib import Path
 from time import perf_counter
 
 from spotline.bench.faults.accounts import Accounts, accounts_of
-from spotline.bench.faults.families.interface import Family
+from spotline.bench.faults.families.interface import FaultFamily
 from spotline.bench.faults.families.registry import FAMILIES
 from spotline.bench.faults.oracles import Violation, judge, same_ledger
-from spotline.bench.faults.outcome import Outcome
+from spotline.bench.faults.outcome import FaultOutcome
 from spotline.bench.faults.plants.interface import Plant
 from spotline.bench.faults.plants.registry import PLANTS
 from spotline.bench.faults.points import all_points
@@ -128,7 +128,7 @@ def calm_run(seed: int) -> tuple[Accounts, Counter[str]]:
     """
     scenario = scenario_of(seed)
     with _folder() as folder:
-        outcome = run_world(scenario, Family(scenario, random.Random(seed)), folder)  # noqa: S311
+        outcome = run_world(scenario, FaultFamily(scenario, random.Random(seed)), folder)  # noqa: S311
         accounts = accounts_of(outcome)
     violations = [*judge(accounts), *replays_the_same(outcome)]
     if violations:
@@ -157,7 +157,7 @@ def run_fault(name: str, seed: int, plant: Plant | None = None) -> FaultRun:
     )
 
 
-def judged(family: Family, accounts: Accounts, calm: Accounts) -> list[Violation]:
+def judged(family: FaultFamily, accounts: Accounts, calm: Accounts) -> list[Violation]:
     """Everything that did not hold in a run."""
     violations = judge(accounts)
     if family.same_ledger:
@@ -177,7 +177,7 @@ def run_plant(name: str, plant: Plant) -> PlantRun:
     return PlantRun(family=name, plant=plant.name)
 
 
-def _last_events(outcome: Outcome, accounts: Accounts) -> Iterator[str]:
+def _last_events(outcome: FaultOutcome, accounts: Accounts) -> Iterator[str]:
     for logged in accounts.logged[-_LAST_EVENTS:]:
         yield f"{logged.seq:5d} {logged.source:14} {logged.event!r}"[:220]
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 
+from spotline.application.health.flow import LogFacts, PlaceFacts
 from spotline.contracts.batch import MOST_EVENTS
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import InvariantViolation, ProviderUnavailable
-from spotline.runtime.snapshots import Snapshot
 
 MESSAGE_ID = "Nats-Msg-Id"
 DUPLICATE_WINDOW_S = 120.0
@@ -33,7 +33,7 @@ async def no_pause() -> None:
 
 
 @dataclass(slots=True)
-class Place:
+class DurablePlace:
     """A durable place as the broker keeps it."""
 
     acked_seq: int
@@ -49,8 +49,9 @@ class MemoryBroker:
 
     now_ns: Callable[[], int]
     entries: list[StoredEntry] = field(default_factory=list)
-    places: dict[str, Place] = field(default_factory=dict)
-    snapshots: dict[str, Snapshot] = field(default_factory=dict)
+    places: dict[str, DurablePlace] = field(default_factory=dict)
+    snapshots: dict[str, bytes] = field(default_factory=dict)
+    set_aside: dict[str, bytes] = field(default_factory=dict)
     connections: int = 1
     name: str = "SPOTLINE_0"
     _ids: dict[str, tuple[int, float]] = field(default_factory=dict)
@@ -185,6 +186,22 @@ class MemoryStream:
                 stored.append(seq)
         return stored
 
+    async def facts(self, places: Sequence[str] = ()) -> LogFacts:
+        """How the stream and these places are; see the port."""
+        await self._asked()
+        known = {name: self.broker.places[name] for name in places if name in self.broker.places}
+        return LogFacts(
+            first_seq=1,
+            last_seq=self.broker.last_seq,
+            places={
+                name: PlaceFacts(
+                    floor_seq=place.acked_seq,
+                    waiting=max(0, self.broker.last_seq - place.acked_seq),
+                )
+                for name, place in known.items()
+            },
+        )
+
     async def last_seq(self) -> int:
         """The greatest stored `seq`, 0 when empty."""
         await self._asked()
@@ -218,7 +235,7 @@ class MemoryStream:
     ) -> MemorySubscription:
         """Open the durable place `name`; the one that had it open before is shut out."""
         await self._asked()
-        place = self.broker.places.setdefault(name, Place(acked_seq=first_seq - 1))
+        place = self.broker.places.setdefault(name, DurablePlace(acked_seq=first_seq - 1))
         return MemorySubscription(self.broker, name, subjects, place.acked_seq, pause=self._pause)
 
     async def _asked(self) -> None:
@@ -272,7 +289,7 @@ class MemorySubscription:
         place = self._broker.places.get(self._name)
         if place is None:
             # Lost with the broker's store: it is made anew where this one knows it was.
-            place = self._broker.places[self._name] = Place(self._acked_seq, self)
+            place = self._broker.places[self._name] = DurablePlace(self._acked_seq, self)
         if place.owner is not self:
             raise InvariantViolation(
                 f"another process follows {self._broker.name} as {self._name}; run only one"
@@ -320,19 +337,27 @@ class MemorySnapshots:
     def __init__(self, broker: MemoryBroker, *, pause: Pause = no_pause) -> None:
         self._broker, self._pause = broker, pause
 
-    async def put(self, name: str, snapshot: Snapshot) -> None:
+    async def put(self, name: str, data: bytes) -> None:
         """Replace the snapshot of `name`; see the port."""
-        await self._pause()
-        if not self._broker.is_up:
-            raise ProviderUnavailable(f"the snapshot {name} was not stored: the broker is down")
-        self._broker.snapshots[name] = replace(snapshot)
+        await self._asked()
+        self._broker.snapshots[name] = data
 
-    async def get(self, name: str) -> Snapshot | None:
+    async def get(self, name: str) -> bytes | None:
         """The snapshot of `name`; see the port."""
+        await self._asked()
+        return self._broker.snapshots.get(name)
+
+    async def set_aside(self, name: str) -> None:
+        """Keep the snapshot of `name` where `get` does not find it; see the port."""
+        await self._asked()
+        data = self._broker.snapshots.pop(name, None)
+        if data is not None:
+            self._broker.set_aside[name] = data
+
+    async def _asked(self) -> None:
         await self._pause()
         if not self._broker.is_up:
-            raise ProviderUnavailable(f"the snapshot {name} was not read: the broker is down")
-        return self._broker.snapshots.get(name)
+            raise ProviderUnavailable("the broker does not answer")
 
 
 @lru_cache(maxsize=256)

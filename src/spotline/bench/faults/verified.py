@@ -6,13 +6,13 @@ from dataclasses import asdict
 
 from spotline.adapters.eventlog.manifest import Manifest, environment
 from spotline.bench.faults.oracles import Violation
-from spotline.bench.faults.outcome import Outcome
+from spotline.bench.faults.outcome import FaultOutcome
 from spotline.bench.faults.scenario import HORIZON_SLOTS
 from spotline.replay.handlers import handlers_of
 from spotline.replay.verify import verify
 
 
-def replays_the_same(outcome: Outcome) -> list[Violation]:
+def replays_the_same(outcome: FaultOutcome) -> list[Violation]:
     """Verify the log as `spotline replay verify` does."""
     scenario = outcome.scenario
     settings = {

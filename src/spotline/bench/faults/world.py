@@ -32,8 +32,8 @@ from spotline.application.market_ingest.handler import IngestHandler, IngestOpti
 from spotline.application.read_model.handler import ReadModelHandler
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.spec import Call, Timer
-from spotline.bench.faults.families.interface import Family
-from spotline.bench.faults.outcome import Outcome
+from spotline.bench.faults.families.interface import FaultFamily
+from spotline.bench.faults.outcome import FaultOutcome
 from spotline.bench.faults.points import (
     SERVICES,
     CountedStream,
@@ -70,7 +70,7 @@ _MOST_CRASHES = 6
 PATIENCE_S = 6 * 3600.0
 
 
-class World:
+class FaultWorld:
     """One run.
 
     Attributes
@@ -81,7 +81,7 @@ class World:
         The latest process of each service, also where it has ended.
     """
 
-    def __init__(self, scenario: Scenario, family: Family, folder: Path) -> None:
+    def __init__(self, scenario: Scenario, family: FaultFamily, folder: Path) -> None:
         self.scenario = scenario
         self.family = family
         self.folder = folder
@@ -119,7 +119,7 @@ class World:
 
     # --- the run ------------------------------------------------------------------------------
 
-    async def run(self) -> Outcome:
+    async def run(self) -> FaultOutcome:
         """Run all services until all is over, or nothing comes any more."""
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self.keep(service), name=service) for service in SERVICES]
@@ -127,7 +127,7 @@ class World:
             self.stalled = await self._until_over()
             for task in tasks:
                 task.cancel()
-        return Outcome(
+        return FaultOutcome(
             scenario=self.scenario,
             entries=tuple(self.broker.entries),
             ledger=self.ledger_file,
@@ -362,11 +362,11 @@ def _is_killed(ended: BaseException) -> bool:
     return isinstance(ended, (Killed, asyncio.CancelledError))
 
 
-def run_world(scenario: Scenario, family: Family, folder: Path) -> Outcome:
+def run_world(scenario: Scenario, family: FaultFamily, folder: Path) -> FaultOutcome:
     """Run a scenario with the faults of a family, in a folder of its own."""
 
     # Made inside: what it waits by belongs to the loop.
-    async def run() -> Outcome:
-        return await World(scenario, family, folder).run()
+    async def run() -> FaultOutcome:
+        return await FaultWorld(scenario, family, folder).run()
 
     return run_virtually(run)

@@ -9,7 +9,7 @@ from spotline.bench.faults.families.interface import Hasty
 from spotline.bench.faults.points import SERVICES
 
 if TYPE_CHECKING:
-    from spotline.bench.faults.world import World
+    from spotline.bench.faults.world import FaultWorld
 
 # Shorter than a publisher waits, mostly; longer, and services end and start again.
 _DOWN_S = (0.05, 1.0, 8.0, 45.0, 300.0)
@@ -20,7 +20,7 @@ class Bus(Hasty):
 
     name: ClassVar[str] = "bus"
 
-    async def disturb(self, world: World) -> None:
+    async def disturb(self, world: FaultWorld) -> None:
         """Stop and start it, a few times in all."""
         # Who cannot publish for long ends, and is started again.
         self.notes["may_crash"] = SERVICES

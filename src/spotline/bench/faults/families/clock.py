@@ -10,7 +10,7 @@ from spotline.bench.faults.points import SERVICES
 from spotline.domain.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from spotline.bench.faults.world import World
+    from spotline.bench.faults.world import FaultWorld
 
 _JUMPS_S = (-86_400, -3_600, -30, 30, 3_600, 86_400, 400 * 86_400)
 _PAUSES_S = (60.0, 3_600.0, 4 * 3_600.0)
@@ -21,7 +21,7 @@ class Clock(Hasty):
 
     name: ClassVar[str] = "clock"
 
-    async def disturb(self, world: World) -> None:
+    async def disturb(self, world: FaultWorld) -> None:
         """Jump, or have a service stand still, every few moments."""
         for _ in range(self.rng.randint(6, 10)):
             await asyncio.sleep(self.rng.random() * 4)

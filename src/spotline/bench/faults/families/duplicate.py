@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from spotline.bench.faults.families.interface import Hasty
 
 if TYPE_CHECKING:
-    from spotline.bench.faults.world import World
+    from spotline.bench.faults.world import FaultWorld
 
 _DEEDS = 100
 
@@ -18,7 +18,7 @@ class Duplicate(Hasty):
 
     name: ClassVar[str] = "duplicate"
 
-    async def disturb(self, world: World) -> None:
+    async def disturb(self, world: FaultWorld) -> None:
         """Every few moments, do one of these things."""
         for _ in range(_DEEDS):
             await asyncio.sleep(self.rng.random())
@@ -32,7 +32,7 @@ class Duplicate(Hasty):
             else:
                 self._lose_acknowledgement(world)
 
-    def _store_again(self, world: World) -> None:
+    def _store_again(self, world: FaultWorld) -> None:
         broker = world.broker
         # Recent ones mostly: they can do most harm.
         back = min(int(self.rng.expovariate(0.1)), len(broker.entries) - 1)
@@ -47,13 +47,13 @@ class Duplicate(Hasty):
         if broker.last_seq > before:
             self.hit()
 
-    def _deliver_again(self, world: World) -> None:
+    def _deliver_again(self, world: FaultWorld) -> None:
         owners = [place.owner for _, place in sorted(world.broker.places.items())]
         owner = self.rng.choice(owners) if owners else None
         if owner is not None and owner.rewind():  # type: ignore[attr-defined]
             self.hit()
 
-    def _lose_acknowledgement(self, world: World) -> None:
+    def _lose_acknowledgement(self, world: FaultWorld) -> None:
         """The broker forgets that an entry was acknowledged: a place goes back."""
         name = self.rng.choice(sorted(world.broker.places) or [""])
         place = world.broker.places.get(name)

@@ -13,10 +13,10 @@ from spotline.bench.faults.scenario import Scenario
 from spotline.domain.market.market import Market
 
 if TYPE_CHECKING:
-    from spotline.bench.faults.world import World
+    from spotline.bench.faults.world import FaultWorld
 
 
-class Family:
+class FaultFamily:
     """One run's faults, drawn from `rng`. This one has none: it is the undisturbed run.
 
     Parameters
@@ -63,14 +63,14 @@ class Family:
     def reach(self, line: Lifeline, point: str) -> None:
         """A service comes by a fail point; it may be killed there."""
 
-    async def before_slot(self, world: World, slot: int) -> None:
+    async def before_slot(self, world: FaultWorld, slot: int) -> None:
         """The market waits for this before it opens a slot."""
 
-    async def disturb(self, world: World) -> None:
+    async def disturb(self, world: FaultWorld) -> None:
         """Run beside the services, and be cancelled when the run is over."""
 
 
-class Hasty(Family):
+class Hasty(FaultFamily):
     """A family whose trips take times that are drawn, so that tasks meet in other orders."""
 
     def delay_s(self) -> float:

@@ -19,7 +19,7 @@ from spotline.application.cloud_actuator.ports import (
     Owner,
     Refusal,
 )
-from spotline.bench.faults.families.interface import Family, Hasty
+from spotline.bench.faults.families.interface import FaultFamily, Hasty
 from spotline.contracts.errors import ProviderUnavailable, Throttled, UnknownOutcome
 from spotline.domain.events.capacity import RefusalClass
 
@@ -39,7 +39,7 @@ _UNUSED = (RefusalClass.THROTTLED, RefusalClass.SERVER)
 _FATES = ("lost_after", "lost_before", "partial", "refused", "hidden", "throttled")
 
 
-class Launch(Hasty):
+class RoughLaunches(Hasty):
     """Draws what becomes of each launch from its token, so that it is the same when sent again."""
 
     name: ClassVar[str] = "launch"
@@ -75,7 +75,7 @@ class RoughMemory:
 class RoughCloud:
     """Implements `CloudProvider` on the simulated cloud."""
 
-    def __init__(self, inner: SimulatedCloud, family: Family, memory: RoughMemory) -> None:
+    def __init__(self, inner: SimulatedCloud, family: FaultFamily, memory: RoughMemory) -> None:
         self._inner, self._family, self._memory = inner, family, memory
 
     @property

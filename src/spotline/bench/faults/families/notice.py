@@ -20,7 +20,7 @@ from spotline.application.cloud_actuator.ports import (
     LaunchRequest,
     Owner,
 )
-from spotline.bench.faults.families.interface import Family, Hasty
+from spotline.bench.faults.families.interface import FaultFamily, Hasty
 from spotline.domain.events.capacity import InterruptionKind
 from spotline.domain.market.offering import CapacityType
 
@@ -59,7 +59,7 @@ class TellingMemory:
 class Messenger:
     """Implements `CloudProvider` on the simulated cloud."""
 
-    def __init__(self, inner: SimulatedCloud, family: Family, memory: TellingMemory) -> None:
+    def __init__(self, inner: SimulatedCloud, family: FaultFamily, memory: TellingMemory) -> None:
         self._inner, self._family, self._memory = inner, family, memory
         self.untold: set[str] = family.notes.setdefault("untold", set())  # type: ignore[assignment]
 

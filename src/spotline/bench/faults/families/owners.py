@@ -18,7 +18,7 @@ from spotline.bench.faults.points import Lifeline, all_points
 from spotline.bench.faults.scenario import Scenario
 
 if TYPE_CHECKING:
-    from spotline.bench.faults.world import World
+    from spotline.bench.faults.world import FaultWorld
 
 _TAKEOVERS = 5
 _HELD_S = (0.05, 2.0, 60.0, 600.0)
@@ -68,7 +68,7 @@ class Owners(Hasty):
             stale = self.notes.setdefault("stale_calls", [])
             stale.append(f"epoch {owner.epoch} called the cloud while {epoch} was the owner")  # type: ignore[attr-defined]
 
-    async def disturb(self, world: World) -> None:
+    async def disturb(self, world: FaultWorld) -> None:
         """Start the other, then let the first go on."""
         self._ledger = world.ledger_file
         async with asyncio.TaskGroup() as tasks:
