@@ -15,6 +15,7 @@ from spotline.adapters.ledger.opening import ledger_url
 from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.application.analytics.options import StatisticsOptions
+from spotline.application.cloud_actuator.agreeing import AgreementRules
 from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.application.health.conditions import HealthLimits
 from spotline.application.market_ingest.continuing import identity_of
@@ -72,7 +73,8 @@ class SystemOptions:
     With `market_from_now` the market was moved to begin at the start of this process.
     A job without a value is worth (1 + `quote_margin`) x its on-demand quote, which is recorded
     with it. With `outlooks` every job is quoted, and looked ahead for while it runs, at a third of a
-    core at most. From the limits `health` on it is told that something is not well.
+    core at most. From the limits `health` on it is told that something is not well. `agreement` is
+    how log, ledger and cloud are compared.
     """
 
     market: Market
@@ -106,6 +108,7 @@ class SystemOptions:
     outlooks: bool = True
     market_from_now: bool = False
     health: HealthLimits = field(default_factory=HealthLimits)
+    agreement: AgreementRules = field(default_factory=AgreementRules)
 
     def agents(self) -> AgentsAt:
         """Where agents dial in; `ConfigError` where that cannot be."""
@@ -321,6 +324,7 @@ def _start_followers(
         caps=options.caps,
         enrolment=options.agents().enrolment(system.agents_address),
         market_s_per_s=options.market_s_per_s,
+        agreement=options.agreement,
     )
     services.start("cloud_actuator", partial(serve_cloud_actuator, parts=parts))
     services.start(

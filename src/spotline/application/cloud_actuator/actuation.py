@@ -21,7 +21,6 @@ from spotline.application.cloud_actuator.launching import (
     barred_launches,
 )
 from spotline.application.cloud_actuator.lives import LivesInHand
-from spotline.application.cloud_actuator.log_fold import LogView
 from spotline.application.cloud_actuator.messages import (
     AdmitRequest,
     ApplyRevisionRequest,
@@ -77,7 +76,7 @@ def _ignore(_: Reconciliation) -> None:
     """Do nothing with it."""
 
 
-def _ignore_agreed(_agreed: Agreed, _log: LogView) -> None:
+def _ignore_agreed(_: Agreed) -> None:
     """Do nothing with it."""
 
 
@@ -104,7 +103,7 @@ class ActuationOptions:
     clock: CloudClock | None = None
     on_look: Callable[[Reconciliation], None] = _ignore
     agreement: AgreementRules | None = None
-    on_agreed: Callable[[Agreed, LogView], None] = _ignore_agreed
+    on_agreed: Callable[[Agreed], None] = _ignore_agreed
 
 
 class CloudActuation:
@@ -215,7 +214,7 @@ class CloudActuation:
         found = await self._look(lives, await self._ledger.held(), may_adopt=False)
         agreed = await self._agreeing.check(at, log, lives, first_unbilled)
         self._options.on_look(replace(found, reaped=(*found.reaped, *agreed.reaped)))
-        self._options.on_agreed(agreed, log)
+        self._options.on_agreed(agreed)
         return agreed.events
 
     async def _reap(self, key: str, request: ReapRequest) -> Sequence[Event]:
