@@ -17,6 +17,7 @@ from spotline.domain.events.event import Event
 from spotline.domain.ledger.billing import HeldInterval
 from spotline.domain.ledger.instance_life import InstanceLife, LifeState, Transition
 from spotline.domain.ledger.intents import HeldInstance, Intent, IntentResult
+from spotline.domain.ledger.job_records import JobRecord
 
 
 @dataclass
@@ -35,6 +36,7 @@ class LedgerMemory:
     cooldowns: dict[Any, Any] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     admissions: dict[str, Admission] = field(default_factory=dict)
+    job_records: dict[str, JobRecord] = field(default_factory=dict)
 
 
 class MemoryLedger:
@@ -126,8 +128,17 @@ class MemoryLedger:
         await self.check_epoch()
         for admission in admissions:
             self.memory.admissions.setdefault(admission.job_id, admission)
+            if admission.record is not None:
+                self.memory.job_records.setdefault(admission.record.event_id, admission.record)
 
-    async def admissions(self) -> Sequence[str]:
+    async def note_jobs(self, records: Sequence[JobRecord]) -> None:
+        for record in records:
+            self.memory.job_records.setdefault(record.event_id, record)
+
+    async def job_records(self) -> Sequence[JobRecord]:
+        return list(self.memory.job_records.values())
+
+    async def admitted_ids(self) -> Sequence[str]:
         return sorted(self.memory.admissions)
 
     async def charges_since(self, slot: int) -> Sequence[Any]:

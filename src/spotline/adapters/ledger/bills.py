@@ -27,6 +27,10 @@ from spotline.domain.market.offering import CapacityType
 class BillRows(OwnedRows):
     """Holds what `Ledger` says of charges and bills."""
 
+    def charged(self) -> Sequence[CostAccrued]:
+        """All charges, in the order of slot, job, offering, capacity type and begin."""
+        return [value_of(CostAccrued, row) for row in self._read(t.charges)]
+
     def spend_by_job(self) -> Mapping[str, int]:
         """Micro-USD charged so far, by job, ordered by job id."""
         rows = self._read(t.spend)

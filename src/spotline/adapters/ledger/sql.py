@@ -16,6 +16,7 @@ from spotline.adapters.ledger.audit import audit
 from spotline.adapters.ledger.bills import BillRows, record_charges
 from spotline.adapters.ledger.checksums import CHECKSUM, verified
 from spotline.adapters.ledger.lives import LifeRows, record_lives
+from spotline.adapters.ledger.meta import MetaRows
 from spotline.adapters.ledger.migrations.steps import migrate
 from spotline.adapters.ledger.opening import (
     open_engine,
@@ -41,7 +42,7 @@ _NOBODY = 0
 _COMPARED = (t.intents, t.results, t.instances, t.charges)
 
 
-class SqlLedger(AdmissionRows, BillRows, LifeRows):
+class SqlLedger(AdmissionRows, BillRows, LifeRows, MetaRows):
     """Holds what `Ledger` says; `ThreadedLedger` gives it to the actuator.
 
     Opening it reads every row, brings an older ledger to this schema, and takes over the owner: the

@@ -7,13 +7,19 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from spotline.adapters.ledger.sql import SqlLedger
-from spotline.application.cloud_actuator.ports import Admission, LedgerEntry, LedgerIntent, Owner
+from spotline.application.cloud_actuator.ports import (
+    Admission,
+    LedgerEntry,
+    LedgerIntent,
+    Owner,
+)
 from spotline.domain.events.event import Event
 from spotline.domain.ledger.billing import Charge, HeldInterval
 from spotline.domain.ledger.bills import InstanceBill, Settlement
 from spotline.domain.ledger.cooldowns import Cooldown
 from spotline.domain.ledger.instance_life import InstanceLife
 from spotline.domain.ledger.intents import HeldInstance, Intent
+from spotline.domain.ledger.job_records import JobRecord
 
 
 @asynccontextmanager
@@ -152,9 +158,17 @@ class ThreadedLedger:
             await asyncio.to_thread(self._ledger.admit, group.admissions)
             group.written = True
 
-    async def admissions(self) -> Sequence[str]:
+    async def note_jobs(self, records: Sequence[JobRecord]) -> None:
+        """Hold what the log says of jobs, as one transaction; idempotent by event id."""
+        await asyncio.to_thread(self._ledger.note_jobs, records)
+
+    async def job_records(self) -> Sequence[JobRecord]:
+        """What the log said of jobs, in the order in which it was noted."""
+        return await asyncio.to_thread(self._ledger.job_records)
+
+    async def admitted_ids(self) -> Sequence[str]:
         """The ids of all jobs that are held, in order."""
-        return await asyncio.to_thread(self._ledger.admissions)
+        return await asyncio.to_thread(self._ledger.admitted_ids)
 
     async def admitted(self, job_ids: Sequence[str]) -> Mapping[str, Admission]:
         """Those of these jobs that are held: with another digest, it is another submission's."""

@@ -184,15 +184,13 @@ class IncarnationBegun(_message.Message):
         incarnation: _builtins.int = ...,
         last_seq_before: _builtins.int = ...,
         detail: _builtins.str = ...,
-        last_slot_before: _builtins.int | None = ...,
+        last_slot_before: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_last_slot_before", b"_last_slot_before", "last_slot_before", b"last_slot_before"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last_slot_before", b"_last_slot_before", "detail", b"detail", "incarnation", b"incarnation", "installation_id", b"installation_id", "last_seq_before", b"last_seq_before", "last_slot_before", b"last_slot_before"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["detail", b"detail", "incarnation", b"incarnation", "installation_id", b"installation_id", "last_seq_before", b"last_seq_before", "last_slot_before", b"last_slot_before"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__last_slot_before: _TypeAlias = _typing.Literal["last_slot_before"]  # noqa: Y015
-    _WhichOneofArgType__last_slot_before: _TypeAlias = _typing.Literal["_last_slot_before", b"_last_slot_before"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__last_slot_before) -> _WhichOneofReturnType__last_slot_before | None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___IncarnationBegun: _TypeAlias = IncarnationBegun  # noqa: Y015
 

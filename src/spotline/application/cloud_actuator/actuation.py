@@ -25,6 +25,7 @@ from spotline.application.cloud_actuator.messages import (
     AdmitRequest,
     ApplyRevisionRequest,
     Moment,
+    NoteJobRequest,
     OpenSlotRequest,
     ReapRequest,
     SignalRequest,
@@ -177,6 +178,10 @@ class CloudActuation:
         """
         if isinstance(call.request, AdmitRequest):
             return await self._admit(call.request)
+        if isinstance(call.request, NoteJobRequest):
+            if call.request.record is not None:
+                await self._ledger.note_jobs((call.request.record,))
+            return ()
         key = f"{call.name}:{call.digest}"
         answers = await self._ledger.answers(key)
         if answers is not None:
@@ -194,7 +199,10 @@ class CloudActuation:
 
     async def _admit(self, request: AdmitRequest) -> Sequence[Event]:
         admission = Admission(
-            job_id=request.job_id, tenant=request.tenant, digest=request.job_digest
+            job_id=request.job_id,
+            tenant=request.tenant,
+            digest=request.job_digest,
+            record=request.record,
         )
         await self._ledger.admit((admission,))
         return (AdmissionRecorded(job_id=request.job_id, tenant=request.tenant),)
@@ -299,14 +307,13 @@ class CloudActuation:
             settled=settled,
             holdings=holdings(running),
         )
-        survivors = {instance.instance_id for instance in running}
         entry = LedgerEntry(
             call_key=key,
             slot=at.slot,
             results=tuple(done.results),
             launched=(*done.launched, *adopted),
             ended=tuple(done.ended.values()),
-            noticed=ids_of(event.instance for event in told.notices if is_in(event, survivors)),
+            noticed=_noticed_among(told, running),
             transitions=lives.drain(),
             cooldowns=cooldowns.changed,
             warmed=cooldowns.warmed,
@@ -464,6 +471,11 @@ class CloudActuation:
 
     async def _intervals(self, prices: SlotPrices) -> Sequence[HeldInterval]:
         return await self._ledger.intervals(prices.slot, prices.slot_s)
+
+
+def _noticed_among(told: CloudNews, running: Sequence[HeldInstance]) -> tuple[str, ...]:
+    survivors = {instance.instance_id for instance in running}
+    return ids_of(event.instance for event in told.notices if is_in(event, survivors))
 
 
 def _charged_for(charge: Charge) -> tuple[int, str, str, str, int]:

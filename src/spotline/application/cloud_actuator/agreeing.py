@@ -115,7 +115,7 @@ class Agreeing:
         ledger_lags = lags(log.says, await self._says(log))
         held = await self._ledger.held()
         entry = mended(log, lives, shown, held, at, first_unbilled, lagging=ledger_lags)
-        await self._ledger.admit(missing_admissions(log, await self._ledger.admissions()))
+        await self._ledger.admit(missing_admissions(log, await self._ledger.admitted_ids()))
         charges = carried_charges(log, await self._charged_by_slot(log), self._ledger.owner.epoch)
         await self._ledger.record(replace(entry, charges=charges, transitions=lives.drain()))
         after = await self._compare(log, lives, shown)
@@ -227,7 +227,7 @@ class Agreeing:
             latest_slot=await self._ledger.latest_slot(),
             charged=by_slot[log.says.complete_slot],
             spent=await self._ledger.spend_by_job(),
-            admitted=frozenset(await self._ledger.admissions()),
+            admitted=frozenset(await self._ledger.admitted_ids()),
             held={instance.instance_id: instance.job_id for instance in held},
         )
 

@@ -20,13 +20,15 @@ from spotline.application.cloud_actuator.messages import (
     AdmitRequest,
     ApplyRevisionRequest,
     Moment,
+    NoteJobRequest,
     OpenSlotRequest,
     ReapRequest,
     SignalRequest,
     StoppedLaunch,
 )
+from spotline.application.slot_checks import check_slot, slot_of
 from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome, Spec, Timer
-from spotline.contracts.errors import InvariantViolation
+from spotline.application.unfit import Unfit
 from spotline.contracts.mapping import digest
 from spotline.domain.canonical import canonical_v1
 from spotline.domain.events.agreement import (
@@ -50,11 +52,19 @@ from spotline.domain.events.capacity import (
 )
 from spotline.domain.events.event import Event
 from spotline.domain.events.freeze import BuyingExcepted, BuyingFrozen, BuyingUnfrozen
-from spotline.domain.events.lifecycle import AdmissionRecorded, JobClosed, JobSubmitted, JobUpdated
+from spotline.domain.events.lifecycle import (
+    AdmissionRecorded,
+    JobCancelled,
+    JobClosed,
+    JobSubmitted,
+    JobUpdated,
+)
 from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.parking import EntryParked
 from spotline.domain.events.placement import PipelineProvisioningCommanded
 from spotline.domain.ledger.billing import OfferingPrice, SlotPrices
 from spotline.domain.ledger.cooldowns import OfferingPlace
+from spotline.domain.ledger.job_records import JobEvent, JobRecord
 from spotline.domain.limits.freezes import Freezes, Purchase
 from spotline.domain.market.offering import CapacityType, Offering
 from spotline.domain.units import NS_PER_S
@@ -63,6 +73,7 @@ OPEN_SLOT = "cloud.open_slot"
 APPLY_REVISION = "cloud.apply_revision"
 SIGNALLED = "cloud.signalled"
 ADMIT = "ledger.admit"
+NOTE_JOB = "ledger.note_job"
 REAP = "cloud.reap"
 
 _OBSERVED = (
@@ -87,6 +98,10 @@ SPEC = Spec(
         PipelineProvisioningCommanded,
         CapacitySignalled,
         JobSubmitted,
+        JobUpdated,
+        JobCancelled,
+        JobClosed,
+        IncarnationBegun,
         BuyingFrozen,
         BuyingUnfrozen,
         OrphanReapRequested,
@@ -94,7 +109,10 @@ SPEC = Spec(
         *(JobUpdated, JobClosed, CapacityReported, CostAccrued, IncarnationBegun),
         *(OrphanFound, OrphanSettled),
     ),
-    produces=(*_OBSERVED, CapacitySignalled, AdmissionRecorded, BuyingExcepted, *_TOLD),
+    produces=(
+        *(*_OBSERVED, CapacitySignalled, AdmissionRecorded, BuyingExcepted, *_TOLD),
+        EntryParked,
+    ),
     calls=(
         CallSpec(name=OPEN_SLOT, answers=(*_OBSERVED, *_TOLD)),
         CallSpec(name=APPLY_REVISION, answers=(*_OBSERVED, BuyingExcepted, *_TOLD)),
@@ -106,6 +124,7 @@ SPEC = Spec(
             ),
         ),
         CallSpec(name=ADMIT, answers=(AdmissionRecorded,)),
+        CallSpec(name=NOTE_JOB, answers=()),
         CallSpec(name=REAP, answers=(OrphanFound, OrphanSettled)),
     ),
 )
@@ -118,10 +137,13 @@ class ActuateState:
     `pipelines` are commands that wait for a revision, by job and offering; `carried` those that go
     with the revision decided last. `freezes` say where nothing is bought, `log` is what ledger and
     cloud are compared with. `revision` is the open slot's last one, -1 before its first.
+    `resumed_slot` is the last slot that was open in a part of the log that is lost, -1 once the
+    next one has opened.
     """
 
     opened: SlotOpened | None = None
     revision: int = -1
+    resumed_slot: int = -1
     places: dict[str, OfferingPlace] = field(default_factory=dict)
     prices: dict[str, OfferingPrice] = field(default_factory=dict)
     unbilled: tuple[SlotPrices, ...] = ()
@@ -148,8 +170,14 @@ class ActuateHandler:
         if isinstance(event, MarketOpened):
             state.places |= {offering.offering_id: _place(offering) for offering in event.offerings}
         elif isinstance(event, SlotOpened):
-            if state.opened is None or event.slot > state.opened.slot:
+            before = state.opened
+            if before is None or event.slot > before.slot:
+                check_slot(event, *slot_of(before))
                 _open(state, event)
+        elif isinstance(event, IncarnationBegun):
+            known = -1 if state.opened is None else state.opened.slot
+            if event.last_slot_before > known:
+                state.resumed_slot = max(state.resumed_slot, event.last_slot_before)
         elif isinstance(event, ProvisioningCommanded):
             # What an earlier revision left behind was never decided and never will be.
             same = (event.slot, event.revision)
@@ -186,10 +214,11 @@ class ActuateHandler:
             return _call_beside_log(OPEN_SLOT, opening, _log_view(state, ctx))
         if isinstance(event, JobSubmitted):
             job = event.job
-            return _call(
-                ADMIT,
-                AdmitRequest(job_id=job.job_id, tenant=job.tenant, job_digest=digest(job)),
-            )
+            admit = AdmitRequest(job_id=job.job_id, tenant=job.tenant, job_digest=digest(job))
+            return _noted(ADMIT, admit, _record_of(event, job.job_id, ctx))
+        if isinstance(event, JobUpdated | JobCancelled | JobClosed):
+            note = NoteJobRequest(event_id=ctx.event_id, job_id=event.job_id)
+            return _noted(NOTE_JOB, note, _record_of(event, event.job_id, ctx))
         if isinstance(event, CapacitySignalled):
             # A signal of another slot is dealt with when that one opens, or was.
             if opened is None or event.slot != opened.slot:
@@ -211,7 +240,8 @@ class ActuateHandler:
     def _apply(self, state: ActuateState, event: SlotDecided, log: LogView) -> Outcome:
         opened = state.opened
         if opened is None or event.slot > opened.slot:
-            raise InvariantViolation(f"slot {event.slot} was decided before it opened")
+            last = "none has opened" if opened is None else f"<= {opened.slot}"
+            raise Unfit("slot", f"one that has opened ({last})", event.slot)
         if event.slot < opened.slot:
             return NOTHING
         commands = tuple(
@@ -220,10 +250,8 @@ class ActuateHandler:
             if (command.slot, command.revision) == (event.slot, event.revision)
         )
         if len(commands) != event.commands:
-            raise InvariantViolation(
-                f"slot {event.slot} revision {event.revision} was decided with {event.commands} "
-                f"commands, {len(commands)} came before it"
-            )
+            came = f"{len(commands)}, as many as came of revision {event.revision} before it"
+            raise Unfit("commands", came, event.commands)
         commands = (*commands, *state.carried)
         commanded = sorted({command.target.offering_id for command in commands})
         request = ApplyRevisionRequest(
@@ -310,13 +338,25 @@ def _with_revision(
 def _open(state: ActuateState, opened: SlotOpened) -> None:
     before = state.opened
     state.unbilled = ()
-    if before is not None and not before.last:
+    if state.resumed_slot >= 0:
+        # What the lost part of the log billed is billed; from there on prices are those known now.
+        _quote(state, opened)
+        state.unbilled = tuple(
+            _slot_prices(state, slot, opened.slot_s)
+            for slot in range(state.resumed_slot, opened.slot)
+        )
+        state.resumed_slot = -1
+    elif before is not None and not before.last:
         # A market that skips slots keeps its last prices; what is held goes on costing.
         state.unbilled = tuple(
             _slot_prices(state, slot, before.slot_s) for slot in range(before.slot, opened.slot)
         )
     state.opened = opened
     state.revision = -1
+    _quote(state, opened)
+
+
+def _quote(state: ActuateState, opened: SlotOpened) -> None:
     for quoted in opened.quotes:
         quote = quoted.quote
         state.prices[quote.offering_id] = OfferingPrice(
@@ -349,12 +389,31 @@ def _place(offering: Offering) -> OfferingPlace:
     )
 
 
+def _record_of(event: JobEvent, job_id: str, ctx: Context) -> JobRecord:
+    return JobRecord(
+        event_id=ctx.event_id, correlation_id=ctx.correlation_id, job_id=job_id, event=event
+    )
+
+
+def _noted(name: str, request: AdmitRequest | NoteJobRequest, record: JobRecord) -> Outcome:
+    """Ask for `request` with what the log said, which the call is not told apart by."""
+    call = _called(name, request)
+    return Outcome(calls=(replace(call, request=replace(request, record=record)),))
+
+
 def _log_view(state: ActuateState, ctx: Context) -> LogView:
     accounts = {name: place.account for name, place in state.places.items()}
     return state.log.view(ctx.seq, accounts, (*state.commands, *state.carried))
 
 
-_Request = OpenSlotRequest | ApplyRevisionRequest | SignalRequest | AdmitRequest | ReapRequest
+_Request = (
+    OpenSlotRequest
+    | ApplyRevisionRequest
+    | SignalRequest
+    | AdmitRequest
+    | NoteJobRequest
+    | ReapRequest
+)
 
 
 def _call_beside_log(name: str, request: OpenSlotRequest | ReapRequest, log: LogView) -> Outcome:

@@ -9,6 +9,7 @@ from spotline.domain.canonical import canonical_as
 from spotline.domain.events.capacity import ProvisioningCommanded
 from spotline.domain.ledger.billing import SlotPrices
 from spotline.domain.ledger.cooldowns import OfferingPlace
+from spotline.domain.ledger.job_records import JobRecord
 from spotline.domain.market.offering import CapacityType, Quote
 
 
@@ -90,11 +91,25 @@ class ReapRequest:
     log: LogView | None = field(default=None, repr=False, compare=False)
 
 
-@canonical_as("AdmitRequest", "job_id tenant job_digest")
+@canonical_as("AdmitRequest", "job_id tenant job_digest", later="record")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmitRequest:
-    """Hold a submitted job in the ledger."""
+    """Hold a submitted job in the ledger.
+
+    `record` is the submission itself; it is no part of the digest.
+    """
 
     job_id: str
     tenant: str
     job_digest: str
+    record: JobRecord | None = field(default=None, repr=False)
+
+
+@canonical_as("NoteJobRequest", "event_id job_id", later="record")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteJobRequest:
+    """Hold in the ledger what became of a job; `record` is no part of the digest."""
+
+    event_id: str
+    job_id: str
+    record: JobRecord | None = field(default=None, repr=False)

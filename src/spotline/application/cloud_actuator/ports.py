@@ -16,6 +16,7 @@ from spotline.domain.ledger.bills import InstanceBill, Settlement
 from spotline.domain.ledger.cooldowns import Cooldown, CooldownKey
 from spotline.domain.ledger.instance_life import InstanceLife, Transition
 from spotline.domain.ledger.intents import HeldInstance, Intent, IntentResult
+from spotline.domain.ledger.job_records import JobRecord
 from spotline.domain.market.offering import CapacityType
 
 
@@ -303,7 +304,7 @@ class Admission:
     """A submitted job as the ledger holds it; `digest` is that of what was submitted.
 
     `slot` and `ts_ns` (0: not said) are when, in market time. A job id is admitted once: the first
-    admission stands.
+    admission stands. `record` is what the log said, to be held with it.
     """
 
     job_id: str
@@ -311,6 +312,7 @@ class Admission:
     digest: str
     slot: int = 0
     ts_ns: int = 0
+    record: JobRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,7 +396,15 @@ class Ledger(Protocol):
         """Hold these jobs, as one transaction; those held already stay as they are."""
         ...
 
-    async def admissions(self) -> Sequence[str]:
+    async def note_jobs(self, records: Sequence[JobRecord]) -> None:
+        """Hold what the log says of jobs, as one transaction; idempotent by event id."""
+        ...
+
+    async def job_records(self) -> Sequence[JobRecord]:
+        """What the log said of jobs, in the order in which it was noted."""
+        ...
+
+    async def admitted_ids(self) -> Sequence[str]:
         """The ids of all jobs that are held, in order."""
         ...
 

@@ -117,6 +117,7 @@ class SelectorState:
     `counts` are by offering: the law learned last, and the recent spot counts, this slot's last;
     `stock` likewise that of on-demand, where an unknown one is plenty and a refusal shows none.
     `measuring` is what programs have shown of themselves, `freezes` where nothing is bought.
+    `heard` is the slot as it was opened, `opened` the same with the quotes that it lacked.
     """
 
     learner: Learner
@@ -124,6 +125,7 @@ class SelectorState:
     competing: bool = True
     offerings: dict[str, Offering] = field(default_factory=dict)
     slot: int = -1
+    heard: SlotOpened | None = None
     opened: SlotOpened | None = None
     forecast: ForecastIssued | None = None
     forecast_reason: DecisionReason = DecisionReason.POLICY

@@ -25,6 +25,7 @@ QUIET = {
     *("PipelineSubmitted", "PlacementDecided", "PlacementEnded", "CostAccrued"),
     *("ForecastOverdue", "AllocationAnswered", "SlotDecided", "PolicyWeightsUpdated"),
     "MarketLawLearned",
+    *("ParkedEntryRetried", "ParkedEntryDropped"),
 }
 
 

@@ -135,7 +135,7 @@ async def test_with_the_ledger_lost_what_runs_is_adopted_and_nothing_is_bought_t
     bills = sum(bill.cost_micro_usd for bill in of_kind(answers, CostAccrued))
     assert rig.ledger.spend_micro_usd("j") == spent + bills
     assert bills == 3_000_003
-    assert rig.ledger.admissions() == ["j"]
+    assert rig.ledger.admitted_ids() == ["j"]
     await rig.run_slot(opened(4))
     assert kinds_of(rig.published) == []
     rig.ledger.audit()
