@@ -24,6 +24,7 @@ COMMANDS = (
     "up",
     "down",
     "agent",
+    "orphans",
     "parked",
     "market",
     "market_status",
@@ -44,7 +45,7 @@ PANELS = {
     "Jobs": ("job", "plan", "submit", "status", "watch", "cancel", "update", "logs", "events"),
     "Results": ("fetch", "explain", "plot"),
     "Pipelines across regions": ("place", "pipelines"),
-    "The system": ("up", "down", "agent", "parked", "market", "stats"),
+    "The system": ("up", "down", "agent", "parked", "orphans", "market", "stats"),
     "Trying out": ("demo", "train-demo", "simulate", "replay", "bench", "knowledge"),
     "What there is": ("policies", "forecasters", "presets", "version"),
 }

@@ -257,7 +257,6 @@ def up(
                 (price_sanity, list_price, stale_after),
             ),
             market_s_per_s=pace.market_s_per_s,
-            market_from_now=wall_clock,
             agreement=_agreement(reap, reap_accounts, compare_every),
         )
         check_ports(_ports_of(options, health_port))
