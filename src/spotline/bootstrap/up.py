@@ -94,6 +94,7 @@ async def run_up(
             environment=environment(),
             settings=options.settings(),
             started_ns=time.time_ns(),
+            incarnation=stream.continuity.incarnation,
         )
         statistics = await open_part(connection, system.bus, StreamPart.STATISTICS)
         recording = Recording(stream, statistics, options.store / "log", manifest)
