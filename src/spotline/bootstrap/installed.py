@@ -112,7 +112,16 @@ def remembered_log(store: Path, ledger: SqlLedger | None) -> LogRemembered:
         Store and ledger belong to different installations, or one cannot be read.
     """
     claimed = "" if ledger is None else ledger.installation_id
-    identity = _identity_of(store, claimed)
+    _identity_of(store, claimed)
+    return remembered_of(store, ledger)
+
+
+def remembered_of(store: Path, ledger: SqlLedger | None) -> LogRemembered:
+    """As `remembered_log`, but writes nothing."""
+    claimed = "" if ledger is None else ledger.installation_id
+    identity = read_identity(store)
+    if identity is None:
+        identity = _new(claimed)
     whose = identity.installation.installation_id
     if claimed not in ("", whose):
         raise ConfigError(
@@ -160,7 +169,10 @@ def _identity_of(store: Path, claimed: str = "") -> StoreIdentity:
     identity = read_identity(store)
     if identity is None:
         store.mkdir(parents=True, exist_ok=True)
-        whose = Installation(installation_id=claimed) if claimed else new_installation()
-        identity = new_identity(whose)
+        identity = _new(claimed)
         write_identity(store, identity)
     return identity
+
+
+def _new(claimed: str) -> StoreIdentity:
+    return new_identity(Installation(installation_id=claimed) if claimed else new_installation())

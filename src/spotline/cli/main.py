@@ -23,6 +23,7 @@ COMMANDS = (
     "pipelines",
     "up",
     "down",
+    "store",
     "agent",
     "market",
     "market_status",
@@ -43,7 +44,7 @@ PANELS = {
     "Jobs": ("job", "plan", "submit", "status", "watch", "cancel", "update", "logs", "events"),
     "Results": ("fetch", "explain", "plot"),
     "Pipelines across regions": ("place", "pipelines"),
-    "The system": ("up", "down", "agent", "market", "stats"),
+    "The system": ("up", "down", "store", "agent", "market", "stats"),
     "Trying out": ("demo", "train-demo", "simulate", "replay", "bench", "knowledge"),
     "What there is": ("policies", "forecasters", "presets", "version"),
 }
