@@ -18,6 +18,7 @@ from spotline.domain.ledger.billing import HeldInterval
 from spotline.domain.ledger.instance_life import InstanceLife, LifeState, Transition
 from spotline.domain.ledger.intents import HeldInstance, Intent, IntentResult
 from spotline.domain.ledger.job_records import JobRecord
+from spotline.domain.market.offering import CapacityType
 
 
 @dataclass
@@ -92,6 +93,14 @@ class MemoryLedger:
             spent[job_id] = spent.get(job_id, 0) + charge.cost.cost_micro_usd
         return dict(sorted(spent.items()))
 
+    async def spend_since(self, slot: int) -> Mapping[tuple[str, CapacityType], int]:
+        spent: dict[tuple[str, CapacityType], int] = {}
+        for charge in self.memory.charges:
+            if charge.cost.slot >= slot:
+                key = charge.cost.tenant, charge.cost.capacity_type
+                spent[key] = spent.get(key, 0) + charge.cost.cost_micro_usd
+        return spent
+
     async def launches_since(self, ts_ns: int) -> int:
         return sum(
             launch.permitted
@@ -137,6 +146,17 @@ class MemoryLedger:
 
     async def job_records(self) -> Sequence[JobRecord]:
         return list(self.memory.job_records.values())
+
+    async def admitted_ids(self) -> Sequence[str]:
+        return sorted(self.memory.admissions)
+
+    async def charges_since(self, slot: int) -> Sequence[Any]:
+        return [charge for charge in self.memory.charges if charge.cost.slot >= slot]
+
+    async def raise_epoch(self, epoch: int) -> None:
+        await self.check_epoch()
+        self.memory.epoch = max(self.memory.epoch, epoch)
+        self.owner = replace(self.owner, epoch=self.memory.epoch)
 
     async def write_intents(self, intents: Sequence[Intent]) -> None:
         await self.check_epoch()

@@ -16,6 +16,7 @@ COMMANDS = (
     "plan",
     "jobs",
     "updates",
+    "freezing",
     "reading",
     "fetch",
     "explain",
@@ -25,6 +26,7 @@ COMMANDS = (
     "down",
     "store",
     "agent",
+    "parked",
     "market",
     "market_status",
     "stats",
@@ -44,7 +46,9 @@ PANELS = {
     "Jobs": ("job", "plan", "submit", "status", "watch", "cancel", "update", "logs", "events"),
     "Results": ("fetch", "explain", "plot"),
     "Pipelines across regions": ("place", "pipelines"),
-    "The system": ("up", "down", "store", "agent", "market", "stats"),
+    "The system": (
+        *("up", "down", "pause", "resume", "parked", "store", "agent", "market", "stats"),
+    ),
     "Trying out": ("demo", "train-demo", "simulate", "replay", "bench", "knowledge"),
     "What there is": ("policies", "forecasters", "presets", "version"),
 }

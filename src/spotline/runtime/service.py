@@ -344,7 +344,7 @@ class ServiceHost(Generic[StateT]):
         except ContractError:
             return  # it was dead-lettered
         self._applied_seq = entry.seq
-        if self._turns.has_applied(envelope.event_id):
+        if not self._past.awaits(envelope):
             return
         turn, stored = self._past.refold(event, context_of(entry, envelope), envelope)
         self._note(_Applied(event, envelope, entry.seq), turn, stored)
@@ -372,7 +372,7 @@ class ServiceHost(Generic[StateT]):
         except ContractError as error:
             await self._dead_letter(entry, error)
             return
-        if self._turns.has_applied(envelope.event_id):
+        if not self._past.awaits(envelope):
             return
         ctx = context_of(entry, envelope)
         with self._telemetry.handling(envelope, entry.headers, entry.seq):

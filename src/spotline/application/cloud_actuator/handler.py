@@ -15,17 +15,20 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from spotline.application.cloud_actuator.log_fold import FOLDED, LogFold, LogView
 from spotline.application.cloud_actuator.messages import (
     AdmitRequest,
     ApplyRevisionRequest,
     Moment,
     NoteJobRequest,
     OpenSlotRequest,
+    ReapRequest,
     SignalRequest,
     StoppedLaunch,
 )
+from spotline.application.slot_checks import check_slot, slot_of
 from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome, Spec, Timer
-from spotline.contracts.errors import InvariantViolation
+from spotline.application.unfit import Unfit
 from spotline.contracts.mapping import digest
 from spotline.domain.canonical import canonical_v1
 from spotline.domain.events.agreement import (
@@ -57,6 +60,7 @@ from spotline.domain.events.lifecycle import (
     JobUpdated,
 )
 from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.parking import EntryParked
 from spotline.domain.events.placement import PipelineProvisioningCommanded
 from spotline.domain.ledger.billing import OfferingPrice, SlotPrices
 from spotline.domain.ledger.cooldowns import OfferingPlace
@@ -70,6 +74,7 @@ APPLY_REVISION = "cloud.apply_revision"
 SIGNALLED = "cloud.signalled"
 ADMIT = "ledger.admit"
 NOTE_JOB = "ledger.note_job"
+REAP = "cloud.reap"
 
 _OBSERVED = (
     LaunchRefused,
@@ -80,6 +85,8 @@ _OBSERVED = (
     CapacityReported,
     CostAccrued,
 )
+
+_TOLD = (AgreementChecked, BuyingFrozen, BuyingUnfrozen, OrphanFound, OrphanSettled)
 
 SPEC = Spec(
     service="cloud_actuator",
@@ -98,23 +105,27 @@ SPEC = Spec(
         BuyingFrozen,
         BuyingUnfrozen,
         OrphanReapRequested,
+        # Beside what it acts on, what log, ledger and cloud are compared by.
+        *(JobUpdated, JobClosed, CapacityReported, CostAccrued, IncarnationBegun),
+        *(OrphanFound, OrphanSettled),
     ),
     produces=(
-        *(*_OBSERVED, CapacitySignalled, AdmissionRecorded, BuyingExcepted),
-        *(BuyingFrozen, BuyingUnfrozen, AgreementChecked, OrphanFound, OrphanSettled),
+        *(*_OBSERVED, CapacitySignalled, AdmissionRecorded, BuyingExcepted, *_TOLD),
+        EntryParked,
     ),
     calls=(
-        CallSpec(name=OPEN_SLOT, answers=_OBSERVED),
-        CallSpec(name=APPLY_REVISION, answers=(*_OBSERVED, BuyingExcepted)),
+        CallSpec(name=OPEN_SLOT, answers=(*_OBSERVED, *_TOLD)),
+        CallSpec(name=APPLY_REVISION, answers=(*_OBSERVED, BuyingExcepted, *_TOLD)),
         CallSpec(
             name=SIGNALLED,
             answers=(
                 *(InterruptionNoticed, InterruptionWithdrawn, CapacityLost, InstancesEnded),
-                CapacityReported,
+                *(CapacityReported, BuyingFrozen),
             ),
         ),
         CallSpec(name=ADMIT, answers=(AdmissionRecorded,)),
         CallSpec(name=NOTE_JOB, answers=()),
+        CallSpec(name=REAP, answers=(OrphanFound, OrphanSettled)),
     ),
 )
 
@@ -124,8 +135,10 @@ class ActuateState:
     """The open slot with its prices, the slots still to be billed, and the waiting commands.
 
     `pipelines` are commands that wait for a revision, by job and offering; `carried` those that go
-    with the revision decided last. `freezes` say where nothing is bought. `revision` is the open slot's last one, -1 before its first. `resumed_slot` is the last slot that
-    was open in a part of the log that is lost, -1 once the next one has opened.
+    with the revision decided last. `freezes` say where nothing is bought, `log` is what ledger and
+    cloud are compared with. `revision` is the open slot's last one, -1 before its first.
+    `resumed_slot` is the last slot that was open in a part of the log that is lost, -1 once the
+    next one has opened.
     """
 
     opened: SlotOpened | None = None
@@ -138,6 +151,7 @@ class ActuateState:
     pipelines: dict[tuple[str, str], PipelineProvisioningCommanded] = field(default_factory=dict)
     carried: tuple[ProvisioningCommanded, ...] = ()
     freezes: Freezes = field(default_factory=Freezes)
+    log: LogFold = field(default_factory=LogFold)
 
 
 class ActuateHandler:
@@ -151,10 +165,14 @@ class ActuateHandler:
 
     def evolve(self, state: ActuateState, event: Event) -> None:
         """Apply `event` to `state`."""
+        if isinstance(event, FOLDED):
+            state.log.fold(event)
         if isinstance(event, MarketOpened):
             state.places |= {offering.offering_id: _place(offering) for offering in event.offerings}
         elif isinstance(event, SlotOpened):
-            if state.opened is None or event.slot > state.opened.slot:
+            before = state.opened
+            if before is None or event.slot > before.slot:
+                check_slot(event, *slot_of(before))
                 _open(state, event)
         elif isinstance(event, IncarnationBegun):
             known = -1 if state.opened is None else state.opened.slot
@@ -188,14 +206,12 @@ class ActuateHandler:
         """
         opened = state.opened
         if isinstance(event, SlotOpened) and event == opened:
-            return _call(
-                OPEN_SLOT,
-                OpenSlotRequest(
-                    at=_moment(event, 0),
-                    quotes=tuple(quoted.quote for quoted in event.quotes),
-                    unbilled=state.unbilled,
-                ),
+            opening = OpenSlotRequest(
+                at=_moment(event, 0),
+                quotes=tuple(quoted.quote for quoted in event.quotes),
+                unbilled=state.unbilled,
             )
+            return _call_beside_log(OPEN_SLOT, opening, _log_view(state, ctx))
         if isinstance(event, JobSubmitted):
             job = event.job
             admit = AdmitRequest(job_id=job.job_id, tenant=job.tenant, job_digest=digest(job))
@@ -209,14 +225,23 @@ class ActuateHandler:
                 return NOTHING
             at = _moment(opened, event.offset_s)
             return _call(SIGNALLED, SignalRequest(at=at, revision=state.revision))
+        if isinstance(event, OrphanReapRequested) and opened is not None:
+            reaping = ReapRequest(
+                at=_moment(opened, 0),
+                request_id=ctx.event_id,
+                instance_ids=event.instance_ids,
+                by=event.by,
+            )
+            return _call_beside_log(REAP, reaping, _log_view(state, ctx))
         if isinstance(event, SlotDecided):
-            return self._apply(state, event)
+            return self._apply(state, event, _log_view(state, ctx))
         return NOTHING
 
-    def _apply(self, state: ActuateState, event: SlotDecided) -> Outcome:
+    def _apply(self, state: ActuateState, event: SlotDecided, log: LogView) -> Outcome:
         opened = state.opened
         if opened is None or event.slot > opened.slot:
-            raise InvariantViolation(f"slot {event.slot} was decided before it opened")
+            last = "none has opened" if opened is None else f"<= {opened.slot}"
+            raise Unfit("slot", f"one that has opened ({last})", event.slot)
         if event.slot < opened.slot:
             return NOTHING
         commands = tuple(
@@ -225,10 +250,8 @@ class ActuateHandler:
             if (command.slot, command.revision) == (event.slot, event.revision)
         )
         if len(commands) != event.commands:
-            raise InvariantViolation(
-                f"slot {event.slot} revision {event.revision} was decided with {event.commands} "
-                f"commands, {len(commands)} came before it"
-            )
+            came = f"{len(commands)}, as many as came of revision {event.revision} before it"
+            raise Unfit("commands", came, event.commands)
         commands = (*commands, *state.carried)
         commanded = sorted({command.target.offering_id for command in commands})
         request = ApplyRevisionRequest(
@@ -241,7 +264,7 @@ class ActuateHandler:
         )
         places = tuple(state.places[name] for name in commanded if name in state.places)
         call = _called(APPLY_REVISION, request)
-        request = replace(request, places=places, stops=_stops(state, commands))
+        request = replace(request, places=places, stops=_stops(state, commands), log=log)
         return Outcome(calls=(replace(call, request=request),))
 
     def due(self, state: ActuateState) -> Sequence[Timer]:
@@ -378,7 +401,25 @@ def _noted(name: str, request: AdmitRequest | NoteJobRequest, record: JobRecord)
     return Outcome(calls=(replace(call, request=replace(request, record=record)),))
 
 
-_Request = OpenSlotRequest | ApplyRevisionRequest | SignalRequest | AdmitRequest | NoteJobRequest
+def _log_view(state: ActuateState, ctx: Context) -> LogView:
+    accounts = {name: place.account for name, place in state.places.items()}
+    return state.log.view(ctx.seq, accounts, (*state.commands, *state.carried))
+
+
+_Request = (
+    OpenSlotRequest
+    | ApplyRevisionRequest
+    | SignalRequest
+    | AdmitRequest
+    | NoteJobRequest
+    | ReapRequest
+)
+
+
+def _call_beside_log(name: str, request: OpenSlotRequest | ReapRequest, log: LogView) -> Outcome:
+    """Ask for a call that is the same call whatever the log says."""
+    call = _called(name, request)
+    return Outcome(calls=(replace(call, request=replace(request, log=log)),))
 
 
 def _call(name: str, request: _Request) -> Outcome:
