@@ -156,7 +156,7 @@ async def serve_selector(
 
     Decisions are published beside the log, too, and kept there within the limits `decisions`.
     """
-    from spotline.adapters.grpc.allocator.client import AllocateCallPort
+    from spotline.adapters.grpc.allocator.allocating import AllocateCallPort
 
     async with AsyncExitStack() as stack:
         connection, stream = await stack.enter_async_context(open_stream(bus, name="selector"))

@@ -165,6 +165,20 @@ def up(
             help="A job that states no value may cost (1 + this) x its on-demand quote.",
         ),
     ] = 0.5,
+    limits: Annotated[
+        bool,
+        typer.Option(
+            envvar="SPOTLINE_LIMITS",
+            help="Judge every job by what it still costs against what it still gains.",
+        ),
+    ] = True,
+    limits_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The most that may be spent in an hour, a day, a month (docs/operating.md).",
+        ),
+    ] = None,
     warm_start: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Weights to start with, from --save-weights."),
@@ -183,6 +197,7 @@ def up(
     """
     import os
 
+    from spotline.adapters.files.limits_file import read_limits
     from spotline.adapters.files.reservations_file import add_reservations
     from spotline.adapters.files.weights_file import read_weights
     from spotline.application.cloud_actuator.ports import ActuatorMode
@@ -193,10 +208,13 @@ def up(
     from spotline.bootstrap.system import SystemOptions
     from spotline.bootstrap.up import check_inputs
     from spotline.cli.failures import explained
+    from spotline.domain.ledger.caps import Caps
+    from spotline.domain.limits.spending import Spending
     from spotline.runtime.log import configure_logging
 
     with explained():
         configure_logging(log_level)
+        spending = read_limits(limits_file) if limits else Spending()
         store = store_folder(store)
         chosen = cloud_of(os.environ, cloud, ActuatorMode.LIVE)
         pace = pace_of(
@@ -225,7 +243,10 @@ def up(
             http_hosts=tuple(name.strip() for name in http_hosts.split(",") if name.strip()),
             quote_margin=quote_margin,
             placer=PlacerOptions(method=placement_method, cost=placement_cost),
-            selector=SelectorOptions(warm_start=read_weights(warm_start)),
+            selector=SelectorOptions(
+                warm_start=read_weights(warm_start), limits=limits, spending=spending.to_json()
+            ),
+            caps=Caps(spending=spending),
             ingest=judged(
                 pace.ingest(traded.slot_s, wait_for_work=wait_for_work),
                 traded,
