@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spotline.adapters.nats.configured import StreamLimits
+from spotline.adapters.nats.lineage import SnapshotsOfLog
 from spotline.adapters.nats.snapshots import NatsSnapshotStore
 from spotline.application.cloud_actuator.ports import ActuatorMode, Enrolment
 from spotline.application.health.flow import snapshot
@@ -24,8 +25,9 @@ from spotline.bootstrap.facts import (
     ledger_folder,
     limits_of,
 )
-from spotline.bootstrap.installed import installation_of
+from spotline.bootstrap.installed import installation_of, note_log, remembered_log
 from spotline.bootstrap.parts import BusAddress, PartHooks, open_part, open_stream
+from spotline.bootstrap.retelling import tell_again
 from spotline.bootstrap.same_market import check_same_market
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.mapping import digest
@@ -111,7 +113,7 @@ async def serve_forecaster(
         saving = WatchedSnapshots(NatsSnapshotStore(connection, partition=bus.partition))
         hooks.probe("forecaster", lambda now_s: [snapshot(saving.trouble.failing, now_s)])
         snapshots = Snapshots(
-            store=saving,
+            store=SnapshotsOfLog(saving, stream),
             codec=ForecastStateCodec(factory, horizon_slots=horizon_slots),
         )
         host = ServiceHost(
@@ -199,10 +201,16 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
 
     parts.store.mkdir(parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
-        connection, stream = await stack.enter_async_context(
-            open_stream(bus, name="cloud_actuator")
-        )
         ledger = await stack.enter_async_context(opened_ledger(parts.ledger_url, parts.owner))
+        remembered = await asyncio.to_thread(remembered_log, parts.store, ledger)
+        connection, stream = await stack.enter_async_context(
+            open_stream(bus, name="cloud_actuator", remembered=remembered)
+        )
+        await asyncio.to_thread(
+            ledger.claim, remembered.installation_id, stream.continuity.incarnation
+        )
+        note_log(parts.store, stream.continuity)
+        await tell_again(stream, ledger)
         cloud = parts.cloud.open(parts.context())
         stack.callback(cloud.close)
         stack.callback(show_ledger(telemetry_for("cloud_actuator"), ledger, parts.caps))

@@ -26,6 +26,7 @@ from spotline.contracts.subjects import StreamPart
 from spotline.domain.configuration.configuration import MeasuredRun
 from spotline.runtime.applied import AppliedFeed
 from spotline.runtime.metrics import HTTP_STATUS
+from spotline.runtime.parked_log import StreamParkedLog
 from spotline.runtime.service import Listener, ServiceHost
 from spotline.runtime.telemetry import telemetry_for
 
@@ -118,6 +119,7 @@ async def serve_allocator(
         explainer = LiveExplainer(bus, parts.selector)
         stack.callback(explainer.close)
         server.explain_with(explainer)
+        server.deal_with_parked(StreamParkedLog(stream))
         limits = limits_of(hooks)
         own = tuple if hooks.health is None else hooks.health.statuses
         heard = HeardServices(connection, limits, own=own)

@@ -32,8 +32,15 @@ from spotline.bootstrap.followers import (
     serve_selector,
 )
 from spotline.bootstrap.health import HealthMonitor, HealthProbes
-from spotline.bootstrap.installed import checked_store, used_store
-from spotline.bootstrap.parts import BusAddress, PartHooks
+from spotline.bootstrap.installed import LEDGER_OWNER as LEDGER_OWNER
+from spotline.bootstrap.installed import (
+    checked_store,
+    ledger_there,
+    note_log,
+    remembered_log,
+    used_store,
+)
+from spotline.bootstrap.parts import BusAddress, PartHooks, open_stream
 from spotline.bootstrap.same_market import check_same_market
 from spotline.bootstrap.servers import (
     AllocatorParts,
@@ -56,7 +63,6 @@ from spotline.runtime.timers import Gate
 
 # Loopback and any free port.
 FREE_ADDRESS = "127.0.0.1:0"
-LEDGER_OWNER = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +184,7 @@ async def running_system(
     geography = await asyncio.to_thread(geography_of, options.geography)
     traded = sold_by(options.market, options.cloud.notice_lead_s)
     identity = identity_of(traded, geography)
-    store = checked_store(
+    checked_store(
         options.store, identity, partition=options.partition, from_now=options.market_from_now
     )
     async with AsyncExitStack() as stack:
@@ -188,8 +194,9 @@ async def running_system(
             broker = await stack.enter_async_context(EmbeddedBroker(options.store / "broker"))
             url = broker.url
         bus = BusAddress(nats_url=url, partition=options.partition, most_events=options.most_events)
+        await _settle_log(bus, options.store)
         await check_same_market(bus, traded, geography, from_now=options.market_from_now)
-        used_store(options.store, store, identity, partition=options.partition)
+        used_store(options.store, identity, partition=options.partition)
         system = RunningSystem(
             bus=bus,
             ledger_url=ledger_url(options.store / "ledger.sqlite"),
@@ -203,6 +210,18 @@ async def running_system(
         await _start_servers(services, options)
         _start_followers(services, options, geography)
         yield system
+
+
+async def _settle_log(bus: BusAddress, store: Path) -> None:
+    """Have the log go on as what it is before any service opens it, by all that the store knows."""
+    ledger = await asyncio.to_thread(ledger_there, store)
+    try:
+        remembered = await asyncio.to_thread(remembered_log, store, ledger)
+        async with open_stream(bus, name="store", remembered=remembered) as (_, stream):
+            note_log(store, stream.continuity)
+    finally:
+        if ledger is not None:
+            ledger.close()
 
 
 class _Services:

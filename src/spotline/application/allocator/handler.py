@@ -57,7 +57,7 @@ from spotline.domain.events.lifecycle import (
 )
 from spotline.domain.events.limits import LimitReached
 from spotline.domain.events.market import MarketOpened, SlotOpened
-from spotline.domain.events.parking import ParkedEntryDropped, ParkedEntryRetried
+from spotline.domain.events.parking import EntryParked, ParkedEntryDropped, ParkedEntryRetried
 from spotline.domain.events.placement import PipelineSubmitted, PlacementDecided, PlacementEnded
 from spotline.domain.events.training import (
     AgentJoined,
@@ -113,7 +113,7 @@ SPEC = Spec(
         *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged, JobStalled, JobStallEnded),
         ValueTableReady,
         # What those want who run Spotline.
-        *(ParkedEntryRetried, ParkedEntryDropped),
+        *(EntryParked, ParkedEntryRetried, ParkedEntryDropped),
         *(BuyingFrozen, BuyingUnfrozen, OrphanReapRequested),
     ),
     decides=(ValueTableReady,),

@@ -28,6 +28,7 @@ from spotline.domain.events.lifecycle import (
     JobUpdated,
 )
 from spotline.domain.events.limits import LimitAction, LimitReached
+from spotline.domain.events.parking import EntryParked
 from spotline.domain.events.training import (
     AgentJoined,
     CheckpointCommitted,
@@ -84,11 +85,18 @@ class JobHappening:
 
 def happening_text(event: Event) -> str | None:
     """What happened, in one line; None for what its owner need not know."""
-    text = _of_life(event) or _of_money(event) or _of_instances(event) or _of_training(event)
+    text = _of_parking(event) or _of_life(event) or _of_money(event)
+    text = text or _of_instances(event) or _of_training(event)
     if text is None:
         return None
     line = " ".join(text.split())
     return line if len(line) <= LONGEST_TEXT else f"{line[: LONGEST_TEXT - 3]}..."
+
+
+def _of_parking(event: Event) -> str | None:
+    if not isinstance(event, EntryParked):
+        return None
+    return f"{event.service} could not take {event.kind} ({event.error}): nothing is bought for it"
 
 
 def _of_life(event: Event) -> str | None:

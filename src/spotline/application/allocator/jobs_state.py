@@ -132,7 +132,10 @@ class JobsState:
                 self.unrecorded.discard(event.job_id)
             case _:
                 pass
-        self.board.fold(event, self.recent)
+        try:
+            self.board.fold(event, self.recent)
+        except Exception as error:  # noqa: BLE001 - only looked at: counted and shown, not parked
+            self.board.leave_out(event, error)
         self.operations.fold(event)
         if self.following is not None:
             self.following.fold(event)

@@ -5,17 +5,23 @@ Where it waits for work, market time stands still while no job and no pipeline n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spotline.application.market_ingest.observing import observations
 from spotline.application.market_view import WORK_EVENTS, WorkNeeded
+from spotline.application.slot_checks import check_slot
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
-from spotline.domain.events.capacity import CapacityReported
+from spotline.application.unfit import Unfit
+from spotline.contracts.subjects import KINDS
+from spotline.domain.events.agreement import IncarnationBegun
+from spotline.domain.events.capacity import CapacityReported, SlotDecided
 from spotline.domain.events.event import Event
+from spotline.domain.events.forecast import ForecastOverdue
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.limits import QuoteQuarantined
 from spotline.domain.events.market import MarketOpened, QuoteObserved, SlotOpened
+from spotline.domain.events.parking import EntryParked
 from spotline.domain.events.placement import LinkObserved, RegionObserved
 from spotline.domain.market.market import Market
 from spotline.domain.market.slot_quote import SlotQuote
@@ -28,11 +34,14 @@ SPEC = Spec(
         MarketOpened,
         SlotOpened,
         CapacityReported,
+        EntryParked,
+        IncarnationBegun,
         *WORK_EVENTS,
     ),
     produces=(
         *(MarketOpened, QuoteObserved, QuoteQuarantined, RegionObserved, LinkObserved, SlotOpened),
         *(BuyingFrozen, BuyingUnfrozen),
+        EntryParked,
     ),
 )
 
@@ -65,10 +74,11 @@ class IngestOptions:
 
 @dataclass(slots=True, kw_only=True)
 class IngestState:
-    """What was opened so far, and who needs more."""
+    """What was opened so far (`slot` at `opened_ns`), and who needs more."""
 
     opened: bool = False
     slot: int = -1
+    opened_ns: int = 0
     settled: bool = True
     work: WorkNeeded = field(default_factory=WorkNeeded)
 
@@ -76,6 +86,27 @@ class IngestState:
     def needed(self) -> bool:
         """Whether anybody needs the next slot."""
         return self.work.needs(self.slot)
+
+
+# Who settles a slot, and without which of its entries it cannot: the slot is over without it.
+_SETTLES: Mapping[str, frozenset[str]] = {
+    "selector": frozenset(
+        KINDS[kind] for kind in (SlotOpened, ForecastOverdue, CapacityReported, EntryParked)
+    ),
+    "cloud_actuator": frozenset(KINDS[kind] for kind in (SlotOpened, SlotDecided)),
+    SPEC.service: frozenset({KINDS[CapacityReported]}),
+}
+
+
+def _go_on_without(state: IngestState, parked: EntryParked) -> None:
+    """Let the market go on where the report that it waits for will not come, or was not taken."""
+    if parked.service == SPEC.service and parked.kind == KINDS[SlotOpened]:
+        # It has been opened for all others, and is not opened again.
+        if parked.slot == state.slot + 1:
+            state.slot = parked.slot
+            state.settled = True
+    elif parked.slot == state.slot and parked.kind in _SETTLES.get(parked.service, ()):
+        state.settled = True
 
 
 class IngestHandler:
@@ -102,9 +133,18 @@ class IngestHandler:
         match event:
             case MarketOpened():
                 state.opened = True
-            case SlotOpened():
-                state.slot = max(state.slot, event.slot)
+            case SlotOpened() if event.slot >= self._market.slots:
+                raise Unfit("slot", f"< {self._market.slots}", event.slot)
+            case SlotOpened() if event.slot > state.slot:
+                check_slot(event, state.slot, state.opened_ns)
+                state.slot, state.opened_ns = event.slot, event.ts_event_ns
                 state.settled = False
+            case EntryParked():
+                _go_on_without(state, event)
+            case IncarnationBegun() if event.last_slot_before > state.slot:
+                # Those slots were open, and paid for, in a part of the log that is lost.
+                state.slot = event.last_slot_before
+                state.settled = True
             case CapacityReported() if event.slot == state.slot:
                 # What the cloud tells of a settled slot opens it again.
                 state.settled = event.settled

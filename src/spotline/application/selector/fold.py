@@ -20,6 +20,7 @@ from spotline.application.selector.job_run import HeldStretch, JobRun, JobTable,
 from spotline.application.selector.spent import note_ended, note_launched, note_spent
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.application.selector.tripping import note_health
+from spotline.application.slot_checks import check_slot, completed, slot_of
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
 from spotline.domain.events.capacity import (
     CapacityLost,
@@ -103,7 +104,8 @@ def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
 def _fold_market(state: SelectorState, event: Event, options: SelectorOptions) -> None:
     match event:
         case MarketOpened():
-            state.offerings = {o.offering_id: o for o in event.offerings}
+            # Nothing that a job may run on ever leaves.
+            state.offerings = {**state.offerings, **{o.offering_id: o for o in event.offerings}}
         case SlotOpened():
             _open_slot(state, event, options)
         case ForecastIssued():
@@ -271,9 +273,10 @@ def _note_decided(state: SelectorState, event: AllocationDecided) -> None:
 
 
 def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions) -> None:
+    if state.opened is not None and event.slot <= state.slot:
+        return
+    check_slot(event, *slot_of(state.opened))
     if state.opened is not None:
-        if event.slot <= state.slot:
-            return
         _record_slot(state)
         prices = {sq.quote.offering_id: sq.quote for sq in state.opened.quotes}
         for run in state.running():
@@ -291,8 +294,9 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
             trusted = state.forecast
         state.history.append((state.opened, trusted))
         del state.history[: -options.history_slots]
-    state.trust.note_slot(event)
-    for slot_quote in event.quotes:
+    opened = completed(event, state.opened)
+    state.trust.note_slot(opened)
+    for slot_quote in opened.quotes:
         available = slot_quote.quote.spot_available
         if available.known:
             counts = state.counts.setdefault(slot_quote.quote.offering_id, [])
@@ -303,7 +307,8 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
         stock.append(on_demand.instances if on_demand.known else UNCOUNTED)
         del stock[: -options.history_slots]
     state.slot = event.slot
-    state.opened = event
+    state.heard = event
+    state.opened = opened
     state.forecast = None
     state.forecast_reason = DecisionReason.POLICY
     state.phase = SlotPhase.WAITING_FORECAST

@@ -130,9 +130,11 @@ class SelectorState:
     `draws` holds how each admitted job got its policy, until its feedback has come. `laws` and
     `counts` are by offering: the law learned last, and the recent spot counts, this slot's last;
     `stock` likewise that of on-demand, where an unknown one is plenty and a refusal shows none.
-    `measuring` is what programs have shown of themselves, `freezes` where nothing is bought, `breaker` which instances are unwell.
+    `measuring` is what programs have shown of themselves, `freezes` where nothing is bought,
+    `breaker` which instances are unwell.
     `spent` is what was spent by slot, tenant and capacity type, `launched` when how many instances
     were asked for; both only as far back, and only where, limits need them.
+    `heard` is the slot as it was opened, `opened` the same with the quotes that it lacked.
     """
 
     learner: Learner
@@ -140,6 +142,7 @@ class SelectorState:
     competing: bool = True
     offerings: dict[str, Offering] = field(default_factory=dict)
     slot: int = -1
+    heard: SlotOpened | None = None
     opened: SlotOpened | None = None
     forecast: ForecastIssued | None = None
     forecast_reason: DecisionReason = DecisionReason.POLICY

@@ -27,6 +27,7 @@ QUIET = {
     "MarketLawLearned",
     # Of the system: shown with what a job waits for.
     *("BuyingFrozen", "BuyingUnfrozen"),
+    *("ParkedEntryRetried", "ParkedEntryDropped"),
 }
 
 

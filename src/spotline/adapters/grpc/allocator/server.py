@@ -28,6 +28,7 @@ from spotline.application.allocator.ports import ConfiguratorPort, JobsHost
 from spotline.application.explaining.ports import DecisionExplainer
 from spotline.application.health.conditions import HealthLimits
 from spotline.application.operations.messages import ServiceStatus
+from spotline.application.operations.ports import ParkedLog
 
 
 class RpcServer(GrpcServer):
@@ -89,6 +90,10 @@ class RpcServer(GrpcServer):
     def explain_with(self, explainer: DecisionExplainer) -> None:
         """Explain decisions from now on."""
         self._jobs.explaining = Explaining(explainer)
+
+    def deal_with_parked(self, log: ParkedLog) -> None:
+        """Show and publish parked entries again from now on."""
+        self._operations.log = log
 
     def tell_of(
         self, services: Callable[[], Sequence[ServiceStatus]], limits: HealthLimits
