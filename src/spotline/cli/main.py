@@ -45,7 +45,7 @@ PANELS = {
     "Jobs": ("job", "plan", "submit", "status", "watch", "cancel", "update", "logs", "events"),
     "Results": ("fetch", "explain", "plot"),
     "Pipelines across regions": ("place", "pipelines"),
-    "The system": ("up", "down", "pause", "resume", "agent", "parked", "market", "stats"),
+    "The system": ("up", "down", "pause", "resume", "parked", "agent", "market", "stats"),
     "Trying out": ("demo", "train-demo", "simulate", "replay", "bench", "knowledge"),
     "What there is": ("policies", "forecasters", "presets", "version"),
 }

@@ -30,6 +30,7 @@ class Reason(Enum):
     SERVER_STOPPING = "the server is stopping; try again"
     STATISTICS_UNAVAILABLE = "this worker cannot say now; ask again, or another worker"
     TOO_MANY_REQUESTS = "too many requests wait for an answer; try again later"
+    TOO_MANY_JOBS = "the tenant has as many jobs that are not over as it may have; try again later"
     WATCH_TOO_SLOW = "the watcher fell behind; watch again"
     NO_CONFIGURATOR = "drafts cannot be completed here: no configurator is configured"
     CONFIGURATOR_UNAVAILABLE = "the configurator does not answer; try again"

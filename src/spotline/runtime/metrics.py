@@ -27,7 +27,7 @@ from spotline.domain.events.capacity import (
 from spotline.domain.events.event import Event
 from spotline.domain.events.freeze import BuyingExcepted, BuyingFrozen
 from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobOutcome, JobSubmitted
-from spotline.domain.events.limits import LimitAction, LimitReached
+from spotline.domain.events.limits import LimitAction, LimitReached, QuoteQuarantined
 from spotline.domain.events.placement import PlacementDecided, PlacementOutcome
 from spotline.domain.events.training import (
     CheckpointCommitted,
@@ -153,6 +153,12 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
     (Form.OBSERVED_COUNTER, "{outlook}"): {
         "spotline.outlooks.failed": "Outlooks of jobs that failed: a bug, told in the allocator's log.",
     },
+    (Form.COUNTER, "{quote}"): {
+        "spotline.quotes.quarantined": "Prices that were not believed.",
+    },
+    (Form.GAUGE, "{offering}"): {
+        "spotline.offerings.doubted": "Offerings of which no new spot is bought, by why.",
+    },
     (Form.COUNTER, "{decision}"): {
         "spotline.decisions": "Allocations decided, by reason.",
         "spotline.placements.decided": "Decisions on pipelines, by outcome.",
@@ -209,6 +215,7 @@ _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "spotline.decisions": (REASON,),
     "spotline.limits.reached": (REASON,),
     "spotline.buying.frozen": (REASON,),
+    "spotline.offerings.doubted": (REASON,),
     "spotline.entries.parked": (KIND,),
     "spotline.allocations.answered": (OUTCOME,),
     "spotline.placements.decided": (OUTCOME,),
@@ -415,6 +422,7 @@ COUNTED: Mapping[type[Event], tuple[Counted, ...]] = MappingProxyType(
         JobSubmitted: (Counted("spotline.jobs.submitted"),),
         JobAdmitted: (Counted("spotline.jobs.admitted"),),
         JobClosed: (_by_outcome("spotline.jobs.closed", JobOutcome),),
+        QuoteQuarantined: (Counted("spotline.quotes.quarantined"),),
         AllocationDecided: (
             _by("spotline.decisions", REASON, DecisionReason, lambda event: event.reason),
         ),

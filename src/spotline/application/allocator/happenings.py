@@ -85,8 +85,13 @@ class JobHappening:
 
 def happening_text(event: Event) -> str | None:
     """What happened, in one line; None for what its owner need not know."""
-    text = _of_parking(event) or _of_life(event) or _of_money(event)
-    text = text or _of_instances(event) or _of_training(event)
+    text = (
+        _of_parking(event)
+        or _of_life(event)
+        or _of_money(event)
+        or _of_instances(event)
+        or _of_training(event)
+    )
     if text is None:
         return None
     line = " ".join(text.split())

@@ -128,11 +128,11 @@ SPEC = Spec(
         TrainingRestarted,
         BuyingFrozen,
         BuyingUnfrozen,
-        # What shows that instances are unwell.
-        *(InterruptionNoticed, InterruptionWithdrawn, JobSilent, JobHeard),
         EntryParked,
         ParkedEntryRetried,
         ParkedEntryDropped,
+        # What shows that instances are unwell.
+        *(InterruptionNoticed, InterruptionWithdrawn, JobSilent, JobHeard),
     ),
     produces=(ForecastOverdue, AllocationAnswered, EntryParked, *_DECIDES),
     decides=_DECIDES,
