@@ -45,11 +45,11 @@ from spotline.application.cloud_actuator.reconciling import CloudNews, Reconcili
 from spotline.application.cloud_actuator.reporting import (
     adopted_launch,
     ends_seen,
-    exceptions,
     held_after,
     holdings,
     ids_of,
     is_in,
+    launch_outcomes,
     losses,
     lost_ends,
     notices,
@@ -339,8 +339,7 @@ class CloudActuation:
         fresh, charges = await self._unless_charged(charges)
         answers: tuple[Event, ...] = (
             *agreed,
-            *exceptions(done.excepted, request),
-            *done.refusals,
+            *launch_outcomes(done.excepted, done.refusals, request),
             *notices(told.notices, at),
             *withdrawals(told.withdrawn, at),
             *losses(lost, at, lost_s),
