@@ -138,6 +138,17 @@ class MemoryLedger:
     async def job_records(self) -> Sequence[JobRecord]:
         return list(self.memory.job_records.values())
 
+    async def admitted_ids(self) -> Sequence[str]:
+        return sorted(self.memory.admissions)
+
+    async def charges_since(self, slot: int) -> Sequence[Any]:
+        return [charge for charge in self.memory.charges if charge.cost.slot >= slot]
+
+    async def raise_epoch(self, epoch: int) -> None:
+        await self.check_epoch()
+        self.memory.epoch = max(self.memory.epoch, epoch)
+        self.owner = replace(self.owner, epoch=self.memory.epoch)
+
     async def write_intents(self, intents: Sequence[Intent]) -> None:
         await self.check_epoch()
         known = {(intent.command_id, intent.attempt) for intent in self.memory.intents}

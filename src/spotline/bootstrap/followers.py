@@ -14,7 +14,8 @@ from spotline.adapters.nats.snapshots import NatsSnapshotStore
 from spotline.application.cloud_actuator.ports import ActuatorMode, Enrolment
 from spotline.application.health.flow import snapshot
 from spotline.application.installation import Installation
-from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
+from spotline.application.market_ingest.handler import IngestHandler, IngestOptions, IngestState
+from spotline.application.market_ingest.opening import doubted_by_reason
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.clouds import ChosenCloud, CloudContext
@@ -28,7 +29,7 @@ from spotline.bootstrap.facts import (
 from spotline.bootstrap.installed import installation_of, note_log, remembered_log
 from spotline.bootstrap.parts import BusAddress, PartHooks, open_part, open_stream
 from spotline.bootstrap.retelling import tell_again
-from spotline.bootstrap.same_market import check_same_market
+from spotline.bootstrap.same_market import check_same_market, market_of_wall_clock
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.mapping import digest
 from spotline.contracts.subjects import StreamPart
@@ -36,6 +37,7 @@ from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market
 from spotline.domain.placement.geography import Geography
 from spotline.runtime.fan_out import FanOut
+from spotline.runtime.metrics import REASON, Readings
 from spotline.runtime.service import ServiceHost
 from spotline.runtime.snapshots import Snapshots
 from spotline.runtime.telemetry import telemetry_for
@@ -75,18 +77,21 @@ async def serve_market_ingest(
     hooks: PartHooks,
     *,
     geography: Geography | None = None,
-    from_now: bool = False,
 ) -> None:
     """Open the market's slots, and show the geography along with them.
+
+    By the wall clock a market begins when it was opened first: what is given begins now.
 
     Raises
     ------
     ConfigError
         A region is rented as an offering that the market does not have, or the log has another
-        market; `from_now` says that this one was moved to begin now.
+        market.
     """
+    if options.wall_clock:
+        market = await market_of_wall_clock(bus, market)
     _check_rented(geography, market)
-    await check_same_market(bus, market, geography, from_now=from_now)
+    await check_same_market(bus, market, geography)
     async with open_stream(bus, name="market_ingest") as (connection, stream):
         clock = MarketWatch(market, options, hooks.gate)
         host = ServiceHost(
@@ -97,7 +102,19 @@ async def serve_market_ingest(
         )
         hooks.note("market_ingest", host, connection)
         hooks.probe("market_ingest", clock.probe(host, limits_of(hooks)))
-        await host.run()
+        stop_showing = telemetry_for("market_ingest").observe(
+            "spotline.offerings.doubted", lambda: _doubted(host.state)
+        )
+        try:
+            await host.run()
+        finally:
+            stop_showing()
+
+
+def _doubted(state: IngestState) -> Readings:
+    # Copied at once: whoever reads metrics is in a thread of its own.
+    counts = doubted_by_reason(tuple(state.frozen))
+    return [(count, {REASON: reason.value}) for reason, count in counts.items()]
 
 
 async def serve_forecaster(

@@ -41,7 +41,7 @@ from spotline.bootstrap.installed import (
     used_store,
 )
 from spotline.bootstrap.parts import BusAddress, PartHooks, open_stream
-from spotline.bootstrap.same_market import check_same_market
+from spotline.bootstrap.same_market import check_same_market, market_of_wall_clock
 from spotline.bootstrap.servers import (
     AllocatorParts,
     AnalyticsParts,
@@ -75,7 +75,7 @@ class SystemOptions:
     `advertise` (empty: `agents_address` as it was bound); a second of wall time has `market_s_per_s`
     of the market's.
     The read model answers HTTP at `http_address` (empty: nowhere), called by `http_hosts`, too.
-    With `market_from_now` the market was moved to begin at the start of this process.
+    By the wall clock (`ingest`) the market given begins now; that of a log goes on as it began.
     A job without a value is worth (1 + `quote_margin`) x its on-demand quote, which is recorded
     with it. With `outlooks` every job is quoted, and looked ahead for while it runs, at a third of a
     core at most. From the limits `health` on it is told that something is not well.
@@ -110,7 +110,6 @@ class SystemOptions:
     agent_times: AgentTimes = field(default_factory=AgentTimes)
     market_s_per_s: float = 1.0
     outlooks: bool = True
-    market_from_now: bool = False
     health: HealthLimits = field(default_factory=HealthLimits)
 
     def agents(self) -> AgentsAt:
@@ -185,7 +184,7 @@ async def running_system(
     traded = sold_by(options.market, options.cloud.notice_lead_s)
     identity = identity_of(traded, geography)
     checked_store(
-        options.store, identity, partition=options.partition, from_now=options.market_from_now
+        options.store, identity, partition=options.partition, from_now=options.ingest.wall_clock
     )
     async with AsyncExitStack() as stack:
         options.store.mkdir(parents=True, exist_ok=True)
@@ -195,7 +194,9 @@ async def running_system(
             url = broker.url
         bus = BusAddress(nats_url=url, partition=options.partition, most_events=options.most_events)
         await _settle_log(bus, options.store)
-        await check_same_market(bus, traded, geography, from_now=options.market_from_now)
+        if options.ingest.wall_clock:
+            traded = await market_of_wall_clock(bus, traded)
+        await check_same_market(bus, traded, geography)
         used_store(options.store, identity, partition=options.partition)
         system = RunningSystem(
             bus=bus,
@@ -364,6 +365,5 @@ def _start_followers(
             market=sold_by(options.market, options.cloud.notice_lead_s),
             options=options.ingest,
             geography=geography,
-            from_now=options.market_from_now,
         ),
     )

@@ -35,7 +35,7 @@ def check_inputs(options: SystemOptions) -> None:
         options.store,
         identity_of(options.market, geography),
         partition=options.partition,
-        from_now=options.market_from_now,
+        from_now=options.ingest.wall_clock,
     )
     if options.knowledge is not None:
         from spotline.adapters.knowledge.store import read_knowledge

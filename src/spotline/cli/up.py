@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from spotline.cli.doubts import ListPrices, PriceSanity, StaleAfter, judged
 from spotline.cli.ports import check_ports
 from spotline.cli.stores import StoreOption, store_folder
 from spotline.cli.tables import fact_lines, print_line
@@ -131,7 +132,8 @@ def up(
         float, typer.Option(min=0.0, help="Replay speed; 0 is as fast as slots are decided.")
     ] = 0.0,
     wall_clock: Annotated[
-        bool, typer.Option(help="Open a slot every slot length, the market moved to begin now.")
+        bool,
+        typer.Option(help="Open slots by wall time, the market moved to begin at the first start."),
     ] = False,
     speed: Annotated[
         float,
@@ -147,6 +149,9 @@ def up(
     slot: Annotated[
         int, typer.Option(min=0, help="Slot length, seconds; 0: the market's own.")
     ] = 0,
+    price_sanity: PriceSanity = True,
+    list_price: ListPrices = None,
+    stale_after: StaleAfter = 0,
     health_port: Annotated[int, typer.Option(min=0, help="Port of /healthz; 0 is any.")] = 0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the addresses as one line of JSON.")
@@ -221,9 +226,12 @@ def up(
             quote_margin=quote_margin,
             placer=PlacerOptions(method=placement_method, cost=placement_cost),
             selector=SelectorOptions(warm_start=read_weights(warm_start)),
-            ingest=pace.ingest(traded.slot_s, wait_for_work=wait_for_work),
+            ingest=judged(
+                pace.ingest(traded.slot_s, wait_for_work=wait_for_work),
+                traded,
+                (price_sanity, list_price, stale_after),
+            ),
             market_s_per_s=pace.market_s_per_s,
-            market_from_now=wall_clock,
         )
         check_ports(_ports_of(options, health_port))
         check_inputs(options)

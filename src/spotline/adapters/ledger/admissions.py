@@ -35,6 +35,10 @@ class AdmissionRows(OwnedRows):
             )
             _record(transaction, [each.record for each in admissions if each.record is not None])
 
+    def admitted_ids(self) -> Sequence[str]:
+        """The ids of all jobs that are held, in order."""
+        return [row.job_id for row in self._read(t.admissions, order=[t.admissions.c.job_id])]
+
     def admitted(self, job_ids: Sequence[str]) -> Mapping[str, Admission]:
         """Those of these jobs that are held: with another digest, it is another submission's."""
         rows = self._read_keyed(t.admissions, t.admissions.c.job_id, job_ids)

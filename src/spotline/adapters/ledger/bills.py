@@ -44,6 +44,11 @@ class BillRows(OwnedRows):
         """Micro-USD charged so far."""
         return sum(self.spend_by_job().values())
 
+    def charges_since(self, slot: int) -> Sequence[Charge]:
+        """The charges of `slot` and later ones, by slot, job, offering, capacity type and start."""
+        rows = self._read(t.charges, t.charges.c.slot >= slot)
+        return [Charge(start_s=int(row.start_s), cost=_cost(row)) for row in rows]
+
     def bills(self, job_id: str = "") -> Sequence[InstanceBill]:
         """The bill of every instance that was charged or settled, or of one job's, by instance id."""
         estimates = self._read(t.bills, *([t.bills.c.job_id == job_id] if job_id else []))
@@ -192,6 +197,10 @@ def instance_shares(charges: Sequence[Charge], spans: Sequence[HeldSpan]) -> dic
             if weight:
                 shares[span.instance_id] += part
     return dict(shares)
+
+
+def _cost(row: Row[Any]) -> CostAccrued:
+    return value_of(CostAccrued, row, estimated=False)
 
 
 def _settlement(row: Row[object]) -> Settlement:

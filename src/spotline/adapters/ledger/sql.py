@@ -185,6 +185,20 @@ class SqlLedger(AdmissionRows, BillRows, LifeRows, MetaRows):
             found[table.name] = sorted(rows, key=lambda row: [row[key] for key in keys])
         return found
 
+    def raise_epoch(self, epoch: int) -> None:
+        """Go on as the same owner at `epoch`, where that is later; older ones are fenced.
+
+        Raises
+        ------
+        OwnerFenced
+            A newer epoch exists.
+        """
+        if epoch <= self._owner.epoch:
+            return
+        with self._writing() as transaction:
+            transaction.rewrite(t.owners, [{"owner": self._owner.name, "epoch": epoch}])
+        self._owner = Owner(name=self._owner.name, epoch=epoch)
+
     # --- writing ------------------------------------------------------------------------------
 
     def write_intents(self, intents: Sequence[Intent]) -> None:

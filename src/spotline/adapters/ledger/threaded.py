@@ -14,7 +14,7 @@ from spotline.application.cloud_actuator.ports import (
     Owner,
 )
 from spotline.domain.events.event import Event
-from spotline.domain.ledger.billing import HeldInterval
+from spotline.domain.ledger.billing import Charge, HeldInterval
 from spotline.domain.ledger.bills import InstanceBill, Settlement
 from spotline.domain.ledger.cooldowns import Cooldown
 from spotline.domain.ledger.instance_life import InstanceLife
@@ -117,11 +117,19 @@ class ThreadedLedger:
         """Raise `OwnerFenced` when a newer epoch exists: a read, before each call of a cloud."""
         await asyncio.to_thread(self._ledger.check_epoch)
 
+    async def raise_epoch(self, epoch: int) -> None:
+        """Go on as the same owner at a later epoch; `owner` is that one then."""
+        await asyncio.to_thread(self._ledger.raise_epoch, epoch)
+
     # --- money --------------------------------------------------------------------------------
 
     async def spend_by_job(self) -> Mapping[str, int]:
         """Micro-USD charged so far, by job, ordered by job id."""
         return await asyncio.to_thread(self._ledger.spend_by_job)
+
+    async def charges_since(self, slot: int) -> Sequence[Charge]:
+        """The charges of `slot` and later ones, by slot, job, offering, capacity type and start."""
+        return await asyncio.to_thread(self._ledger.charges_since, slot)
 
     async def bills(self, job_id: str = "") -> Sequence[InstanceBill]:
         """The bill of every instance that was charged or settled, or of one job's, by instance id."""
@@ -157,6 +165,10 @@ class ThreadedLedger:
     async def job_records(self) -> Sequence[JobRecord]:
         """What the log said of jobs, in the order in which it was noted."""
         return await asyncio.to_thread(self._ledger.job_records)
+
+    async def admitted_ids(self) -> Sequence[str]:
+        """The ids of all jobs that are held, in order."""
+        return await asyncio.to_thread(self._ledger.admitted_ids)
 
     async def admitted(self, job_ids: Sequence[str]) -> Mapping[str, Admission]:
         """Those of these jobs that are held: with another digest, it is another submission's."""

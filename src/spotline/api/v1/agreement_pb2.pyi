@@ -79,6 +79,8 @@ class Disagreement(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
     CONTINUE_WITH_FIELD_NUMBER: _builtins.int
+    AFFECTED_JOB_IDS_FIELD_NUMBER: _builtins.int
+    FIRST_DEADLINE_NS_FIELD_NUMBER: _builtins.int
     kind: Global___DisagreementKind.ValueType
     """In what."""
     scope: _freeze_pb2.FreezeScope.ValueType
@@ -89,6 +91,12 @@ class Disagreement(_message.Message):
     """What each of them says, in one line."""
     continue_with: _builtins.str
     """The command that continues; empty: it mends itself."""
+    first_deadline_ns: _builtins.int
+    """When the first of them has no value any more, ns since the epoch, in market time; 0 for none."""
+    @_builtins.property
+    def affected_job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Open jobs that cannot buy because of it, the nearest deadline first, 100 at most."""
+
     def __init__(
         self,
         *,
@@ -97,10 +105,12 @@ class Disagreement(_message.Message):
         key: _builtins.str = ...,
         detail: _builtins.str = ...,
         continue_with: _builtins.str = ...,
+        affected_job_ids: _abc.Iterable[_builtins.str] | None = ...,
+        first_deadline_ns: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["continue_with", b"continue_with", "detail", b"detail", "key", b"key", "kind", b"kind", "scope", b"scope"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["affected_job_ids", b"affected_job_ids", "continue_with", b"continue_with", "detail", b"detail", "first_deadline_ns", b"first_deadline_ns", "key", b"key", "kind", b"kind", "scope", b"scope"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -15,12 +15,14 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from spotline.application.cloud_actuator.log_fold import FOLDED, LogFold, LogView
 from spotline.application.cloud_actuator.messages import (
     AdmitRequest,
     ApplyRevisionRequest,
     Moment,
     NoteJobRequest,
     OpenSlotRequest,
+    ReapRequest,
     SignalRequest,
     StoppedLaunch,
 )
@@ -72,6 +74,7 @@ APPLY_REVISION = "cloud.apply_revision"
 SIGNALLED = "cloud.signalled"
 ADMIT = "ledger.admit"
 NOTE_JOB = "ledger.note_job"
+REAP = "cloud.reap"
 
 _OBSERVED = (
     LaunchRefused,
@@ -82,6 +85,8 @@ _OBSERVED = (
     CapacityReported,
     CostAccrued,
 )
+
+_TOLD = (AgreementChecked, BuyingFrozen, BuyingUnfrozen, OrphanFound, OrphanSettled)
 
 SPEC = Spec(
     service="cloud_actuator",
@@ -100,24 +105,27 @@ SPEC = Spec(
         BuyingFrozen,
         BuyingUnfrozen,
         OrphanReapRequested,
+        # Beside what it acts on, what log, ledger and cloud are compared by.
+        *(JobUpdated, JobClosed, CapacityReported, CostAccrued, IncarnationBegun),
+        *(OrphanFound, OrphanSettled),
     ),
     produces=(
-        *(*_OBSERVED, CapacitySignalled, AdmissionRecorded, BuyingExcepted),
-        *(BuyingFrozen, BuyingUnfrozen, AgreementChecked, OrphanFound, OrphanSettled),
+        *(*_OBSERVED, CapacitySignalled, AdmissionRecorded, BuyingExcepted, *_TOLD),
         EntryParked,
     ),
     calls=(
-        CallSpec(name=OPEN_SLOT, answers=_OBSERVED),
-        CallSpec(name=APPLY_REVISION, answers=(*_OBSERVED, BuyingExcepted)),
+        CallSpec(name=OPEN_SLOT, answers=(*_OBSERVED, *_TOLD)),
+        CallSpec(name=APPLY_REVISION, answers=(*_OBSERVED, BuyingExcepted, *_TOLD)),
         CallSpec(
             name=SIGNALLED,
             answers=(
                 *(InterruptionNoticed, InterruptionWithdrawn, CapacityLost, InstancesEnded),
-                CapacityReported,
+                *(CapacityReported, BuyingFrozen),
             ),
         ),
         CallSpec(name=ADMIT, answers=(AdmissionRecorded,)),
         CallSpec(name=NOTE_JOB, answers=()),
+        CallSpec(name=REAP, answers=(OrphanFound, OrphanSettled)),
     ),
 )
 
@@ -127,8 +135,10 @@ class ActuateState:
     """The open slot with its prices, the slots still to be billed, and the waiting commands.
 
     `pipelines` are commands that wait for a revision, by job and offering; `carried` those that go
-    with the revision decided last. `freezes` say where nothing is bought. `revision` is the open slot's last one, -1 before its first. `resumed_slot` is the last slot that
-    was open in a part of the log that is lost, -1 once the next one has opened.
+    with the revision decided last. `freezes` say where nothing is bought, `log` is what ledger and
+    cloud are compared with. `revision` is the open slot's last one, -1 before its first.
+    `resumed_slot` is the last slot that was open in a part of the log that is lost, -1 once the
+    next one has opened.
     """
 
     opened: SlotOpened | None = None
@@ -141,6 +151,7 @@ class ActuateState:
     pipelines: dict[tuple[str, str], PipelineProvisioningCommanded] = field(default_factory=dict)
     carried: tuple[ProvisioningCommanded, ...] = ()
     freezes: Freezes = field(default_factory=Freezes)
+    log: LogFold = field(default_factory=LogFold)
 
 
 class ActuateHandler:
@@ -154,6 +165,8 @@ class ActuateHandler:
 
     def evolve(self, state: ActuateState, event: Event) -> None:
         """Apply `event` to `state`."""
+        if isinstance(event, FOLDED):
+            state.log.fold(event)
         if isinstance(event, MarketOpened):
             state.places |= {offering.offering_id: _place(offering) for offering in event.offerings}
         elif isinstance(event, SlotOpened):
@@ -193,14 +206,12 @@ class ActuateHandler:
         """
         opened = state.opened
         if isinstance(event, SlotOpened) and event == opened:
-            return _call(
-                OPEN_SLOT,
-                OpenSlotRequest(
-                    at=_moment(event, 0),
-                    quotes=tuple(quoted.quote for quoted in event.quotes),
-                    unbilled=state.unbilled,
-                ),
+            opening = OpenSlotRequest(
+                at=_moment(event, 0),
+                quotes=tuple(quoted.quote for quoted in event.quotes),
+                unbilled=state.unbilled,
             )
+            return _call_beside_log(OPEN_SLOT, opening, _log_view(state, ctx))
         if isinstance(event, JobSubmitted):
             job = event.job
             admit = AdmitRequest(job_id=job.job_id, tenant=job.tenant, job_digest=digest(job))
@@ -214,11 +225,19 @@ class ActuateHandler:
                 return NOTHING
             at = _moment(opened, event.offset_s)
             return _call(SIGNALLED, SignalRequest(at=at, revision=state.revision))
+        if isinstance(event, OrphanReapRequested) and opened is not None:
+            reaping = ReapRequest(
+                at=_moment(opened, 0),
+                request_id=ctx.event_id,
+                instance_ids=event.instance_ids,
+                by=event.by,
+            )
+            return _call_beside_log(REAP, reaping, _log_view(state, ctx))
         if isinstance(event, SlotDecided):
-            return self._apply(state, event)
+            return self._apply(state, event, _log_view(state, ctx))
         return NOTHING
 
-    def _apply(self, state: ActuateState, event: SlotDecided) -> Outcome:
+    def _apply(self, state: ActuateState, event: SlotDecided, log: LogView) -> Outcome:
         opened = state.opened
         if opened is None or event.slot > opened.slot:
             last = "none has opened" if opened is None else f"<= {opened.slot}"
@@ -245,7 +264,7 @@ class ActuateHandler:
         )
         places = tuple(state.places[name] for name in commanded if name in state.places)
         call = _called(APPLY_REVISION, request)
-        request = replace(request, places=places, stops=_stops(state, commands))
+        request = replace(request, places=places, stops=_stops(state, commands), log=log)
         return Outcome(calls=(replace(call, request=request),))
 
     def due(self, state: ActuateState) -> Sequence[Timer]:
@@ -382,7 +401,25 @@ def _noted(name: str, request: AdmitRequest | NoteJobRequest, record: JobRecord)
     return Outcome(calls=(replace(call, request=replace(request, record=record)),))
 
 
-_Request = OpenSlotRequest | ApplyRevisionRequest | SignalRequest | AdmitRequest | NoteJobRequest
+def _log_view(state: ActuateState, ctx: Context) -> LogView:
+    accounts = {name: place.account for name, place in state.places.items()}
+    return state.log.view(ctx.seq, accounts, (*state.commands, *state.carried))
+
+
+_Request = (
+    OpenSlotRequest
+    | ApplyRevisionRequest
+    | SignalRequest
+    | AdmitRequest
+    | NoteJobRequest
+    | ReapRequest
+)
+
+
+def _call_beside_log(name: str, request: OpenSlotRequest | ReapRequest, log: LogView) -> Outcome:
+    """Ask for a call that is the same call whatever the log says."""
+    call = _called(name, request)
+    return Outcome(calls=(replace(call, request=replace(request, log=log)),))
 
 
 def _call(name: str, request: _Request) -> Outcome:

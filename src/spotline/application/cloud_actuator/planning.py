@@ -15,7 +15,7 @@ from spotline.domain.units import NS_PER_S
 _MINUTE_NS = 60 * NS_PER_S
 
 
-class Planning:
+class RevisionPlanning:
     """Plans revisions against the ledger; `forbidden` (not empty) forbids every launch."""
 
     def __init__(self, ledger: Ledger, caps: Caps, forbidden: str = "") -> None:

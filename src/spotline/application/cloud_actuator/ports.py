@@ -40,6 +40,7 @@ class OwnerFenced(SpotlineError):
             f"{owner.name}: epoch {owner.epoch} is over, epoch {epoch} has taken over; "
             "stop this process, the newer one goes on"
         )
+        self.epoch = epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRequest:
-    """Instances to launch, tagged with owner, job and token."""
+    """Instances to launch, tagged with owner, job, token and installation (empty: it has no id)."""
 
     token: str
     owner: Owner
@@ -63,6 +64,7 @@ class LaunchRequest:
     capacity_type: CapacityType
     instances: int
     at: Moment
+    installation_id: str = ""
 
 
 class InstanceState(Enum):
@@ -80,7 +82,11 @@ class InstanceState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """An instance as its cloud shows it. `ready_ns` is market time; billing began before."""
+    """An instance as its cloud shows it. `ready_ns` is market time; billing began before.
+
+    `installation_id` is the tag of the installation that launched it, empty for none. `hold` says
+    that it carries the tag `spotline-hold`: it is never ended as an orphan.
+    """
 
     instance_id: str
     token: str
@@ -91,6 +97,8 @@ class Instance:
     capacity_type: CapacityType
     ready_ns: int
     state: InstanceState = InstanceState.RUNNING
+    installation_id: str = ""
+    hold: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,6 +402,18 @@ class Ledger(Protocol):
 
     async def job_records(self) -> Sequence[JobRecord]:
         """What the log said of jobs, in the order in which it was noted."""
+        ...
+
+    async def admitted_ids(self) -> Sequence[str]:
+        """The ids of all jobs that are held, in order."""
+        ...
+
+    async def charges_since(self, slot: int) -> Sequence[Charge]:
+        """The charges of `slot` and later ones, by slot, job, offering, capacity type and start."""
+        ...
+
+    async def raise_epoch(self, epoch: int) -> None:
+        """Go on as the same owner at `epoch`, which is later than ours; `owner` is that one then."""
         ...
 
     async def admitted(self, job_ids: Sequence[str]) -> Mapping[str, Admission]:

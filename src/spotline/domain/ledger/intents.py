@@ -115,6 +115,13 @@ def idempotency_token(command_id: str, attempt: int, payload: str) -> str:
     return hashlib.sha256(f"{command_id}\x1f{attempt}\x1f{payload}".encode()).hexdigest()[:32]
 
 
+def launch_payload(
+    job_id: str, offering_id: str, capacity_type: CapacityType, instances: int
+) -> str:
+    """What of a launch goes into its token."""
+    return f"{job_id}\x1f{offering_id}\x1f{capacity_type.value}\x1f{instances}"
+
+
 def plan_revision(
     plan: RevisionPlan,
     commands: Sequence[ProvisioningCommanded],
@@ -280,7 +287,7 @@ def _launch(
     intent: Intent, capacity_type: CapacityType, requested: int, permitted: Permit
 ) -> Launch:
     count = permitted.instances
-    payload = f"{intent.job_id}\x1f{intent.offering_id}\x1f{capacity_type.value}\x1f{count}"
+    payload = launch_payload(intent.job_id, intent.offering_id, capacity_type, count)
     return Launch(
         capacity_type=capacity_type,
         requested=requested,
