@@ -26,7 +26,6 @@ async def serve(settings: MarketIngestSettings, bus: BusAddress, hooks: PartHook
         settings.ingest(market.slot_s),
         hooks,
         geography=geography_of(settings.geography_file),
-        from_now=settings.wall_clock,
     )
 
 

@@ -8,6 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from spotline.application.market_ingest.handler import NO_WAITING_BY_TIME, IngestOptions
 from spotline.domain.market.offering import ASSUMED_NOTICE_LEAD_S
+from spotline.domain.units import micro_usd_from_usd
 from spotline.runtime.settings import ServiceSettings
 
 
@@ -15,13 +16,17 @@ class MarketIngestSettings(ServiceSettings):
     """`SPOTLINE_*` of market_ingest.
 
     `market` is a market file (docs/market-format.md). `slots_per_s` 0 replays as fast as slots are
-    decided; `wall_clock` opens a slot every slot length, and shifts the market to begin now.
+    decided; `wall_clock` opens a slot every slot length, and shifts the market to begin now, or
+    where the log's began.
     With `wait_for_work` market time stands still while no job and no pipeline is under way, so
     nobody finds a market that is over; not together with `wall_clock`.
     `reservations` is a file of capacity that is paid for already (docs/market-format.md; empty:
     none). `geography` is a file of regions and links (docs/geography-format.md; empty: none).
     `notice_lead_s` is the notice, in seconds, that the actuator's cloud gives of taking spot back;
     no offering of the market is said to give more.
+    `price_sanity`, `list_prices` (JSON: USD per instance-hour by offering id) and `stale_after_s`
+    (seconds of market time; 0: by the pace of the quotes, -1: never) say which quotes no new spot
+    is bought by (docs/operating.md).
     """
 
     market: Path
@@ -31,6 +36,9 @@ class MarketIngestSettings(ServiceSettings):
     reservations: str = ""
     geography: str = ""
     notice_lead_s: int = Field(default=ASSUMED_NOTICE_LEAD_S, ge=0)
+    price_sanity: bool = True
+    list_prices: dict[str, float] = Field(default_factory=dict)
+    stale_after_s: int = Field(default=0, ge=-1)
 
     @field_validator("wait_for_work")
     @classmethod
@@ -51,7 +59,16 @@ class MarketIngestSettings(ServiceSettings):
 
     def ingest(self, slot_s: int) -> IngestOptions:
         """How the market's clock runs."""
-        if self.wall_clock:
-            return IngestOptions(slot_interval_s=float(slot_s), barrier=False)
         interval_s = 1.0 / self.slots_per_s if self.slots_per_s else 0.0
-        return IngestOptions(slot_interval_s=interval_s, wait_for_work=self.wait_for_work)
+        return IngestOptions(
+            slot_interval_s=float(slot_s) if self.wall_clock else interval_s,
+            barrier=not self.wall_clock,
+            wait_for_work=self.wait_for_work,
+            wall_clock=self.wall_clock,
+            price_sanity=self.price_sanity,
+            list_prices_micro_usd={
+                offering_id: micro_usd_from_usd(usd)
+                for offering_id, usd in self.list_prices.items()
+            },
+            stale_after_s=None if self.stale_after_s < 0 else self.stale_after_s,
+        )

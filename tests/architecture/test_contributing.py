@@ -242,11 +242,14 @@ def test_every_grpc_method_is_served_listed_and_on_its_card(repository):
         for module in sorted(service.glob("*servicer.py")):
             dotted = ".".join(module.relative_to(repository / "src").with_suffix("").parts)
             for _, found in inspect.getmembers(import_module(dotted), inspect.isclass):
+                parts = [part for part in found.__mro__ if part.__module__.startswith("spotline.")]
                 served |= {
                     (base.__name__.removesuffix("Servicer"), name)
-                    for base in found.__bases__
+                    for base in parts
                     if base.__module__.endswith("_pb2_grpc")
-                    for name in vars(found)
+                    for part in parts
+                    if not part.__module__.endswith("_pb2_grpc")
+                    for name in vars(part)
                 }
     for service, method in methods(repository):
         assert (service, method) in served, f"no servicer implements {service}/{method}"

@@ -1,6 +1,7 @@
 """A whole actuator on files, with a place to kill it between any two of its steps."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
@@ -10,7 +11,8 @@ from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.ledger.threaded import ThreadedLedger
 from spotline.application.cloud_actuator.actuation import ActuationOptions, CloudActuation
-from spotline.application.cloud_actuator.handler import ActuateHandler
+from spotline.application.cloud_actuator.agreeing import AgreementRules
+from spotline.application.cloud_actuator.handler import SPEC, ActuateHandler
 from spotline.application.cloud_actuator.messages import Moment
 from spotline.application.cloud_actuator.ports import (
     ActuatorMode,
@@ -25,7 +27,9 @@ from spotline.application.cloud_actuator.reconciling import Reconciliation
 from spotline.application.spec import Call, Context
 from spotline.domain.events.capacity import CapacityReported, ProvisioningCommanded, SlotDecided
 from spotline.domain.events.event import Event
+from spotline.domain.events.lifecycle import JobSubmitted
 from spotline.domain.events.market import SlotOpened
+from spotline.domain.jobs.job import Deadline, DeadlineKind
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.ledger.instance_life import InstanceLife
@@ -38,9 +42,11 @@ from spotline.domain.market.offering import (
 )
 from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.units import NS_PER_S
+from tests.fakes.allocator import job
 
 SLOT_S = 3600
 OWNER = "test"
+INSTALLATION = "here"
 CTX = Context(seq=1, now_ns=0, event_id="e", correlation_id="c")
 
 
@@ -91,8 +97,10 @@ class Rig:
         settings: SimulatedCloudSettings | None = None,
         caps: Caps | None = None,
         mode: ActuatorMode = ActuatorMode.LIVE,
+        agreement: AgreementRules | None = None,
     ) -> None:
         self.directory, self.settings, self.caps, self.mode = directory, settings, caps, mode
+        self.agreement = agreement
         self.handler = ActuateHandler()
         self.state = self.handler.initial()
         self.published: list[Event] = []
@@ -106,7 +114,12 @@ class Rig:
         self.actuation = CloudActuation(
             Mortal(self.cloud, self.kill, ("launch", "terminate", "events")),
             Mortal(ThreadedLedger(self.ledger), self.kill, ("write_intents", "record")),
-            ActuationOptions(caps=self.caps or Caps(), mode=self.mode, on_look=self.looks.append),
+            ActuationOptions(
+                caps=self.caps or Caps(),
+                mode=self.mode,
+                on_look=self.looks.append,
+                agreement=self.agreement,
+            ),
         )
         self.perform = SimulatedCloudDriver(self.cloud, self.actuation.perform)
 
@@ -135,6 +148,10 @@ class Rig:
             except Killed:
                 await self.restart()
         self.published += answers
+        # They come round by the log.
+        for answer in answers:
+            if isinstance(answer, SPEC.consumes):
+                self.handler.evolve(self.state, answer)
         return answers
 
     async def restart(self) -> None:
@@ -172,6 +189,18 @@ class Rig:
             answers = await self.decide(opened.slot, revision, report.offset_s, ())
             report = reported(answers)
             after(report)
+
+
+def submitted(job_id: str = "j", *, deadline_slot: int = 100) -> JobSubmitted:
+    """A job of this rig's tenant with a hard deadline."""
+    deadline_ns = deadline_slot * SLOT_S * NS_PER_S
+    stated = replace(
+        job(),
+        job_id=job_id,
+        tenant="acme",
+        deadline=Deadline(kind=DeadlineKind.HARD, at_ns=deadline_ns, expires_ns=deadline_ns),
+    )
+    return JobSubmitted(job=stated, ts_event_ns=0)
 
 
 def command(

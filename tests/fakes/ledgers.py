@@ -20,12 +20,14 @@ from spotline.application.cloud_actuator.ports import (
     LedgerLaunch,
 )
 from spotline.domain.events.capacity import CostAccrued, RefusalClass
+from spotline.domain.events.lifecycle import JobCancelled
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.ledger.billing import Charge
 from spotline.domain.ledger.bills import BillSource, Settlement
 from spotline.domain.ledger.cooldowns import Cooldown, CoolingScope
 from spotline.domain.ledger.instance_life import InstanceLife, LifeInput, LifeState, Transition
 from spotline.domain.ledger.intents import Intent, IntentResult, Launch
+from spotline.domain.ledger.job_records import JobRecord
 from spotline.domain.market.offering import CapacityType
 
 
@@ -159,7 +161,12 @@ def fill(ledger: SqlLedger) -> None:
         )
     )
     ledger.settle([Settlement(instance_id="i1", source=BillSource.PROVIDER, micro_usd=4, ts_ns=90)])
-    ledger.admit([Admission(job_id="j", tenant="acme", digest="d", slot=1, ts_ns=60)])
+    withdrawn = JobCancelled(job_id="j", tenant="acme")
+    record = JobRecord(event_id="e", correlation_id="j", job_id="j", event=withdrawn)
+    ledger.admit(
+        [Admission(job_id="j", tenant="acme", digest="d", slot=1, ts_ns=60, record=record)]
+    )
+    ledger.claim("0" * 32, 1)
 
 
 @contextmanager

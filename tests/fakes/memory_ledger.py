@@ -17,6 +17,8 @@ from spotline.domain.events.event import Event
 from spotline.domain.ledger.billing import HeldInterval
 from spotline.domain.ledger.instance_life import InstanceLife, LifeState, Transition
 from spotline.domain.ledger.intents import HeldInstance, Intent, IntentResult
+from spotline.domain.ledger.job_records import JobRecord
+from spotline.domain.market.offering import CapacityType
 
 
 @dataclass
@@ -35,6 +37,7 @@ class LedgerMemory:
     cooldowns: dict[Any, Any] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     admissions: dict[str, Admission] = field(default_factory=dict)
+    job_records: dict[str, JobRecord] = field(default_factory=dict)
 
 
 class MemoryLedger:
@@ -90,6 +93,14 @@ class MemoryLedger:
             spent[job_id] = spent.get(job_id, 0) + charge.cost.cost_micro_usd
         return dict(sorted(spent.items()))
 
+    async def spend_since(self, slot: int) -> Mapping[tuple[str, CapacityType], int]:
+        spent: dict[tuple[str, CapacityType], int] = {}
+        for charge in self.memory.charges:
+            if charge.cost.slot >= slot:
+                key = charge.cost.tenant, charge.cost.capacity_type
+                spent[key] = spent.get(key, 0) + charge.cost.cost_micro_usd
+        return spent
+
     async def launches_since(self, ts_ns: int) -> int:
         return sum(
             launch.permitted
@@ -126,6 +137,26 @@ class MemoryLedger:
         await self.check_epoch()
         for admission in admissions:
             self.memory.admissions.setdefault(admission.job_id, admission)
+            if admission.record is not None:
+                self.memory.job_records.setdefault(admission.record.event_id, admission.record)
+
+    async def note_jobs(self, records: Sequence[JobRecord]) -> None:
+        for record in records:
+            self.memory.job_records.setdefault(record.event_id, record)
+
+    async def job_records(self) -> Sequence[JobRecord]:
+        return list(self.memory.job_records.values())
+
+    async def admitted_ids(self) -> Sequence[str]:
+        return sorted(self.memory.admissions)
+
+    async def charges_since(self, slot: int) -> Sequence[Any]:
+        return [charge for charge in self.memory.charges if charge.cost.slot >= slot]
+
+    async def raise_epoch(self, epoch: int) -> None:
+        await self.check_epoch()
+        self.memory.epoch = max(self.memory.epoch, epoch)
+        self.owner = replace(self.owner, epoch=self.memory.epoch)
 
     async def write_intents(self, intents: Sequence[Intent]) -> None:
         await self.check_epoch()

@@ -138,7 +138,7 @@ class NastyCloud:
         """Start an instance that carries the owner's tag and that nobody asked for."""
         known = next(iter(self.truths.values())).instance if self.truths else None
         if known is not None:
-            instance = replace(known, instance_id=instance_id, token=token)
+            instance = replace(known, instance_id=instance_id, token=token, job_id="stray")
             self.truths[instance_id] = Truth(instance, self.now_ns, self.now_ns, strange=True)
 
     # --- the port -----------------------------------------------------------------------------
@@ -243,6 +243,7 @@ class NastyCloud:
             capacity_type=request.capacity_type,
             ready_ns=self._within(self.nasty.start_s),
             state=InstanceState.PENDING,
+            installation_id=request.installation_id,
         )
         shown_ns = self._within(self.nasty.listing_lag_s)
         self.truths[instance.instance_id] = Truth(instance, self.now_ns, shown_ns)

@@ -6,7 +6,8 @@ import random
 from collections.abc import Iterable, Sequence
 
 from spotline.application.cloud_actuator.actuation import ActuationOptions, CloudActuation
-from spotline.application.cloud_actuator.handler import ActuateHandler
+from spotline.application.cloud_actuator.agreeing import AgreementRules
+from spotline.application.cloud_actuator.handler import SPEC, ActuateHandler
 from spotline.application.spec import Call
 from spotline.contracts.errors import ProviderUnavailable
 from spotline.domain.events.capacity import (
@@ -20,9 +21,11 @@ from spotline.domain.events.capacity import (
 )
 from spotline.domain.events.event import Event
 from spotline.domain.ledger.instance_life import Graces, LifeState
+from spotline.domain.ledger.orphans import ANY_ACCOUNT, ReapMode, ReapRules
 from spotline.domain.units import NS_PER_S
 from tests.fakes.actuator import (
     CTX,
+    INSTALLATION,
     OWNER,
     SLOT_S,
     Killed,
@@ -32,9 +35,22 @@ from tests.fakes.actuator import (
     lot,
     opened,
     quote,
+    submitted,
 )
 from tests.fakes.memory_ledger import LedgerMemory, MemoryLedger
 from tests.fakes.nasty_cloud import Nastiness, NastyCloud
+
+# What nobody ordered is ended at the first comparison that finds it.
+REAPS_AT_ONCE = AgreementRules(
+    every_slots=1,
+    reap=ReapRules(
+        mode=ReapMode.REAP,
+        installation_id=INSTALLATION,
+        accounts=(ANY_ACCOUNT,),
+        grace_s=0,
+        at_most=1000,
+    ),
+)
 
 
 class Clock:
@@ -68,7 +84,7 @@ class NastyRig:
         self.actuation = CloudActuation(
             Mortal(self.cloud, self.kill, ("launch", "terminate", "events")),
             Mortal(self.ledger, self.kill, ("write_intents", "record")),
-            ActuationOptions(clock=Clock(self.cloud), graces=self.graces),
+            ActuationOptions(clock=Clock(self.cloud), graces=self.graces, agreement=REAPS_AT_ONCE),
         )
 
     async def start(self) -> None:
@@ -136,6 +152,10 @@ class NastyRig:
                 await self.start()
         self._check(answers)
         self.published += answers
+        # They come round by the log.
+        for answer in answers:
+            if isinstance(answer, SPEC.consumes):
+                self.handler.evolve(self.state, answer)
         return answers
 
     # --- what must be true --------------------------------------------------------------------
@@ -155,7 +175,9 @@ class NastyRig:
                     assert instance_id not in lost_before, f"{instance_id} was lost twice"
             elif isinstance(event, LaunchRefused):
                 assert event.refusal_class is not None
-                assert event.refusal_class is not RefusalClass.LIMIT
+                # What is frozen is what a stranger is tagged with.
+                frozen = event.detail.startswith("frozen: ")
+                assert frozen is (event.refusal_class is RefusalClass.LIMIT)
                 assert event.granted < event.requested
             elif isinstance(event, InterruptionNoticed):
                 assert event.lead_s >= 0
@@ -242,6 +264,8 @@ def holdings_of(report: CapacityReported) -> dict[tuple[str, str, str], int]:
 async def random_story(rig: NastyRig, seed: int, slots: int = 4) -> None:
     """Slots of random commands, takings, notices, strangers and waits; then calm, and a last word."""
     dice = random.Random(seed)
+    for job_id in "xyz":
+        await rig.feed(submitted(job_id))
     for slot in range(slots):
         await rig.open_slot(slot)
         await rig.decide(_targets(dice))
@@ -269,11 +293,13 @@ async def settle(rig: NastyRig, slot: int) -> None:
     """Let the faults end, and time go by, until nothing is under way."""
     rig.kill.at = set()
     rig.cloud.calm()
-    await rig.open_slot(slot)
-    await rig.decide()
-    for _ in range(18):
-        rig.wait(280)
-        await rig.signal()
+    # The first opening sees strangers long enough, the next one ends them.
+    for opening in (slot, slot + 1, slot + 2):
+        await rig.open_slot(opening)
+        await rig.decide()
+        for _ in range(12):
+            rig.wait(280)
+            await rig.signal()
     rig.check_agreement()
 
 

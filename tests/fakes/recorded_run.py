@@ -50,6 +50,7 @@ def play(
     *,
     record: Callable[[StoredEntry], None] | None = None,
     answer: Answer = answer_in_process,
+    ingest: IngestOptions | None = None,
 ) -> LocalHost:
     """Run a market and its jobs through handlers, and return their host."""
     host = LocalHost(handlers, answers={ALLOCATE_CALL: answer}, record=record)
@@ -62,9 +63,11 @@ def play(
     host.publish(opened, source="market_ingest")
     for job in jobs:
         host.publish(JobSubmitted(job=job, ts_event_ns=market.start_ns), source="allocator")
-    clock = IngestHandler(market, IngestOptions())
+    clock = IngestHandler(market, ingest or IngestOptions())
+    state = clock.initial()
     for slot in range(market.slots):
-        for event in clock.slot_events(slot):
+        for event in clock.slot_events(slot, state):
+            clock.evolve(state, event)
             host.publish(event, source="market_ingest")
     return host
 

@@ -70,6 +70,7 @@ class FakeSubscription:
         self.floor_seq = stream.places[name]
         self.next_seq = self.floor_seq + 1
         self.closed = False
+        self.rebased = False
 
     async def fetch(self, *, limit, timeout_s):
         if self.next_seq > len(self.stream.entries):

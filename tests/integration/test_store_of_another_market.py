@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from spotline.application.market_ingest.handler import IngestOptions
 from spotline.bootstrap.parts import BusAddress, open_stream
 from spotline.bootstrap.system import RunningSystem, SystemOptions, running_system
 from spotline.contracts.envelope import Envelope
@@ -88,13 +89,16 @@ async def test_a_store_goes_on_with_its_own_market_and_with_no_other(tmp_path: P
         assert system.bus != bus
 
 
-async def test_a_market_that_begins_now_may_begin_at_another_time(tmp_path: Path) -> None:
-    later = market(start_ns=START_NS + 3600 * 10**9)
+async def test_a_market_that_did_not_begin_by_the_wall_clock_does_not_go_on_by_it(
+    tmp_path: Path,
+) -> None:
     async with opened(options(tmp_path), slots=1):
         pass
 
-    async with opened(options(tmp_path, later, market_from_now=True), slots=2):
-        pass
+    by_clock = IngestOptions(barrier=False, wall_clock=True)
+    with pytest.raises(ConfigError, match="expected one that began by the wall clock"):
+        async with running_system(options(tmp_path, ingest=by_clock)):
+            pass
 
 
 async def stored_in(store: Path) -> int:

@@ -55,7 +55,14 @@ from spotline.domain.jobs.run import (
 )
 from spotline.domain.market.forecast import CountProbability, ForecastStep
 from spotline.domain.market.law import PPB, MarketLaw, StateSpace
-from spotline.domain.market.offering import Count, Offering, Quote, Reservation
+from spotline.domain.market.offering import (
+    MOST_PRICE_MICRO_USD,
+    Count,
+    Offering,
+    Quote,
+    Reservation,
+)
+from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.placement.graph import Link, Region
 from spotline.domain.placement.pipeline import RegionShare
 from spotline.domain.placement.submission import Pipeline
@@ -65,6 +72,8 @@ from spotline.domain.units import PPM
 INT64 = st.integers(-(2**63), 2**63 - 1)
 NATURAL = st.integers(0, 2**63 - 1)
 POSITIVE = st.integers(1, 2**63 - 1)
+PRICE = st.integers(1, MOST_PRICE_MICRO_USD)
+NO_PRICE = st.integers(0, MOST_PRICE_MICRO_USD)
 TEXT = st.text(max_size=8)
 NAME = st.text(min_size=1, max_size=8)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -153,7 +162,15 @@ def _constrained():
         ),
         Count: count,
         Quote: st.deferred(
-            lambda: build(Quote, spot_price_micro_usd=POSITIVE, on_demand_price_micro_usd=POSITIVE)
+            lambda: build(Quote, spot_price_micro_usd=PRICE, on_demand_price_micro_usd=PRICE)
+        ),
+        SlotQuote: st.deferred(
+            lambda: build(
+                SlotQuote,
+                age_s=NATURAL,
+                quarantined_spot_price_micro_usd=NO_PRICE,
+                quarantined_on_demand_price_micro_usd=NO_PRICE,
+            )
         ),
         Offering: st.deferred(
             lambda: build(

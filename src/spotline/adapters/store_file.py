@@ -115,6 +115,7 @@ def _identity(said: Mapping[str, Any]) -> StoreIdentity:
         log_created=str(said["log_created"]),
         last_seq=int(said["last_seq"]),
         last_slot=int(said["last_slot"]),
+        restored=str(said["restored"]),
     )
 
 

@@ -39,6 +39,7 @@ class StoreIdentity:
     `incarnation` counts the log's, from 1; `last_seq` and `last_slot` are the last entry and the
     last slot that the store was seen to have (0 and -1: none yet), which may be fewer than there
     were. `log_created` is when the stream was made, in the broker's words, empty where unknown.
+    `restored` says from which copy the store was put back, until it is used again.
     """
 
     installation: Installation
@@ -50,6 +51,7 @@ class StoreIdentity:
     log_created: str = ""
     last_seq: int = 0
     last_slot: int = -1
+    restored: str = ""
 
 
 def store_differences(

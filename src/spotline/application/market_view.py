@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import ClassVar
 
+from spotline.application.slot_checks import check_slot, slot_of
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobSubmitted
@@ -184,7 +185,9 @@ class MarketFold:
                 self.ends_ns = event.ends_ns
                 self.waits_for_work = event.waits_for_work
             case SlotOpened():
-                if self.opened is None or event.slot > self.opened.slot:
+                last_slot, last_ns = slot_of(self.opened)
+                if event.slot > last_slot:
+                    check_slot(event, last_slot, last_ns)
                     self.opened = event
                     self.history.append(event)
             case ForecastIssued():

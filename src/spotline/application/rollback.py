@@ -12,7 +12,6 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import is_dataclass
 from enum import Enum
-from functools import lru_cache
 from types import BuiltinFunctionType, FunctionType, MappingProxyType
 from typing import Any, Generic, TypeVar, cast
 
@@ -129,9 +128,18 @@ def _instance(copying: Copying, value: Any) -> Any:
     return made
 
 
-@lru_cache(maxsize=4096)
+_known_ways: dict[type, _Way | None] = {}
+_known_slots: dict[type, tuple[str, ...]] = {}
+
+
 def _way_of(kind: type) -> _Way | None:
     """How values of a type are copied; None: they are shared."""
+    if kind not in _known_ways:
+        _known_ways[kind] = _found_way(kind)
+    return _known_ways[kind]
+
+
+def _found_way(kind: type) -> _Way | None:
     if kind in _SHARED or issubclass(kind, (Enum, type)) or _is_frozen(kind):
         return None
     way = _WAYS.get(kind)
@@ -161,13 +169,15 @@ def _is_plain(kind: type) -> bool:
     )
 
 
-@lru_cache(maxsize=4096)
 def _slots_of(kind: type) -> tuple[str, ...]:
-    names: list[str] = []
-    for base in kind.__mro__:
-        slots = base.__dict__.get("__slots__", ())
-        names += [slots] if isinstance(slots, str) else slots
-    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
+    if kind not in _known_slots:
+        names: list[str] = []
+        for base in kind.__mro__:
+            slots = base.__dict__.get("__slots__", ())
+            names += [slots] if isinstance(slots, str) else slots
+        kept = tuple(name for name in names if name not in ("__dict__", "__weakref__"))
+        _known_slots[kind] = kept
+    return _known_slots[kind]
 
 
 _SHARED = frozenset(
@@ -190,16 +200,9 @@ _WAYS: dict[type, _Way] = {
 
 
 class Rollback(Generic[StateT]):
-    """Keeps what the state before the next turn can be made from again.
+    """Keeps what the state before the next turn can be made from again."""
 
-    Parameters
-    ----------
-    evolve
-        Applies an event to a state: the same event to an equal state gives an equal state.
-    """
-
-    def __init__(self, state: StateT, evolve: Callable[[StateT, Event], None]) -> None:
-        self._evolve = evolve
+    def __init__(self, state: StateT) -> None:
         self._tail: list[Event] = []
         self.copies = 0
         self._keep(state)
@@ -221,10 +224,16 @@ class Rollback(Generic[StateT]):
         """Go on from a state that no turn led to."""
         self._keep(state)
 
-    def back(self) -> StateT:
-        """The state after the last turn that was noted; it shares nothing that can change."""
+    def back(self, evolve: Callable[[StateT, Event], None]) -> StateT:
+        """The state after the last turn that was noted; it shares nothing that can change.
+
+        Parameters
+        ----------
+        evolve
+            Applies an event to a state: the same event to an equal state gives an equal state.
+        """
         state = self._kept
         for event in self._tail:
-            self._evolve(state, event)
+            evolve(state, event)
         self._keep(state)
         return state

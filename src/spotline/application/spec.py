@@ -104,7 +104,9 @@ NOTHING = Outcome()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timer:
-    """Record `event` after `after_s` seconds, unless the handler stops asking for it.
+    """Record `events` after `after_s` seconds, unless the handler stops asking for it.
+
+    Not before wall time is `not_before_ns` (ns since the epoch; 0: at any), however that is set.
 
     `timer_id` names it across calls of `due`; the event's id derives from it, so firing twice is
     firing once. `needs_gate` marks a timer the host may hold back (a replayed market's clock).
@@ -114,6 +116,7 @@ class Timer:
     after_s: float
     events: tuple[Event, ...]
     needs_gate: bool = False
+    not_before_ns: int = 0
 
 
 class Handler(Protocol[StateT]):

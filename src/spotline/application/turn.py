@@ -219,7 +219,7 @@ class Turns(Generic[StateT]):
         self.state = handler.initial()
         self._handler = handler
         self._seals = seals
-        self._rollback = Rollback(self.state, handler.evolve)
+        self._rollback = Rollback(self.state)
         self._consumes = frozenset(spec.consumes)
         self._decides = frozenset(spec.decides)
         self._produces = frozenset(spec.produces)
@@ -283,7 +283,7 @@ class Turns(Generic[StateT]):
             raise
         except Exception as error:  # noqa: BLE001 - as in `_tried`
             turn = self._parked(event, ctx, error)
-        self.state = self._rollback.back()
+        self.state = self._rollback.back(self._handler.evolve)
         return turn
 
     def due(self) -> Sequence[Timer]:
@@ -351,7 +351,7 @@ class Turns(Generic[StateT]):
         except SpecBroken:
             raise
         except Exception as error:  # noqa: BLE001 - nobody foresees what fails: recorded, told, counted
-            self.state = self._rollback.back()
+            self.state = self._rollback.back(self._handler.evolve)
             return self._parked(event, ctx, error)
         for output in turn.outputs:
             self._applied.add(output.event_id)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import Protocol
 from uuid import uuid4
 
 import structlog
 
+from spotline.application.cloud_actuator.fencing import said_of
 from spotline.application.cloud_actuator.handler import ActuateState
 from spotline.application.cloud_actuator.ports import CloudClock, CloudProvider
 from spotline.application.cloud_actuator.reconciling import Reconciliation
@@ -155,7 +156,11 @@ class CloudSignals:
         due_s = None
         if look_ns is not None:
             due_s = max(0.0, (look_ns - clock.now_ns()) / self._market_ns_per_s)
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(due_s):
                 await self._cloud.pushed()
+        except TimeoutError:
+            pass  # a look is due, or the cloud took too long: it is looked at in any case
+        except (OSError, ProviderUnavailable) as error:
+            _log.warning("cloud_not_heard", error=said_of(error))
         await asyncio.sleep(max(0.0, earliest_s - loop.time()))

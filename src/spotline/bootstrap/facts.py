@@ -130,7 +130,7 @@ class WatchedSnapshots:
         return await self._store.get(name)
 
     async def set_aside(self, name: str) -> None:
-        """Keep the snapshot of `name` where `get` does not find it; see the port."""
+        """Keep the snapshot of `name` for people to look at; see the port."""
         await self._store.set_aside(name)
 
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spotline.adapters.nats.configured import StreamLimits
+from spotline.adapters.nats.lineage import SnapshotsOfLog
 from spotline.adapters.nats.snapshots import NatsSnapshotStore
 from spotline.application.cloud_actuator.ports import ActuatorMode, Enrolment
 from spotline.application.health.flow import snapshot
 from spotline.application.installation import Installation
-from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
+from spotline.application.market_ingest.handler import IngestHandler, IngestOptions, IngestState
+from spotline.application.market_ingest.opening import doubted_by_reason
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.clouds import ChosenCloud, CloudContext
@@ -24,9 +26,10 @@ from spotline.bootstrap.facts import (
     ledger_folder,
     limits_of,
 )
-from spotline.bootstrap.installed import installation_of
+from spotline.bootstrap.installed import installation_of, note_log, remembered_log
 from spotline.bootstrap.parts import BusAddress, PartHooks, open_part, open_stream
-from spotline.bootstrap.same_market import check_same_market
+from spotline.bootstrap.retelling import tell_again
+from spotline.bootstrap.same_market import check_same_market, market_of_wall_clock
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.mapping import digest
 from spotline.contracts.subjects import StreamPart
@@ -34,6 +37,7 @@ from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market
 from spotline.domain.placement.geography import Geography
 from spotline.runtime.fan_out import FanOut
+from spotline.runtime.metrics import REASON, Readings
 from spotline.runtime.service import ServiceHost
 from spotline.runtime.snapshots import Snapshots
 from spotline.runtime.telemetry import telemetry_for
@@ -73,18 +77,21 @@ async def serve_market_ingest(
     hooks: PartHooks,
     *,
     geography: Geography | None = None,
-    from_now: bool = False,
 ) -> None:
     """Open the market's slots, and show the geography along with them.
+
+    By the wall clock a market begins when it was opened first: what is given begins now.
 
     Raises
     ------
     ConfigError
         A region is rented as an offering that the market does not have, or the log has another
-        market; `from_now` says that this one was moved to begin now.
+        market.
     """
+    if options.wall_clock:
+        market = await market_of_wall_clock(bus, market)
     _check_rented(geography, market)
-    await check_same_market(bus, market, geography, from_now=from_now)
+    await check_same_market(bus, market, geography)
     async with open_stream(bus, name="market_ingest") as (connection, stream):
         clock = MarketWatch(market, options, hooks.gate)
         host = ServiceHost(
@@ -95,7 +102,19 @@ async def serve_market_ingest(
         )
         hooks.note("market_ingest", host, connection)
         hooks.probe("market_ingest", clock.probe(host, limits_of(hooks)))
-        await host.run()
+        stop_showing = telemetry_for("market_ingest").observe(
+            "spotline.offerings.doubted", lambda: _doubted(host.state)
+        )
+        try:
+            await host.run()
+        finally:
+            stop_showing()
+
+
+def _doubted(state: IngestState) -> Readings:
+    # Copied at once: whoever reads metrics is in a thread of its own.
+    counts = doubted_by_reason(tuple(state.frozen))
+    return [(count, {REASON: reason.value}) for reason, count in counts.items()]
 
 
 async def serve_forecaster(
@@ -111,7 +130,7 @@ async def serve_forecaster(
         saving = WatchedSnapshots(NatsSnapshotStore(connection, partition=bus.partition))
         hooks.probe("forecaster", lambda now_s: [snapshot(saving.trouble.failing, now_s)])
         snapshots = Snapshots(
-            store=saving,
+            store=SnapshotsOfLog(saving, stream),
             codec=ForecastStateCodec(factory, horizon_slots=horizon_slots),
         )
         host = ServiceHost(
@@ -137,7 +156,7 @@ async def serve_selector(
 
     Decisions are published beside the log, too, and kept there within the limits `decisions`.
     """
-    from spotline.adapters.grpc.allocator.client import AllocateCallPort
+    from spotline.adapters.grpc.allocator.allocating import AllocateCallPort
 
     async with AsyncExitStack() as stack:
         connection, stream = await stack.enter_async_context(open_stream(bus, name="selector"))
@@ -199,10 +218,16 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
 
     parts.store.mkdir(parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
-        connection, stream = await stack.enter_async_context(
-            open_stream(bus, name="cloud_actuator")
-        )
         ledger = await stack.enter_async_context(opened_ledger(parts.ledger_url, parts.owner))
+        remembered = await asyncio.to_thread(remembered_log, parts.store, ledger)
+        connection, stream = await stack.enter_async_context(
+            open_stream(bus, name="cloud_actuator", remembered=remembered)
+        )
+        await asyncio.to_thread(
+            ledger.claim, remembered.installation_id, stream.continuity.incarnation
+        )
+        note_log(parts.store, stream.continuity)
+        await tell_again(stream, ledger)
         cloud = parts.cloud.open(parts.context())
         stack.callback(cloud.close)
         stack.callback(show_ledger(telemetry_for("cloud_actuator"), ledger, parts.caps))

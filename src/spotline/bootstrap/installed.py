@@ -6,16 +6,22 @@ from dataclasses import replace
 from pathlib import Path
 
 from spotline import __version__
+from spotline.adapters.ledger.opening import ledger_url
+from spotline.adapters.ledger.sql import SqlLedger
+from spotline.adapters.nats.continuity import Continuity
 from spotline.adapters.store_file import (
-    STORE_FILE,
     new_identity,
     new_installation,
     read_identity,
     write_identity,
 )
+from spotline.application.incarnations import LogRemembered
 from spotline.application.installation import Installation, StoreIdentity, store_differences
 from spotline.application.market_ingest.continuing import MarketIdentity
 from spotline.contracts.errors import ConfigError
+
+LEDGER_FILE = "ledger.sqlite"
+LEDGER_OWNER = "default"
 
 
 def checked_store(
@@ -45,9 +51,7 @@ def checked_store(
     return identity
 
 
-def used_store(
-    store: Path, identity: StoreIdentity, market: MarketIdentity, *, partition: int
-) -> StoreIdentity:
+def used_store(store: Path, market: MarketIdentity, *, partition: int) -> StoreIdentity:
     """Keep in the store what it is used with, and by which release.
 
     Raises
@@ -55,13 +59,14 @@ def used_store(
     ConfigError
         It cannot be written to.
     """
+    identity = _identity_of(store)
     used = replace(
         identity,
         last_used_by=__version__,
         market=identity.market or market,
         partitions=identity.partitions or (partition,),
     )
-    if used != identity or not (store / STORE_FILE).exists():
+    if used != identity:
         write_identity(store, used)
     return used
 
@@ -74,9 +79,81 @@ def installation_of(store: Path) -> Installation:
     ConfigError
         What it says cannot be read, or it cannot be written to.
     """
+    return _identity_of(store).installation
+
+
+def ledger_there(store: Path) -> SqlLedger | None:
+    """The ledger of a store, opened to be read; None where there is none, or one of an older schema.
+
+    Raises
+    ------
+    LedgerDamaged
+        It is not what was written.
+    """
+    if not (store / LEDGER_FILE).exists():
+        return None
+    try:
+        return SqlLedger.looked_at(ledger_url(store / LEDGER_FILE), LEDGER_OWNER)
+    except ConfigError:
+        # The actuator brings it to this schema, or says why it cannot.
+        return None
+
+
+def remembered_log(store: Path, ledger: SqlLedger | None) -> LogRemembered:
+    """The log as a store and its ledger remember it.
+
+    A store that does not say whose it is takes that over from its ledger.
+
+    Raises
+    ------
+    ConfigError
+        Store and ledger belong to different installations, or one cannot be read.
+    """
+    claimed = "" if ledger is None else ledger.installation_id
+    identity = _identity_of(store, claimed)
+    whose = identity.installation.installation_id
+    if claimed not in ("", whose):
+        raise ConfigError(
+            f"the ledger belongs to installation {claimed}, the store {store} to {whose}: give the "
+            "store that belongs to it, or another ledger (look with spotline store check)"
+        )
+    last_slot = -1 if ledger is None else ledger.latest_slot()
+    return LogRemembered(
+        installation_id=whose,
+        restored=identity.restored,
+        incarnation=max(identity.incarnation, 1 if ledger is None else ledger.incarnation),
+        created=identity.log_created,
+        last_seq=identity.last_seq,
+        last_slot=max(identity.last_slot, last_slot),
+        used=last_slot >= 0,
+    )
+
+
+def note_log(store: Path, continuity: Continuity) -> None:
+    """Keep in the store which log it has, and how far that was seen.
+
+    Raises
+    ------
+    ConfigError
+        It cannot be written to.
+    """
+    identity = _identity_of(store)
+    noted = replace(
+        identity,
+        restored="",
+        incarnation=continuity.incarnation,
+        log_created=continuity.created,
+        last_seq=continuity.known_seq,
+    )
+    if noted != identity:
+        write_identity(store, noted)
+
+
+def _identity_of(store: Path, claimed: str = "") -> StoreIdentity:
     identity = read_identity(store)
     if identity is None:
         store.mkdir(parents=True, exist_ok=True)
-        identity = new_identity(new_installation())
+        whose = Installation(installation_id=claimed) if claimed else new_installation()
+        identity = new_identity(whose)
         write_identity(store, identity)
-    return identity.installation
+    return identity

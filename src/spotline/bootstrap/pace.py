@@ -22,11 +22,14 @@ class MarketPace:
         Whether time alone opens them, `market_s_per_s` market seconds in one of wall time.
     slots_per_s
         Otherwise how many open in a second at most, 0 for any number.
+    wall_clock
+        Whether market time is wall time, so that slots which nobody opened are opened at once.
     """
 
     by_time: bool = False
     market_s_per_s: float = 1.0
     slots_per_s: float = 0.0
+    wall_clock: bool = False
 
     def ingest(self, slot_s: int, *, wait_for_work: bool) -> IngestOptions:
         """The options that open slots of this length so; `ValueError` where they cannot wait."""
@@ -35,7 +38,10 @@ class MarketPace:
         else:
             interval_s = 1.0 / self.slots_per_s if self.slots_per_s else 0.0
         return IngestOptions(
-            slot_interval_s=interval_s, barrier=not self.by_time, wait_for_work=wait_for_work
+            slot_interval_s=interval_s,
+            barrier=not self.by_time,
+            wait_for_work=wait_for_work,
+            wall_clock=self.wall_clock,
         )
 
 
@@ -73,7 +79,7 @@ def pace_of(
             "out, the machine's own market runs by time"
         )
     if speed or wall_clock:
-        return MarketPace(by_time=True, market_s_per_s=speed or 1.0)
+        return MarketPace(by_time=True, market_s_per_s=speed or 1.0, wall_clock=wall_clock)
     if own_market and not slots_per_s:
         return MarketPace(by_time=True)
     if in_wall_time:

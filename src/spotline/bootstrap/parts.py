@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from spotline.adapters.nats.belonging import settled_log
 from spotline.adapters.nats.configured import StreamLimits
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.health.conditions import HealthLimits
+from spotline.application.incarnations import LogRemembered
 from spotline.bootstrap.health import HealthMonitor, HealthProbes, Hosted, Probe
 from spotline.contracts.batch import MOST_EVENTS
 from spotline.contracts.subjects import StreamPart
@@ -62,20 +64,24 @@ class PartHooks:
 
 @asynccontextmanager
 async def open_stream(
-    bus: BusAddress, *, name: str
+    bus: BusAddress, *, name: str, remembered: LogRemembered | None = None
 ) -> AsyncIterator[tuple[NatsConnection, NatsEventStream]]:
     """A connection and the partition's stream on it, created where absent.
+
+    A log that was cut, by its followers' floors or by what is `remembered`, goes on as another
+    incarnation from here on.
 
     Raises
     ------
     ProviderUnavailable
         No server answers at the URL, or it cannot store.
     ConfigError
-        The server is too old, or its stream is another one.
+        The server is too old, or its stream is another one or belongs to another installation.
     """
     async with NatsConnection(bus.nats_url, name=f"spotline-{name}") as connection:
         stream = await NatsEventStream.open(connection, partition=bus.partition)
         stream.most_events = bus.most_events
+        await settled_log(stream, remembered)
         yield connection, stream
 
 

@@ -13,7 +13,13 @@ import structlog
 from pydantic import ValidationError
 
 from spotline.bootstrap.parts import BusAddress, PartHooks, with_health
-from spotline.contracts.errors import ConfigError, ContractError, LedgerDamaged, ProviderUnavailable
+from spotline.contracts.errors import (
+    ConfigError,
+    ContractError,
+    LedgerDamaged,
+    LogCut,
+    ProviderUnavailable,
+)
 from spotline.runtime.log import configure_logging
 from spotline.runtime.settings import ServiceSettings, problems_of
 
@@ -87,7 +93,7 @@ def run_to_exit_code(work: Awaitable[None]) -> int:
         return EXIT_OK
     except BaseExceptionGroup as group:
         return _told(_first(group))
-    except (ConfigError, ContractError, LedgerDamaged, ProviderUnavailable) as error:
+    except (ConfigError, ContractError, LedgerDamaged, LogCut, ProviderUnavailable) as error:
         return _told(error)
     return EXIT_OK
 
@@ -96,7 +102,7 @@ def _told(error: BaseException) -> int:
     if isinstance(error, (ConfigError, ContractError, LedgerDamaged)):
         _say(str(error))
         return EXIT_CONFIG
-    if isinstance(error, ProviderUnavailable):
+    if isinstance(error, (LogCut, ProviderUnavailable)):
         _log.error("stopped", reason=str(error))
         return EXIT_FAILED
     # Not ours to explain: the traceback is the message, and the restart the remedy.

@@ -18,22 +18,64 @@ from spotline.domain.events.event import Event
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.placement import LinkObserved, RegionObserved
 from spotline.domain.market.market import Market
+from spotline.domain.market.reservations import moved
 from spotline.domain.placement.geography import Geography
+from spotline.domain.units import NS_PER_S, S_PER_HOUR, utc_iso
 
 _SHOWN = (MarketOpened, SlotOpened, RegionObserved, LinkObserved)
 # Among so many entries at the end there is nearly always a slot.
 _LAST_ENTRIES = 2_000
+# A market by the wall clock is opened when it begins, but for the start of its services.
+_MOST_APART_NS = 24 * S_PER_HOUR * NS_PER_S
 
 
-async def check_same_market(
-    bus: BusAddress, market: Market, geography: Geography | None, *, from_now: bool
-) -> None:
+async def market_of_wall_clock(bus: BusAddress, market: Market) -> Market:
+    """The market as the log's wall-clock market goes on: it begins when that began.
+
+    A log that has none yet begins with it as it is.
+
+    Raises
+    ------
+    ConfigError
+        The log's market did not begin when it was opened, so it does not run by the wall clock.
+    """
+    async with open_stream(bus, name="same_market") as (_, stream):
+        begun = await _beginning_of(stream)
+    if begun is None:
+        return market
+    opened, stored_ns = begun
+    start_ns = opened.first_slot_start_ns
+    if abs(stored_ns - start_ns) > _MOST_APART_NS:
+        raise ConfigError(
+            f"market: expected one that began by the wall clock, as it is to go on by it, found "
+            f"{utc_iso(start_ns)} as its beginning, opened {utc_iso(stored_ns)}: leave out "
+            "--wall-clock, or give another store"
+        )
+    return moved(market, start_ns)
+
+
+async def _beginning_of(stream: NatsEventStream) -> tuple[MarketOpened, int] | None:
+    """How the log's market opened, and when that was stored; None where it has not opened."""
+    last_seq = await stream.last_seq()
+    reading = stream.read(subjects_with((MarketOpened,)), last_seq=last_seq)
+    async with aclosing(cast("AsyncGenerator[StoredEntry, None]", reading)) as entries:
+        async for entry in entries:
+            for event in _said(entry):
+                if isinstance(event, MarketOpened):
+                    return event, entry.stored_ns
+    return None
+
+
+def _said(entry: StoredEntry) -> list[Event]:
+    """What an entry says; nothing where nobody can read it: that is for others to report."""
+    try:
+        return [event_of(event) for event in unpacked(entry)]
+    except ContractError:
+        return []
+
+
+async def check_same_market(bus: BusAddress, market: Market, geography: Geography | None) -> None:
     """Compare a market and a geography with those that the log began with, if it has begun.
-
-    Parameters
-    ----------
-    from_now
-        The market was moved to begin now: its beginning is not compared.
 
     Raises
     ------
@@ -44,7 +86,7 @@ async def check_same_market(
         log = await _market_of(stream)
     if log is None:
         return
-    problems = list(differences(log, market, geography, from_now=from_now))
+    problems = list(differences(log, market, geography))
     if problems:
         said = [f"market: {problem}" for problem in problems]
         said[-1] += (
@@ -98,10 +140,6 @@ async def _events(
     reading = stream.read(subjects, first_seq=first_seq, last_seq=last_seq)
     async with aclosing(cast("AsyncGenerator[StoredEntry, None]", reading)) as entries:
         async for entry in entries:
-            try:
-                said = [event_of(event) for event in unpacked(entry)]
-            except ContractError:
-                continue
-            for event in said:
+            for event in _said(entry):
                 if isinstance(event, _SHOWN):
                     yield event

@@ -32,9 +32,16 @@ from spotline.bootstrap.followers import (
     serve_selector,
 )
 from spotline.bootstrap.health import HealthMonitor, HealthProbes
-from spotline.bootstrap.installed import checked_store, used_store
-from spotline.bootstrap.parts import BusAddress, PartHooks
-from spotline.bootstrap.same_market import check_same_market
+from spotline.bootstrap.installed import LEDGER_OWNER as LEDGER_OWNER
+from spotline.bootstrap.installed import (
+    checked_store,
+    ledger_there,
+    note_log,
+    remembered_log,
+    used_store,
+)
+from spotline.bootstrap.parts import BusAddress, PartHooks, open_stream
+from spotline.bootstrap.same_market import check_same_market, market_of_wall_clock
 from spotline.bootstrap.servers import (
     AllocatorParts,
     AnalyticsParts,
@@ -56,7 +63,6 @@ from spotline.runtime.timers import Gate
 
 # Loopback and any free port.
 FREE_ADDRESS = "127.0.0.1:0"
-LEDGER_OWNER = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +75,7 @@ class SystemOptions:
     `advertise` (empty: `agents_address` as it was bound); a second of wall time has `market_s_per_s`
     of the market's.
     The read model answers HTTP at `http_address` (empty: nowhere), called by `http_hosts`, too.
-    With `market_from_now` the market was moved to begin at the start of this process.
+    By the wall clock (`ingest`) the market given begins now; that of a log goes on as it began.
     A job without a value is worth (1 + `quote_margin`) x its on-demand quote, which is recorded
     with it. With `outlooks` every job is quoted, and looked ahead for while it runs, at a third of a
     core at most. From the limits `health` on it is told that something is not well.
@@ -104,7 +110,6 @@ class SystemOptions:
     agent_times: AgentTimes = field(default_factory=AgentTimes)
     market_s_per_s: float = 1.0
     outlooks: bool = True
-    market_from_now: bool = False
     health: HealthLimits = field(default_factory=HealthLimits)
 
     def agents(self) -> AgentsAt:
@@ -178,8 +183,8 @@ async def running_system(
     geography = await asyncio.to_thread(geography_of, options.geography)
     traded = sold_by(options.market, options.cloud.notice_lead_s)
     identity = identity_of(traded, geography)
-    store = checked_store(
-        options.store, identity, partition=options.partition, from_now=options.market_from_now
+    checked_store(
+        options.store, identity, partition=options.partition, from_now=options.ingest.wall_clock
     )
     async with AsyncExitStack() as stack:
         options.store.mkdir(parents=True, exist_ok=True)
@@ -188,8 +193,11 @@ async def running_system(
             broker = await stack.enter_async_context(EmbeddedBroker(options.store / "broker"))
             url = broker.url
         bus = BusAddress(nats_url=url, partition=options.partition, most_events=options.most_events)
-        await check_same_market(bus, traded, geography, from_now=options.market_from_now)
-        used_store(options.store, store, identity, partition=options.partition)
+        await _settle_log(bus, options.store)
+        if options.ingest.wall_clock:
+            traded = await market_of_wall_clock(bus, traded)
+        await check_same_market(bus, traded, geography)
+        used_store(options.store, identity, partition=options.partition)
         system = RunningSystem(
             bus=bus,
             ledger_url=ledger_url(options.store / "ledger.sqlite"),
@@ -203,6 +211,18 @@ async def running_system(
         await _start_servers(services, options)
         _start_followers(services, options, geography)
         yield system
+
+
+async def _settle_log(bus: BusAddress, store: Path) -> None:
+    """Have the log go on as what it is before any service opens it, by all that the store knows."""
+    ledger = await asyncio.to_thread(ledger_there, store)
+    try:
+        remembered = await asyncio.to_thread(remembered_log, store, ledger)
+        async with open_stream(bus, name="store", remembered=remembered) as (_, stream):
+            note_log(store, stream.continuity)
+    finally:
+        if ledger is not None:
+            ledger.close()
 
 
 class _Services:
@@ -345,6 +365,5 @@ def _start_followers(
             market=sold_by(options.market, options.cloud.notice_lead_s),
             options=options.ingest,
             geography=geography,
-            from_now=options.market_from_now,
         ),
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from spotline.adapters.eventlog.manifest import Manifest, environment
 from spotline.adapters.eventlog.writer import Recording
+from spotline.adapters.nats.connection import redacted
 from spotline.application.market_ingest.continuing import identity_of
 from spotline.bootstrap.followers import geography_of
 from spotline.bootstrap.installed import checked_store
@@ -35,7 +36,7 @@ def check_inputs(options: SystemOptions) -> None:
         options.store,
         identity_of(options.market, geography),
         partition=options.partition,
-        from_now=options.market_from_now,
+        from_now=options.ingest.wall_clock,
     )
     if options.knowledge is not None:
         from spotline.adapters.knowledge.store import read_knowledge
@@ -82,7 +83,7 @@ async def run_up(
                 "configurator": system.configurator_address,
                 "placer": system.placer_address,
                 "analytics": system.analytics_address,
-                "NATS": system.bus.nats_url,
+                "NATS": redacted(system.bus.nats_url),
                 "health": f"http://127.0.0.1:{port}/healthz",
                 "metrics": f"http://127.0.0.1:{port}/metrics",
                 "log": str(options.store / "log"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from spotline.cli.doubts import PriceSanity, without_pause
 from spotline.cli.tables import print_line
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def demo(
         Path | None,
         typer.Option(metavar="FILE", help="Weights to start with, from --save-weights."),
     ] = None,
+    price_sanity: PriceSanity = True,
     explain: Annotated[
         bool, typer.Option("--explain", help="Also show rules, weights, drafts and accounts.")
     ] = False,
@@ -85,8 +87,7 @@ def demo(
 
     console = Console(stderr=json_out == "-")
     configure_logging("warning")
-    began = time.monotonic()
-    started_ns = time.time_ns()
+    began, started_ns = time.monotonic(), time.time_ns()
     run_id = time.strftime("demo-%Y%m%dT%H%M%SZ", time.gmtime(started_ns // 1_000_000_000))
     folder = out or Path("runs") / run_id
     with explained():
@@ -99,7 +100,8 @@ def demo(
             store=folder / "store",
             nats_url=nats_url,
             forecaster=forecaster or DEFAULT_FORECASTER,
-            selector=SelectorOptions(warm_start=read_weights(warm_start)),
+            ingest=without_pause(price_sanity=price_sanity),
+            selector=SelectorOptions(warm_start=read_weights(warm_start), limits=True),
             # A demo has no time between its slots to look ahead.
             outlooks=False,
         )

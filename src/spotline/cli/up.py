@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from spotline.cli.doubts import ListPrices, PriceSanity, StaleAfter, judged
 from spotline.cli.ports import check_ports
 from spotline.cli.stores import StoreOption, store_folder
 from spotline.cli.tables import fact_lines, print_line
@@ -131,7 +132,8 @@ def up(
         float, typer.Option(min=0.0, help="Replay speed; 0 is as fast as slots are decided.")
     ] = 0.0,
     wall_clock: Annotated[
-        bool, typer.Option(help="Open a slot every slot length, the market moved to begin now.")
+        bool,
+        typer.Option(help="Open slots by wall time, the market moved to begin at the first start."),
     ] = False,
     speed: Annotated[
         float,
@@ -147,6 +149,9 @@ def up(
     slot: Annotated[
         int, typer.Option(min=0, help="Slot length, seconds; 0: the market's own.")
     ] = 0,
+    price_sanity: PriceSanity = True,
+    list_price: ListPrices = None,
+    stale_after: StaleAfter = 0,
     health_port: Annotated[int, typer.Option(min=0, help="Port of /healthz; 0 is any.")] = 0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the addresses as one line of JSON.")
@@ -160,6 +165,20 @@ def up(
             help="A job that states no value may cost (1 + this) x its on-demand quote.",
         ),
     ] = 0.5,
+    limits: Annotated[
+        bool,
+        typer.Option(
+            envvar="SPOTLINE_LIMITS",
+            help="Judge every job by what it still costs against what it still gains.",
+        ),
+    ] = True,
+    limits_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The most that may be spent in an hour, a day, a month (docs/operating.md).",
+        ),
+    ] = None,
     warm_start: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Weights to start with, from --save-weights."),
@@ -178,6 +197,7 @@ def up(
     """
     import os
 
+    from spotline.adapters.files.limits_file import read_limits
     from spotline.adapters.files.reservations_file import add_reservations
     from spotline.adapters.files.weights_file import read_weights
     from spotline.application.cloud_actuator.ports import ActuatorMode
@@ -188,10 +208,13 @@ def up(
     from spotline.bootstrap.system import SystemOptions
     from spotline.bootstrap.up import check_inputs
     from spotline.cli.failures import explained
+    from spotline.domain.ledger.caps import Caps
+    from spotline.domain.limits.spending import Spending
     from spotline.runtime.log import configure_logging
 
     with explained():
         configure_logging(log_level)
+        spending = read_limits(limits_file) if limits else Spending()
         store = store_folder(store)
         chosen = cloud_of(os.environ, cloud, ActuatorMode.LIVE)
         pace = pace_of(
@@ -220,10 +243,16 @@ def up(
             http_hosts=tuple(name.strip() for name in http_hosts.split(",") if name.strip()),
             quote_margin=quote_margin,
             placer=PlacerOptions(method=placement_method, cost=placement_cost),
-            selector=SelectorOptions(warm_start=read_weights(warm_start)),
-            ingest=pace.ingest(traded.slot_s, wait_for_work=wait_for_work),
+            selector=SelectorOptions(
+                warm_start=read_weights(warm_start), limits=limits, spending=spending.to_json()
+            ),
+            caps=Caps(spending=spending),
+            ingest=judged(
+                pace.ingest(traded.slot_s, wait_for_work=wait_for_work),
+                traded,
+                (price_sanity, list_price, stale_after),
+            ),
             market_s_per_s=pace.market_s_per_s,
-            market_from_now=wall_clock,
         )
         check_ports(_ports_of(options, health_port))
         check_inputs(options)

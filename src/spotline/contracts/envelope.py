@@ -18,6 +18,15 @@ def derive_id(cause_id: str, kind: str, index: int = 0) -> str:
     return hashlib.sha256(f"{cause_id}\x1f{kind}\x1f{index}".encode()).hexdigest()[:32]
 
 
+OPERATOR = "operator"
+"""The source of an event that a person had published again."""
+
+
+def retry_id(event_id: str, service: str) -> str:
+    """The id of a parked event that is published again for the service that had parked it."""
+    return derive_id(event_id, f"retried:{service}")
+
+
 def answer_id(call_id: str, left: int) -> str:
     """The id of the answer to a call that `left` others follow; the last has the call's own."""
     return derive_id(call_id, "before", left - 1) if left else call_id
@@ -44,6 +53,13 @@ class Envelope:
     job_id: str = ""
     trace_headers: Mapping[str, str] = field(default_factory=dict)
     stored_ns: int = field(default=0, compare=False)
+
+    def is_for(self, service: str) -> bool:
+        """Whether a service is to take it: what is published again is for one that had parked it.
+
+        All others have taken the event when it came first.
+        """
+        return self.source != OPERATOR or self.event_id == retry_id(self.causation_id, service)
 
     def headers(self) -> dict[str, str]:
         """CloudEvents binary-mode headers, the extensions and the deduplication id.

@@ -6,6 +6,7 @@ SpotlineError
 ├── ProviderUnavailable      passing: retry with backoff
 │   └── Throttled            ... after `retry_after_s`
 ├── UnknownOutcome           a launch was sent and not answered: look it up by its token
+├── LogCut                   entries that were stored are gone: end; a restart goes on without them
 ├── LedgerDamaged            the ledger is not what was written: stop, exit 2, a person restores it
 └── InvariantViolation       our bug: crash; a restart refolds
 """
@@ -70,14 +71,31 @@ class UnknownOutcome(SpotlineError):
         self.problem = problem
 
 
+class LogCut(SpotlineError):
+    """Entries of a log that were stored, and acknowledged, are not there any more.
+
+    `last_seq` is where the log ends, `known_seq` the last entry that was known; both 0 where the
+    stream itself is gone, or is another one.
+    """
+
+    def __init__(self, stream: str, problem: str, *, last_seq: int = 0, known_seq: int = 0) -> None:
+        super().__init__(
+            f"the log {stream} was cut: {problem}; a start goes on with what is there, as another "
+            "incarnation; look with spotline store check"
+        )
+        self.stream = stream
+        self.last_seq = last_seq
+        self.known_seq = known_seq
+
+
 class LedgerDamaged(SpotlineError):
     """What the ledger holds is not what was written; `table` and `key` say where, as far as known."""
 
     def __init__(self, table: str, key: str, problem: str) -> None:
         where = f"{table} ({key})" if key else table
         super().__init__(
-            f"the ledger is damaged in {where}: {problem}; nothing is bought on it: restore the ledger "
-            "from a copy, then start again"
+            f"the ledger is damaged in {where}: {problem}; nothing is bought on it: look with spotline store "
+            "check, restore it from a copy (spotline store restore), then start again"
         )
         self.table = table
         self.key = key

@@ -173,7 +173,11 @@ class SelectorRefold:
             self._leave_out(output_of(stored))
         if own and is_decision(SPEC, event, envelope):
             self._take_output(event, envelope)
-        elif self._turns.consumes(event) and not self._is_waiting(envelope.event_id):
+        elif (
+            self._turns.consumes(event)
+            and envelope.is_for(SPEC.service)
+            and not self._is_waiting(envelope.event_id)
+        ):
             self._waiting.append(_Input(event, envelope, context_of(stored, envelope)))
 
     def _is_waiting(self, event_id: str) -> bool:

@@ -75,6 +75,11 @@ class LocalHost:
                 return turns.state
         raise KeyError(f"no handler of {service} is hosted")
 
+    @property
+    def hosted(self) -> Sequence[Turns[Any]]:
+        """The turns of each handler, in the order in which they see an entry."""
+        return self._hosted
+
     def publish(self, event: Event, *, source: str) -> None:
         """Put an observation on the stream, and handle it and all that follows from it.
 

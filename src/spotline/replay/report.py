@@ -321,7 +321,8 @@ def _fold(events: list[RecordedEvent], watched: WatchedSelector, state: Selector
     course = _Course()
     parked = parked_by(spec.service, events)
     for recorded in inputs:
-        if recorded.envelope.event_id in parked:
+        envelope = recorded.envelope
+        if envelope.event_id in parked or not envelope.is_for(spec.service):
             continue
         following = outputs.get(recorded.envelope.event_id, [])
         for applied in (recorded, *sorted(following, key=lambda other: other.envelope.index)):

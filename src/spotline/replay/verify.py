@@ -233,7 +233,7 @@ class _Replay:
                 hosted.last_cause = max(hosted.last_cause, cause)
             if envelope.source == hosted.spec.service and is_decision(hosted.spec, event, envelope):
                 self._meet(hosted, entry, envelope, event)
-            elif hosted.turns.consumes(event):
+            elif hosted.turns.consumes(event) and envelope.is_for(hosted.spec.service):
                 event_there = self._recomputed(hosted, entry, envelope, event)
                 self._handle(hosted, entry, envelope, event_there)
 
@@ -417,12 +417,14 @@ class _Replay:
         for hosted in self._hosted:
             digest.update(hosted.digest.digest())
         open_inputs = {
-            (hosted.spec.service, waiting.cause[0])
+            (hosted.spec.service, expected.cause[0])
             for hosted in self._hosted
-            for waiting in (
-                *hosted.expected.values(),
-                *(parked for parked in hosted.unrecorded if parked.cause > hosted.last_cause),
-            )
+            for expected in hosted.expected.values()
+        } | {
+            (hosted.spec.service, parked.cause[0])
+            for hosted in self._hosted
+            for parked in hosted.unrecorded
+            if parked.cause > hosted.last_cause
         }
         decisions = {hosted.spec.service: hosted.decided for hosted in self._hosted}
         by_service = {hosted.spec.service: hosted.digest.hexdigest() for hosted in self._hosted}

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from spotline.contracts.errors import ConfigError
+from spotline.contracts.limits import MESSAGE_BYTES
 from spotline.runtime import broker_guard
 
 OLDEST_SERVER = (2, 12, 3)
@@ -28,7 +29,6 @@ _BANNER_S = 20.0
 # A server that was killed checks its whole store when it starts again.
 _READY_S = 60.0
 _STOP_S = 20.0
-_MAX_PAYLOAD_BYTES = 8 * 1024 * 1024
 _LOG_TAIL_LINES = 8
 
 
@@ -244,7 +244,7 @@ server_name: spotline
 host: {_HOST}
 port: {port}
 ports_file_dir: {_quoted(ports)}
-max_payload: {_MAX_PAYLOAD_BYTES}
+max_payload: {MESSAGE_BYTES}
 jetstream {{
   store_dir: {_quoted(store)}
   sync_interval: always

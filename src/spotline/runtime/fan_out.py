@@ -81,6 +81,9 @@ class FanOut:
         seq = self._published[0]
         subscription = await self._log.subscribe(_NAME, _SUBJECTS, first_seq=max(seq, 1))
         try:
+            if subscription.rebased:
+                # What was published of entries that are gone says nothing of those in their place.
+                self._published = min(self._published, (subscription.floor_seq + 1, 0))
             await self._learn_slots(subscription.floor_seq)
             if subscription.floor_seq >= seq > 0 or self._repeated_until > (seq, 0):
                 async for entry in self._log.read(

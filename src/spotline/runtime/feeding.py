@@ -1,4 +1,4 @@
-"""Records what a market feed says: each quote that may be believed, once."""
+"""Records what a market feed says: each quote once, and which of them are not believed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from spotline.application.spec import derive_id
 from spotline.contracts.build import envelope_for
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.errors import ProviderUnavailable, Throttled
-from spotline.domain.events.market import QuoteObserved
-from spotline.domain.market.offering import Count, Offering, Quote
+from spotline.contracts.mapping import digest
+from spotline.contracts.subjects import KINDS
+from spotline.domain.events.event import Event
+from spotline.domain.market.offering import Offering
 from spotline.runtime.stream import EventStream
 
 _log = structlog.get_logger(__name__)
@@ -30,6 +32,7 @@ class FeedTally:
 
     recorded: int = 0
     known: int = 0
+    quarantined: int = 0
     refused: int = 0
     stale: int = 0
     failures: int = 0
@@ -42,7 +45,9 @@ async def record_feed(
     pause: Callable[[float], Awaitable[None]],
     tally: FeedTally | None = None,
 ) -> FeedTally:
-    """Publish `QuoteObserved` for each quote of `feed` that may be believed, until it ends.
+    """Publish what `feed` says until it ends: `QuoteObserved`, or `QuoteQuarantined` of a doubted one.
+
+    New spot of an offering is frozen while its price is doubted, and while nothing is said of it.
 
     A quote's id comes from what it says: one that is said twice, by this process or one before it,
     is stored once within the broker's duplicate window. A feed that does not answer is asked again
@@ -72,23 +77,29 @@ async def record_feed(
                 offerings=quoted.offering_ids,
                 since_ns=quoted.since_ns,
             )
+            silent = vetting.fell_silent(quoted.offering_ids, quoted.since_ns)
+            await _record(stream, feed.name, silent)
             continue
         vetted = vetting.judge(quoted)
-        match vetted.verdict:
-            case Verdict.KNOWN:
-                tally.known += 1
-            case Verdict.REFUSED:
-                tally.refused += 1
-                _log.warning(
-                    "quote_refused",
-                    feed=feed.name,
-                    offering_id=quoted.offering_id,
-                    detail=vetted.detail,
-                )
-            case Verdict.RECORDED:
-                await stream.publish([_envelope(feed.name, quoted)])
-                tally.recorded += 1
+        await _record(stream, feed.name, vetted.events)
+        _count(tally, vetted.verdict)
+        if vetted.detail:
+            _log.warning(
+                f"quote_{vetted.verdict.value}",
+                feed=feed.name,
+                offering_id=quoted.offering_id,
+                detail=vetted.detail,
+            )
     return tally
+
+
+def _count(tally: FeedTally, verdict: Verdict) -> None:
+    setattr(tally, verdict.value, getattr(tally, verdict.value) + 1)
+
+
+async def _record(stream: EventStream, feed: str, events: Sequence[Event]) -> None:
+    if events:
+        await stream.publish([_envelope(feed, event) for event in events])
 
 
 class _Patience:
@@ -135,23 +146,13 @@ async def _without_failures(feed: MarketFeed, patience: _Patience) -> AsyncItera
             return
 
 
-def _envelope(feed: str, quote: Quote) -> Envelope:
-    """The message of a quote, under an id made of what it says."""
-    says = (
-        *(quote.ts_event_ns, quote.spot_price_micro_usd, quote.on_demand_price_micro_usd),
-        *_counted(quote.spot_available),
-        *_counted(quote.on_demand_available),
-    )
-    cause = f"{feed}\x1f{quote.offering_id}"
-    event_id = derive_id(cause, "quote:" + "\x1f".join(str(part) for part in says))
+def _envelope(feed: str, event: Event) -> Envelope:
+    """The message of an event, under an id made of what it says."""
+    event_id = derive_id(feed, f"{KINDS[type(event)]}:{digest(event)}")
     return envelope_for(
-        QuoteObserved(quote=quote),
+        event,
         event_id=event_id,
         source=SPEC.service,
         causation_id="",
         correlation_id=event_id,
     )
-
-
-def _counted(count: Count) -> tuple[int, str]:
-    return count.instances, count.provenance.value

@@ -26,6 +26,7 @@ from spotline.domain.events.capacity import (
 )
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobOutcome, JobSubmitted
+from spotline.domain.events.limits import QuoteQuarantined
 from spotline.domain.events.placement import PlacementDecided, PlacementOutcome
 from spotline.domain.events.training import (
     CheckpointCommitted,
@@ -150,6 +151,12 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
     (Form.OBSERVED_COUNTER, "{outlook}"): {
         "spotline.outlooks.failed": "Outlooks of jobs that failed: a bug, told in the allocator's log.",
     },
+    (Form.COUNTER, "{quote}"): {
+        "spotline.quotes.quarantined": "Prices that were not believed.",
+    },
+    (Form.GAUGE, "{offering}"): {
+        "spotline.offerings.doubted": "Offerings of which no new spot is bought, by why.",
+    },
     (Form.COUNTER, "{decision}"): {
         "spotline.decisions": "Allocations decided, by reason.",
         "spotline.placements.decided": "Decisions on pipelines, by outcome.",
@@ -199,6 +206,7 @@ _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "rpc.client.call.duration": _RPC,
     "spotline.jobs.closed": (OUTCOME,),
     "spotline.decisions": (REASON,),
+    "spotline.offerings.doubted": (REASON,),
     "spotline.entries.parked": (KIND,),
     "spotline.allocations.answered": (OUTCOME,),
     "spotline.placements.decided": (OUTCOME,),
@@ -405,6 +413,7 @@ COUNTED: Mapping[type[Event], tuple[Counted, ...]] = MappingProxyType(
         JobSubmitted: (Counted("spotline.jobs.submitted"),),
         JobAdmitted: (Counted("spotline.jobs.admitted"),),
         JobClosed: (_by_outcome("spotline.jobs.closed", JobOutcome),),
+        QuoteQuarantined: (Counted("spotline.quotes.quarantined"),),
         AllocationDecided: (
             _by("spotline.decisions", REASON, DecisionReason, lambda event: event.reason),
         ),

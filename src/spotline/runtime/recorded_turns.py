@@ -31,6 +31,11 @@ class RecordedTurns(Generic[StateT]):
         self._own = own
         self._counters = counters
 
+    def awaits(self, envelope: Envelope) -> bool:
+        """Whether an event is for this service, and was not taken before."""
+        service = self._turns.service
+        return envelope.is_for(service) and not self._turns.has_applied(envelope.event_id)
+
     def take(self, event: Event, ctx: Context, envelope: Envelope) -> tuple[Turn, StoredOutputs]:
         """Take an input up, or again behind the floor: decide what is not recorded yet."""
         stored, parked = self._recorded(envelope)

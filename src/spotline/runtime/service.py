@@ -276,7 +276,9 @@ class ServiceHost(Generic[StateT]):
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
                 with suppress(_Stopping):
-                    await self._recover(subscription.floor_seq)
+                    # Behind a loss, what followed from an input may be gone: all is handled again,
+                    # and what is still there of it is not stored twice.
+                    await self._recover(0 if subscription.rebased else subscription.floor_seq)
                     await self._follow(subscription)
                 self._timers.cancel()
         finally:
@@ -342,7 +344,7 @@ class ServiceHost(Generic[StateT]):
         except ContractError:
             return  # it was dead-lettered
         self._applied_seq = entry.seq
-        if self._turns.has_applied(envelope.event_id):
+        if not self._past.awaits(envelope):
             return
         turn, stored = self._past.refold(event, context_of(entry, envelope), envelope)
         self._note(_Applied(event, envelope, entry.seq), turn, stored)
@@ -370,7 +372,7 @@ class ServiceHost(Generic[StateT]):
         except ContractError as error:
             await self._dead_letter(entry, error)
             return
-        if self._turns.has_applied(envelope.event_id):
+        if not self._past.awaits(envelope):
             return
         ctx = context_of(entry, envelope)
         with self._telemetry.handling(envelope, entry.headers, entry.seq):

@@ -17,6 +17,15 @@ class Subscription(Protocol):
         """The last acknowledged `seq` when the subscription was opened, 0 for none."""
         ...
 
+    @property
+    def rebased(self) -> bool:
+        """Whether what was acknowledged beyond the floor is of a log that was cut, or is gone.
+
+        Of what was acknowledged before, that which followed from it may be gone as well: entries
+        come from the first on.
+        """
+        ...
+
     async def fetch(self, *, limit: int, timeout_s: float) -> Sequence[StoredEntry]:
         """Return up to `limit` next entries, empty after `timeout_s` without any.
 

@@ -3,17 +3,49 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from spotline.application.spec import Timer
+from spotline.domain.units import NS_PER_S
 
 Gate = Callable[[Timer], Awaitable[None]]
 """Returns when a timer with `needs_gate` may record its events."""
 
 
+# Wall time may be set, and a machine may sleep: it is looked at this often.
+_LOOK_AGAIN_S = 30.0
+
+
+class Clock(Protocol):
+    """Wall time, which may be set back, and a way to wait."""
+
+    def now_ns(self) -> int:
+        """Nanoseconds since the epoch."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Return once `seconds` have passed, however wall time is set."""
+        ...
+
+
+class WallClock:
+    """The clock of this machine."""
+
+    def now_ns(self) -> int:
+        """Nanoseconds since the epoch, UTC."""
+        return time.time_ns()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait as asyncio does."""
+        await asyncio.sleep(seconds)
+
+
 @dataclass(slots=True)
 class _ArmedTimer:
+    after_s: float
     task: asyncio.Task[None] | None = None
     recording: bool = False
 
@@ -27,30 +59,46 @@ class ArmedTimers:
         Stores the events of a timer.
     gate
         Awaited before a timer with `needs_gate` is recorded; None lets it pass.
+    clock
+        What time it is; by default the machine's.
     """
 
     def __init__(
-        self, service: str, record: Callable[[Timer], Awaitable[None]], gate: Gate | None
+        self,
+        service: str,
+        record: Callable[[Timer], Awaitable[None]],
+        gate: Gate | None,
+        clock: Clock | None = None,
     ) -> None:
         self._service = service
         self._record = record
         self._gate = gate
+        self._clock = clock or WallClock()
         self._armed: dict[str, _ArmedTimer] = {}
 
     def __len__(self) -> int:
         return len(self._armed)
 
     def arm(self, timers: Sequence[Timer], tasks: asyncio.TaskGroup) -> None:
-        """Start the timers that are not running yet, and stop those that are not asked for."""
+        """Start the timers that are not running yet, and stop those that are not asked for.
+
+        One that may be sooner than it was asked for at first begins again.
+        """
         due = {timer.timer_id: timer for timer in timers}
-        for timer_id in [timer_id for timer_id in self._armed if timer_id not in due]:
+        sooner = [
+            timer_id
+            for timer_id, armed in self._armed.items()
+            if timer_id in due and due[timer_id].after_s < armed.after_s and not armed.recording
+        ]
+        gone_ids = [timer_id for timer_id in self._armed if timer_id not in due]
+        for timer_id in (*gone_ids, *sooner):
             gone = self._armed.pop(timer_id)
             # Half of its events may be stored already: then the other half follows.
             if gone.task is not None and not gone.recording:
                 gone.task.cancel()
         for timer_id, timer in due.items():
             if timer_id not in self._armed:
-                armed = self._armed[timer_id] = _ArmedTimer()
+                armed = self._armed[timer_id] = _ArmedTimer(timer.after_s)
                 armed.task = tasks.create_task(
                     self._fire(timer, armed), name=f"{self._service}:timer:{timer_id}"
                 )
@@ -62,7 +110,9 @@ class ArmedTimers:
                 armed.task.cancel()
 
     async def _fire(self, timer: Timer, armed: _ArmedTimer) -> None:
-        await asyncio.sleep(timer.after_s)
+        await self._clock.sleep(timer.after_s)
+        while (left_ns := timer.not_before_ns - self._clock.now_ns()) > 0:
+            await self._clock.sleep(min(left_ns / NS_PER_S, _LOOK_AGAIN_S))
         if timer.needs_gate and self._gate is not None:
             await self._gate(timer)
         armed.recording = True

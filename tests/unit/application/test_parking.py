@@ -211,10 +211,10 @@ def test_a_copy_shares_what_cannot_change_and_nothing_else():
 def test_a_small_state_is_copied_once_in_so_many_events():
     turns = ToyHandler()
     state = turns.initial()
-    rollback = Rollback(state, turns.evolve)
+    rollback = Rollback(state)
     for _ in range(10 * LEAST_EVENTS):
         turns.evolve(state, overdue(1))
         rollback.note(state, [overdue(1)])
 
     assert rollback.copies == 11
-    assert rollback.back() == state
+    assert rollback.back(turns.evolve) == state

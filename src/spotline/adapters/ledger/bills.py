@@ -11,6 +11,7 @@ from sqlalchemy import Row, or_
 from spotline.adapters.ledger import tables as t
 from spotline.adapters.ledger.rows import OwnedRows, Transaction, columns_of, value_of
 from spotline.contracts.errors import LedgerDamaged
+from spotline.domain.events.capacity import CostAccrued
 from spotline.domain.ledger.billing import Charge
 from spotline.domain.ledger.bills import (
     BillSource,
@@ -26,10 +27,22 @@ from spotline.domain.market.offering import CapacityType
 class BillRows(OwnedRows):
     """Holds what `Ledger` says of charges and bills."""
 
+    def charged(self) -> Sequence[CostAccrued]:
+        """All charges, in the order of slot, job, offering, capacity type and begin."""
+        return [value_of(CostAccrued, row) for row in self._read(t.charges)]
+
     def spend_by_job(self) -> Mapping[str, int]:
         """Micro-USD charged so far, by job, ordered by job id."""
         rows = self._read(t.spend)
         return dict(sorted((row.job_id, int(row.micro_usd)) for row in rows))
+
+    def spend_since(self, slot: int) -> Mapping[tuple[str, CapacityType], int]:
+        """Micro-USD charged for `slot` and those after it, by tenant and capacity type."""
+        found: dict[tuple[str, CapacityType], int] = {}
+        for row in self._read(t.charges, t.charges.c.slot >= slot):
+            key = row.tenant, CapacityType(row.capacity_type)
+            found[key] = found.get(key, 0) + int(row.cost_micro_usd)
+        return found
 
     def spend_micro_usd(self, job_id: str) -> int:
         """Micro-USD charged to one job so far."""
@@ -38,6 +51,11 @@ class BillRows(OwnedRows):
     def total_micro_usd(self) -> int:
         """Micro-USD charged so far."""
         return sum(self.spend_by_job().values())
+
+    def charges_since(self, slot: int) -> Sequence[Charge]:
+        """The charges of `slot` and later ones, by slot, job, offering, capacity type and start."""
+        rows = self._read(t.charges, t.charges.c.slot >= slot)
+        return [Charge(start_s=int(row.start_s), cost=_cost(row)) for row in rows]
 
     def bills(self, job_id: str = "") -> Sequence[InstanceBill]:
         """The bill of every instance that was charged or settled, or of one job's, by instance id."""
@@ -187,6 +205,10 @@ def instance_shares(charges: Sequence[Charge], spans: Sequence[HeldSpan]) -> dic
             if weight:
                 shares[span.instance_id] += part
     return dict(shares)
+
+
+def _cost(row: Row[Any]) -> CostAccrued:
+    return value_of(CostAccrued, row, estimated=False)
 
 
 def _settlement(row: Row[object]) -> Settlement:

@@ -16,6 +16,7 @@ from spotline.adapters.ledger.audit import audit
 from spotline.adapters.ledger.bills import BillRows, record_charges
 from spotline.adapters.ledger.checksums import CHECKSUM, verified
 from spotline.adapters.ledger.lives import LifeRows, record_lives
+from spotline.adapters.ledger.meta import MetaRows
 from spotline.adapters.ledger.migrations.steps import migrate
 from spotline.adapters.ledger.opening import (
     open_engine,
@@ -41,7 +42,7 @@ _NOBODY = 0
 _COMPARED = (t.intents, t.results, t.instances, t.charges)
 
 
-class SqlLedger(AdmissionRows, BillRows, LifeRows):
+class SqlLedger(AdmissionRows, BillRows, LifeRows, MetaRows):
     """Holds what `Ledger` says; `ThreadedLedger` gives it to the actuator.
 
     Opening it reads every row, brings an older ledger to this schema, and takes over the owner: the
@@ -183,6 +184,20 @@ class SqlLedger(AdmissionRows, BillRows, LifeRows):
             keys = [column.name for column in table.primary_key.columns]
             found[table.name] = sorted(rows, key=lambda row: [row[key] for key in keys])
         return found
+
+    def raise_epoch(self, epoch: int) -> None:
+        """Go on as the same owner at `epoch`, where that is later; older ones are fenced.
+
+        Raises
+        ------
+        OwnerFenced
+            A newer epoch exists.
+        """
+        if epoch <= self._owner.epoch:
+            return
+        with self._writing() as transaction:
+            transaction.rewrite(t.owners, [{"owner": self._owner.name, "epoch": epoch}])
+        self._owner = Owner(name=self._owner.name, epoch=epoch)
 
     # --- writing ------------------------------------------------------------------------------
 

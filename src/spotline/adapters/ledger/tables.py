@@ -21,7 +21,7 @@ from sqlalchemy import (
 
 from spotline.adapters.ledger.checksums import Flag, checksum_column
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 METADATA = MetaData()
 
@@ -197,6 +197,25 @@ admissions = Table(
     _count("ts_ns"),
     checksum_column(),
 )
+
+# What the log said of submitted jobs, as it said it: so that a log that is lost can be told again.
+job_records = Table(
+    "job_records",
+    METADATA,
+    _key("owner"),
+    _key("event_id"),
+    _count("position"),
+    Column("job_id", String(200), nullable=False),
+    _text("correlation_id"),
+    _text("kind"),
+    _text("payload"),
+    checksum_column(),
+    UniqueConstraint("owner", "position", name="job_records_position"),
+    Index("job_records_job", "owner", "job_id"),
+)
+
+# Whose ledger it is, and which log it was written by.
+meta = Table("meta", METADATA, _key("owner"), _key("name"), _text("value"), checksum_column())
 
 # Where every instance and every launch of unknown outcome stands, by instance id or token.
 lives = Table(

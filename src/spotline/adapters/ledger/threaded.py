@@ -7,13 +7,20 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from spotline.adapters.ledger.sql import SqlLedger
-from spotline.application.cloud_actuator.ports import Admission, LedgerEntry, LedgerIntent, Owner
+from spotline.application.cloud_actuator.ports import (
+    Admission,
+    LedgerEntry,
+    LedgerIntent,
+    Owner,
+)
 from spotline.domain.events.event import Event
-from spotline.domain.ledger.billing import HeldInterval
+from spotline.domain.ledger.billing import Charge, HeldInterval
 from spotline.domain.ledger.bills import InstanceBill, Settlement
 from spotline.domain.ledger.cooldowns import Cooldown
 from spotline.domain.ledger.instance_life import InstanceLife
 from spotline.domain.ledger.intents import HeldInstance, Intent
+from spotline.domain.ledger.job_records import JobRecord
+from spotline.domain.market.offering import CapacityType
 
 
 @asynccontextmanager
@@ -111,11 +118,23 @@ class ThreadedLedger:
         """Raise `OwnerFenced` when a newer epoch exists: a read, before each call of a cloud."""
         await asyncio.to_thread(self._ledger.check_epoch)
 
+    async def raise_epoch(self, epoch: int) -> None:
+        """Go on as the same owner at a later epoch; `owner` is that one then."""
+        await asyncio.to_thread(self._ledger.raise_epoch, epoch)
+
     # --- money --------------------------------------------------------------------------------
 
     async def spend_by_job(self) -> Mapping[str, int]:
         """Micro-USD charged so far, by job, ordered by job id."""
         return await asyncio.to_thread(self._ledger.spend_by_job)
+
+    async def charges_since(self, slot: int) -> Sequence[Charge]:
+        """The charges of `slot` and later ones, by slot, job, offering, capacity type and start."""
+        return await asyncio.to_thread(self._ledger.charges_since, slot)
+
+    async def spend_since(self, slot: int) -> Mapping[tuple[str, CapacityType], int]:
+        """Micro-USD charged for `slot` and those after it, by tenant and capacity type."""
+        return await asyncio.to_thread(self._ledger.spend_since, slot)
 
     async def bills(self, job_id: str = "") -> Sequence[InstanceBill]:
         """The bill of every instance that was charged or settled, or of one job's, by instance id."""
@@ -143,6 +162,18 @@ class ThreadedLedger:
             # If this is cancelled or fails, the next that waits for this group writes it (again).
             await asyncio.to_thread(self._ledger.admit, group.admissions)
             group.written = True
+
+    async def note_jobs(self, records: Sequence[JobRecord]) -> None:
+        """Hold what the log says of jobs, as one transaction; idempotent by event id."""
+        await asyncio.to_thread(self._ledger.note_jobs, records)
+
+    async def job_records(self) -> Sequence[JobRecord]:
+        """What the log said of jobs, in the order in which it was noted."""
+        return await asyncio.to_thread(self._ledger.job_records)
+
+    async def admitted_ids(self) -> Sequence[str]:
+        """The ids of all jobs that are held, in order."""
+        return await asyncio.to_thread(self._ledger.admitted_ids)
 
     async def admitted(self, job_ids: Sequence[str]) -> Mapping[str, Admission]:
         """Those of these jobs that are held: with another digest, it is another submission's."""

@@ -20,6 +20,7 @@ from typing import Any
 
 from spotline.adapters.whole_file import opened
 from spotline.contracts.errors import ContractError
+from spotline.domain.market.offering import MOST_PRICE_MICRO_USD
 from spotline.domain.units import MICRO_USD_PER_USD, micro_usd_from_usd, ns_from_datetime
 
 MOST_BYTES = 1 << 28
@@ -31,8 +32,7 @@ _LONGEST_ID = 200
 _GZIP_MAGIC = b"\x1f\x8b"
 _TIME_EXPECTED = "expected a time with UTC offset such as 2026-01-01T00:00:00Z"
 
-# Above any price of a machine, far below what int64 micro-USD times counts and seconds could bear.
-DEAREST_USD_PER_HOUR = 1_000_000
+DEAREST_USD_PER_HOUR = MOST_PRICE_MICRO_USD // MICRO_USD_PER_USD
 MOST_INSTANCES = 1_000_000
 _MUST = re.compile(
     r"(?P<field>[\w.]+)(?: of an offering)? must (?:be )?(?P<expected>.+?)(?:, was (?P<found>.+))?",

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import json
-import secrets
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -15,18 +11,19 @@ from typing import Self, TypeVar
 import nats.errors
 import nats.js.errors
 import structlog
-from nats.aio.msg import Msg
-from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from spotline.adapters.nats.configured import StreamLimits, ensure_stream
 from spotline.adapters.nats.connection import FINAL, PASSING, BrokerLink, NatsConnection
+from spotline.adapters.nats.continuity import MARK_SUBJECTS, Continuity, begun_in
 from spotline.adapters.nats.delivery import PREFETCH, Broken, Delivery
 from spotline.adapters.nats.facts import log_facts
+from spotline.adapters.nats.publisher import Publisher
+from spotline.adapters.nats.subscription import NatsSubscription
 from spotline.application.health.flow import LogFacts
 from spotline.contracts.batch import MOST_EVENTS
 from spotline.contracts.envelope import Envelope, StoredEntry
-from spotline.contracts.errors import ConfigError, InvariantViolation, ProviderUnavailable
+from spotline.contracts.errors import InvariantViolation, ProviderUnavailable
 from spotline.contracts.subjects import StreamPart, stream_name
 from spotline.domain.units import NS_PER_S
 
@@ -78,7 +75,8 @@ class NatsEventStream:
         self.name = stream_name(partition, part)
         self._connection = connection
         self._timeout_s = publish_timeout_s
-        self._publisher: _Publisher | None = None
+        self._publisher: Publisher | None = None
+        self.continuity = Continuity(self.name, checked=part is StreamPart.LOG)
 
     @classmethod
     async def open(
@@ -105,7 +103,14 @@ class NatsEventStream:
         await stream.ask(
             lambda link: ensure_stream(link.client, part, partition=partition, limits=limits)
         )
+        await stream.look()
         return stream
+
+    async def look(self) -> None:
+        """Take the stream as it is now for what it is to be from here on."""
+        last_seq = await self.last_seq()
+        begun = [found async for found in begun_in(self.read(MARK_SUBJECTS, last_seq=last_seq))]
+        await self.ask(lambda link: self.continuity.look(link.jetstream(), begun))
 
     async def publish(self, envelopes: Sequence[Envelope]) -> Sequence[int]:
         """Store `envelopes` in order and return their sequence numbers; see the port.
@@ -120,6 +125,8 @@ class NatsEventStream:
             Not everything was stored in time; what was is the beginning of `envelopes`.
         InvariantViolation
             An envelope is larger than the server takes, or the server stored out of order.
+        LogCut
+            The stream is not the one that was opened, or has lost entries.
         """
         stored: list[int] = []
         deadline = asyncio.get_running_loop().time() + self._timeout_s
@@ -134,7 +141,7 @@ class NatsEventStream:
             publisher = await self._live_publisher(left_s)
             try:
                 window = envelopes[len(stored) : len(stored) + _IN_FLIGHT]
-                await publisher.publish(window, stored)
+                await publisher.publish(window, stored, self.continuity)
                 self._connection.publishing.ended()
             except nats.errors.MaxPayloadError as error:
                 raise InvariantViolation(
@@ -218,6 +225,11 @@ class NatsEventStream:
         """Open the durable place `name`; `first_seq` applies when it does not exist yet.
 
         The one that had it open before is shut out.
+
+        Raises
+        ------
+        LogCut
+            What was acknowledged there is not in the log, and no incarnation was begun since.
         """
         subscription = NatsSubscription(self, name, subjects)
         await self.ask(lambda link: subscription.claim(link.jetstream(), first_seq))
@@ -269,230 +281,9 @@ class NatsEventStream:
                     ) from error
                 await asyncio.sleep(_RETRY_S)
 
-    async def _live_publisher(self, timeout_s: float) -> _Publisher:
+    async def _live_publisher(self, timeout_s: float) -> Publisher:
         link = await self._connection.link(timeout_s=timeout_s)
         if self._publisher is None or self._publisher.link is not link:
-            self._publisher = await _Publisher.on(link, self.name)
+            await self.continuity.check(link.jetstream())
+            self._publisher = await Publisher.on(link, self.name)
         return self._publisher
-
-
-class _Publisher:
-    """Publishes on one link and matches the acknowledgements to what was sent."""
-
-    def __init__(self, link: BrokerLink, stream: str) -> None:
-        self.link = link
-        self._stream = stream
-        self._inbox = link.client.new_inbox()
-        self._numbers = itertools.count()
-        self._waiting: dict[str, asyncio.Future[int]] = {}
-        link.when_lost(self._give_up)
-
-    @classmethod
-    async def on(cls, link: BrokerLink, stream: str) -> Self:
-        publisher = cls(link, stream)
-        await link.client.subscribe(f"{publisher._inbox}.*", cb=publisher._acknowledged)
-        return publisher
-
-    async def publish(self, envelopes: Sequence[Envelope], stored: list[int]) -> None:
-        """Append the seq of each to `stored`, as far as that is known, or raise."""
-        loop = asyncio.get_running_loop()
-        acks: list[asyncio.Future[int]] = []
-        replies: list[str] = []
-        try:
-            for envelope in envelopes:
-                reply = f"{self._inbox}.{next(self._numbers)}"
-                ack: asyncio.Future[int] = loop.create_future()
-                self._waiting[reply] = ack
-                replies.append(reply)
-                acks.append(ack)
-                await self.link.client.publish(
-                    envelope.subject, envelope.payload, reply=reply, headers=envelope.headers()
-                )
-            if self.link.lost:
-                raise nats.errors.ConnectionClosedError
-            for index, ack in enumerate(acks):
-                if not ack.done():
-                    async with asyncio.timeout(_ANSWER_S):
-                        await asyncio.wait((ack,))
-                if isinstance(ack.exception(), nats.js.errors.Error):
-                    await self._refuse_gaps(acks[index + 1 :])
-                stored.append(ack.result())
-        finally:
-            for reply, ack in zip(replies, acks, strict=True):
-                self._waiting.pop(reply, None)
-                if not ack.done():
-                    ack.cancel()
-                elif not ack.cancelled():
-                    ack.exception()  # retrieved, lest the loop complains
-
-    async def _refuse_gaps(self, later: Sequence[asyncio.Future[int]]) -> None:
-        """After one envelope was refused, none behind it may be stored."""
-        if later:
-            await asyncio.wait(later, timeout=_ANSWER_S)
-        if any(ack.done() and ack.exception() is None for ack in later):
-            raise InvariantViolation(
-                f"{self._stream} refused an event and stored one that belongs behind it"
-            )
-
-    async def _acknowledged(self, message: Msg) -> None:
-        ack = self._waiting.get(message.subject)
-        if ack is None or ack.done():
-            return
-        if not message.data:
-            ack.set_exception(nats.js.errors.NoStreamResponseError())
-            return
-        answer = json.loads(message.data)
-        if "error" in answer:
-            error = answer["error"]
-            ack.set_exception(
-                nats.js.errors.APIError(
-                    code=error.get("code"),
-                    description=error.get("description"),
-                    err_code=error.get("err_code"),
-                )
-            )
-        elif answer.get("stream") != self._stream:
-            ack.set_exception(
-                ConfigError(f"events went to stream {answer.get('stream')}, not {self._stream}")
-            )
-        else:
-            ack.set_result(int(answer["seq"]))
-
-    def _give_up(self) -> None:
-        for ack in self._waiting.values():
-            if not ack.done():
-                ack.set_exception(nats.errors.ConnectionClosedError())
-
-
-class NatsSubscription:
-    """A durable consumer, recreated behind the last acknowledged entry whenever order is in doubt.
-
-    A redelivery by time would break the order, and a predecessor that was killed leaves entries
-    pending; a consumer that starts right behind the acknowledged ones has neither.
-    """
-
-    def __init__(self, stream: NatsEventStream, name: str, subjects: Sequence[str]) -> None:
-        self._stream = stream
-        self._name = name
-        self._subjects = list(dict.fromkeys(subjects))
-        self._owner = secrets.token_hex(8)
-        self._floor_seq = 0
-        self._acked_seq = 0
-        self._last_ack_subject = ""
-        self._unacked: deque[tuple[int, str]] = deque()
-        self._link: BrokerLink | None = None
-        self._delivery: Delivery | None = None
-        self._used = False
-
-    @property
-    def floor_seq(self) -> int:
-        """The last acknowledged `seq` when the subscription was opened, 0 for none."""
-        return self._floor_seq
-
-    @property
-    def waiting(self) -> int:
-        """Entries stored for this place and not fetched yet, as far as it has heard."""
-        return 0 if self._delivery is None else self._delivery.waiting
-
-    async def claim(self, js: JetStreamContext, first_seq: int) -> None:
-        """Take the place over from the one that had it, and read how far that came."""
-        try:
-            info = await js.consumer_info(self._stream.name, self._name)
-            floor = info.ack_floor.stream_seq if info.ack_floor is not None else 0
-        except nats.js.errors.NotFoundError:
-            floor = first_seq - 1
-        self._floor_seq = self._acked_seq = floor
-        await self._recreate(js)
-
-    async def fetch(self, *, limit: int, timeout_s: float) -> Sequence[StoredEntry]:
-        """Return up to `limit` next entries, empty after `timeout_s` without any.
-
-        Raises
-        ------
-        InvariantViolation
-            Another process has opened this place.
-        """
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        try:
-            delivery = self._delivery or await self._open(timeout_s)
-            batch = await delivery.take(limit, deadline)
-        except ProviderUnavailable:
-            return ()
-        except (Broken, *PASSING) as error:
-            if isinstance(error, FINAL):
-                raise
-            _log.info("consumer_reopened", consumer=self._name, reason=str(error))
-            await self._abandon()
-            await asyncio.sleep(_RETRY_S)
-            return ()
-        self._unacked.extend((delivered.entry.seq, delivered.ack_subject) for delivered in batch)
-        return [delivered.entry for delivered in batch]
-
-    async def ack(self, entry: StoredEntry) -> None:
-        """Say that `entry` and everything before it is done. Safe to repeat."""
-        self._acked_seq = max(self._acked_seq, entry.seq)
-        ack_subject = ""
-        while self._unacked and self._unacked[0][0] <= entry.seq:
-            _, ack_subject = self._unacked.popleft()
-        if ack_subject and self._link is not None and not self._link.lost:
-            self._last_ack_subject = ack_subject
-            # Unconfirmed: an acknowledgement that is lost costs one more, harmless, delivery.
-            with suppress(*PASSING):
-                await self._link.client.publish(ack_subject, b"+ACK")
-
-    async def close(self) -> None:
-        """Stop following; the place is kept.
-
-        The server works off acknowledgements in its own time: the last one is confirmed, so that
-        the next to open the place finds it there.
-        """
-        link, ack_subject = self._link, self._last_ack_subject
-        await self._abandon()
-        if link is not None and not link.lost and ack_subject:
-            self._last_ack_subject = ""
-            with suppress(*PASSING):
-                await link.client.request(ack_subject, b"+ACK", timeout=_ANSWER_S)
-
-    async def _open(self, timeout_s: float) -> Delivery:
-        link = await self._stream._connection.link(timeout_s=timeout_s)
-        if self._used:
-            js = link.jetstream()
-            await self._refuse_new_owner(js)
-            await self._recreate(js)
-        self._used = True
-        delivery = Delivery(link, self._stream.name, self._name, to_the_end=False)
-        self._link = link
-        self._delivery = await delivery.__aenter__()
-        return delivery
-
-    async def _abandon(self) -> None:
-        delivery, self._delivery = self._delivery, None
-        self._unacked.clear()
-        if delivery is not None:
-            with suppress(*PASSING):
-                await delivery.__aexit__()
-
-    async def _refuse_new_owner(self, js: JetStreamContext) -> None:
-        try:
-            info = await js.consumer_info(self._stream.name, self._name)
-        except nats.js.errors.NotFoundError:
-            return
-        if (info.config.metadata or {}).get("owner") != self._owner:
-            raise InvariantViolation(
-                f"another process follows {self._stream.name} as {self._name}; run only one"
-            )
-
-    async def _recreate(self, js: JetStreamContext) -> None:
-        with suppress(nats.js.errors.NotFoundError):
-            await js.delete_consumer(self._stream.name, self._name)
-        config = ConsumerConfig(
-            durable_name=self._name,
-            deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
-            opt_start_seq=self._acked_seq + 1,
-            ack_policy=AckPolicy.ALL,
-            ack_wait=_ACK_WAIT_S,
-            max_ack_pending=-1,
-            filter_subjects=self._subjects or None,
-            metadata={"owner": self._owner},
-        )
-        await js.add_consumer(self._stream.name, config)

@@ -25,25 +25,25 @@ _sym_db = _symbol_database.Default()
 from spotline.api.v1 import freeze_pb2 as spotline_dot_api_dot_v1_dot_freeze__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fspotline/api/v1/agreement.proto\x12\x0fspotline.api.v1\x1a\x1cspotline/api/v1/freeze.proto\"\xa0\x01\n\x0c\x44isagreement\x12/\n\x04kind\x18\x01 \x01(\x0e\x32!.spotline.api.v1.DisagreementKind\x12+\n\x05scope\x18\x02 \x01(\x0e\x32\x1c.spotline.api.v1.FreezeScope\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\x12\x15\n\rcontinue_with\x18\x05 \x01(\t\"}\n\x10\x41greementChecked\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x13\n\x0bts_event_ns\x18\x02 \x01(\x03\x12\x10\n\x08last_seq\x18\x03 \x01(\x03\x12\x34\n\rdisagreements\x18\x04 \x03(\x0b\x32\x1d.spotline.api.v1.Disagreement\"\x9d\x01\n\x10IncarnationBegun\x12\x17\n\x0finstallation_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x03\x12\x17\n\x0flast_seq_before\x18\x03 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\x12\x1d\n\x10last_slot_before\x18\x05 \x01(\x03H\x00\x88\x01\x01\x42\x13\n\x11_last_slot_before\"\xa1\x01\n\x0bOrphanFound\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x13\n\x0boffering_id\x18\x02 \x01(\t\x12\x0e\n\x06job_id\x18\x03 \x01(\t\x12\x0e\n\x06tenant\x18\x04 \x01(\t\x12\x0c\n\x04slot\x18\x05 \x01(\x03\x12\x13\n\x0bts_event_ns\x18\x06 \x01(\x03\x12\x15\n\rreap_after_ns\x18\x07 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\x08 \x01(\t\"s\n\rOrphanSettled\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x0e\n\x06reaped\x18\x02 \x01(\x08\x12\n\n\x02\x62y\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\x12\x0c\n\x04slot\x18\x05 \x01(\x03\x12\x13\n\x0bts_event_ns\x18\x06 \x01(\x03\"7\n\x13OrphanReapRequested\x12\x14\n\x0cinstance_ids\x18\x01 \x03(\t\x12\n\n\x02\x62y\x18\x02 \x01(\t*\xe2\x02\n\x10\x44isagreementKind\x12!\n\x1d\x44ISAGREEMENT_KIND_UNSPECIFIED\x10\x00\x12\x1f\n\x1b\x44ISAGREEMENT_KIND_LOG_WIPED\x10\x01\x12\x1d\n\x19\x44ISAGREEMENT_KIND_LOG_CUT\x10\x02\x12!\n\x1d\x44ISAGREEMENT_KIND_LEDGER_LOST\x10\x03\x12\"\n\x1e\x44ISAGREEMENT_KIND_LEDGER_OLDER\x10\x04\x12*\n&DISAGREEMENT_KIND_INSTANCE_WITHOUT_JOB\x10\x05\x12-\n)DISAGREEMENT_KIND_CHARGE_WITHOUT_DECISION\x10\x06\x12$\n DISAGREEMENT_KIND_JOB_NOT_IN_LOG\x10\x07\x12#\n\x1f\x44ISAGREEMENT_KIND_NOT_IN_LEDGER\x10\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fspotline/api/v1/agreement.proto\x12\x0fspotline.api.v1\x1a\x1cspotline/api/v1/freeze.proto\"\xd5\x01\n\x0c\x44isagreement\x12/\n\x04kind\x18\x01 \x01(\x0e\x32!.spotline.api.v1.DisagreementKind\x12+\n\x05scope\x18\x02 \x01(\x0e\x32\x1c.spotline.api.v1.FreezeScope\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\x12\x15\n\rcontinue_with\x18\x05 \x01(\t\x12\x18\n\x10\x61\x66\x66\x65\x63ted_job_ids\x18\x06 \x03(\t\x12\x19\n\x11\x66irst_deadline_ns\x18\x07 \x01(\x03\"}\n\x10\x41greementChecked\x12\x0c\n\x04slot\x18\x01 \x01(\x03\x12\x13\n\x0bts_event_ns\x18\x02 \x01(\x03\x12\x10\n\x08last_seq\x18\x03 \x01(\x03\x12\x34\n\rdisagreements\x18\x04 \x03(\x0b\x32\x1d.spotline.api.v1.Disagreement\"\x83\x01\n\x10IncarnationBegun\x12\x17\n\x0finstallation_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x03\x12\x17\n\x0flast_seq_before\x18\x03 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\x12\x18\n\x10last_slot_before\x18\x05 \x01(\x03\"\xa1\x01\n\x0bOrphanFound\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x13\n\x0boffering_id\x18\x02 \x01(\t\x12\x0e\n\x06job_id\x18\x03 \x01(\t\x12\x0e\n\x06tenant\x18\x04 \x01(\t\x12\x0c\n\x04slot\x18\x05 \x01(\x03\x12\x13\n\x0bts_event_ns\x18\x06 \x01(\x03\x12\x15\n\rreap_after_ns\x18\x07 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\x08 \x01(\t\"s\n\rOrphanSettled\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x0e\n\x06reaped\x18\x02 \x01(\x08\x12\n\n\x02\x62y\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\x12\x0c\n\x04slot\x18\x05 \x01(\x03\x12\x13\n\x0bts_event_ns\x18\x06 \x01(\x03\"7\n\x13OrphanReapRequested\x12\x14\n\x0cinstance_ids\x18\x01 \x03(\t\x12\n\n\x02\x62y\x18\x02 \x01(\t*\xe2\x02\n\x10\x44isagreementKind\x12!\n\x1d\x44ISAGREEMENT_KIND_UNSPECIFIED\x10\x00\x12\x1f\n\x1b\x44ISAGREEMENT_KIND_LOG_WIPED\x10\x01\x12\x1d\n\x19\x44ISAGREEMENT_KIND_LOG_CUT\x10\x02\x12!\n\x1d\x44ISAGREEMENT_KIND_LEDGER_LOST\x10\x03\x12\"\n\x1e\x44ISAGREEMENT_KIND_LEDGER_OLDER\x10\x04\x12*\n&DISAGREEMENT_KIND_INSTANCE_WITHOUT_JOB\x10\x05\x12-\n)DISAGREEMENT_KIND_CHARGE_WITHOUT_DECISION\x10\x06\x12$\n DISAGREEMENT_KIND_JOB_NOT_IN_LOG\x10\x07\x12#\n\x1f\x44ISAGREEMENT_KIND_NOT_IN_LEDGER\x10\x08\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spotline.api.v1.agreement_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_DISAGREEMENTKIND']._serialized_start=871
-  _globals['_DISAGREEMENTKIND']._serialized_end=1225
+  _globals['_DISAGREEMENTKIND']._serialized_start=898
+  _globals['_DISAGREEMENTKIND']._serialized_end=1252
   _globals['_DISAGREEMENT']._serialized_start=83
-  _globals['_DISAGREEMENT']._serialized_end=243
-  _globals['_AGREEMENTCHECKED']._serialized_start=245
-  _globals['_AGREEMENTCHECKED']._serialized_end=370
-  _globals['_INCARNATIONBEGUN']._serialized_start=373
-  _globals['_INCARNATIONBEGUN']._serialized_end=530
-  _globals['_ORPHANFOUND']._serialized_start=533
-  _globals['_ORPHANFOUND']._serialized_end=694
-  _globals['_ORPHANSETTLED']._serialized_start=696
-  _globals['_ORPHANSETTLED']._serialized_end=811
-  _globals['_ORPHANREAPREQUESTED']._serialized_start=813
-  _globals['_ORPHANREAPREQUESTED']._serialized_end=868
+  _globals['_DISAGREEMENT']._serialized_end=296
+  _globals['_AGREEMENTCHECKED']._serialized_start=298
+  _globals['_AGREEMENTCHECKED']._serialized_end=423
+  _globals['_INCARNATIONBEGUN']._serialized_start=426
+  _globals['_INCARNATIONBEGUN']._serialized_end=557
+  _globals['_ORPHANFOUND']._serialized_start=560
+  _globals['_ORPHANFOUND']._serialized_end=721
+  _globals['_ORPHANSETTLED']._serialized_start=723
+  _globals['_ORPHANSETTLED']._serialized_end=838
+  _globals['_ORPHANREAPREQUESTED']._serialized_start=840
+  _globals['_ORPHANREAPREQUESTED']._serialized_end=895
 # @@protoc_insertion_point(module_scope)

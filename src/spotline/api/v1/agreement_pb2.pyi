@@ -79,6 +79,8 @@ class Disagreement(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
     CONTINUE_WITH_FIELD_NUMBER: _builtins.int
+    AFFECTED_JOB_IDS_FIELD_NUMBER: _builtins.int
+    FIRST_DEADLINE_NS_FIELD_NUMBER: _builtins.int
     kind: Global___DisagreementKind.ValueType
     """In what."""
     scope: _freeze_pb2.FreezeScope.ValueType
@@ -89,6 +91,12 @@ class Disagreement(_message.Message):
     """What each of them says, in one line."""
     continue_with: _builtins.str
     """The command that continues; empty: it mends itself."""
+    first_deadline_ns: _builtins.int
+    """When the first of them has no value any more, ns since the epoch, in market time; 0 for none."""
+    @_builtins.property
+    def affected_job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Open jobs that cannot buy because of it, the nearest deadline first, 100 at most."""
+
     def __init__(
         self,
         *,
@@ -97,10 +105,12 @@ class Disagreement(_message.Message):
         key: _builtins.str = ...,
         detail: _builtins.str = ...,
         continue_with: _builtins.str = ...,
+        affected_job_ids: _abc.Iterable[_builtins.str] | None = ...,
+        first_deadline_ns: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["continue_with", b"continue_with", "detail", b"detail", "key", b"key", "kind", b"kind", "scope", b"scope"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["affected_job_ids", b"affected_job_ids", "continue_with", b"continue_with", "detail", b"detail", "first_deadline_ns", b"first_deadline_ns", "key", b"key", "kind", b"kind", "scope", b"scope"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -174,15 +184,13 @@ class IncarnationBegun(_message.Message):
         incarnation: _builtins.int = ...,
         last_seq_before: _builtins.int = ...,
         detail: _builtins.str = ...,
-        last_slot_before: _builtins.int | None = ...,
+        last_slot_before: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_last_slot_before", b"_last_slot_before", "last_slot_before", b"last_slot_before"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last_slot_before", b"_last_slot_before", "detail", b"detail", "incarnation", b"incarnation", "installation_id", b"installation_id", "last_seq_before", b"last_seq_before", "last_slot_before", b"last_slot_before"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["detail", b"detail", "incarnation", b"incarnation", "installation_id", b"installation_id", "last_seq_before", b"last_seq_before", "last_slot_before", b"last_slot_before"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__last_slot_before: _TypeAlias = _typing.Literal["last_slot_before"]  # noqa: Y015
-    _WhichOneofArgType__last_slot_before: _TypeAlias = _typing.Literal["_last_slot_before", b"_last_slot_before"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__last_slot_before) -> _WhichOneofReturnType__last_slot_before | None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___IncarnationBegun: _TypeAlias = IncarnationBegun  # noqa: Y015
 

@@ -567,6 +567,7 @@ class CostAccrued(_message.Message):
     HELD_S_FIELD_NUMBER: _builtins.int
     PRICE_MICRO_USD_FIELD_NUMBER: _builtins.int
     COST_MICRO_USD_FIELD_NUMBER: _builtins.int
+    ESTIMATED_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Which job."""
     tenant: _builtins.str
@@ -587,6 +588,8 @@ class CostAccrued(_message.Message):
     """Price, micro-USD per instance-hour."""
     cost_micro_usd: _builtins.int
     """Cost, micro-USD."""
+    estimated: _builtins.bool
+    """Nobody saw until when they were held: it is charged until their leases ended."""
     def __init__(
         self,
         *,
@@ -600,10 +603,11 @@ class CostAccrued(_message.Message):
         held_s: _builtins.int = ...,
         price_micro_usd: _builtins.int = ...,
         cost_micro_usd: _builtins.int = ...,
+        estimated: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity_type", b"capacity_type", "cost_micro_usd", b"cost_micro_usd", "held_s", b"held_s", "instances", b"instances", "job_id", b"job_id", "offering_id", b"offering_id", "price_micro_usd", b"price_micro_usd", "quota_pool", b"quota_pool", "slot", b"slot", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity_type", b"capacity_type", "cost_micro_usd", b"cost_micro_usd", "estimated", b"estimated", "held_s", b"held_s", "instances", b"instances", "job_id", b"job_id", "offering_id", b"offering_id", "price_micro_usd", b"price_micro_usd", "quota_pool", b"quota_pool", "slot", b"slot", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -48,6 +48,11 @@ class BoardEntry:
     progress_ppm, progress_ns, done
         Share of its work done by the decisions, as of when; what its program said last, in the
         job's own unit.
+    parked
+        Entries about it that a service left out and nobody has dealt with: what each is, by the
+        service and the event's id.
+    unseen
+        The last event about it that the board itself could not take; empty for none.
     """
 
     tenant: str
@@ -94,6 +99,8 @@ class BoardEntry:
     last_report_ns: int = 0
     has_reported: bool = False
     silent: set[str] = field(default_factory=set)
+    parked: dict[tuple[str, str], str] = field(default_factory=dict)
+    unseen: str = ""
     spent_micro_usd: int = 0
     billed_micro_usd: int = 0
     egress_micro_usd: int = 0

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from spotline.application.board.entry import BoardEntry
 from spotline.application.board.offers import OfferBook
 from spotline.application.market_view import MarketFold
+from spotline.contracts.build import job_of
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import (
     CapacityLost,
@@ -33,6 +34,7 @@ from spotline.domain.events.lifecycle import (
     JobSubmitted,
 )
 from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.parking import EntryParked, ParkedEntryDropped, ParkedEntryRetried
 from spotline.domain.events.training import (
     CheckpointCommitted,
     CheckpointFailed,
@@ -72,6 +74,8 @@ class BoardState:
     `holding` are those that hold something, `deciding` those on whose last decision the cloud has
     not reported yet. `short` is by how much the spot that all jobs hold exceeded an offering's count
     when the slot opened: the provider has taken it, and says so no other way. `now_ns` is the latest moment of the open slot that the log has told of.
+    `parked` are the jobs of entries that a service left out; `left_out` counts the events that the
+    board itself could not take, `last_left_out` says why the last one was.
     """
 
     entries: dict[str, BoardEntry] = field(default_factory=dict)
@@ -84,6 +88,9 @@ class BoardState:
     slot_s: int = 0
     opened_ns: int = 0
     ended: bool = False
+    parked: dict[tuple[str, str], str] = field(default_factory=dict)
+    left_out: int = 0
+    last_left_out: str = ""
 
     def fold(self, event: Event, market: MarketFold) -> None:
         """Apply an event; `market` is as it is with it."""
@@ -95,6 +102,16 @@ class BoardState:
                 self._submit(event)
             case CapacityReported():
                 self._report(event)
+            case EntryParked():
+                entry = self.entries.get(event.job_id)
+                if entry is not None:
+                    key = event.service, event.event_id
+                    self.parked[key] = event.job_id
+                    entry.parked[key] = f"{event.service} could not take {event.kind}"
+            case ParkedEntryRetried() | ParkedEntryDropped():
+                job_id = self.parked.pop((event.service, event.event_id), None)
+                if job_id is not None:
+                    del self.entries[job_id].parked[event.service, event.event_id]
             case _ if type(event) in _OF_A_JOB:
                 # A platform may speak of a job that was never submitted here.
                 entry = self.entries.get(getattr(event, "job_id", ""))
@@ -102,6 +119,14 @@ class BoardState:
                     self._fold_job(entry, event)
             case _:
                 pass
+
+    def leave_out(self, event: Event, error: Exception) -> None:
+        """Take note that `fold` failed on an event: what it shows may lack part of that."""
+        self.left_out += 1
+        self.last_left_out = f"{type(event).__name__}: {type(error).__name__}: {error}"
+        entry = self.entries.get(job_of(event).job_id)
+        if entry is not None:
+            entry.unseen = type(event).__name__
 
     def at_ns(self, slot: int, offset_s: int) -> int:
         """A moment inside a slot, ns since the epoch."""

@@ -232,6 +232,11 @@ def _alarms(point: Standpoint) -> Iterator[str]:
         heard_ns = point.entry.last_report_ns
         since = f"since {point.moment(heard_ns)}" if heard_ns else "since it got its instances"
         yield f"stalled: no report {since}"
+    if point.entry.parked:
+        # Nothing is bought for it until somebody has looked at it.
+        yield f"buys nothing: {point.entry.parked[min(point.entry.parked)]}, see spotline parked list"
+    if point.entry.unseen:
+        yield f"shown without its last {point.entry.unseen}"
 
 
 # --- why ----------------------------------------------------------------------------------------

@@ -11,32 +11,35 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from spotline.application.cloud_actuator.agreeing import Agreed, Agreeing, AgreementRules
 from spotline.application.cloud_actuator.fencing import FencedCloud
+from spotline.application.cloud_actuator.giving_up import give_up_pending
 from spotline.application.cloud_actuator.launching import (
     CooldownsInHand,
     Done,
     Launching,
     barred_launches,
 )
-from spotline.application.cloud_actuator.lives import LivesInHand, launch_life
+from spotline.application.cloud_actuator.lives import LivesInHand
+from spotline.application.cloud_actuator.log_fold import LogView
 from spotline.application.cloud_actuator.messages import (
     AdmitRequest,
     ApplyRevisionRequest,
     Moment,
+    NoteJobRequest,
     OpenSlotRequest,
+    ReapRequest,
     SignalRequest,
 )
-from spotline.application.cloud_actuator.planning import Planning
+from spotline.application.cloud_actuator.planning import RevisionPlanning
 from spotline.application.cloud_actuator.ports import (
     ActuatorMode,
     Admission,
     CloudClock,
     CloudProvider,
-    InstanceState,
     Ledger,
-    LedgerEnd,
     LedgerEntry,
-    LedgerLaunch,
+    OwnerFenced,
 )
 from spotline.application.cloud_actuator.reconciling import CloudNews, Reconciliation, hear, look
 from spotline.application.cloud_actuator.reporting import (
@@ -47,12 +50,9 @@ from spotline.application.cloud_actuator.reporting import (
     holdings,
     ids_of,
     is_in,
-    ledger_launch,
     losses,
     lost_ends,
     notices,
-    released,
-    result_of,
     transfers,
     withdrawals,
 )
@@ -64,10 +64,9 @@ from spotline.domain.events.lifecycle import AdmissionRecorded
 from spotline.domain.ledger.billing import Charge, HeldInterval, SlotPrices, bill
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.ledger.cooldowns import CoolingRules
-from spotline.domain.ledger.instance_life import Graces, LifeInput, next_look_ns
+from spotline.domain.ledger.instance_life import Graces, next_look_ns
 from spotline.domain.ledger.intents import (
     HeldInstance,
-    IntentResult,
 )
 from spotline.domain.units import NS_PER_S
 
@@ -76,6 +75,10 @@ _NOTHING_TOLD = CloudNews()
 
 
 def _ignore(_: Reconciliation) -> None:
+    """Do nothing with it."""
+
+
+def _ignore_agreed(_agreed: Agreed, _log: LogView) -> None:
     """Do nothing with it."""
 
 
@@ -89,6 +92,10 @@ class ActuationOptions:
         The present in market time; None where it is the moment of the call in hand.
     on_look
         Gets what each look at the cloud found, once it is recorded.
+    agreement
+        How log, ledger and cloud are compared; None: they are not, and no orphan is ended.
+    on_agreed
+        Gets what each comparison came to, once it is recorded.
     """
 
     caps: Caps = field(default_factory=Caps)
@@ -97,6 +104,8 @@ class ActuationOptions:
     cooling: CoolingRules = field(default_factory=CoolingRules)
     clock: CloudClock | None = None
     on_look: Callable[[Reconciliation], None] = _ignore
+    agreement: AgreementRules | None = None
+    on_agreed: Callable[[Agreed, LogView], None] = _ignore_agreed
 
 
 class CloudActuation:
@@ -111,10 +120,19 @@ class CloudActuation:
         self._options = options or ActuationOptions()
         self._cloud = FencedCloud(cloud, ledger)
         self._ledger = ledger
-        self._launching = Launching(self._cloud, ledger, self._options.graces)
+        rules = self._options.agreement
+        self._launching = Launching(
+            self._cloud,
+            ledger,
+            self._options.graces,
+            "" if rules is None else rules.reap.installation_id,
+        )
+        self._agreeing = (
+            None if rules is None else Agreeing(self._cloud, ledger, rules, self._options.graces)
+        )
         observes = self._options.mode is ActuatorMode.OBSERVE
         self._forbidden = "observe mode" if observes else ""
-        self._planning = Planning(ledger, self._options.caps, self._forbidden)
+        self._planning = RevisionPlanning(ledger, self._options.caps, self._forbidden)
         self._next_look_ns: int | None = None
 
     @property
@@ -125,8 +143,7 @@ class CloudActuation:
     async def start(self) -> Reconciliation:
         """Reconcile before the first call is performed."""
         if not self._forbidden:
-            # Shows the cloud our epoch: from here on it refuses the ledger's former holder.
-            await self._cloud.terminate(self._ledger.owner, ())
+            await self._show_epoch()
         clock = self._options.clock
         latest_ns = await self._ledger.latest_ns()
         lives = await self._lives(latest_ns if clock is None else clock.now_ns())
@@ -136,6 +153,19 @@ class CloudActuation:
         await self._ledger.record(LedgerEntry(transitions=lives.drain()))
         self._options.on_look(found)
         return found
+
+    async def _show_epoch(self) -> None:
+        """Show the cloud our epoch: from here on it refuses the ledger's former holder.
+
+        A cloud that has seen a later one than a ledger that nobody took over remembers a ledger
+        that was lost, or restored older: the epoch goes on from there.
+        """
+        try:
+            await self._cloud.terminate(self._ledger.owner, ())
+        except OwnerFenced as fenced:
+            await self._ledger.check_epoch()
+            await self._ledger.raise_epoch(fenced.epoch + 1)
+            await self._cloud.terminate(self._ledger.owner, ())
 
     async def perform(self, call: Call) -> Sequence[Event]:
         """Do what `call` asks and return what to publish. Idempotent by the call's digest.
@@ -149,38 +179,84 @@ class CloudActuation:
         """
         if isinstance(call.request, AdmitRequest):
             return await self._admit(call.request)
+        if isinstance(call.request, NoteJobRequest):
+            if call.request.record is not None:
+                await self._ledger.note_jobs((call.request.record,))
+            return ()
         key = f"{call.name}:{call.digest}"
         answers = await self._ledger.answers(key)
         if answers is not None:
             return answers
-        if isinstance(call.request, OpenSlotRequest):
-            return await self._open_slot(key, call.request)
-        if isinstance(call.request, ApplyRevisionRequest):
-            return await self._apply(key, call.request)
+        if isinstance(call.request, OpenSlotRequest | ApplyRevisionRequest):
+            agreed = await self._agree(call.request)
+            if isinstance(call.request, OpenSlotRequest):
+                return await self._open_slot(key, call.request, agreed)
+            return await self._apply(key, call.request, agreed)
+        if isinstance(call.request, ReapRequest):
+            return await self._reap(key, call.request)
         if isinstance(call.request, SignalRequest):
             return await self._signalled(key, call.request)
         raise InvariantViolation(f"no such call of the actuator: {call.name}")
 
     async def _admit(self, request: AdmitRequest) -> Sequence[Event]:
         admission = Admission(
-            job_id=request.job_id, tenant=request.tenant, digest=request.job_digest
+            job_id=request.job_id,
+            tenant=request.tenant,
+            digest=request.job_digest,
+            record=request.record,
         )
         await self._ledger.admit((admission,))
         return (AdmissionRecorded(job_id=request.job_id, tenant=request.tenant),)
 
+    # --- log, ledger and cloud are compared ---------------------------------------------------
+
+    async def _agree(self, request: OpenSlotRequest | ApplyRevisionRequest) -> tuple[Event, ...]:
+        """Compare before anything is bought or billed, where that is due."""
+        at, log = request.at, request.log
+        if self._agreeing is None or log is None or self._forbidden:
+            return ()
+        if not self._agreeing.is_due(at.slot):
+            return ()
+        unbilled = request.unbilled if isinstance(request, OpenSlotRequest) else ()
+        first_unbilled = unbilled[0].slot if unbilled else at.slot
+        lives = await self._lives_at(at)
+        found = await self._look(lives, await self._ledger.held(), may_adopt=False)
+        agreed = await self._agreeing.check(at, log, lives, first_unbilled)
+        self._options.on_look(replace(found, reaped=(*found.reaped, *agreed.reaped)))
+        self._options.on_agreed(agreed, log)
+        return agreed.events
+
+    async def _reap(self, key: str, request: ReapRequest) -> Sequence[Event]:
+        at, log = request.at, request.log
+        answers: tuple[Event, ...] = ()
+        if self._agreeing is not None and log is not None and not self._forbidden:
+            lives = await self._lives_at(at)
+            found = await self._look(lives, await self._ledger.held(), may_adopt=False)
+            agreed = await self._agreeing.reap(request.instance_ids, request.by, at, log, lives)
+            self._options.on_look(replace(found, reaped=(*found.reaped, *agreed.reaped)))
+            answers = agreed.events
+            await self._ledger.record(
+                LedgerEntry(call_key=key, slot=at.slot, answers=answers, transitions=lives.drain())
+            )
+        return answers
+
     # --- a slot opens -------------------------------------------------------------------------
 
-    async def _open_slot(self, key: str, request: OpenSlotRequest) -> Sequence[Event]:
+    async def _open_slot(
+        self, key: str, request: OpenSlotRequest, agreed: tuple[Event, ...]
+    ) -> Sequence[Event]:
         at = request.at
         lives = await self._lives_at(at)
-        await self._give_up_pending(at, lives)
+        await give_up_pending(self._cloud, self._ledger, at, lives)
         held = await self._ledger.held()
         told = await self._hear(key, at, lives, held)
         found = await self._look(lives, held, may_adopt=True)
-        charges: list[Charge] = []
+        charges: Sequence[Charge] = ()
         for prices in request.unbilled:
-            charges += bill(await self._intervals(prices), prices)
+            charges = (*charges, *bill(await self._intervals(prices), prices))
+        fresh, charges = await self._unless_charged(charges)
         answers: tuple[Event, ...] = (
+            *agreed,
             *(charge.cost for charge in charges),
             *notices(told.notices, at),
             *withdrawals(told.withdrawn, at),
@@ -193,7 +269,7 @@ class CloudActuation:
                 answers=answers,
                 launched=tuple(adopted_launch(instance, lives, at) for instance in found.adopted),
                 noticed=tuple(event.instance.instance_id for event in told.notices),
-                charges=tuple(charges),
+                charges=tuple(fresh),
                 transitions=lives.drain(),
                 taken=told.event_ids,
             )
@@ -201,71 +277,14 @@ class CloudActuation:
         self._options.on_look(found)
         return answers
 
-    async def _give_up_pending(self, at: Moment, lives: LivesInHand) -> None:
-        """Close attempts whose revision never came again: its command is lost from the log.
-
-        Calls are performed in order, so at the opening of a slot nothing is under way. What those
-        attempts did launch is billed until now and ended; what does not show yet is looked up.
-        """
-        pending = await self._ledger.pending()
-        if not pending:
-            return
-        shown = await self._cloud.list(self._ledger.owner.name)
-        running = [found for found in shown if found.state is not InstanceState.ENDED]
-        launched: list[LedgerLaunch] = []
-        results: list[IntentResult] = []
-        for intent in pending:
-            ours = []
-            for launch in intent.launches:
-                its = [instance for instance in running if instance.token == launch.token]
-                for instance in its:
-                    life = launch_life(intent, launch, instance_id=instance.instance_id)
-                    lives.begin(life, LifeInput.FOUND)
-                if len(its) < launch.permitted:
-                    # Its grace began when it was sent.
-                    lost = launch_life(intent, launch)
-                    lives.begin(lost, LifeInput.OUTCOME_UNKNOWN, intent.ts_ns)
-                ours += its
-            launched += [ledger_launch(intent, instance) for instance in ours]
-            requested = sum(launch.requested for launch in intent.launches)
-            results.append(
-                result_of(intent, ours, refused=requested - len(ours), detail="given up")
-            )
-        # Releases that were under way are finished, at the moment their command gave.
-        ended = [
-            released(instance_id, intent, "released")
-            for intent in pending
-            for instance_id in intent.release
-        ]
-        ended += [
-            LedgerEnd(
-                instance_id=launch.instance.instance_id, slot=at.slot, offset_s=0, reason="given up"
-            )
-            for launch in launched
-        ]
-        for end in ended:
-            if end.instance_id in lives:
-                lives.learn(end.instance_id, LifeInput.STOP_ASKED)
-        await self._ledger.record(
-            LedgerEntry(
-                slot=at.slot,
-                results=tuple(results),
-                launched=tuple(launched),
-                ended=tuple(ended),
-                transitions=lives.drain(),
-            )
-        )
-        if ended:
-            await self._cloud.terminate(self._ledger.owner, [end.instance_id for end in ended])
-
     # --- a revision was decided ---------------------------------------------------------------
 
-    async def _apply(self, key: str, request: ApplyRevisionRequest) -> Sequence[Event]:
+    async def _apply(
+        self, key: str, request: ApplyRevisionRequest, agreed: tuple[Event, ...]
+    ) -> Sequence[Event]:
         at = request.at
         lives = await self._lives_at(at)
-        known = await self._ledger.cooldowns()
-        epoch = self._ledger.owner.epoch
-        cooldowns = CooldownsInHand(known, self._options.cooling, epoch, at)
+        cooldowns = await self._cooldowns(at)
         held = await self._ledger.held()
         done = await self._carry_out(request, held, lives, cooldowns)
         running = held_after(held, done.launched, done.ended)
@@ -302,12 +321,14 @@ class CloudActuation:
             warmed=cooldowns.warmed,
         )
         # Who may not launch copies nothing either.
-        charges = () if self._forbidden else transfers(request)
+        charges: Sequence[Charge] = () if self._forbidden else transfers(request)
         if settled and request.last:
             await self._ledger.record(replace(entry, call_key=""))
             entry = LedgerEntry(call_key=key, slot=at.slot)
-            charges += bill(await self._intervals(request.prices), request.prices)
+            charges = (*charges, *bill(await self._intervals(request.prices), request.prices))
+        fresh, charges = await self._unless_charged(charges)
         answers: tuple[Event, ...] = (
+            *agreed,
             *exceptions(done.excepted, request),
             *done.refusals,
             *notices(told.notices, at),
@@ -318,10 +339,14 @@ class CloudActuation:
             *(charge.cost for charge in charges),
         )
         await self._ledger.record(
-            replace(entry, answers=answers, charges=charges, taken=told.event_ids)
+            replace(entry, answers=answers, charges=tuple(fresh), taken=told.event_ids)
         )
         self._options.on_look(found)
         return answers
+
+    async def _cooldowns(self, at: Moment) -> CooldownsInHand:
+        known, epoch = await self._ledger.cooldowns(), self._ledger.owner.epoch
+        return CooldownsInHand(known, self._options.cooling, epoch, at)
 
     async def _carry_out(
         self,
@@ -333,6 +358,8 @@ class CloudActuation:
         places = {place.offering_id: place for place in request.places}
         pending = await self._planning.pending_of(request)
         bars = barred_launches(request, places, lives, cooldowns, self._options.graces)
+        if self._agreeing is not None and request.log is not None:
+            bars |= self._agreeing.bars(request, request.log)
         intents = pending or await self._planning.intents(request, held, bars)
         return await self._launching.carry_out(
             intents, request.at, lives, cooldowns, places, resumed=bool(pending)
@@ -417,11 +444,39 @@ class CloudActuation:
             may_stop=not self._forbidden,
         )
         graces = self._options.graces
-        looks = (next_look_ns(life, graces) for life in lives.all())
+        looks = ((life, next_look_ns(life, graces)) for life in lives.all())
         self._next_look_ns = min(
-            (look_ns for look_ns in looks if look_ns is not None), default=None
+            # A stranger waits for a comparison, once it was seen long enough.
+            (
+                look_ns
+                for life, look_ns in looks
+                if look_ns is not None and (life.ours or look_ns > lives.now_ns)
+            ),
+            default=None,
         )
         return found
 
+    async def _unless_charged(
+        self, charges: Sequence[Charge]
+    ) -> tuple[Sequence[Charge], Sequence[Charge]]:
+        """Those that the ledger does not hold yet, and all of them as it holds them.
+
+        A log that was cut opens slots again that were billed before: they are told again, and not
+        charged.
+        """
+        if not charges:
+            return (), ()
+        first = min(charge.cost.slot for charge in charges)
+        known = {_charged_for(one): one for one in await self._ledger.charges_since(first)}
+        fresh = [charge for charge in charges if _charged_for(charge) not in known]
+        return fresh, [known.get(_charged_for(charge), charge) for charge in charges]
+
     async def _intervals(self, prices: SlotPrices) -> Sequence[HeldInterval]:
         return await self._ledger.intervals(prices.slot, prices.slot_s)
+
+
+def _charged_for(charge: Charge) -> tuple[int, str, str, str, int]:
+    """What there is one charge for."""
+    cost = charge.cost
+    kind = cost.capacity_type.value
+    return cost.slot, cost.job_id, cost.offering_id, kind, charge.start_s

@@ -15,20 +15,25 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from spotline.application.cloud_actuator.log_fold import FOLDED, LogFold, LogView
 from spotline.application.cloud_actuator.messages import (
     AdmitRequest,
     ApplyRevisionRequest,
     Moment,
+    NoteJobRequest,
     OpenSlotRequest,
+    ReapRequest,
     SignalRequest,
     StoppedLaunch,
 )
+from spotline.application.slot_checks import check_slot, slot_of
 from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome, Spec, Timer
-from spotline.contracts.errors import InvariantViolation
+from spotline.application.unfit import Unfit
 from spotline.contracts.mapping import digest
 from spotline.domain.canonical import canonical_v1
 from spotline.domain.events.agreement import (
     AgreementChecked,
+    IncarnationBegun,
     OrphanFound,
     OrphanReapRequested,
     OrphanSettled,
@@ -47,11 +52,19 @@ from spotline.domain.events.capacity import (
 )
 from spotline.domain.events.event import Event
 from spotline.domain.events.freeze import BuyingExcepted, BuyingFrozen, BuyingUnfrozen
-from spotline.domain.events.lifecycle import AdmissionRecorded, JobSubmitted
+from spotline.domain.events.lifecycle import (
+    AdmissionRecorded,
+    JobCancelled,
+    JobClosed,
+    JobSubmitted,
+    JobUpdated,
+)
 from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.parking import EntryParked
 from spotline.domain.events.placement import PipelineProvisioningCommanded
 from spotline.domain.ledger.billing import OfferingPrice, SlotPrices
 from spotline.domain.ledger.cooldowns import OfferingPlace
+from spotline.domain.ledger.job_records import JobEvent, JobRecord
 from spotline.domain.limits.freezes import Freezes, Purchase
 from spotline.domain.market.offering import CapacityType, Offering
 from spotline.domain.units import NS_PER_S
@@ -60,6 +73,8 @@ OPEN_SLOT = "cloud.open_slot"
 APPLY_REVISION = "cloud.apply_revision"
 SIGNALLED = "cloud.signalled"
 ADMIT = "ledger.admit"
+NOTE_JOB = "ledger.note_job"
+REAP = "cloud.reap"
 
 _OBSERVED = (
     LaunchRefused,
@@ -71,6 +86,8 @@ _OBSERVED = (
     CostAccrued,
 )
 
+_TOLD = (AgreementChecked, BuyingFrozen, BuyingUnfrozen, OrphanFound, OrphanSettled)
+
 SPEC = Spec(
     service="cloud_actuator",
     consumes=(
@@ -81,25 +98,34 @@ SPEC = Spec(
         PipelineProvisioningCommanded,
         CapacitySignalled,
         JobSubmitted,
+        JobUpdated,
+        JobCancelled,
+        JobClosed,
+        IncarnationBegun,
         BuyingFrozen,
         BuyingUnfrozen,
         OrphanReapRequested,
+        # Beside what it acts on, what log, ledger and cloud are compared by.
+        *(JobUpdated, JobClosed, CapacityReported, CostAccrued, IncarnationBegun),
+        *(OrphanFound, OrphanSettled),
     ),
     produces=(
-        *(*_OBSERVED, CapacitySignalled, AdmissionRecorded, BuyingExcepted),
-        *(BuyingFrozen, BuyingUnfrozen, AgreementChecked, OrphanFound, OrphanSettled),
+        *(*_OBSERVED, CapacitySignalled, AdmissionRecorded, BuyingExcepted, *_TOLD),
+        EntryParked,
     ),
     calls=(
-        CallSpec(name=OPEN_SLOT, answers=_OBSERVED),
-        CallSpec(name=APPLY_REVISION, answers=(*_OBSERVED, BuyingExcepted)),
+        CallSpec(name=OPEN_SLOT, answers=(*_OBSERVED, *_TOLD)),
+        CallSpec(name=APPLY_REVISION, answers=(*_OBSERVED, BuyingExcepted, *_TOLD)),
         CallSpec(
             name=SIGNALLED,
             answers=(
                 *(InterruptionNoticed, InterruptionWithdrawn, CapacityLost, InstancesEnded),
-                CapacityReported,
+                *(CapacityReported, BuyingFrozen),
             ),
         ),
         CallSpec(name=ADMIT, answers=(AdmissionRecorded,)),
+        CallSpec(name=NOTE_JOB, answers=()),
+        CallSpec(name=REAP, answers=(OrphanFound, OrphanSettled)),
     ),
 )
 
@@ -109,11 +135,15 @@ class ActuateState:
     """The open slot with its prices, the slots still to be billed, and the waiting commands.
 
     `pipelines` are commands that wait for a revision, by job and offering; `carried` those that go
-    with the revision decided last. `freezes` say where nothing is bought. `revision` is the open slot's last one, -1 before its first.
+    with the revision decided last. `freezes` say where nothing is bought, `log` is what ledger and
+    cloud are compared with. `revision` is the open slot's last one, -1 before its first.
+    `resumed_slot` is the last slot that was open in a part of the log that is lost, -1 once the
+    next one has opened.
     """
 
     opened: SlotOpened | None = None
     revision: int = -1
+    resumed_slot: int = -1
     places: dict[str, OfferingPlace] = field(default_factory=dict)
     prices: dict[str, OfferingPrice] = field(default_factory=dict)
     unbilled: tuple[SlotPrices, ...] = ()
@@ -121,6 +151,7 @@ class ActuateState:
     pipelines: dict[tuple[str, str], PipelineProvisioningCommanded] = field(default_factory=dict)
     carried: tuple[ProvisioningCommanded, ...] = ()
     freezes: Freezes = field(default_factory=Freezes)
+    log: LogFold = field(default_factory=LogFold)
 
 
 class ActuateHandler:
@@ -134,11 +165,19 @@ class ActuateHandler:
 
     def evolve(self, state: ActuateState, event: Event) -> None:
         """Apply `event` to `state`."""
+        if isinstance(event, FOLDED):
+            state.log.fold(event)
         if isinstance(event, MarketOpened):
             state.places |= {offering.offering_id: _place(offering) for offering in event.offerings}
         elif isinstance(event, SlotOpened):
-            if state.opened is None or event.slot > state.opened.slot:
+            before = state.opened
+            if before is None or event.slot > before.slot:
+                check_slot(event, *slot_of(before))
                 _open(state, event)
+        elif isinstance(event, IncarnationBegun):
+            known = -1 if state.opened is None else state.opened.slot
+            if event.last_slot_before > known:
+                state.resumed_slot = max(state.resumed_slot, event.last_slot_before)
         elif isinstance(event, ProvisioningCommanded):
             # What an earlier revision left behind was never decided and never will be.
             same = (event.slot, event.revision)
@@ -167,34 +206,42 @@ class ActuateHandler:
         """
         opened = state.opened
         if isinstance(event, SlotOpened) and event == opened:
-            return _call(
-                OPEN_SLOT,
-                OpenSlotRequest(
-                    at=_moment(event, 0),
-                    quotes=tuple(quoted.quote for quoted in event.quotes),
-                    unbilled=state.unbilled,
-                ),
+            opening = OpenSlotRequest(
+                at=_moment(event, 0),
+                quotes=tuple(quoted.quote for quoted in event.quotes),
+                unbilled=state.unbilled,
             )
+            return _call_beside_log(OPEN_SLOT, opening, _log_view(state, ctx))
         if isinstance(event, JobSubmitted):
             job = event.job
-            return _call(
-                ADMIT,
-                AdmitRequest(job_id=job.job_id, tenant=job.tenant, job_digest=digest(job)),
-            )
+            admit = AdmitRequest(job_id=job.job_id, tenant=job.tenant, job_digest=digest(job))
+            return _noted(ADMIT, admit, _record_of(event, job.job_id, ctx))
+        if isinstance(event, JobUpdated | JobCancelled | JobClosed):
+            note = NoteJobRequest(event_id=ctx.event_id, job_id=event.job_id)
+            return _noted(NOTE_JOB, note, _record_of(event, event.job_id, ctx))
         if isinstance(event, CapacitySignalled):
             # A signal of another slot is dealt with when that one opens, or was.
             if opened is None or event.slot != opened.slot:
                 return NOTHING
             at = _moment(opened, event.offset_s)
             return _call(SIGNALLED, SignalRequest(at=at, revision=state.revision))
+        if isinstance(event, OrphanReapRequested) and opened is not None:
+            reaping = ReapRequest(
+                at=_moment(opened, 0),
+                request_id=ctx.event_id,
+                instance_ids=event.instance_ids,
+                by=event.by,
+            )
+            return _call_beside_log(REAP, reaping, _log_view(state, ctx))
         if isinstance(event, SlotDecided):
-            return self._apply(state, event)
+            return self._apply(state, event, _log_view(state, ctx))
         return NOTHING
 
-    def _apply(self, state: ActuateState, event: SlotDecided) -> Outcome:
+    def _apply(self, state: ActuateState, event: SlotDecided, log: LogView) -> Outcome:
         opened = state.opened
         if opened is None or event.slot > opened.slot:
-            raise InvariantViolation(f"slot {event.slot} was decided before it opened")
+            last = "none has opened" if opened is None else f"<= {opened.slot}"
+            raise Unfit("slot", f"one that has opened ({last})", event.slot)
         if event.slot < opened.slot:
             return NOTHING
         commands = tuple(
@@ -203,10 +250,8 @@ class ActuateHandler:
             if (command.slot, command.revision) == (event.slot, event.revision)
         )
         if len(commands) != event.commands:
-            raise InvariantViolation(
-                f"slot {event.slot} revision {event.revision} was decided with {event.commands} "
-                f"commands, {len(commands)} came before it"
-            )
+            came = f"{len(commands)}, as many as came of revision {event.revision} before it"
+            raise Unfit("commands", came, event.commands)
         commands = (*commands, *state.carried)
         commanded = sorted({command.target.offering_id for command in commands})
         request = ApplyRevisionRequest(
@@ -219,7 +264,7 @@ class ActuateHandler:
         )
         places = tuple(state.places[name] for name in commanded if name in state.places)
         call = _called(APPLY_REVISION, request)
-        request = replace(request, places=places, stops=_stops(state, commands))
+        request = replace(request, places=places, stops=_stops(state, commands), log=log)
         return Outcome(calls=(replace(call, request=request),))
 
     def due(self, state: ActuateState) -> Sequence[Timer]:
@@ -293,13 +338,25 @@ def _with_revision(
 def _open(state: ActuateState, opened: SlotOpened) -> None:
     before = state.opened
     state.unbilled = ()
-    if before is not None and not before.last:
+    if state.resumed_slot >= 0:
+        # What the lost part of the log billed is billed; from there on prices are those known now.
+        _quote(state, opened)
+        state.unbilled = tuple(
+            _slot_prices(state, slot, opened.slot_s)
+            for slot in range(state.resumed_slot, opened.slot)
+        )
+        state.resumed_slot = -1
+    elif before is not None and not before.last:
         # A market that skips slots keeps its last prices; what is held goes on costing.
         state.unbilled = tuple(
             _slot_prices(state, slot, before.slot_s) for slot in range(before.slot, opened.slot)
         )
     state.opened = opened
     state.revision = -1
+    _quote(state, opened)
+
+
+def _quote(state: ActuateState, opened: SlotOpened) -> None:
     for quoted in opened.quotes:
         quote = quoted.quote
         state.prices[quote.offering_id] = OfferingPrice(
@@ -332,7 +389,37 @@ def _place(offering: Offering) -> OfferingPlace:
     )
 
 
-_Request = OpenSlotRequest | ApplyRevisionRequest | SignalRequest | AdmitRequest
+def _record_of(event: JobEvent, job_id: str, ctx: Context) -> JobRecord:
+    return JobRecord(
+        event_id=ctx.event_id, correlation_id=ctx.correlation_id, job_id=job_id, event=event
+    )
+
+
+def _noted(name: str, request: AdmitRequest | NoteJobRequest, record: JobRecord) -> Outcome:
+    """Ask for `request` with what the log said, which the call is not told apart by."""
+    call = _called(name, request)
+    return Outcome(calls=(replace(call, request=replace(request, record=record)),))
+
+
+def _log_view(state: ActuateState, ctx: Context) -> LogView:
+    accounts = {name: place.account for name, place in state.places.items()}
+    return state.log.view(ctx.seq, accounts, (*state.commands, *state.carried))
+
+
+_Request = (
+    OpenSlotRequest
+    | ApplyRevisionRequest
+    | SignalRequest
+    | AdmitRequest
+    | NoteJobRequest
+    | ReapRequest
+)
+
+
+def _call_beside_log(name: str, request: OpenSlotRequest | ReapRequest, log: LogView) -> Outcome:
+    """Ask for a call that is the same call whatever the log says."""
+    call = _called(name, request)
+    return Outcome(calls=(replace(call, request=replace(request, log=log)),))
 
 
 def _call(name: str, request: _Request) -> Outcome:

@@ -185,8 +185,11 @@ def _permit_under(stop: StoppedLaunch, commands: Sequence[ProvisioningCommanded]
 class Launching:
     """Carries out intents against a cloud; a launch is sent again only with the same token."""
 
-    def __init__(self, cloud: CloudProvider, ledger: Ledger, graces: Graces) -> None:
+    def __init__(
+        self, cloud: CloudProvider, ledger: Ledger, graces: Graces, installation_id: str = ""
+    ) -> None:
         self._cloud, self._ledger, self._graces = cloud, ledger, graces
+        self._installation_id = installation_id
         self._calls: dict[str, int] = {}
         self._unanswered: dict[str, Refusal] = {}
 
@@ -292,6 +295,7 @@ class Launching:
                     capacity_type=launch.capacity_type,
                     instances=launch.permitted,
                     at=at,
+                    installation_id=self._installation_id,
                 )
             )
         except UnknownOutcome as error:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from spotline.application.cloud_actuator.log_fold import LogView
 from spotline.domain.canonical import canonical_as
 from spotline.domain.events.capacity import ProvisioningCommanded
 from spotline.domain.ledger.billing import SlotPrices
 from spotline.domain.ledger.cooldowns import OfferingPlace
+from spotline.domain.ledger.job_records import JobRecord
 from spotline.domain.market.offering import CapacityType, Quote
 
 
@@ -22,14 +24,19 @@ class Moment:
     ts_ns: int
 
 
-@canonical_as("OpenSlotRequest", "at quotes unbilled")
+@canonical_as("OpenSlotRequest", "at quotes unbilled", later="log")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSlotRequest:
-    """Bill the slots that are over and show the cloud the new one."""
+    """Bill the slots that are over and show the cloud the new one.
+
+    `log` is what the log says by now, which ledger and cloud are compared with; no part of its
+    digest.
+    """
 
     at: Moment
     quotes: tuple[Quote, ...]
     unbilled: tuple[SlotPrices, ...]
+    log: LogView | None = field(default=None, repr=False, compare=False)
 
 
 @canonical_as("StoppedLaunch", "command_id capacity_type freeze_id detail yields")
@@ -44,13 +51,13 @@ class StoppedLaunch:
     yields: bool
 
 
-@canonical_as("ApplyRevisionRequest", "revision at prices commands last", later="places stops")
+@canonical_as("ApplyRevisionRequest", "revision at prices commands last", later="places stops log")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyRevisionRequest:
     """Carry out a revision's commands and report. `last`: no later slot will bill this one.
 
     `places` are those of the offerings commanded, as far as known, `stops` what stands against
-    launches; they are no part of its digest.
+    launches, `log` what the log says by now; they are no part of its digest.
     """
 
     revision: int
@@ -60,6 +67,7 @@ class ApplyRevisionRequest:
     last: bool = False
     places: tuple[OfferingPlace, ...] = field(default=(), repr=False)
     stops: tuple[StoppedLaunch, ...] = field(default=(), repr=False)
+    log: LogView | None = field(default=None, repr=False, compare=False)
 
 
 @canonical_as("SignalRequest", "at revision")
@@ -71,11 +79,37 @@ class SignalRequest:
     revision: int
 
 
-@canonical_as("AdmitRequest", "job_id tenant job_digest")
+@canonical_as("ReapRequest", "at request_id instance_ids by", later="log")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReapRequest:
+    """End instances that belong to no job, because somebody asks for it."""
+
+    at: Moment
+    request_id: str
+    instance_ids: tuple[str, ...]
+    by: str
+    log: LogView | None = field(default=None, repr=False, compare=False)
+
+
+@canonical_as("AdmitRequest", "job_id tenant job_digest", later="record")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmitRequest:
-    """Hold a submitted job in the ledger."""
+    """Hold a submitted job in the ledger.
+
+    `record` is the submission itself; it is no part of the digest.
+    """
 
     job_id: str
     tenant: str
     job_digest: str
+    record: JobRecord | None = field(default=None, repr=False)
+
+
+@canonical_as("NoteJobRequest", "event_id job_id", later="record")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteJobRequest:
+    """Hold in the ledger what became of a job; `record` is no part of the digest."""
+
+    event_id: str
+    job_id: str
+    record: JobRecord | None = field(default=None, repr=False)

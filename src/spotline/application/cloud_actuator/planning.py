@@ -9,13 +9,14 @@ from spotline.application.cloud_actuator.ports import Ledger
 from spotline.domain.ledger.billing import bill
 from spotline.domain.ledger.caps import Caps, Permit
 from spotline.domain.ledger.intents import HeldInstance, Intent, RevisionPlan, plan_revision
+from spotline.domain.limits.spending import SpentIn
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import NS_PER_S
 
 _MINUTE_NS = 60 * NS_PER_S
 
 
-class Planning:
+class RevisionPlanning:
     """Plans revisions against the ledger; `forbidden` (not empty) forbids every launch."""
 
     def __init__(self, ledger: Ledger, caps: Caps, forbidden: str = "") -> None:
@@ -61,6 +62,7 @@ class Planning:
                 attempts=attempts,
                 forbidden=self._forbidden,
                 barred=barred,
+                spent_in=await self._spent_in(request),
             ),
             commands,
             held,
@@ -79,3 +81,22 @@ class Planning:
             job_id = charge.cost.job_id
             spent[job_id] = spent.get(job_id, 0) + charge.cost.cost_micro_usd
         return spent
+
+    async def _spent_in(self, request: ApplyRevisionRequest) -> SpentIn:
+        """What was spent in the times that limits are about, the open slot up to now included.
+
+        A time that begins inside a slot is taken to begin with it.
+        """
+        at = request.at
+        found: dict[int, dict[tuple[str, CapacityType], int]] = {}
+        for span_s in self._caps.spending.spans_s:
+            # What is decided now is held until the slot ends: so long is the time that counts.
+            first = at.slot - max(0, -(-span_s // at.slot_s) - 1)
+            found[span_s] = dict(await self._ledger.spend_since(first))
+        if found:
+            intervals = await self._ledger.intervals(request.prices.slot, request.prices.slot_s)
+            for charge in bill(intervals, request.prices, until_s=at.offset_s):
+                key = charge.cost.tenant, charge.cost.capacity_type
+                for by in found.values():
+                    by[key] = by.get(key, 0) + charge.cost.cost_micro_usd
+        return found

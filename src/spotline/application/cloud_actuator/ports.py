@@ -16,6 +16,7 @@ from spotline.domain.ledger.bills import InstanceBill, Settlement
 from spotline.domain.ledger.cooldowns import Cooldown, CooldownKey
 from spotline.domain.ledger.instance_life import InstanceLife, Transition
 from spotline.domain.ledger.intents import HeldInstance, Intent, IntentResult
+from spotline.domain.ledger.job_records import JobRecord
 from spotline.domain.market.offering import CapacityType
 
 
@@ -39,6 +40,7 @@ class OwnerFenced(SpotlineError):
             f"{owner.name}: epoch {owner.epoch} is over, epoch {epoch} has taken over; "
             "stop this process, the newer one goes on"
         )
+        self.epoch = epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRequest:
-    """Instances to launch, tagged with owner, job and token."""
+    """Instances to launch, tagged with owner, job, token and installation (empty: it has no id)."""
 
     token: str
     owner: Owner
@@ -62,6 +64,7 @@ class LaunchRequest:
     capacity_type: CapacityType
     instances: int
     at: Moment
+    installation_id: str = ""
 
 
 class InstanceState(Enum):
@@ -79,7 +82,11 @@ class InstanceState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """An instance as its cloud shows it. `ready_ns` is market time; billing began before."""
+    """An instance as its cloud shows it. `ready_ns` is market time; billing began before.
+
+    `installation_id` is the tag of the installation that launched it, empty for none. `hold` says
+    that it carries the tag `spotline-hold`: it is never ended as an orphan.
+    """
 
     instance_id: str
     token: str
@@ -90,6 +97,8 @@ class Instance:
     capacity_type: CapacityType
     ready_ns: int
     state: InstanceState = InstanceState.RUNNING
+    installation_id: str = ""
+    hold: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,7 +304,7 @@ class Admission:
     """A submitted job as the ledger holds it; `digest` is that of what was submitted.
 
     `slot` and `ts_ns` (0: not said) are when, in market time. A job id is admitted once: the first
-    admission stands.
+    admission stands. `record` is what the log said, to be held with it.
     """
 
     job_id: str
@@ -303,6 +312,7 @@ class Admission:
     digest: str
     slot: int = 0
     ts_ns: int = 0
+    record: JobRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,6 +360,10 @@ class Ledger(Protocol):
         """Micro-USD charged so far, by job."""
         ...
 
+    async def spend_since(self, slot: int) -> Mapping[tuple[str, CapacityType], int]:
+        """Micro-USD charged for `slot` and those after it, by tenant and capacity type."""
+        ...
+
     async def launches_since(self, ts_ns: int) -> int:
         """Instances we set out to launch after `ts_ns` of market time."""
         ...
@@ -384,6 +398,26 @@ class Ledger(Protocol):
 
     async def admit(self, admissions: Sequence[Admission]) -> None:
         """Hold these jobs, as one transaction; those held already stay as they are."""
+        ...
+
+    async def note_jobs(self, records: Sequence[JobRecord]) -> None:
+        """Hold what the log says of jobs, as one transaction; idempotent by event id."""
+        ...
+
+    async def job_records(self) -> Sequence[JobRecord]:
+        """What the log said of jobs, in the order in which it was noted."""
+        ...
+
+    async def admitted_ids(self) -> Sequence[str]:
+        """The ids of all jobs that are held, in order."""
+        ...
+
+    async def charges_since(self, slot: int) -> Sequence[Charge]:
+        """The charges of `slot` and later ones, by slot, job, offering, capacity type and start."""
+        ...
+
+    async def raise_epoch(self, epoch: int) -> None:
+        """Go on as the same owner at `epoch`, which is later than ours; `owner` is that one then."""
         ...
 
     async def admitted(self, job_ids: Sequence[str]) -> Mapping[str, Admission]:

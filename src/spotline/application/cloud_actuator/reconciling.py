@@ -32,7 +32,7 @@ class Reconciliation:
     Parameters
     ----------
     reaped
-        Instances that carried our tag, were no order of the ledger's, and were asked to end.
+        Instances that belonged to no job and were asked to end; a look alone asks that of none.
     missing
         Held instances that the cloud did not show.
     gone
@@ -160,13 +160,10 @@ async def look(
             # Nobody knows who ordered it: it is ended only if it is seen again.
             lives.begin(stranger_life(instance, lives.now_ns), seen)
     _miss(lives, shown)
-    for token, launch in unknown.items():
-        if len(lives.of_token(token)) >= launch.instances:
-            lives.learn(token, LifeInput.FOUND)
-        else:
-            lives.learn(token, LifeInput.NOT_FOUND)
+    waiting = _look_up(lives, unknown, shown)
     for life in lives.all():
-        lives.learn(life.subject, LifeInput.TIME_PASSED)
+        if life.subject not in waiting:
+            lives.learn(life.subject, LifeInput.TIME_PASSED)
     stopping = [*lives.to_stop(), *_unbooked(lives, held, adopted)] if may_stop else []
     condemned = {subject for subject in stopping if not _is_ours(lives, subject)}
     if condemned:
@@ -199,6 +196,27 @@ def _unbooked(lives: LivesInHand, held: Collection[str], adopted: Sequence[Insta
     ]
 
 
+def _look_up(
+    lives: LivesInHand, unknown: Mapping[str, InstanceLife], shown: Mapping[str, Instance]
+) -> set[str]:
+    """Learn what became of launches of unknown outcome.
+
+    What shows, and may not be taken over by this look, waits for one that may: those tokens are
+    returned.
+    """
+    waiting = {
+        instance.token
+        for instance in shown.values()
+        if instance.state is not InstanceState.ENDED and instance.instance_id not in lives
+    }
+    for token, launch in unknown.items():
+        if len(lives.of_token(token)) >= launch.instances:
+            lives.learn(token, LifeInput.FOUND)
+        elif token not in waiting:
+            lives.learn(token, LifeInput.NOT_FOUND)
+    return waiting
+
+
 def _is_ours(lives: LivesInHand, subject: str) -> bool:
     life = lives.get(subject)
     return life is not None and life.ours
@@ -219,13 +237,6 @@ def _found(
 ) -> Reconciliation:
     changed = [(before.get(life.subject), life) for life in lives.all()]
     return Reconciliation(
-        reaped=tuple(
-            life.instance_id
-            for was, life in changed
-            if was is not None
-            and not life.ours
-            and (was.state, life.state) == (LifeState.UNKNOWN, LifeState.STOPPING)
-        ),
         missing=tuple(sorted(set(held) - set(shown))),
         gone=tuple(sorted(instance_id for instance_id in held if lives.is_gone(instance_id))),
         adopted=tuple(adopted),

@@ -19,13 +19,14 @@ from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.knowledge import RunMeasured, ThroughputReestimated
 from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.parking import EntryParked
 
 SPEC = Spec(
     service="configurator",
     consumes=tuple(
         dict.fromkeys((MarketOpened, SlotOpened, ForecastIssued, RunMeasured, *MONITORED))
     ),
-    produces=(RunMeasured, ThroughputReestimated),
+    produces=(RunMeasured, ThroughputReestimated, EntryParked),
     decides=(RunMeasured, ThroughputReestimated),
 )
 

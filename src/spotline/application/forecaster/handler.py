@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from spotline.application.slot_checks import check_slot
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.law import MarketLawLearned
 from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.parking import EntryParked
 from spotline.domain.forecasting.interface import Forecaster, check_horizon
 from spotline.domain.forecasting.law_book import LawBook
 from spotline.domain.market.forecast import CountProbability, ForecastStep, OfferingForecast
@@ -22,22 +24,26 @@ from spotline.domain.units import PPM
 SPEC = Spec(
     service="forecaster",
     consumes=(MarketOpened, SlotOpened),
-    produces=(ForecastIssued, MarketLawLearned),
+    produces=(ForecastIssued, MarketLawLearned, EntryParked),
     decides=(ForecastIssued, MarketLawLearned),
 )
 
 DEFAULT_HORIZON_SLOTS = 12
 
-_HEAD = re.compile(rb"(-1|[0-9]{1,18}) ([0-9]{1,12})")
+_HEAD = re.compile(rb"(-1|[0-9]{1,18}) (-?[0-9]{1,19}) ([0-9]{1,12})")
 
 
 @dataclass(slots=True, kw_only=True)
 class ForecastState:
-    """The forecaster itself, the past that laws are learned from, and the last slot learnt."""
+    """The forecaster itself, the past that laws are learned from, and the last slot learnt.
+
+    That one opened at `opened_ns`.
+    """
 
     forecaster: Forecaster
     book: LawBook = field(default_factory=LawBook)
     slot: int = -1
+    opened_ns: int = 0
 
 
 class ForecastHandler:
@@ -68,9 +74,10 @@ class ForecastHandler:
         """Learn from a slot; slots that are not later than the last one teach nothing."""
         match event:
             case SlotOpened() if event.slot > state.slot:
+                check_slot(event, state.slot, state.opened_ns)
                 state.forecaster.learn(_traded(event))
                 state.book.observe(event)
-                state.slot = event.slot
+                state.slot, state.opened_ns = event.slot, event.ts_event_ns
             case _:
                 pass
 
@@ -143,12 +150,16 @@ class ForecastStateCodec:
     @property
     def version(self) -> str:
         """Model, library version and horizon: a snapshot of any other is to be refolded."""
-        return f"5 {self._factory.state_version} horizon={self._horizon_slots}"
+        return f"6 {self._factory.state_version} horizon={self._horizon_slots}"
 
     def dump(self, state: ForecastState) -> bytes:
-        """Write a line with the slot and the length of the law book, then it and the forecaster."""
+        """Write a line with the slot, its time, the length of the law book; that; the forecaster."""
         book = state.book.dump()
-        return b"%d %d\n" % (state.slot, len(book)) + book + state.forecaster.dump()
+        return (
+            b"%d %d %d\n" % (state.slot, state.opened_ns, len(book))
+            + book
+            + state.forecaster.dump()
+        )
 
     def load(self, dumped: bytes) -> ForecastState:
         """Read what `dump` wrote.
@@ -165,11 +176,16 @@ class ForecastStateCodec:
                 "a forecaster's snapshot must start with its slot and the length of its law book, "
                 "these bytes do not"
             )
-        slot, book_bytes = int(head[1]), int(head[2])
+        slot, opened_ns, book_bytes = int(head[1]), int(head[2]), int(head[3])
         forecaster = self._factory.load(rest[book_bytes:])
         if forecaster.horizon_slots != self._horizon_slots:
             raise ValueError(
                 f"the snapshot must be of horizon {self._horizon_slots}, "
                 f"was of {forecaster.horizon_slots}"
             )
-        return ForecastState(forecaster=forecaster, book=LawBook.load(rest[:book_bytes]), slot=slot)
+        return ForecastState(
+            forecaster=forecaster,
+            book=LawBook.load(rest[:book_bytes]),
+            slot=slot,
+            opened_ns=opened_ns,
+        )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spotline.application.market_ingest.observing import observations
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.placement import LinkObserved, RegionObserved
 from spotline.domain.market.market import Market
 from spotline.domain.market.offering import Offering, Quote
+from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.placement.geography import Geography
 from spotline.domain.units import utc_iso
 
@@ -63,7 +64,7 @@ def identity_differences(
     Parameters
     ----------
     from_now
-        The market is moved to begin when it is started, so its beginning says nothing.
+        The market given begins when this process did, so its beginning says nothing.
     """
     yield from _of_grid(before, given, from_now=from_now)
     yield from _of_offerings(before.offerings, given.offerings)
@@ -71,13 +72,8 @@ def identity_differences(
         yield f"geography: expected {_listed(before.places)}, found {_listed(given.places)}"
 
 
-def differences(
-    log: MarketOfLog, market: Market, geography: Geography | None, *, from_now: bool = False
-) -> Iterator[str]:
-    """Say in what a market and a geography differ from those of a log, nothing where they go on.
-
-    `from_now` is as in `identity_differences`.
-    """
+def differences(log: MarketOfLog, market: Market, geography: Geography | None) -> Iterator[str]:
+    """Say in what a market and a geography differ from those of a log, nothing where they go on."""
     opened = log.opened
     given = identity_of(market, geography)
     before = MarketIdentity(
@@ -88,7 +84,7 @@ def differences(
         # Where no slot was opened, none of it was shown.
         places=_places(log.seen) if log.slots else given.places,
     )
-    problems = list(identity_differences(before, given, from_now=from_now))
+    problems = list(identity_differences(before, given))
     if all(problem.startswith("geography: ") for problem in problems):
         yield from _of_slots(log.slots, market)
     yield from problems
@@ -138,13 +134,31 @@ def _of_slots(slots: Sequence[SlotOpened], market: Market) -> Iterator[str]:
             return
         given = {quote.offering_id: quote for quote in market.quotes(recorded.slot)}
         for entry in recorded.quotes:
-            before, after = entry.quote, given[entry.quote.offering_id]
+            before, after = _as_said(entry), given[entry.quote.offering_id]
+            if entry.doubted:
+                # What stood for a price that was never believed has no instances.
+                after = replace(
+                    after,
+                    spot_available=before.spot_available,
+                    on_demand_available=before.on_demand_available,
+                )
             if _price(before) != _price(after):
                 yield (
                     f"slot {recorded.slot}: expected {before.offering_id} at {_price(before)}, "
                     f"found {_price(after)}"
                 )
                 return
+
+
+def _as_said(entry: SlotQuote) -> Quote:
+    """A quote as it came, with the prices that were not believed."""
+    quote = entry.quote
+    return replace(
+        quote,
+        spot_price_micro_usd=entry.quarantined_spot_price_micro_usd or quote.spot_price_micro_usd,
+        on_demand_price_micro_usd=entry.quarantined_on_demand_price_micro_usd
+        or quote.on_demand_price_micro_usd,
+    )
 
 
 def _price(quote: Quote) -> str:

@@ -1,24 +1,44 @@
 """The market's clock: replays a market slot by slot, each one when the last is settled.
 
-Where it waits for work, market time stands still while no job and no pipeline needs it.
+Where it waits for work, market time stands still while no job and no pipeline needs it. By the wall
+clock a slot opens when wall time comes to it: slots that were missed, because nobody was there or
+the machine slept, open at once, one after the other, each with its own time. None is left out, and
+none opens twice.
+
+What is said of prices is judged before a slot shows it, where `IngestOptions` says so. All that is
+judged with comes from the log: a restart judges as the process before it did.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spotline.application.market_ingest.observing import observations
+from spotline.application.market_ingest.opening import (
+    SlotMoment,
+    freeze_events,
+    is_own,
+    quote_events,
+)
 from spotline.application.market_view import WORK_EVENTS, WorkNeeded
+from spotline.application.slot_checks import check_slot
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
-from spotline.domain.events.capacity import CapacityReported
+from spotline.application.unfit import Unfit
+from spotline.contracts.subjects import KINDS
+from spotline.domain.events.agreement import IncarnationBegun
+from spotline.domain.events.capacity import CapacityReported, SlotDecided
 from spotline.domain.events.event import Event
+from spotline.domain.events.forecast import ForecastOverdue
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.limits import QuoteQuarantined
 from spotline.domain.events.market import MarketOpened, QuoteObserved, SlotOpened
+from spotline.domain.events.parking import EntryParked
 from spotline.domain.events.placement import LinkObserved, RegionObserved
+from spotline.domain.limits.market_doubts import DoubtRules, MarketDoubts, OfferingJudged
+from spotline.domain.limits.price_sanity import SanityRule
+from spotline.domain.limits.quote_age import AgeRule
 from spotline.domain.market.market import Market
-from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.placement.geography import Geography
 from spotline.domain.units import NS_PER_S
 
@@ -27,14 +47,22 @@ SPEC = Spec(
     consumes=(
         MarketOpened,
         SlotOpened,
+        QuoteQuarantined,
+        *(BuyingFrozen, BuyingUnfrozen),
         CapacityReported,
+        EntryParked,
+        IncarnationBegun,
         *WORK_EVENTS,
     ),
     produces=(
         *(MarketOpened, QuoteObserved, QuoteQuarantined, RegionObserved, LinkObserved, SlotOpened),
         *(BuyingFrozen, BuyingUnfrozen),
+        EntryParked,
     ),
 )
+
+# How long a slot may take to be settled before the next one opens all the same, by the wall clock.
+_SETTLING_S = 10.0
 
 NO_WAITING_BY_TIME = "a market that runs by wall clock cannot wait for work: choose one of the two"
 
@@ -46,36 +74,88 @@ class IngestOptions:
     `slot_interval_s` is the pause between slots (0: as fast as decisions come). With `barrier`
     slot k + 1 opens only after slot k is settled; without, time alone opens it, as on a live
     market. With `wait_for_work` the first slot opens at once, and every later one only while a job
-    or a pipeline needs it (`IngestState.needed`).
+    or a pipeline needs it (`IngestState.needed`). With `wall_clock` a slot opens when wall time
+    comes to its opening, whatever the interval.
+
+    With `price_sanity` prices are judged before they are shown (`SanityRule`), against the list
+    prices that are stated, micro-USD per instance-hour by offering id. `stale_after_s` is how old
+    quotes may be before no new spot is bought by them, in market time: 0 takes it from their pace
+    (`AgeRule`), None lets them grow as old as they will. By default nothing is judged:
+    simulations, benchmarks and recorded runs take a market as it is.
 
     Raises
     ------
     ValueError
-        Time alone opens the slots, and they are to wait for work.
+        Time alone opens the slots, and they are to wait for work; the wall clock is to, and slots
+        are to wait for each other; an age is negative.
     """
 
     slot_interval_s: float = 0.0
     barrier: bool = True
     wait_for_work: bool = False
+    wall_clock: bool = False
+    price_sanity: bool = False
+    list_prices_micro_usd: Mapping[str, int] = field(default_factory=dict)
+    stale_after_s: int | None = None
 
     def __post_init__(self) -> None:
         if self.wait_for_work and not self.barrier:
             raise ValueError(NO_WAITING_BY_TIME)
+        if self.wall_clock and self.barrier:
+            raise ValueError("by the wall clock slots must not wait for each other: barrier is set")
+        self.rules()
+
+    def rules(self) -> DoubtRules:
+        """What is believed, and for how long."""
+        stale_after_s = self.stale_after_s
+        return DoubtRules(
+            price=SanityRule(list_prices_micro_usd=self.list_prices_micro_usd)
+            if self.price_sanity
+            else None,
+            age=None if stale_after_s is None else AgeRule(stale_after_s=stale_after_s),
+        )
 
 
 @dataclass(slots=True, kw_only=True)
 class IngestState:
-    """What was opened so far, and who needs more."""
+    """What was opened so far (`slot` at `opened_ns`), what of it is doubted, and who needs more.
+
+    `frozen` are the ids of the freezes that doubts have begun and not ended, lifted ones as well.
+    """
 
     opened: bool = False
     slot: int = -1
+    opened_ns: int = 0
     settled: bool = True
     work: WorkNeeded = field(default_factory=WorkNeeded)
+    doubts: MarketDoubts = field(default_factory=MarketDoubts)
+    frozen: set[str] = field(default_factory=set)
 
     @property
     def needed(self) -> bool:
         """Whether anybody needs the next slot."""
         return self.work.needs(self.slot)
+
+
+# Who settles a slot, and without which of its entries it cannot: the slot is over without it.
+_SETTLES: Mapping[str, frozenset[str]] = {
+    "selector": frozenset(
+        KINDS[kind] for kind in (SlotOpened, ForecastOverdue, CapacityReported, EntryParked)
+    ),
+    "cloud_actuator": frozenset(KINDS[kind] for kind in (SlotOpened, SlotDecided)),
+    SPEC.service: frozenset({KINDS[CapacityReported]}),
+}
+
+
+def _go_on_without(state: IngestState, parked: EntryParked) -> None:
+    """Let the market go on where the report that it waits for will not come, or was not taken."""
+    if parked.service == SPEC.service and parked.kind == KINDS[SlotOpened]:
+        # It has been opened for all others, and is not opened again.
+        if parked.slot == state.slot + 1:
+            state.slot = parked.slot
+            state.settled = True
+    elif parked.slot == state.slot and parked.kind in _SETTLES.get(parked.service, ()):
+        state.settled = True
 
 
 class IngestHandler:
@@ -91,20 +171,38 @@ class IngestHandler:
     ) -> None:
         self._market = market
         self._options = options
+        self._rules = options.rules()
         self._geography = geography
 
     def initial(self) -> IngestState:
         """Nothing opened."""
-        return IngestState()
+        return IngestState(doubts=MarketDoubts(rules=self._rules))
 
     def evolve(self, state: IngestState, event: Event) -> None:
         """Follow what was opened and settled."""
         match event:
             case MarketOpened():
                 state.opened = True
-            case SlotOpened():
-                state.slot = max(state.slot, event.slot)
+            case SlotOpened() if event.slot >= self._market.slots:
+                raise Unfit("slot", f"< {self._market.slots}", event.slot)
+            case SlotOpened() if event.slot > state.slot:
+                check_slot(event, state.slot, state.opened_ns)
+                state.slot, state.opened_ns = event.slot, event.ts_event_ns
                 state.settled = False
+                state.doubts.note_slot(event.quotes, event.ts_event_ns)
+            case EntryParked():
+                _go_on_without(state, event)
+            case IncarnationBegun() if event.last_slot_before > state.slot:
+                # Those slots were open, and paid for, in a part of the log that is lost.
+                state.slot = event.last_slot_before
+                state.settled = True
+            case QuoteQuarantined():
+                state.doubts.note_doubt(event.quote, event.field)
+            case BuyingFrozen() if is_own(event.freeze.freeze_id):
+                state.frozen.add(event.freeze.freeze_id)
+            case BuyingUnfrozen() if not event.by:
+                # What a person has lifted is not begun again before its reason is gone.
+                state.frozen.discard(event.freeze_id)
             case CapacityReported() if event.slot == state.slot:
                 # What the cloud tells of a settled slot opens it again.
                 state.settled = event.settled
@@ -138,33 +236,63 @@ class IngestHandler:
         return (
             Timer(
                 timer_id=f"slot:{following}",
-                after_s=self._options.slot_interval_s if following else 0.0,
-                events=self.slot_events(following),
+                after_s=self._pause_s(following, state),
+                not_before_ns=self._opens_ns(following) if self._options.wall_clock else 0,
+                events=self.slot_events(following, state),
                 needs_gate=True,
             ),
         )
 
-    def slot_events(self, slot: int) -> tuple[Event, ...]:
-        """What changed since the slot before (quotes, regions, links), then the opening itself."""
+    def slot_events(self, slot: int, state: IngestState | None = None) -> tuple[Event, ...]:
+        """What changed since the slot before (quotes, regions, links), then the opening itself.
+
+        What is said of prices is judged by what `state` knows; without, as nothing is known.
+        """
+        state = state or self.initial()
         market = self._market
-        quotes = market.quotes(slot)
         before = market.quotes(slot - 1) if slot else ()
         known = {quote.offering_id: quote for quote in before}
-        changed = [quote for quote in quotes if quote != known.get(quote.offering_id)]
-        ts_event_ns = int(market.slot_starts_ns()[slot])
+        found = self._judged(slot, state.doubts)
+        moment = SlotMoment(slot=slot, ts_event_ns=self._opens_ns(slot))
         opened = SlotOpened(
             slot=slot,
-            ts_event_ns=ts_event_ns,
+            ts_event_ns=moment.ts_event_ns,
             slot_s=market.slot_s,
-            quotes=tuple(
-                SlotQuote(quote=quote, age_s=quote.age_s(ts_event_ns)) for quote in quotes
-            ),
+            quotes=tuple(each.judged.stands for each in found),
             last=slot == market.slots - 1,
         )
         return (
-            *(QuoteObserved(quote=quote) for quote in changed),
-            *self._observed(slot, ts_event_ns),
+            *(
+                event
+                for each in found
+                for event in quote_events(
+                    each,
+                    known.get(each.offering.offering_id),
+                    state.doubts.doubted(each.offering.offering_id),
+                )
+            ),
+            *self._observed(slot, moment.ts_event_ns),
+            *freeze_events(found, state.frozen, moment),
             opened,
+        )
+
+    def _pause_s(self, slot: int, state: IngestState) -> float:
+        """How long to wait before a slot opens, whatever the wall clock says."""
+        options = self._options
+        if options.wall_clock:
+            # Of slots that were missed each is settled before the next, where that does not take
+            # so long that time itself is held up.
+            return 0.0 if state.settled else min(_SETTLING_S, float(self._market.slot_s))
+        return options.slot_interval_s if slot else 0.0
+
+    def _opens_ns(self, slot: int) -> int:
+        return self._market.start_ns + slot * self._market.slot_s * NS_PER_S
+
+    def _judged(self, slot: int, doubts: MarketDoubts) -> tuple[OfferingJudged, ...]:
+        """What stands in a slot, of what its market says."""
+        market = self._market
+        return doubts.judge(
+            market.offerings, market.quotes(slot), self._opens_ns(slot), market.slot_s
         )
 
     def _observed(self, slot: int, ts_event_ns: int) -> tuple[Event, ...]:

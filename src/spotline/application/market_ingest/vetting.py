@@ -1,4 +1,4 @@
-"""Whether a quote from outside may be believed, before it is recorded."""
+"""Whether a quote of a live feed may be believed, before it is recorded."""
 
 from __future__ import annotations
 
@@ -6,30 +6,39 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from spotline.application.market_ingest.opening import (
+    SlotMoment,
+    freeze_events,
+    freeze_id,
+    frozen,
+    quote_events,
+)
+from spotline.domain.events.event import Event
+from spotline.domain.events.freeze import BuyingUnfrozen
+from spotline.domain.limits.freezes import FreezeReason
+from spotline.domain.limits.market_doubts import OfferingJudged
+from spotline.domain.limits.price_sanity import BelievedPrices, SanityRule
 from spotline.domain.market.offering import Offering, Quote, check_price
-from spotline.domain.units import MICRO_USD_PER_USD
+from spotline.domain.units import utc_iso
 
-# Above any price of a machine: a wrong unit, not a price.
-DEAREST_MICRO_USD = 1_000_000 * MICRO_USD_PER_USD
-# A price does not rise or fall like that at once, units do: cents for dollars, micro-USD for USD.
-MOST_TIMES = 50
-# What is said so often in a row is believed all the same.
-BELIEVED_AFTER = 3
+_NO_SLOT = -1
 
 
 class Verdict(Enum):
-    """What becomes of a quote: it is recorded, known already, or refused."""
+    """What becomes of a quote: it is believed, known already, doubted, or refused outright."""
 
     RECORDED = "recorded"
     KNOWN = "known"
+    QUARANTINED = "quarantined"
     REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vetted:
-    """The verdict on a quote; `detail` says which field was refused and why."""
+    """The verdict on a quote, and what to record of it; `detail` names the field and says why."""
 
     verdict: Verdict
+    events: tuple[Event, ...] = ()
     detail: str = ""
 
 
@@ -37,21 +46,25 @@ class Vetted:
 class QuoteVetting:
     """Judges the quotes of one feed, which may come twice and in any order.
 
-    `offerings` are by id. Keeps the last quote recorded of each offering, and how often in a row
-    one was refused for its jump.
+    `offerings` are by id. `last` is the latest quote of each, believed or not. Prices are judged as
+    those of slots are (`SanityRule`), each quote as a slot of its own. Doubts and silences freeze
+    new spot of their offering until they are over.
     """
 
     offerings: Mapping[str, Offering]
+    rule: SanityRule = field(default_factory=SanityRule)
     last: dict[str, Quote] = field(default_factory=dict)
-    jumps: dict[str, int] = field(default_factory=dict)
+    _believed: dict[str, BelievedPrices] = field(default_factory=dict)
+    _frozen: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, offerings: Iterable[Offering]) -> QuoteVetting:
+    def of(cls, offerings: Iterable[Offering], rule: SanityRule | None = None) -> QuoteVetting:
         """Start with nothing recorded."""
-        return cls({offering.offering_id: offering for offering in offerings})
+        known = {offering.offering_id: offering for offering in offerings}
+        return cls(known, rule or SanityRule())
 
     def judge(self, quote: Quote) -> Vetted:
-        """Judge a quote, and remember one that is recorded."""
+        """Judge a quote, and remember what is made of it."""
         offering = self.offerings.get(quote.offering_id)
         if offering is None:
             return _refused(f"offering_id must be one of the feed's, was {quote.offering_id!r}")
@@ -59,35 +72,52 @@ class QuoteVetting:
             check_price(offering, quote)
         except ValueError as error:
             return _refused(str(error))
-        for name in ("spot_price_micro_usd", "on_demand_price_micro_usd"):
-            if getattr(quote, name) > DEAREST_MICRO_USD:
-                return _refused(
-                    f"{name} must be <= {DEAREST_MICRO_USD}, was {getattr(quote, name)}"
-                )
         last = self.last.get(quote.offering_id)
-        if last is not None:
-            if quote == last or quote.ts_event_ns < last.ts_event_ns:
-                return Vetted(verdict=Verdict.KNOWN)
-            jump = _jump(last, quote)
-            if jump and self.jumps.get(quote.offering_id, 0) + 1 < BELIEVED_AFTER:
-                self.jumps[quote.offering_id] = self.jumps.get(quote.offering_id, 0) + 1
-                return _refused(jump)
-        self.jumps.pop(quote.offering_id, None)
+        if last is not None and (quote == last or quote.ts_event_ns < last.ts_event_ns):
+            return Vetted(verdict=Verdict.KNOWN)
+        return self._take(offering, quote)
+
+    def fell_silent(self, offering_ids: Iterable[str], since_ns: int) -> tuple[Event, ...]:
+        """What to record when a feed says nothing of offerings that is newer than `since_ns`."""
+        events = []
+        for offering_id in offering_ids:
+            named = freeze_id(FreezeReason.STALE_QUOTES, offering_id)
+            if offering_id in self.offerings and named not in self._frozen:
+                self._frozen.add(named)
+                detail = f"nothing was said of {offering_id} since {utc_iso(since_ns)}"
+                moment = SlotMoment(slot=_NO_SLOT, ts_event_ns=since_ns)
+                events.append(frozen(offering_id, FreezeReason.STALE_QUOTES, detail, moment))
+        return tuple(events)
+
+    def _take(self, offering: Offering, quote: Quote) -> Vetted:
+        prices, at_ns = self._prices(quote.offering_id), quote.ts_event_ns
+        judged = prices.judge(offering, quote, at_ns, self.rule)
+        found = OfferingJudged(offering=offering, judged=judged)
+        was_doubted = prices.last is not None and prices.last.doubted
+        said = tuple(quote_events(found, self.last.get(quote.offering_id), was_doubted))
+        for doubt in judged.doubts:
+            prices.note_doubt(quote, doubt.field.value)
+        prices.note_slot(judged.stands, at_ns, self.rule)
         self.last[quote.offering_id] = quote
-        return Vetted(verdict=Verdict.RECORDED)
+        return Vetted(
+            verdict=Verdict.QUARANTINED if judged.doubts else Verdict.RECORDED,
+            events=(*said, *self._freezes(found, at_ns)),
+            detail="; ".join(doubt.detail for doubt in judged.doubts),
+        )
+
+    def _freezes(self, found: OfferingJudged, at_ns: int) -> tuple[Event, ...]:
+        moment = SlotMoment(slot=_NO_SLOT, ts_event_ns=at_ns)
+        events = tuple(freeze_events((found,), self._frozen, moment))
+        for event in events:
+            if isinstance(event, BuyingUnfrozen):
+                self._frozen.discard(event.freeze_id)
+            else:
+                self._frozen.add(event.freeze.freeze_id)
+        return events
+
+    def _prices(self, offering_id: str) -> BelievedPrices:
+        return self._believed.setdefault(offering_id, BelievedPrices())
 
 
 def _refused(detail: str) -> Vetted:
     return Vetted(verdict=Verdict.REFUSED, detail=detail)
-
-
-def _jump(last: Quote, quote: Quote) -> str:
-    """Which price is too far from the last one, empty where none is."""
-    for name in ("spot_price_micro_usd", "on_demand_price_micro_usd"):
-        before, now = getattr(last, name), getattr(quote, name)
-        if max(before, now) > MOST_TIMES * min(before, now):
-            return (
-                f"{name} must lie within {MOST_TIMES} times the price before ({before}), was {now}: "
-                "is its unit micro-USD per instance-hour?"
-            )
-    return ""

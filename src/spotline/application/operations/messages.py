@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from spotline.application.market_view import ClockReading
+from spotline.application.paging import PagedQuery
 from spotline.domain.events.agreement import AgreementChecked, OrphanFound
 from spotline.domain.events.parking import EntryParked
 from spotline.domain.limits.freezes import Freeze, FreezeScope
@@ -51,16 +52,14 @@ class SystemStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParkedQuery:
-    """Ask for parked entries: of a service, about a job (empty: any)."""
+class ParkedQuery(PagedQuery):
+    """Ask for parked entries: of a service, about a job (empty: any); `with_content`: as JSON."""
 
     message_name: ClassVar[str] = "ListParkedRequest"
 
     service: str = ""
     job_id: str = ""
     with_content: bool = False
-    page_size: int = 0
-    page_token: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from spotline.application.market_view import MarketView
+from spotline.application.rollback import Rollback
 from spotline.application.selector.fold import fold
 from spotline.application.selector.job_run import JobRun, RunPhase
 from spotline.application.selector.learning import learner_of
@@ -22,6 +23,7 @@ from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastOverdue
 from spotline.domain.events.law import MarketLawLearned
 from spotline.domain.events.lifecycle import JobAdmitted
+from spotline.domain.events.limits import LimitReached
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.forecasting.law_book import FIRST_AFTER_SLOTS, LawBook
@@ -36,6 +38,7 @@ FOLLOWED = (
     AllocationAnswered,
     ForecastOverdue,
     LaunchRefused,
+    LimitReached,
     MarketLawLearned,
     PolicyWeightsUpdated,
     SlotDecided,
@@ -79,10 +82,26 @@ class Following:
             trust=ForecastTrust(),
             competing=options.competing,
         )
+        self._rollback = Rollback(self._state)
+        self.left_out = 0
+        self.last_left_out = ""
 
     def fold(self, event: Event) -> None:
-        """Apply an event."""
-        state = self._state
+        """Apply an event, or leave it out as the selector does that parks it.
+
+        What is known here is only looked at: an event that it cannot take is no reason not to take
+        it elsewhere. `left_out` counts such events, `last_left_out` says why the last one was.
+        """
+        try:
+            self._apply(self._state, event)
+        except Exception as error:  # noqa: BLE001 - nobody foresees what fails: counted and told
+            self._state = self._rollback.back(self._apply)
+            self.left_out += 1
+            self.last_left_out = f"{type(event).__name__}: {type(error).__name__}: {error}"
+        else:
+            self._rollback.note(self._state, (event,))
+
+    def _apply(self, state: SelectorState, event: Event) -> None:
         fold(state, event, self.options)
         if isinstance(event, JobAdmitted) and event.slot < state.slot:
             run = state.runs[event.job_id]

@@ -35,6 +35,7 @@ from spotline.domain.events.capacity import (
 )
 from spotline.domain.events.event import Event
 from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.parking import EntryParked
 from spotline.domain.events.placement import (
     LinkObserved,
     PipelineProvisioningCommanded,
@@ -68,6 +69,7 @@ SPEC = Spec(
         PlacementDecided,
         PlacementEnded,
         PipelineProvisioningCommanded,
+        EntryParked,
     ),
     decides=(PlacementDecided, PlacementEnded, PipelineProvisioningCommanded),
 )

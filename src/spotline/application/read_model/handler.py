@@ -15,6 +15,7 @@ from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
 from spotline.domain.events.event import Event
 from spotline.domain.events.knowledge import ThroughputReestimated
 from spotline.domain.events.lifecycle import JobUpdated
+from spotline.domain.events.parking import EntryParked
 from spotline.domain.events.placement import PipelineSubmitted, PlacementDecided, PlacementEnded
 from spotline.domain.events.training import AgentJoined
 
@@ -29,7 +30,7 @@ SPEC = Spec(
         # Whether market time goes on.
         *(PipelineSubmitted, PlacementDecided, PlacementEnded),
     ),
-    produces=(),
+    produces=(EntryParked,),
 )
 
 

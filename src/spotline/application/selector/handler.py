@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from spotline.application.allocation.messages import AllocateRequest
 from spotline.application.selector.asking import allocate_request, fallback_answers
-from spotline.application.selector.commanding import decisions, finish_slot
+from spotline.application.selector.commanding import AtLimit, decisions, finish_slot
 from spotline.application.selector.endings import ended, moment_s, retry_of
 from spotline.application.selector.fold import fold
 from spotline.application.selector.job_run import JobRun, RunPhase
@@ -35,14 +35,20 @@ from spotline.application.selector.limiting import (
     spent_up,
 )
 from spotline.application.selector.offering_choice import best_offering
+from spotline.application.selector.parked_entries import frozen_by, unfrozen_by
 from spotline.application.selector.recomputing import recomputed_answer
+from spotline.application.selector.spending import within_limits
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.application.selector.tables import tables_again, tables_wanted, taken_by
+from spotline.application.selector.tripping import tripped
 from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome, Spec, Timer
+from spotline.contracts.subjects import KINDS
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
 from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
+    InterruptionNoticed,
+    InterruptionWithdrawn,
     LaunchRefused,
     ProvisioningCommanded,
     SlotDecided,
@@ -65,10 +71,13 @@ from spotline.domain.events.lifecycle import (
 )
 from spotline.domain.events.limits import LimitAction, LimitReached
 from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.parking import EntryParked, ParkedEntryDropped, ParkedEntryRetried
 from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.events.training import (
     CheckpointCommitted,
     GenerationFormed,
+    JobHeard,
+    JobSilent,
     TrainingRestarted,
 )
 from spotline.domain.forecasting.trust import ForecastTrust
@@ -119,8 +128,13 @@ SPEC = Spec(
         TrainingRestarted,
         BuyingFrozen,
         BuyingUnfrozen,
+        EntryParked,
+        ParkedEntryRetried,
+        ParkedEntryDropped,
+        # What shows that instances are unwell.
+        *(InterruptionNoticed, InterruptionWithdrawn, JobSilent, JobHeard),
     ),
-    produces=(ForecastOverdue, AllocationAnswered, *_DECIDES),
+    produces=(ForecastOverdue, AllocationAnswered, EntryParked, *_DECIDES),
     decides=_DECIDES,
     calls=(
         CallSpec(name=ALLOCATE_CALL, answers=(AllocationAnswered,), recompute=recomputed_answer),
@@ -161,7 +175,7 @@ class SelectHandler:
     def decide(self, state: SelectorState, event: Event, ctx: Context) -> Outcome:
         """What follows from an event that `state` already reflects."""
         match event:
-            case SlotOpened() if event is state.opened:
+            case SlotOpened() if event is state.heard:
                 return Outcome(events=self._turn_of_slot(state, ctx))
             case JobCancelled() | JobExited():
                 return Outcome(events=self._heed(state, event, ctx))
@@ -174,6 +188,12 @@ class SelectHandler:
                 return self._ask(state, state.served_again(), ctx)
             case AllocationAnswered() if event is state.trigger:
                 return Outcome(events=self._command(state, event, ctx))
+            case EntryParked() if self._misses_answer(state, event):
+                return Outcome(events=self._fall_back(state, ctx))
+            case EntryParked():
+                return Outcome(events=frozen_by(state, event))
+            case ParkedEntryRetried() | ParkedEntryDropped():
+                return Outcome(events=unfrozen_by(state, event))
             case (
                 ThroughputReestimated() | JobUpdated() | CheckpointCommitted() | TrainingRestarted()
             ):
@@ -211,7 +231,7 @@ class SelectHandler:
 
     def _turn_of_slot(self, state: SelectorState, ctx: Context) -> tuple[Event, ...]:
         """Report the slot that ended, close jobs, learn, admit: in that order."""
-        events: list[Event] = []
+        events: list[Event] = list(tripped(state)) if self._options.limits else []
         closing: set[str] = set()
         for run in state.running():
             if run.first_slot < state.slot:
@@ -303,18 +323,39 @@ class SelectHandler:
             calls=(Call(name=ALLOCATE_CALL, digest=self._digest(request), request=request),)
         )
 
+    @staticmethod
+    def _misses_answer(state: SelectorState, parked: EntryParked) -> bool:
+        """Whether the open slot waits for an answer that could not be taken."""
+        return (
+            parked.service == SPEC.service
+            and parked.kind == KINDS[AllocationAnswered]
+            and parked.slot == state.slot
+            and state.phase is SlotPhase.ALLOCATING
+        )
+
+    def _fall_back(self, state: SelectorState, ctx: Context) -> tuple[Event, ...]:
+        return self._finished(state, fallback_answers(state, self._options), ctx)
+
     def _command(
         self, state: SelectorState, event: AllocationAnswered, ctx: Context
     ) -> tuple[Event, ...]:
         answers: Sequence[JobAnswer] = event.answers
         if event.outcome is not CallOutcome.ANSWERED:
             answers = fallback_answers(state, self._options)
+        return self._finished(state, answers, ctx)
+
+    def _finished(
+        self, state: SelectorState, answers: Sequence[JobAnswer], ctx: Context
+    ) -> tuple[Event, ...]:
         answers = departures(state, answers, self._options)
         reached, answers = spent_up(state, answers, self._options)
-        decided = decisions(state, answers, self._options)
+        granted = within_limits(state, answers, self._options)
+        decided = decisions(state, granted.answers, self._options)
+        ending = AtLimit(stopped=ending_of(reached), cut=granted.cut)
         return (
             *reached,
-            *finish_slot(state, decided, ctx, self._options, stopped=ending_of(reached)),
+            *granted.reached,
+            *finish_slot(state, decided, ctx, self._options, ending),
         )
 
 

@@ -25,7 +25,9 @@ class DisagreementKind(Enum):
 class Disagreement:
     """One difference, and the smallest scope that is undecided by it.
 
-    `continue_with` is the command that continues, empty where it mends itself.
+    `continue_with` is the command that continues, empty where it mends itself. `affected_job_ids`
+    are open jobs that cannot buy because of it, the nearest deadline first; `first_deadline_ns` is
+    that deadline, 0 for none.
     """
 
     kind: DisagreementKind
@@ -33,6 +35,8 @@ class Disagreement:
     key: str
     detail: str
     continue_with: str = ""
+    affected_job_ids: tuple[str, ...] = ()
+    first_deadline_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

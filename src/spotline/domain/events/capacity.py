@@ -128,7 +128,11 @@ class CapacityReported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostAccrued:
-    """The bill of one lot over part of a slot; with 0 instances, that of copying a checkpoint."""
+    """The bill of one lot over part of a slot; with 0 instances, that of copying a checkpoint.
+
+    Of an `estimated` one nobody saw until when the instances were held: it is charged until their
+    leases ended.
+    """
 
     job_id: str
     tenant: str
@@ -140,6 +144,7 @@ class CostAccrued:
     held_s: int
     price_micro_usd: int
     cost_micro_usd: int
+    estimated: bool = False
 
 
 @canonical_as(

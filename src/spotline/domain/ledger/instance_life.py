@@ -282,13 +282,12 @@ def _seen_stopping(life: InstanceLife, _now_ns: int, _graces: Graces) -> LifeSta
 
 
 def _unknown_seen(found: _Rule) -> _Rule:
-    """What the ledger ordered is found; a stranger that is seen twice, apart, is ended."""
+    """What the ledger ordered is found; a stranger stays one until it ends or is asked to."""
 
     def rule(life: InstanceLife, now_ns: int, graces: Graces) -> LifeState:
         if life.ours or found(life, now_ns, graces) is LifeState.ENDED:
             return found(life, now_ns, graces)
-        condemned = _is_over(life.since_ns, graces.apart_s, now_ns)
-        return LifeState.STOPPING if condemned else LifeState.UNKNOWN
+        return LifeState.UNKNOWN
 
     return rule
 

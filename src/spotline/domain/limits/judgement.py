@@ -16,10 +16,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from spotline.domain.events.limits import LimitAction
 from spotline.domain.jobs.job import DeadlineKind, Job, OnLimit
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.jobs.progress import JobProgress
+from spotline.domain.limits.actions import LimitAction
 from spotline.domain.units import PPM, cost_micro_usd
 
 FORWARD = "value still to gain"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from spotline.domain.market.offering import Count, Offering, Provenance, Quote
+from spotline.domain.market.offering import MOST_PRICE_MICRO_USD, Count, Offering, Provenance, Quote
 from spotline.domain.units import NS_PER_S
 
 IntArray = npt.NDArray[np.int64]
@@ -29,7 +29,7 @@ class Market:
     Raises
     ------
     ValueError
-        Shapes differ, a price is not > 0, a count is negative, or a quote lies after its slot.
+        Shapes differ, a price is not > 0 or above `MOST_PRICE_MICRO_USD`, a count is negative, or a quote lies after its slot.
     """
 
     offerings: tuple[Offering, ...]
@@ -158,8 +158,8 @@ _ARRAYS = (
 )
 
 _RANGES: dict[str, tuple[int, int | None]] = {
-    "spot_price_micro_usd": (1, None),
-    "on_demand_price_micro_usd": (0, None),
+    "spot_price_micro_usd": (1, MOST_PRICE_MICRO_USD),
+    "on_demand_price_micro_usd": (0, MOST_PRICE_MICRO_USD),
     "spot_available": (0, None),
     "on_demand_available": (0, None),
     "spot_provenance": (OBSERVED, UNKNOWN),

@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from enum import Enum
 
 from spotline.domain.canonical import canonical_as
-from spotline.domain.units import NS_PER_S
+from spotline.domain.units import MICRO_USD_PER_USD, NS_PER_S
 
 # What no `notice_lead_s` of an offering stands for: before 0.3.0 this was assumed everywhere.
 ASSUMED_NOTICE_LEAD_S = 120
+
+# A million USD per instance-hour: above any price of a machine, far below what int64 micro-USD
+# times counts and seconds could bear.
+MOST_PRICE_MICRO_USD = 1_000_000 * MICRO_USD_PER_USD
 
 
 class CapacityType(Enum):
@@ -123,7 +127,13 @@ class Quote:
     """An offering's prices (micro-USD per instance-hour) and availability at a time.
 
     What is paid for already, a reservation, costs nothing more: an on-demand price of 0. Who knows
-    the offering refuses it of any other, see `check_price`.
+    the offering refuses it of any other, see `check_price`. No price is above
+    `MOST_PRICE_MICRO_USD`.
+
+    Raises
+    ------
+    ValueError
+        A price is out of its range; names the field.
     """
 
     offering_id: str
@@ -140,6 +150,12 @@ class Quote:
             raise ValueError(
                 f"on_demand_price_micro_usd must be >= 0, was {self.on_demand_price_micro_usd}"
             )
+        for name in ("spot_price_micro_usd", "on_demand_price_micro_usd"):
+            if getattr(self, name) > MOST_PRICE_MICRO_USD:
+                raise ValueError(
+                    f"{name} must be <= {MOST_PRICE_MICRO_USD}, was {getattr(self, name)}: "
+                    "is its unit micro-USD per instance-hour?"
+                )
 
     def age_s(self, now_ns: int) -> int:
         """Seconds between this quote and `now_ns`, at least 0."""

@@ -64,6 +64,17 @@ def with_reservations(market: Market, reserved: Sequence[Offering]) -> Market:
     )
 
 
+def moved(market: Market, start_ns: int) -> Market:
+    """A market that begins at another time; its reservations end when they did."""
+    later = market.beginning_at(start_ns)
+    counts = later.on_demand_available.copy()
+    ends_ns = later.slot_starts_ns() + later.slot_s * NS_PER_S
+    for column, offering in enumerate(later.offerings):
+        if offering.reservation is not None:
+            counts[:, column] = _counts(offering.reservation, ends_ns)
+    return replace(later, on_demand_available=counts)
+
+
 def _counts(reservation: Reservation, ends_ns: IntArray) -> IntArray:
     return np.array(
         [reservation.instances_until(end_ns) for end_ns in ends_ns.tolist()], dtype=np.int64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spotline.domain.market.offering import CapacityType, Quote
+from spotline.domain.market.offering import MOST_PRICE_MICRO_USD, CapacityType, Quote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +19,15 @@ class SlotQuote:
     age_s: int
     quarantined_spot_price_micro_usd: int = 0
     quarantined_on_demand_price_micro_usd: int = 0
+
+    def __post_init__(self) -> None:
+        if self.age_s < 0:
+            raise ValueError(f"age_s must be >= 0, was {self.age_s}")
+        for name in ("quarantined_spot_price_micro_usd", "quarantined_on_demand_price_micro_usd"):
+            if not 0 <= getattr(self, name) <= MOST_PRICE_MICRO_USD:
+                raise ValueError(
+                    f"{name} must lie in 0..{MOST_PRICE_MICRO_USD}, was {getattr(self, name)}"
+                )
 
     def worst_price(self, capacity_type: CapacityType) -> int:
         """The dearest that anybody says an instance-hour costs, believed or not, micro-USD.

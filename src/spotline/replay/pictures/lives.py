@@ -313,7 +313,8 @@ def _fold(events: list[RecordedEvent], watched: WatchedSelector, state: Selector
             inputs.append(recorded)
     parked = parked_by(spec.service, events)
     for recorded in inputs:
-        if recorded.envelope.event_id in parked:
+        envelope = recorded.envelope
+        if envelope.event_id in parked or not envelope.is_for(spec.service):
             continue
         watched.evolve(state, recorded.event)
         outputs = decided.get(recorded.envelope.event_id, [])

@@ -31,6 +31,8 @@ READERS = {
     "bills": lambda ledger: ledger.bills(),
     "settlements": lambda ledger: ledger.bills("j"),
     "admissions": lambda ledger: ledger.admitted(["j"]),
+    "job_records": lambda ledger: ledger.job_records(),
+    "meta": lambda ledger: ledger.installation_id,
     "lives": lambda ledger: ledger.lives(),
     "transitions": lambda ledger: ledger.transitions_of("i1"),
     "cooldowns": lambda ledger: ledger.cooldowns(),

@@ -25,6 +25,9 @@ QUIET = {
     *("PipelineSubmitted", "PlacementDecided", "PlacementEnded", "CostAccrued"),
     *("ForecastOverdue", "AllocationAnswered", "SlotDecided", "PolicyWeightsUpdated"),
     "MarketLawLearned",
+    *("ParkedEntryRetried", "ParkedEntryDropped"),
+    # Of the system: shown with what a job waits for.
+    *("BuyingFrozen", "BuyingUnfrozen"),
 }
 
 

@@ -10,7 +10,7 @@ from spotline.application.cloud_actuator.handler import (
     SPEC,
     ActuateHandler,
 )
-from spotline.contracts.errors import InvariantViolation
+from spotline.application.unfit import Unfit
 from spotline.contracts.mapping import digest
 from spotline.domain.events.capacity import CapacitySignalled, SlotDecided
 from spotline.domain.events.lifecycle import JobSubmitted
@@ -106,10 +106,10 @@ def test_a_revision_of_a_slot_that_is_over_is_not_carried_out():
     assert [call.name for call in calls] == [OPEN_SLOT, OPEN_SLOT]
 
 
-def test_a_decision_before_its_slot_or_without_its_commands_is_a_bug():
-    with pytest.raises(InvariantViolation, match="before it opened"):
+def test_a_decision_before_its_slot_or_without_its_commands_does_not_fit():
+    with pytest.raises(Unfit, match=r"slot must be one that has opened \(<= 0\), was 1"):
         run(opened(0), decided(1))
-    with pytest.raises(InvariantViolation, match="1 commands, 0 came"):
+    with pytest.raises(Unfit, match="commands must be 0, as many as came of revision 0"):
         run(opened(0), decided(0, commands=1))
 
 

@@ -7,13 +7,14 @@ import pytest
 from spotline.application.cloud_actuator import launching, lives
 from spotline.domain.ledger import instance_life
 from spotline.domain.ledger.instance_life import LifeInput, LifeState
+from tests.fakes.nasty_cloud import Nastiness
 from tests.fakes.nasty_rig import NastyRig, random_story
 
 SEEDS = range(30)
 
 
-async def play(seed, *, mortal=False):
-    rig = NastyRig(seed)
+async def play(seed, *, mortal=False, nasty=None):
+    rig = NastyRig(seed, nasty)
     await rig.start()
     if mortal:
         dice = random.Random(seed)
@@ -36,9 +37,9 @@ async def test_and_so_they_do_when_the_actuator_dies_on_the_way(seed):
     assert rig.memory.epoch > 1
 
 
-async def play_all():
+async def play_all(nasty=None):
     for seed in SEEDS:
-        await play(seed)
+        await play(seed, nasty=nasty)
 
 
 def ended(_life, _now_ns, _graces):
@@ -76,4 +77,4 @@ async def test_the_stories_catch_an_offering_that_is_asked_again_too_soon(monkey
     monkeypatch.setattr(launching, "cooling", lambda *_, **__: None)
 
     with pytest.raises(AssertionError, match="asked again after"):
-        await play_all()
+        await play_all(Nastiness(refused=0.7))

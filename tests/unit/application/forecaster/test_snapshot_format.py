@@ -13,7 +13,7 @@ from spotline.domain.forecasting.law_book import LawBook
 from spotline.domain.forecasting.registry import forecaster_factory, forecaster_names
 from spotline.domain.forecasting.state_values import AsPlain
 
-FORMAT = "5"
+FORMAT = "6"
 FORMS = {
     "climatology": "376d11b54884",
     "law": "062fd95f5d3e",

@@ -27,6 +27,12 @@ GEOGRAPHY = Geography(
 )
 
 
+def dear_from(market: Market, *, slot: int, times: int) -> Market:
+    prices = market.spot_price_micro_usd.copy()
+    prices[slot:] *= times
+    return replace(market, spot_price_micro_usd=prices)
+
+
 def log_of(
     market: Market, *, slots: tuple[int, ...], geography: Geography | None = None
 ) -> MarketOfLog:
@@ -107,10 +113,20 @@ def test_another_market_does_not(other: Market, problem: str) -> None:
     assert found[0].startswith(problem)
 
 
-def test_a_market_that_begins_now_may_begin_at_another_time() -> None:
-    later = MARKET.beginning_at(START_NS + HOUR_NS)
+def test_a_price_that_was_not_believed_is_compared_as_it_came() -> None:
+    dear = dear_from(MARKET, slot=7, times=1000)
+    handler = IngestHandler(dear, IngestOptions(price_sanity=True))
+    state = handler.initial()
+    slots = []
+    for slot in range(8):
+        for event in handler.slot_events(slot, state):
+            handler.evolve(state, event)
+            slots += [event] if isinstance(event, SlotOpened) else []
+    log = replace(log_of(dear, slots=(0,)), slots=(slots[0], slots[7]))
 
-    assert list(differences(log_of(MARKET, slots=(7,)), later, None, from_now=True)) == []
+    assert slots[7].quotes[0].doubted
+    assert said(log, dear) == []
+    assert said(log, MARKET)[0].startswith("slot 7: expected ")
 
 
 def test_another_geography_does_not() -> None:

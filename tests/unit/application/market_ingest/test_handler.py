@@ -172,7 +172,9 @@ def test_wall_clock_and_waiting_exclude_each_other(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setenv("SPOTLINE_MARKET", "market.parquet")
     monkeypatch.setenv("SPOTLINE_WAIT_FOR_WORK", "true")
-    assert MarketIngestSettings().ingest(1800) == IngestOptions(wait_for_work=True)
+    assert MarketIngestSettings().ingest(1800) == IngestOptions(
+        wait_for_work=True, price_sanity=True, stale_after_s=0
+    )
     monkeypatch.setenv("SPOTLINE_WALL_CLOCK", "true")
     with pytest.raises(ValidationError, match="choose one of the two") as refused:
         MarketIngestSettings()

@@ -1,4 +1,4 @@
-"""A quote is recorded once, and only where it can be a price of its offering."""
+"""A live quote is recorded once, and only where it can be a price of its offering."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotline.application.market_ingest.vetting import BELIEVED_AFTER, QuoteVetting, Verdict
+from spotline.application.market_ingest.vetting import QuoteVetting, Verdict
+from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
+from spotline.domain.events.limits import QuoteQuarantined
+from spotline.domain.limits.freezes import FreezeReason
+from spotline.domain.market.offering import MOST_PRICE_MICRO_USD, CapacityType
 from spotline.domain.units import NS_PER_S
 from tests.fakes.recorded_run import small_market
 from tests.fakes.reserved import with_one
@@ -36,24 +40,38 @@ def test_whatever_the_order_each_quote_is_recorded_at_most_once_and_the_last_one
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "verdict", "said"),
     [
-        ({"offering_id": "of another"}, "offering_id must be one of the feed's"),
-        ({"on_demand_price_micro_usd": 0}, "on_demand_price_micro_usd must be > 0, was 0"),
-        ({"spot_price_micro_usd": 2 * 10**12}, "spot_price_micro_usd must be <= 1000000000000"),
-        ({"spot_price_micro_usd": 12_135}, "is its unit micro-USD per instance-hour?"),
-        ({"on_demand_price_micro_usd": 300 * 10**6}, "on_demand_price_micro_usd must lie within"),
+        ({"offering_id": "of another"}, Verdict.REFUSED, "offering_id must be one of the feed's"),
+        (
+            {"on_demand_price_micro_usd": 0},
+            Verdict.REFUSED,
+            "on_demand_price_micro_usd must be > 0, was 0",
+        ),
+        ({"spot_price_micro_usd": 1_213}, Verdict.QUARANTINED, "spot_price_micro_usd of "),
+        (
+            {"on_demand_price_micro_usd": 300 * 10**6},
+            Verdict.QUARANTINED,
+            "on_demand_price_micro_usd of ",
+        ),
     ],
 )
-def test_what_cannot_be_its_price_is_refused_with_the_field(changes, said):
+def test_what_cannot_be_its_price_is_set_aside_with_the_field(changes, verdict, said):
     vetting = QuoteVetting.of(MARKET.offerings)
     vetting.judge(QUOTE)
 
     vetted = vetting.judge(later(QUOTE, **changes))
 
-    assert vetted.verdict is Verdict.REFUSED
-    assert said in vetted.detail
+    assert vetted.verdict is verdict
+    assert vetted.detail.startswith(said)
     assert vetting.judge(later(QUOTE, 2)).verdict is Verdict.RECORDED
+
+
+@pytest.mark.parametrize("name", ["spot_price_micro_usd", "on_demand_price_micro_usd"])
+@pytest.mark.parametrize("price", [-1, MOST_PRICE_MICRO_USD + 1, 2**63 - 1])
+def test_a_price_that_nothing_costs_makes_no_quote(name: str, price: int):
+    with pytest.raises(ValueError, match=name):
+        replace(QUOTE, **{name: price})
 
 
 def test_a_reservation_is_free_and_nothing_else():
@@ -64,13 +82,39 @@ def test_a_reservation_is_free_and_nothing_else():
     assert vetting.judge(later(free, on_demand_price_micro_usd=1)).verdict is Verdict.REFUSED
 
 
-def test_a_jump_that_is_said_again_and_again_is_believed():
+def test_a_thousandfold_price_is_not_believed_however_often_it_is_said():
+    vetting = QuoteVetting.of(MARKET.offerings)
+    vetting.judge(QUOTE)
+    price = 1_000 * QUOTE.spot_price_micro_usd
+
+    judged = [
+        vetting.judge(later(QUOTE, slot, spot_price_micro_usd=price)) for slot in range(1, 500)
+    ]
+
+    assert {vetted.verdict for vetted in judged} == {Verdict.QUARANTINED}
+    frozen = [event for vetted in judged for event in vetted.events if _is_freeze(event)]
+    assert [(type(event), event.freeze.capacity_type) for event in frozen] == [
+        (BuyingFrozen, CapacityType.SPOT)
+    ]
+    assert sum(isinstance(e, QuoteQuarantined) for v in judged for e in v.events) == len(judged)
+    ends = [event for event in vetting.judge(later(QUOTE, 500)).events if _is_freeze(event)]
+    assert [event.freeze_id for event in ends] == [frozen[0].freeze.freeze_id]
+
+
+def test_a_silent_offering_is_frozen_once_until_something_is_said_of_it():
     vetting = QuoteVetting.of(MARKET.offerings)
     vetting.judge(QUOTE)
 
-    jumped = [
-        vetting.judge(later(QUOTE, slot, spot_price_micro_usd=1_000)).verdict
-        for slot in range(1, BELIEVED_AFTER + 1)
+    begun = [
+        event
+        for _ in range(3)
+        for event in vetting.fell_silent((QUOTE.offering_id,), QUOTE.ts_event_ns)
     ]
+    ended = [event for event in vetting.judge(later(QUOTE)).events if _is_freeze(event)]
 
-    assert jumped == [Verdict.REFUSED] * (BELIEVED_AFTER - 1) + [Verdict.RECORDED]
+    assert [event.freeze.reason for event in begun] == [FreezeReason.STALE_QUOTES]
+    assert [event.freeze_id for event in ended] == [begun[0].freeze.freeze_id]
+
+
+def _is_freeze(event: object) -> bool:
+    return isinstance(event, BuyingFrozen | BuyingUnfrozen)

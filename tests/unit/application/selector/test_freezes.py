@@ -17,7 +17,11 @@ from spotline.domain.market.offering import CapacityType
 from tests.fakes.selector import SelectorWorld, job_of, market_of
 
 BREAKER = Freeze(
-    freeze_id="breaker", scope=FreezeScope.SYSTEM, key="", reason=FreezeReason.BREAKER, detail="x"
+    freeze_id="another breaker",
+    scope=FreezeScope.SYSTEM,
+    key="",
+    reason=FreezeReason.BREAKER,
+    detail="x",
 )
 
 
@@ -79,21 +83,20 @@ def test_a_pause_of_another_job_stops_nothing() -> None:
 
 
 def test_what_is_held_is_kept_through_a_pause_and_buying_goes_on_after_it() -> None:
-    world = SelectorWorld(
-        job_of(1, slots=14, work_slots=12.0, allowed_counts=(2,)), limits=True
-    )
+    world = SelectorWorld(job_of(1, slots=14, work_slots=12.0, allowed_counts=(2,)), limits=True)
     world.next_slot()
     before = holding(world)
     assert sum(before) == 2
 
     world.feed(paused(FreezeScope.TENANT, "t"))
     commands = [
-        event for _ in range(3) for event in world.next_slot()
+        event
+        for _ in range(3)
+        for event in world.next_slot()
         if isinstance(event, ProvisioningCommanded)
     ]
     assert all(
-        event.target.spot <= before[0] and event.target.on_demand <= before[1]
-        for event in commands
+        event.target.spot <= before[0] and event.target.on_demand <= before[1] for event in commands
     )
 
     world.held.pop("job-1", None)

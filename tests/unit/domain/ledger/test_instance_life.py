@@ -170,11 +170,11 @@ def test_a_launch_of_unknown_outcome_is_looked_up_until_its_grace_is_over():
     assert after(unknown, (9999, LifeInput.TIME_PASSED)).state is LifeState.UNKNOWN
 
 
-def test_a_stranger_is_asked_to_end_when_it_is_seen_twice_apart_and_forgotten_when_it_is_not():
+def test_a_stranger_stays_one_until_somebody_asks_for_its_end_and_is_forgotten_when_it_is_gone():
     stranger = life(LifeState.UNKNOWN, ours=False)
 
-    assert after(stranger, (29, LifeInput.SEEN_RUNNING)).state is LifeState.UNKNOWN
-    assert after(stranger, (30, LifeInput.SEEN_RUNNING)).state is LifeState.STOPPING
+    assert after(stranger, (9999, LifeInput.SEEN_RUNNING)).state is LifeState.UNKNOWN
+    assert after(stranger, (30, LifeInput.STOP_ASKED)).state is LifeState.STOPPING
     assert after(stranger, (30, LifeInput.MISSING)).state is LifeState.ENDED
 
 

@@ -174,6 +174,15 @@ class LocalCloud:
         self._keeper.settle()
         self._keeper.wake()
 
+    def protect(self, instance_ids: Sequence[str]) -> None:
+        """Give instances the tag `spotline-hold`, as a person does in a cloud's console."""
+        with self._store.transaction() as connection:
+            connection.executemany(
+                "INSERT INTO tags VALUES (?, '', 1) "
+                "ON CONFLICT (instance_id) DO UPDATE SET hold = 1",
+                [(instance_id,) for instance_id in instance_ids],
+            )
+
     def alive(self) -> Sequence[Instance]:
         """All instances that have not ended, of any owner."""
         return tuple(

@@ -206,13 +206,18 @@ class Launches:
         order = connection.execute(
             "SELECT coalesce(max(launch_order), 0) + 1 AS next FROM instances"
         ).fetchone()["next"]
+        instance_id = f"local-{self._store.name}-{order}"
+        connection.execute(
+            "INSERT INTO tags (instance_id, installation_id) VALUES (?, ?)",
+            (instance_id, request.installation_id),
+        )
         connection.execute(
             "INSERT INTO instances (launch_order, instance_id, token, owner, job_id, tenant, "
             "quota_pool, offering_id, capacity_type, ready_ns, state, user, gpus, boot, "
             "starter_pid, starter_began) VALUES (?,?,?,?,?,?,?,?,?,?,'running',?,?,?,?,?)",
             (
                 order,
-                f"local-{self._store.name}-{order}",
+                instance_id,
                 request.token,
                 request.owner.name,
                 request.job_id,

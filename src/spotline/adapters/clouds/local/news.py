@@ -60,8 +60,8 @@ class News:
             if fresh.rowcount:
                 connection.execute("UPDATE events SET token = ? WHERE token = ''", (token,))
             rows = connection.execute(
-                "SELECT instances.*, event_id, kind, events.state AS state_then, at_ns, lead_s, "
-                "interruption FROM events JOIN instances USING (instance_id) "
+                "SELECT tagged.*, event_id, kind, events.state AS state_then, at_ns, lead_s, "
+                "interruption FROM events JOIN tagged USING (instance_id) "
                 "WHERE events.token = ? ORDER BY event_order",
                 (token,),
             ).fetchall()

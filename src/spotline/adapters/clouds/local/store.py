@@ -50,6 +50,11 @@ CREATE TABLE IF NOT EXISTS events (
     instance_id TEXT NOT NULL, kind TEXT NOT NULL, state TEXT NOT NULL, at_ns INTEGER NOT NULL,
     lead_s INTEGER NOT NULL, interruption TEXT, token TEXT NOT NULL DEFAULT '');
 CREATE INDEX IF NOT EXISTS events_token ON events (token);
+CREATE TABLE IF NOT EXISTS tags (
+    instance_id TEXT PRIMARY KEY, installation_id TEXT NOT NULL, hold INTEGER NOT NULL DEFAULT 0);
+CREATE VIEW IF NOT EXISTS tagged AS SELECT instances.*,
+    coalesce(tags.installation_id, '') AS installation_id, coalesce(tags.hold, 0) AS hold
+    FROM instances LEFT JOIN tags USING (instance_id);
 """
 
 
@@ -113,7 +118,7 @@ class LocalStore:
     def instances(self, condition: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
         """Instances that satisfy a condition (a constant of this package), in launch order."""
         return self.rows(
-            f"SELECT * FROM instances WHERE {condition} ORDER BY launch_order",  # noqa: S608
+            f"SELECT * FROM tagged WHERE {condition} ORDER BY launch_order",  # noqa: S608
             parameters,
         )
 
@@ -130,6 +135,8 @@ def instance_of(row: sqlite3.Row, state: InstanceState = InstanceState.RUNNING) 
         capacity_type=CapacityType(row["capacity_type"]),
         ready_ns=row["ready_ns"],
         state=state,
+        installation_id=row["installation_id"],
+        hold=bool(row["hold"]),
     )
 
 

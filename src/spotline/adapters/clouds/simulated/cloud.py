@@ -156,8 +156,8 @@ class SimulatedCloud:
                     self._notice_excess(connection, at)
                 connection.execute("UPDATE events SET token = ? WHERE token = ''", (token,))
             rows = connection.execute(
-                "SELECT instances.*, event_id, kind, events.state AS state_then, at_ns, lead_s, "
-                "interruption FROM events JOIN instances USING (instance_id) "
+                "SELECT tagged.*, event_id, kind, events.state AS state_then, at_ns, lead_s, "
+                "interruption FROM events JOIN tagged USING (instance_id) "
                 "WHERE events.token = ? ORDER BY event_order",
                 (token,),
             ).fetchall()
@@ -173,6 +173,15 @@ class SimulatedCloud:
             for instance_id in instance_ids:
                 for row in self._store.select(f"{_RUNNING} AND instance_id = ?", (instance_id,)):
                     self._end(connection, row, "lost", at_ns, InterruptionKind.CAPACITY_RECLAIMED)
+
+    def protect(self, instance_ids: Sequence[str]) -> None:
+        """Give instances the tag `spotline-hold`, as a person does in a cloud's console."""
+        with self._store.transaction() as connection:
+            connection.executemany(
+                "INSERT INTO tags VALUES (?, '', 1) "
+                "ON CONFLICT (instance_id) DO UPDATE SET hold = 1",
+                [(instance_id,) for instance_id in instance_ids],
+            )
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -323,11 +332,16 @@ class SimulatedCloud:
         return left, f"{left} of {request.instances} in stock"
 
     def _start(self, connection: sqlite3.Connection, request: LaunchRequest, index: int) -> None:
+        instance_id = f"sim-{request.token[:16]}-{index}"
+        connection.execute(
+            "INSERT INTO tags (instance_id, installation_id) VALUES (?, ?)",
+            (instance_id, request.installation_id),
+        )
         connection.execute(
             "INSERT INTO instances (instance_id, token, owner, job_id, tenant, quota_pool, "
             "offering_id, capacity_type, ready_ns, state) VALUES (?,?,?,?,?,?,?,?,?,'running')",
             (
-                f"sim-{request.token[:16]}-{index}",
+                instance_id,
                 request.token,
                 request.owner.name,
                 request.job_id,

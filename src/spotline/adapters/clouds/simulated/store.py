@@ -42,6 +42,11 @@ CREATE TABLE IF NOT EXISTS events (
     instance_id TEXT NOT NULL, kind TEXT NOT NULL, state TEXT NOT NULL, at_ns INTEGER NOT NULL,
     lead_s INTEGER NOT NULL, interruption TEXT, token TEXT NOT NULL DEFAULT '');
 CREATE INDEX IF NOT EXISTS events_token ON events (token);
+CREATE TABLE IF NOT EXISTS tags (
+    instance_id TEXT PRIMARY KEY, installation_id TEXT NOT NULL, hold INTEGER NOT NULL DEFAULT 0);
+CREATE VIEW IF NOT EXISTS tagged AS SELECT instances.*,
+    coalesce(tags.installation_id, '') AS installation_id, coalesce(tags.hold, 0) AS hold
+    FROM instances LEFT JOIN tags USING (instance_id);
 """
 
 
@@ -91,7 +96,7 @@ class CloudStore:
 
     def select(self, condition: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
         """Instances that satisfy a condition (a constant of this package), in launch order."""
-        query = f"SELECT * FROM instances WHERE {condition} ORDER BY launch_order"  # noqa: S608
+        query = f"SELECT * FROM tagged WHERE {condition} ORDER BY launch_order"  # noqa: S608
         return self._connection.execute(query, parameters).fetchall()
 
 
@@ -107,4 +112,6 @@ def instance_from_row(row: sqlite3.Row, state: InstanceState = InstanceState.RUN
         capacity_type=CapacityType(row["capacity_type"]),
         ready_ns=row["ready_ns"],
         state=state,
+        installation_id=row["installation_id"],
+        hold=bool(row["hold"]),
     )

@@ -7,6 +7,7 @@ from spotline.api.v1 import operations_service_pb2_grpc
 from spotline.application.allocator.ports import JobsHost
 from spotline.application.market_view import ClockReading
 from spotline.application.operations.fold import OperationsState
+from spotline.application.operations.ports import ParkedLog
 
 
 class OperationsAsked(operations_service_pb2_grpc.OperationsServiceServicer):
@@ -21,6 +22,8 @@ class OperationsAsked(operations_service_pb2_grpc.OperationsServiceServicer):
     def __init__(self, host: JobsHost) -> None:
         self._host = host
         self._requests = RequestLog()
+        # Where single entries can be read and published again; its server says so.
+        self.log: ParkedLog | None = None
 
     @property
     def _operations(self) -> OperationsState:

@@ -177,7 +177,9 @@ def _reckon(connection: Connection) -> None:
     by_owner: dict[str, list[Charge]] = defaultdict(list)
     sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     for row in connection.execute(select(charges)):
-        by_owner[row.owner].append(Charge(start_s=row.start_s, cost=value_of(CostAccrued, row)))
+        by_owner[row.owner].append(
+            Charge(start_s=row.start_s, cost=value_of(CostAccrued, row, estimated=False))
+        )
         sums[row.owner, row.job_id][0] += 1
         sums[row.owner, row.job_id][1] += row.cost_micro_usd
     if sums:

@@ -1,0 +1,88 @@
+"""Say again in a log what it lost of jobs and spend, and the ledger knows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+
+from spotline.adapters.ledger.sql import SqlLedger
+from spotline.adapters.nats.stream import NatsEventStream
+from spotline.application.cloud_actuator.retelling import (
+    TAKES,
+    LogOfJobs,
+    Retold,
+    lost_jobs,
+    retold,
+    unknown_jobs,
+)
+from spotline.application.incarnations import FIRST
+from spotline.contracts.batch import unpacked
+from spotline.contracts.build import envelope_for, event_of
+from spotline.contracts.errors import ContractError
+from spotline.contracts.subjects import subjects_with
+from spotline.domain.events.lifecycle import JobSubmitted
+
+_log = structlog.get_logger(__name__)
+
+
+async def tell_again(stream: NatsEventStream, ledger: SqlLedger) -> Sequence[Retold]:
+    """Say again what a log that is not its first incarnation lacks; idempotent.
+
+    Jobs that the ledger admitted before it held submissions cannot be said again: they are named.
+    """
+    if stream.continuity.incarnation == FIRST:
+        return ()
+    missing = await missing_in(stream, ledger)
+    for job_id in missing.unknown:
+        _log.error("job_lost", job_id=job_id, reason="the ledger does not hold its submission")
+    for told in missing.retold:
+        envelope = envelope_for(
+            told.event,
+            event_id=told.event_id,
+            source=told.source,
+            causation_id="",
+            correlation_id=told.correlation_id,
+        )
+        await stream.publish([envelope])
+        if isinstance(told.event, JobSubmitted):
+            _log.warning("job_submitted_again", job_id=told.event.job.job_id)
+    return missing.retold
+
+
+class Missing:
+    """What a log lacks: `retold` can be said again, `lost` are the jobs of it, `unknown` cannot."""
+
+    def __init__(
+        self, retold: Sequence[Retold], lost: Sequence[str], unknown: Sequence[str]
+    ) -> None:
+        self.retold = retold
+        self.lost = lost
+        self.unknown = unknown
+
+
+async def missing_in(stream: NatsEventStream, ledger: SqlLedger) -> Missing:
+    """Compare a log with a ledger; changes neither."""
+    log = await _log_of_jobs(stream)
+    records = await asyncio.to_thread(ledger.job_records)
+    admissions = await asyncio.to_thread(ledger.admissions)
+    charged = await asyncio.to_thread(ledger.charged)
+    return Missing(
+        retold=tuple(retold(records, charged, log)),
+        lost=lost_jobs(records, log),
+        unknown=unknown_jobs((held.job_id for held in admissions), records, log),
+    )
+
+
+async def _log_of_jobs(stream: NatsEventStream) -> LogOfJobs:
+    log = LogOfJobs()
+    last_seq = await stream.last_seq()
+    async for entry in stream.read(subjects_with(TAKES), last_seq=last_seq):
+        try:
+            events = [(event_of(event), event.envelope()) for event in unpacked(entry)]
+        except ContractError:
+            continue  # those who consume it have said so
+        for event, envelope in events:
+            log.fold(event, envelope.event_id)
+    return log
