@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -35,14 +35,8 @@ _ALTERED = (
     *(JobAdvanced, JobClosed, JobProgressReported),
     SlotOpened,
 )
-_SOURCES = {
-    SlotOpened: "market_ingest",
-    ForecastIssued: "forecaster",
-    CapacityReported: "cloud_actuator",
-    CapacitySignalled: "cloud_actuator",
-    LaunchRefused: "cloud_actuator",
-    JobProgressReported: "allocator",
-}
+# What nobody's program wrote: that of a service would be a decision of its own that it never made.
+_WRITER = "stranger"
 
 
 class Poison(Hasty):
@@ -57,14 +51,14 @@ class Poison(Hasty):
         for number in range(_DEEDS):
             await asyncio.sleep(self.rng.random() * 2)
             if self.rng.random() < 0.15:
-                self._write_garbage(world, number)
+                self._write_noise(world, number)
                 continue
             seen = world.events(*_ALTERED)
             made = list(self._senseless(seen)) if seen else []
             if made:
                 self._write(world, self.rng.choice(made), number)
 
-    def _senseless(self, seen: list[Event]) -> Iterator[tuple[str, Event]]:
+    def _senseless(self, seen: Sequence[Event]) -> Iterator[tuple[str, Event]]:
         event: Any = self.rng.choice(seen)
         names = {field.name for field in fields(event)}
         if "job_id" in names:
@@ -91,7 +85,7 @@ class Poison(Hasty):
             envelope = envelope_for(
                 event,
                 event_id=event_id,
-                source=_SOURCES.get(type(event), "selector"),  # type: ignore[call-overload]
+                source=_WRITER,
                 causation_id="",
                 correlation_id=event_id,
             )
@@ -103,7 +97,7 @@ class Poison(Hasty):
         world.broker.store(envelope.subject, envelope.headers(), envelope.payload)
         self.hit()
 
-    def _write_garbage(self, world: FaultWorld, number: int) -> None:
+    def _write_noise(self, world: FaultWorld, number: int) -> None:
         if not world.broker.entries:
             return
         like = self.rng.choice(world.broker.entries)

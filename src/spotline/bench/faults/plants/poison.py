@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from spotline.application.spec import Context
 from spotline.application.turn import Turn, Turns
@@ -27,11 +27,11 @@ def _half_a_turn_is_kept() -> Sequence[Replacement]:
             turn, evolved = turn_of()
         except Exception as error:  # noqa: BLE001 - as the one that this replaces
             self.state = before
-            return self._parked(event, ctx, error)
+            return cast("Turn", self._parked(event, ctx, error))
         for output in turn.outputs:
             self._applied.add(output.event_id)
         self._rollback.note(self.state, evolved)
-        return turn
+        return cast("Turn", turn)
 
     return (Replacement(where=Turns, name="_tried", value=tried),)
 
