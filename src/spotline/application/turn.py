@@ -209,8 +209,8 @@ class Turns(Generic[StateT]):
     Raises
     ------
     InvariantViolation
-        The SPEC consumes nothing, or decides or is answered by an event that it does not list
-        under produces.
+        The SPEC consumes nothing or a kind twice, or decides or is answered by an event that it
+        does not list under produces.
     """
 
     def __init__(self, handler: Handler[StateT], *, seals: bool = True) -> None:
@@ -229,6 +229,9 @@ class Turns(Generic[StateT]):
         self._applied = RecentIds()
         if not spec.consumes:
             raise InvariantViolation(f"the SPEC of {self.service} consumes nothing")
+        if len(self._consumes) != len(spec.consumes):
+            # The broker refuses a consumer that names a subject twice.
+            raise InvariantViolation(f"the SPEC of {self.service} consumes a kind twice")
         for event_type in (*spec.decides, *(kind for call in spec.calls for kind in call.answers)):
             self._check_produced(event_type)
 

@@ -14,6 +14,7 @@ from services.market_ingest.settings import MarketIngestSettings
 from services.placer.settings import PlacerSettings
 from services.selector.settings import SelectorSettings
 from spotline.application.analytics.options import StatisticsOptions
+from spotline.application.health.conditions import HealthLimits
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap import process
@@ -37,6 +38,8 @@ VARIABLES = {
     AllocatorSettings: {
         *("ALLOCATOR_ADDRESS", "AWAIT_ADMISSION", "CONFIGURATOR_ADDRESS", "QUOTE_MARGIN"),
         "OUTLOOKS",
+        *("MOST_CALLS", "MOST_CALLS_A_TENANT", "MOST_STREAMS", "MOST_STREAMS_A_TENANT"),
+        *("MOST_ALLOCATIONS", "MOST_OPEN_JOBS_A_TENANT"),
         *AGENTS,
         *SELECTION,
     },
@@ -69,7 +72,26 @@ VARIABLES = {
         *SELECTION,
     },
 }
+HEALTH = {
+    *("HEALTH_STALL_S", "HEALTH_BACKLOG", "HEALTH_BUS_SILENT_S", "HEALTH_SLOT_LENGTHS"),
+    "HEALTH_SLOT_LEAST_S",
+    *("HEALTH_DISK_FREE_BYTES", "HEALTH_STORAGE_FREE_PPM", "HEALTH_LOOP_BLOCKED_S"),
+    *("HEALTH_HEARD_S", "HEALTH_AGREEMENT_SLOTS", "HEALTH_FREEZE_SLOTS"),
+}
 HELD = {
+    (ForecasterSettings, "health"): HealthLimits(
+        stall_s=61.0,
+        backlog=1001,
+        bus_silent_s=11.0,
+        slot_lengths=4,
+        slot_least_s=62.0,
+        disk_free_bytes=1,
+        storage_free_ppm=2,
+        loop_blocked_s=12.0,
+        heard_s=16.0,
+        agreement_slots=25,
+        freeze_slots=8,
+    ),
     (SelectorSettings, "selector"): SelectorOptions(
         rule="exponentiated_gradient",
         decay=0.5,
@@ -95,7 +117,12 @@ HELD = {
         history_s=86_400,
     ),
 }
-PREFIXES = {"selector": "", "placement": "placement_", "statistics": "statistics_"}
+PREFIXES = {
+    "health": "health_",
+    "selector": "",
+    "placement": "placement_",
+    "statistics": "statistics_",
+}
 
 # What money has by default.
 SERVED = {"limits": True, "spending": DEFAULT_SPENDING.to_json()}
@@ -118,7 +145,7 @@ def said(monkeypatch, capsys, settings, **variables):
 
 @pytest.mark.parametrize("settings", VARIABLES)
 def test_the_names_of_the_variables_stay(settings):
-    expected = {f"SPOTLINE_{name}" for name in VARIABLES[settings] | SHARED}
+    expected = {f"SPOTLINE_{name}" for name in VARIABLES[settings] | SHARED | HEALTH}
 
     assert settings.variables() == expected
 

@@ -18,6 +18,7 @@ from spotline.adapters.files.fields import (
     AnyAmount,
     Count,
     FieldRow,
+    Label,
     Name,
     Part,
     Seconds,
@@ -262,7 +263,7 @@ def _throughputs(stated: Mapping[str, ThroughputPart]) -> tuple[Throughput, ...]
 class JobFile(Part):
     """All that a job file may state; what it must state depends on whether it is a draft."""
 
-    name: Annotated[Text, FieldRow("name", "| empty | for people")] = ""
+    name: Annotated[Label, FieldRow("name", "| empty | for people")] = ""
     tenant: Annotated[Name, FieldRow("tenant", "| required | whose job it is")]
     request_id: Annotated[
         Name | None,
