@@ -26,6 +26,7 @@ COMMANDS = (
     "down",
     "store",
     "agent",
+    "orphans",
     "parked",
     "market",
     "market_status",
@@ -47,7 +48,8 @@ PANELS = {
     "Results": ("fetch", "explain", "plot"),
     "Pipelines across regions": ("place", "pipelines"),
     "The system": (
-        *("up", "down", "pause", "resume", "parked", "store", "agent", "market", "stats"),
+        *("up", "down", "pause", "resume", "parked", "orphans", "store", "agent", "market"),
+        "stats",
     ),
     "Trying out": ("demo", "train-demo", "simulate", "replay", "bench", "knowledge"),
     "What there is": ("policies", "forecasters", "presets", "version"),

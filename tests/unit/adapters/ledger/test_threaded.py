@@ -22,7 +22,6 @@ ARGUMENTS = {
     "intervals": (0, 3600),
     "spend_by_job": (),
     "launches_since": (0,),
-    "spend_since": (0,),
     "lives": (),
     "lives_of": (["i1"],),
     "cooldowns": (),
