@@ -239,8 +239,8 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
         await asyncio.to_thread(
             ledger.claim, remembered.installation_id, stream.continuity.incarnation
         )
+        await tell_again(stream, ledger, remembered)
         note_log(parts.store, stream.continuity)
-        await tell_again(stream, ledger)
         cloud = parts.cloud.open(parts.context())
         stack.callback(cloud.close)
         stack.callback(show_ledger(telemetry_for("cloud_actuator"), ledger, parts.caps))

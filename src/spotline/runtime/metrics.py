@@ -25,8 +25,9 @@ from spotline.domain.events.capacity import (
     RefusalClass,
 )
 from spotline.domain.events.event import Event
+from spotline.domain.events.freeze import BuyingExcepted, BuyingFrozen
 from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobOutcome, JobSubmitted
-from spotline.domain.events.limits import QuoteQuarantined
+from spotline.domain.events.limits import LimitAction, LimitReached, QuoteQuarantined
 from spotline.domain.events.placement import PlacementDecided, PlacementOutcome
 from spotline.domain.events.training import (
     CheckpointCommitted,
@@ -36,6 +37,7 @@ from spotline.domain.events.training import (
     NoticeAcknowledged,
     NoticeAction,
 )
+from spotline.domain.limits.freezes import FreezeReason
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason
 from spotline.runtime.health_metrics import CONDITION, CONDITION_GAUGES, HEALTHY
@@ -162,11 +164,16 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
     (Form.COUNTER, "{decision}"): {
         "spotline.decisions": "Allocations decided, by reason.",
         "spotline.placements.decided": "Decisions on pipelines, by outcome.",
+        "spotline.limits.reached": "Times that jobs reached a limit, by what followed.",
+    },
+    (Form.COUNTER, "{freeze}"): {
+        "spotline.buying.frozen": "Stops of buying that began, by why.",
     },
     (Form.COUNTER, "{answer}"): {
         "spotline.allocations.answered": "Answers of the allocator to the selector; only `answered` is a good one.",
     },
     (Form.COUNTER, "{instance}"): {
+        "spotline.instances.excepted": "On-demand bought for hard deadlines against a stop or a limit.",
         "spotline.instances.refused": "Instances asked for and not granted, for want of capacity or by a cap.",
         "spotline.instances.interrupted": "Instances whose interruption was noticed.",
         "spotline.instances.lost": "Instances that are gone without our having released them.",
@@ -212,6 +219,8 @@ _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "rpc.client.call.duration": _RPC,
     "spotline.jobs.closed": (OUTCOME,),
     "spotline.decisions": (REASON,),
+    "spotline.limits.reached": (REASON,),
+    "spotline.buying.frozen": (REASON,),
     "spotline.offerings.doubted": (REASON,),
     "spotline.entries.parked": (KIND,),
     "spotline.allocations.answered": (OUTCOME,),
@@ -423,6 +432,15 @@ COUNTED: Mapping[type[Event], tuple[Counted, ...]] = MappingProxyType(
         QuoteQuarantined: (Counted("spotline.quotes.quarantined"),),
         AllocationDecided: (
             _by("spotline.decisions", REASON, DecisionReason, lambda event: event.reason),
+        ),
+        LimitReached: (
+            _by("spotline.limits.reached", REASON, LimitAction, lambda event: event.action),
+        ),
+        BuyingFrozen: (
+            _by("spotline.buying.frozen", REASON, FreezeReason, lambda event: event.freeze.reason),
+        ),
+        BuyingExcepted: (
+            Counted("spotline.instances.excepted", of=lambda event: (event.instances, {})),
         ),
         AllocationAnswered: (_by_outcome("spotline.allocations.answered", CallOutcome),),
         PlacementDecided: (_by_outcome("spotline.placements.decided", PlacementOutcome),),

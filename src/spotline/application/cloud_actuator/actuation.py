@@ -47,11 +47,11 @@ from spotline.application.cloud_actuator.reconciling import CloudNews, Reconcili
 from spotline.application.cloud_actuator.reporting import (
     adopted_launch,
     ends_seen,
-    exceptions,
     held_after,
     holdings,
     ids_of,
     is_in,
+    launch_outcomes,
     losses,
     lost_ends,
     notices,
@@ -346,8 +346,7 @@ class CloudActuation:
         fresh, charges = await unless_charged(self._ledger, charges)
         answers: tuple[Event, ...] = (
             *agreed,
-            *exceptions(done.excepted, request),
-            *done.refusals,
+            *launch_outcomes(done.excepted, done.refusals, request),
             *notices(told.notices, at),
             *withdrawals(told.withdrawn, at),
             *losses(lost, at, lost_s),
