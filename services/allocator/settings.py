@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.agents import AgentsAt
-from spotline.bootstrap.explaining import SELECTOR_VARIABLES
+from spotline.bootstrap.explaining import SELECTOR_VARIABLES, SERVED, limited_by_default
 from spotline.contracts.limits import CallerLimits
 from spotline.runtime.settings import OptionVariables, ServiceSettings
 
@@ -40,7 +40,9 @@ class AllocatorSettings(ServiceSettings):
     market_s_per_s: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     outlooks: bool = True
     callers: Annotated[CallerLimits, OptionVariables()] = CallerLimits()
-    selector: Annotated[SelectorOptions, SELECTOR_VARIABLES] = SelectorOptions()
+    selector: Annotated[
+        SelectorOptions, SELECTOR_VARIABLES, BeforeValidator(limited_by_default)
+    ] = SERVED
 
     def agents(self) -> AgentsAt | None:
         """Where agents dial in, None for nowhere; `ConfigError` where that cannot be."""

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from spotline.application.health.conditions import ConditionKind
 from spotline.domain.events.allocation import CallOutcome
 from spotline.domain.events.lifecycle import JobOutcome
+from spotline.runtime.health_metrics import CONDITION_FIGURES
 from tests.fakes.listed_telemetry import LISTED, METRICS, PROMETHEUS_NAMES
 from tests.fakes.strict_yaml import read_yaml
 
@@ -80,6 +82,15 @@ def test_alerts_are_rules_on_metrics_that_there_are(repository: Path) -> None:
 )
 def test_somebody_is_woken_by_what_matters(repository: Path, metric: str) -> None:
     assert any(metric in words(rule["expr"]) for rule in alerts(repository))
+
+
+@pytest.mark.parametrize("condition", [kind.value for kind in ConditionKind])
+def test_every_condition_wakes_somebody_and_is_explained(repository: Path, condition: str) -> None:
+    expression = f'spotline_condition_healthy{{spotline_condition="{condition}"}} == 0'
+    assert [rule for rule in alerts(repository) if rule["expr"] == expression]
+    explained = (repository / "docs/operating.md").read_text()
+    assert f"| `{condition}` |" in explained
+    assert set(CONDITION_FIGURES) == set(ConditionKind)
 
 
 def test_outcomes_in_alerts_are_outcomes(repository: Path) -> None:

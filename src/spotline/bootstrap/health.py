@@ -232,7 +232,7 @@ class HealthMonitor:
         probes: HealthProbes,
         *,
         partition: int = 0,
-        look_s: float = LOOK_S,
+        look_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._probes = probes
@@ -240,7 +240,7 @@ class HealthMonitor:
         self._stream = NatsEventStream(
             self._connection, partition=partition, publish_timeout_s=_ANSWER_S
         )
-        self._look_s = look_s
+        self._look_s = look_s or LOOK_S
         self._clock = clock
 
     async def run(self) -> None:

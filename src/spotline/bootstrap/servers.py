@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
@@ -30,6 +30,11 @@ from spotline.runtime.metrics import HTTP_STATUS
 from spotline.runtime.parked_log import StreamParkedLog
 from spotline.runtime.service import Listener, ServiceHost
 from spotline.runtime.telemetry import telemetry_for
+
+if TYPE_CHECKING:
+    from spotline.adapters.grpc.allocator.server import RpcServer
+    from spotline.adapters.nats.heartbeats import HeardServices
+    from spotline.application.allocator.handler import JobsState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +91,6 @@ async def serve_allocator(
     from spotline.adapters.grpc.allocator.server import RpcServer
     from spotline.adapters.grpc.allocator.standing import JobViews
     from spotline.adapters.grpc.configurator.client import ConfiguratorClient
-    from spotline.adapters.nats.heartbeats import HeardServices
     from spotline.application.allocator.handler import JobsHandler
 
     async with AsyncExitStack() as stack:
@@ -124,38 +128,57 @@ async def serve_allocator(
         stack.callback(explainer.close)
         server.explain_with(explainer)
         server.deal_with_parked(StreamParkedLog(stream))
-        limits = limits_of(hooks)
-        own = tuple if hooks.health is None else hooks.health.statuses
-        heard = HeardServices(connection, limits, own=own)
-        server.tell_of(heard.statuses, limits)
-        hooks.probe("allocator", system_probe(host, heard.statuses, limits))
-        async with asyncio.TaskGroup() as tasks:
+        beside: dict[str, Coroutine[Any, Any, None]] = {
+            "health_of_others": _heard(host, server, connection, hooks).run()
+        }
+        if outlooks is not None:
+            beside["outlooks"] = outlooks.run()
+        serving = _Serving(
+            host=host,
+            server=server,
+            listening=listening,
+            show=partial(server.show_ready, partial(hooks.ready, "allocator")),
+        )
+        await _run_allocator(serving, side, beside, agents_listening)
 
-            async def answer_agents() -> None:
-                if side is not None:
-                    bound = await side.start(tasks)
-                    if agents_listening is not None:
-                        agents_listening(bound)
 
-            looking = None
-            if outlooks is not None:
-                looking = tasks.create_task(outlooks.run(), name="outlooks")
-            hearing = tasks.create_task(heard.run(), name="health_of_others")
-            try:
-                await _answer_while_following(
-                    tasks,
-                    host,
-                    server,
-                    listening,
-                    prepare=answer_agents,
-                    show=partial(server.show_ready, partial(hooks.ready, "allocator")),
-                )
-            finally:
-                hearing.cancel()
-                if looking is not None:
-                    looking.cancel()
-                if side is not None:
-                    await side.stop()
+async def _run_allocator(
+    serving: _Serving,
+    side: AgentSide | None,
+    beside: Mapping[str, Coroutine[Any, Any, None]],
+    agents_listening: Callable[[str], None] | None,
+) -> None:
+    """Serve, with the agents' port and what else runs beside it, until the host ends."""
+    async with asyncio.TaskGroup() as tasks:
+
+        async def answer_agents() -> None:
+            if side is not None:
+                bound = await side.start(tasks)
+                if agents_listening is not None:
+                    agents_listening(bound)
+
+        running = [tasks.create_task(work, name=name) for name, work in beside.items()]
+        try:
+            await _answer_while_following(tasks, serving, prepare=answer_agents)
+        finally:
+            for task in running:
+                task.cancel()
+            if side is not None:
+                await side.stop()
+
+
+def _heard(
+    host: ServiceHost[JobsState], server: RpcServer, connection: NatsConnection, hooks: PartHooks
+) -> HeardServices:
+    """Listens to the health of all services, of which the server tells from now on."""
+    from spotline.adapters.nats.heartbeats import HeardServices
+
+    limits = limits_of(hooks)
+    own = tuple if hooks.health is None else hooks.health.statuses
+    heard = HeardServices(connection, limits, own=own)
+    server.tell_of(heard.statuses, limits)
+    hooks.probe("allocator", system_probe(host, heard.statuses, limits))
+    return heard
 
 
 async def serve_configurator(
@@ -199,11 +222,13 @@ async def serve_configurator(
                 try:
                     await _answer_while_following(
                         tasks,
-                        host,
-                        server,
-                        listening,
+                        _Serving(
+                            host=host,
+                            server=server,
+                            listening=listening,
+                            show=partial(server.show_ready, partial(hooks.ready, "configurator")),
+                        ),
                         prepare=shared.start,
-                        show=partial(server.show_ready, partial(hooks.ready, "configurator")),
                     )
                 finally:
                     learning.cancel()
@@ -247,7 +272,9 @@ async def serve_placer(
         server = PlacerServer(host, feed, options, address=address)
         show = partial(server.show_ready, partial(hooks.ready, "placer"))
         async with asyncio.TaskGroup() as tasks:
-            await _answer_while_following(tasks, host, server, listening, show=show)
+            await _answer_while_following(
+                tasks, _Serving(host=host, server=server, listening=listening, show=show)
+            )
 
 
 async def serve_analytics(
@@ -396,7 +423,9 @@ async def serve_read_model(
         server = WebServer(app, address=address, end_streams=views.end)
         hooks.probe("read_model", ended_tasks({"HTTP": lambda: server.ended}))
         async with asyncio.TaskGroup() as tasks:
-            await _answer_while_following(tasks, host, server, listening)
+            await _answer_while_following(
+                tasks, _Serving(host=host, server=server, listening=listening)
+            )
 
 
 class _Server(Protocol):
@@ -405,20 +434,32 @@ class _Server(Protocol):
     async def stop(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Serving:
+    """A host and the server that answers from its state.
+
+    `listening` is told the bound address; `show` keeps what the server says of its health up to
+    date.
+    """
+
+    host: AnyHost
+    server: _Server
+    listening: Callable[[str], None] | None = None
+    show: Callable[[], Coroutine[Any, Any, None]] | None = None
+
+
 async def _answer_while_following(
     tasks: asyncio.TaskGroup,
-    host: AnyHost,
-    server: _Server,
-    listening: Callable[[str], None] | None,
+    serving: _Serving,
     *,
     prepare: Callable[[], Awaitable[None]] | None = None,
-    show: Callable[[], Coroutine[Any, Any, None]] | None = None,
 ) -> None:
-    """Run `host`, and `server` from when it has recovered and `prepare` is done.
+    """Run the host, and the server from when it has recovered and `prepare` is done.
 
     The host is not well before its server listens: to get ready takes long where kernels are to be
-    compiled first. `show` keeps what the server says of its health up to date.
+    compiled first.
     """
+    host, server = serving.host, serving.server
     host.answering = False
     showing = None
     follow = tasks.create_task(host.run(), name="follow")
@@ -429,10 +470,10 @@ async def _answer_while_following(
             await prepare()
         bound = await server.start()
         host.answering = True
-        if listening is not None:
-            listening(bound)
-        if show is not None:
-            showing = tasks.create_task(show(), name="ready")
+        if serving.listening is not None:
+            serving.listening(bound)
+        if serving.show is not None:
+            showing = tasks.create_task(serving.show(), name="ready")
         await asyncio.wait((follow,))
     finally:
         if showing is not None:

@@ -14,9 +14,11 @@ from services.market_ingest.settings import MarketIngestSettings
 from services.placer.settings import PlacerSettings
 from services.selector.settings import SelectorSettings
 from spotline.application.analytics.options import StatisticsOptions
+from spotline.application.health.conditions import HealthLimits
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap import process
+from spotline.domain.limits.spending import DEFAULT_SPENDING
 from spotline.domain.statistics.windows import WindowSpec
 from spotline.runtime.settings import ServiceSettings, problems_of
 
@@ -30,7 +32,7 @@ AGENTS = {"AGENTS_ADDRESS", "AGENTS_ADVERTISE", "AGENTS_FOLDER", "MARKET_S_PER_S
 SELECTION = {
     *("FORECAST_TIMEOUT_S", "RULE", "REHEARSALS", "SPOT_FIRM", "DECAY", "HORIZON_JOBS"),
     *("UTILITY_FLOOR_USD", "UTILITY_CEILING_USD", "WARM_START", "MOVES", "EGRESS_USD_PER_GB"),
-    "ZONE_EGRESS_USD_PER_GB",
+    *("ZONE_EGRESS_USD_PER_GB", "LIMITS", "LIMIT_GRACE_S", "SPENDING"),
 }
 VARIABLES = {
     AllocatorSettings: {
@@ -47,7 +49,7 @@ VARIABLES = {
     },
     CloudActuatorSettings: {
         *("CLOUD", "MODE", "STORE", "LEDGER_URL", "OWNER", "CAP_USD_PER_JOB"),
-        *("CAP_USD_PER_HOUR", "CAP_LAUNCHES_PER_MINUTE", "CLOUD_SIMULATED_SEED"),
+        *("CAP_USD_PER_HOUR", "CAP_LAUNCHES_PER_MINUTE", "SPENDING", "CLOUD_SIMULATED_SEED"),
         *("CLOUD_SIMULATED_LAUNCH_DELAY_S", "CLOUD_SIMULATED_NOTICE_LEAD_S"),
         *("CLOUD_SIMULATED_REFUSAL_PROBABILITY", "CLOUD_SIMULATED_INTERRUPTION_PER_INSTANCE_HOUR"),
         *AGENTS,
@@ -70,7 +72,26 @@ VARIABLES = {
         *SELECTION,
     },
 }
+HEALTH = {
+    *("HEALTH_STALL_S", "HEALTH_BACKLOG", "HEALTH_BUS_SILENT_S", "HEALTH_SLOT_LENGTHS"),
+    "HEALTH_SLOT_LEAST_S",
+    *("HEALTH_DISK_FREE_BYTES", "HEALTH_STORAGE_FREE_PPM", "HEALTH_LOOP_BLOCKED_S"),
+    *("HEALTH_HEARD_S", "HEALTH_AGREEMENT_SLOTS", "HEALTH_FREEZE_SLOTS"),
+}
 HELD = {
+    (ForecasterSettings, "health"): HealthLimits(
+        stall_s=61.0,
+        backlog=1001,
+        bus_silent_s=11.0,
+        slot_lengths=4,
+        slot_least_s=62.0,
+        disk_free_bytes=1,
+        storage_free_ppm=2,
+        loop_blocked_s=12.0,
+        heard_s=16.0,
+        agreement_slots=25,
+        freeze_slots=8,
+    ),
     (SelectorSettings, "selector"): SelectorOptions(
         rule="exponentiated_gradient",
         decay=0.5,
@@ -84,6 +105,9 @@ HELD = {
         moves=False,
         egress_usd_per_gb=0.5,
         zone_egress_usd_per_gb=0.25,
+        limits=True,
+        limit_grace_s=30,
+        spending='{"launches_per_minute": 5}',
     ),
     (PlacerSettings, "placement"): PlacerOptions(method="bace_pipe", cost="rent", moves=False),
     (AnalyticsSettings, "statistics"): StatisticsOptions(
@@ -93,7 +117,15 @@ HELD = {
         history_s=86_400,
     ),
 }
-PREFIXES = {"selector": "", "placement": "placement_", "statistics": "statistics_"}
+PREFIXES = {
+    "health": "health_",
+    "selector": "",
+    "placement": "placement_",
+    "statistics": "statistics_",
+}
+
+# What money has by default.
+SERVED = {"limits": True, "spending": DEFAULT_SPENDING.to_json()}
 
 
 def as_text(value):
@@ -113,7 +145,7 @@ def said(monkeypatch, capsys, settings, **variables):
 
 @pytest.mark.parametrize("settings", VARIABLES)
 def test_the_names_of_the_variables_stay(settings):
-    expected = {f"SPOTLINE_{name}" for name in VARIABLES[settings] | SHARED}
+    expected = {f"SPOTLINE_{name}" for name in VARIABLES[settings] | SHARED | HEALTH}
 
     assert settings.variables() == expected
 
@@ -140,20 +172,22 @@ def test_every_option_is_set_by_its_variable(settings, field, monkeypatch):
 
 @pytest.mark.parametrize(("settings", "field"), HELD)
 def test_without_variables_the_options_have_their_own_defaults(settings, field):
-    assert getattr(settings(), field) == type(HELD[settings, field])()
+    served = SERVED if settings is SelectorSettings else {}
+
+    assert getattr(settings(), field) == type(HELD[settings, field])(**served)
 
 
 def test_one_variable_leaves_the_other_options_alone(monkeypatch):
     monkeypatch.setenv("SPOTLINE_DECAY", "0.5")
 
-    assert SelectorSettings().selector == SelectorOptions(decay=0.5)
+    assert SelectorSettings().selector == SelectorOptions(decay=0.5, **SERVED)
 
 
 def test_no_variable_sets_the_options_as_a_whole_or_one_that_is_left_out(monkeypatch):
     monkeypatch.setenv("SPOTLINE_SELECTOR", '{"decay": 0.5}')
     monkeypatch.setenv("SPOTLINE_COMPETING", "false")
 
-    assert SelectorSettings().selector == SelectorOptions()
+    assert SelectorSettings().selector == SelectorOptions(**SERVED)
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,11 @@ class WebServer:
             return
         self._end_streams()
         server.should_exit = True
-        await self._serving
+        if self._serving.done():
+            # It ended by itself, which was told by `ended`; what it listened on is open still.
+            await server.shutdown()
+        else:
+            await self._serving
 
 
 class _Server(uvicorn.Server):
