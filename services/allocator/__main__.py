@@ -25,6 +25,7 @@ async def serve(settings: AllocatorSettings, bus: BusAddress, hooks: PartHooks) 
             agents=settings.agents(),
             selector=settings.selector,
             outlooks=settings.outlooks,
+            callers=settings.callers,
         ),
         address=settings.allocator_address,
         hooks=hooks,

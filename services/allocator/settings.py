@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.agents import AgentsAt
-from spotline.bootstrap.explaining import SELECTOR_VARIABLES
-from spotline.runtime.settings import ServiceSettings
+from spotline.bootstrap.explaining import SELECTOR_VARIABLES, SERVED, limited_by_default
+from spotline.contracts.limits import CallerLimits
+from spotline.runtime.settings import OptionVariables, ServiceSettings
 
 
 class AllocatorSettings(ServiceSettings):
@@ -26,7 +27,7 @@ class AllocatorSettings(ServiceSettings):
     `market_s_per_s` are market seconds in a second of wall time, as the market is replayed.
     `selector` are the options of the selector that decides, by the names that it has for them: what
     is expected of jobs follows them, and decisions are explained with them. With `outlooks` that is
-    worked out for every job.
+    worked out for every job. `callers` is how much it takes from them at a time, each by its own name.
     """
 
     allocator_address: str = "127.0.0.1:7070"
@@ -38,7 +39,10 @@ class AllocatorSettings(ServiceSettings):
     quote_margin: float = Field(default=DEFAULT_QUOTE_MARGIN, ge=0, le=100, allow_inf_nan=False)
     market_s_per_s: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     outlooks: bool = True
-    selector: Annotated[SelectorOptions, SELECTOR_VARIABLES] = SelectorOptions()
+    callers: Annotated[CallerLimits, OptionVariables()] = CallerLimits()
+    selector: Annotated[
+        SelectorOptions, SELECTOR_VARIABLES, BeforeValidator(limited_by_default)
+    ] = SERVED
 
     def agents(self) -> AgentsAt | None:
         """Where agents dial in, None for nowhere; `ConfigError` where that cannot be."""

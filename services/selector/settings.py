@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from spotline.application.selector.state import SelectorOptions
-from spotline.bootstrap.explaining import SELECTOR_VARIABLES
+from spotline.bootstrap.explaining import SELECTOR_VARIABLES, SERVED, limited_by_default
 from spotline.bootstrap.followers import DECISIONS_KEPT
 from spotline.runtime.settings import ServiceSettings
 
@@ -24,4 +24,6 @@ class SelectorSettings(ServiceSettings):
     allocate_timeout_s: float = Field(default=10.0, gt=0, allow_inf_nan=False)
     decisions_max_age_s: float = Field(default=DECISIONS_KEPT.max_age_s, ge=0, allow_inf_nan=False)
     decisions_max_bytes: int = Field(default=DECISIONS_KEPT.max_bytes, ge=0)
-    selector: Annotated[SelectorOptions, SELECTOR_VARIABLES] = SelectorOptions()
+    selector: Annotated[
+        SelectorOptions, SELECTOR_VARIABLES, BeforeValidator(limited_by_default)
+    ] = SERVED

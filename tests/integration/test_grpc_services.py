@@ -14,9 +14,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from spotline.adapters.grpc.allocator import allocator_servicer
-from spotline.adapters.grpc.allocator.client import AllocateCallPort, JobClient, open_channel
+from spotline.adapters.grpc.allocator.allocating import AllocateCallPort
+from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.server import RpcServer
+from spotline.adapters.grpc.kit.calling import open_channel
 from spotline.adapters.grpc.kit.errors import EARLIEST_DEADLINE_KEY, RpcFailed
 from spotline.application.allocation.allocate import allocate
 from spotline.application.allocation.messages import AllocateRequest, JobTask
@@ -515,6 +517,58 @@ async def test_a_refused_call_is_an_answer_with_the_reason() -> None:
     assert "unknown policy 'guess'" in answered.detail
     assert mistaken.outcome is CallOutcome.REFUSED
     assert "another request" in mistaken.detail
+
+
+def crowded_request(jobs: int, name: str = "") -> AllocateRequest:
+    """Jobs that take from each other what there is."""
+    request = allocate_request()
+    (task,) = request.tasks
+    policies = ("msu", "ahap(3,1,0.5)", "ahanp(0.5)")
+    return replace(
+        request,
+        tasks=tuple(
+            replace(
+                task,
+                job=replace(job(f"r{number}"), name=name),
+                policy_id=policies[number % len(policies)],
+            )
+            for number in range(jobs)
+        ),
+    )
+
+
+@pytest.mark.parametrize("part_bytes", [1, 700, 1_500, 3_000])
+async def test_a_request_in_parts_is_answered_as_the_whole(part_bytes) -> None:
+    request = crowded_request(12)
+    assert to_message(request).ByteSize() > 3_000
+
+    async with serving(opened_host()) as address:
+        port = AllocateCallPort(address, timeout_s=100, part_bytes=part_bytes)
+        (answered,) = await port.perform(call_of(request))
+        await port.close()
+
+    assert answered.outcome is CallOutcome.ANSWERED
+    assert answered.answers == allocate(request).answers
+    assert answered.request_digest == digest(request)
+    lots = {answer.lots for answer in answered.answers}
+    assert len(lots) > 1, "the jobs must take from each other"
+
+
+async def test_jobs_with_names_of_megabytes_cost_nobody_a_decision() -> None:
+    # 24 of them were 72 MB, more than any message may have: all jobs were decided by the fallback.
+    request = crowded_request(24, name="x" * 3_000_000)
+    huge = replace(request, tasks=(*crowded_request(1, name="y" * 9_000_000).tasks, *request.tasks))
+
+    async with serving(opened_host()) as address:
+        port = AllocateCallPort(address, timeout_s=100)
+        (answered,) = await port.perform(call_of(request))
+        (alone,) = await port.perform(call_of(huge))
+        await port.close()
+
+    assert answered.outcome is CallOutcome.ANSWERED
+    assert answered.answers == allocate(request).answers
+    assert alone.outcome is CallOutcome.ANSWERED
+    assert alone.answers == allocate(huge).answers
 
 
 async def test_nobody_there_is_unavailable_and_a_hanging_server_times_out() -> None:

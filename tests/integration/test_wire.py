@@ -27,6 +27,7 @@ from spotline.application.allocator.messages import (
 )
 from spotline.application.allocator.updates import JobChange
 from spotline.application.market_view import ClockReading, MarketState
+from spotline.contracts.limits import CallerLimits
 from spotline.contracts.mapping import to_message
 from spotline.domain.events.lifecycle import (
     AdmissionRecorded,
@@ -343,6 +344,68 @@ async def test_many_submissions_at_once_are_all_answered_or_told_to_come_again(
     assert len(late) + len(taken) == len(jobs)
     assert {outcome.reason for outcome in late} <= {"TOO_MANY_REQUESTS"}
     assert {receipt.job_id for receipt in taken} == set(host.state.recorded)
+
+
+async def test_a_tenant_with_as_many_jobs_as_it_may_have_is_told_when_to_come_again() -> None:
+    host = opened_host()
+    feed = JobFeed()
+    host.listeners.append(feed.on_applied)
+    server = RpcServer(host, feed, address="127.0.0.1:0", await_admission=host.admits)
+    server.bound_by(CallerLimits(most_open_jobs_a_tenant=2))
+    address = await server.start()
+    try:
+        async with JobClient(address) as client:
+            first = await client.submit(job("r1"))
+            await client.submit(job("r2"))
+            with pytest.raises(RpcFailed) as caught:
+                await client.submit(job("r3"))
+            again = await client.submit(job("r2"))
+            others = await client.submit(replace(job("r3"), tenant="another"))
+            host.record(replace(closed(), job_id=first.job_id))
+            await client.submit(job("r3"))
+    finally:
+        await server.stop(grace_s=0.2)
+
+    assert (caught.value.code, caught.value.reason) == ("RESOURCE_EXHAUSTED", "TOO_MANY_JOBS")
+    assert caught.value.retry_s > 0
+    assert again.already_submitted
+    assert not others.already_submitted
+    assert host.state.open_jobs == {JOB.tenant: 2, "another": 1}
+
+
+async def test_the_log_tells_again_how_many_jobs_are_open() -> None:
+    host = opened_host(JobSubmitted(job=JOB, ts_event_ns=START_NS))
+
+    assert host.state.open_jobs == {JOB.tenant: 1}
+    host.record(closed())
+    host.record(closed())
+    assert host.state.open_jobs == {}
+
+
+async def test_a_job_of_megabytes_is_refused() -> None:
+    message = submission()
+    for number in range(20_000):
+        message.job.throughputs.add(offering=f"{number:0100}")
+
+    async with plain_stub(opened_host()) as stub:
+        code, found = await refused(stub.Submit(message))
+
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert [said.field for said in found["BadRequest"].field_violations] == ["job"]
+
+
+async def test_a_page_holds_no_more_than_a_message() -> None:
+    large = tuple(f"{number:0190}" for number in range(4_000))
+    jobs = [replace(job(f"r{number}"), offerings=large) for number in range(30)]
+    host = opened_host(*(JobSubmitted(job=one, ts_event_ns=START_NS) for one in jobs))
+
+    async with client_of(host) as client:
+        first = await client.list(JobQuery(page_size=1000))
+        found = await client.list_all(JobQuery(page_size=1000))
+
+    assert 0 < len(first.statuses) < len(jobs)
+    assert {status.job.job_id for status in found} == {one.job_id for one in jobs}
+    assert len(found) == len(jobs)
 
 
 # --- updates ----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from spotline.adapters.nats.stream import NatsEventStream
@@ -15,6 +15,7 @@ from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.parts import BusAddress, open_stream
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ProviderUnavailable
+from spotline.domain.limits.spending import DEFAULT_SPENDING
 from spotline.replay.explain import Entries, LogExplainer
 from spotline.runtime.settings import OptionVariables
 
@@ -22,6 +23,19 @@ SELECTOR_VARIABLES = OptionVariables(
     left_out=("rehearsals_per_job", "history_slots", "most_revisions", "competing")
 )
 """How a service's environment states the selector's options."""
+
+
+def limited_by_default(stated: object) -> object:
+    """The options that an environment states, with limits unless it says otherwise."""
+    return (
+        {"limits": True, "spending": DEFAULT_SPENDING.to_json(), **stated}
+        if isinstance(stated, Mapping)
+        else stated
+    )
+
+
+SERVED = SelectorOptions(limits=True, spending=DEFAULT_SPENDING.to_json())
+"""The options of a service whose environment states none: money has limits by default."""
 
 # Entries are asked of the broker in portions: between two of them the thread can be stopped.
 _PORTION = 500

@@ -22,6 +22,7 @@ from spotline.bootstrap.facts import ended_tasks, limits_of, system_probe
 from spotline.bootstrap.health import Hosted
 from spotline.bootstrap.own_loop import in_own_loop
 from spotline.bootstrap.parts import AnyHost, BusAddress, PartHooks, open_part, open_stream
+from spotline.contracts.limits import CallerLimits
 from spotline.contracts.subjects import StreamPart
 from spotline.domain.configuration.configuration import MeasuredRun
 from spotline.runtime.applied import AppliedFeed
@@ -54,7 +55,8 @@ class AllocatorParts:
     that states no value is worth (1 + `quote_margin`) x its on-demand quote. `agents` says where
     those of running programs dial in, None for nowhere. `selector` are the options of the selector
     that decides: decisions are explained with them, and what is expected of jobs follows them. With
-    `outlooks` that is worked out of its own for every job, too.
+    `outlooks` that is worked out of its own for every job, too. `callers` is how much is taken from
+    them at a time.
     """
 
     configurator_address: str = ""
@@ -63,6 +65,7 @@ class AllocatorParts:
     agents: AgentsAt | None = None
     selector: SelectorOptions = field(default_factory=SelectorOptions)
     outlooks: bool = True
+    callers: CallerLimits = field(default_factory=CallerLimits)
 
 
 async def serve_allocator(
@@ -120,6 +123,7 @@ async def serve_allocator(
             quote_margin=parts.quote_margin,
             views=JobViews(host, feed, outlooks=outlooks),
         )
+        server.bound_by(parts.callers)
         explainer = LiveExplainer(bus, parts.selector)
         stack.callback(explainer.close)
         server.explain_with(explainer)

@@ -9,6 +9,7 @@ import typer
 
 from spotline.bench.cant_be_late.command import cant_be_late
 from spotline.bench.decision.command import decision
+from spotline.bench.faults.command import faults
 from spotline.bench.forecast.command import forecast
 from spotline.bench.knowledge.command import knowledge
 from spotline.bench.placement.command import placement
@@ -26,6 +27,7 @@ _COMMANDS: Mapping[str, Callable[..., None]] = MappingProxyType(
         "quote": quote,
         "cant-be-late": cant_be_late,
         "decision": decision,
+        "faults": faults,
         "forecast": forecast,
         "knowledge": knowledge,
         "placement": placement,
@@ -42,7 +44,7 @@ def register(app: typer.Typer) -> None:
 
 @bench_app.callback()
 def root() -> None:
-    """Measure decisions: their quality, their speed, quotes, forecasts, configuration knowledge, placement, streams."""
+    """Measure decisions: their quality, their speed, quotes, forecasts, configuration knowledge, placement, streams; and what faults do."""
 
 
 for _name, _command in _COMMANDS.items():

@@ -101,7 +101,7 @@ def demo(
             nats_url=nats_url,
             forecaster=forecaster or DEFAULT_FORECASTER,
             ingest=without_pause(price_sanity=price_sanity),
-            selector=SelectorOptions(warm_start=read_weights(warm_start)),
+            selector=SelectorOptions(warm_start=read_weights(warm_start), limits=True),
             # A demo has no time between its slots to look ahead.
             outlooks=False,
         )

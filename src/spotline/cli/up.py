@@ -16,6 +16,7 @@ from spotline.cli.tables import fact_lines, print_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from spotline.application.cloud_actuator.agreeing import AgreementRules
     from spotline.bootstrap.clouds import ChosenCloud
     from spotline.bootstrap.system import SystemOptions
     from spotline.domain.market.market import Market
@@ -165,6 +166,44 @@ def up(
             help="A job that states no value may cost (1 + this) x its on-demand quote.",
         ),
     ] = 0.5,
+    reap: Annotated[
+        str,
+        typer.Option(
+            envvar="SPOTLINE_REAP",
+            help="What is done about instances that belong to no job: report or reap.",
+        ),
+    ] = "report",
+    reap_accounts: Annotated[
+        str,
+        typer.Option(
+            metavar="PROVIDER/ACCOUNT,...",
+            envvar="SPOTLINE_REAP_ACCOUNTS",
+            help="Where such instances may be ended; * for everywhere, empty: nowhere.",
+        ),
+    ] = "",
+    compare_every: Annotated[
+        int,
+        typer.Option(
+            metavar="SLOTS",
+            min=1,
+            envvar="SPOTLINE_COMPARE_EVERY_SLOTS",
+            help="Compare log, ledger and cloud so often, and at the start.",
+        ),
+    ] = 6,
+    limits: Annotated[
+        bool,
+        typer.Option(
+            envvar="SPOTLINE_LIMITS",
+            help="Judge every job by what it still costs against what it still gains.",
+        ),
+    ] = True,
+    limits_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The most that may be spent in an hour, a day, a month (docs/operating.md).",
+        ),
+    ] = None,
     warm_start: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Weights to start with, from --save-weights."),
@@ -183,6 +222,7 @@ def up(
     """
     import os
 
+    from spotline.adapters.files.limits_file import read_limits
     from spotline.adapters.files.reservations_file import add_reservations
     from spotline.adapters.files.weights_file import read_weights
     from spotline.application.cloud_actuator.ports import ActuatorMode
@@ -193,10 +233,13 @@ def up(
     from spotline.bootstrap.system import SystemOptions
     from spotline.bootstrap.up import check_inputs
     from spotline.cli.failures import explained
+    from spotline.domain.ledger.caps import Caps
+    from spotline.domain.limits.spending import Spending
     from spotline.runtime.log import configure_logging
 
     with explained():
         configure_logging(log_level)
+        spending = read_limits(limits_file) if limits else Spending()
         store = store_folder(store)
         chosen = cloud_of(os.environ, cloud, ActuatorMode.LIVE)
         pace = pace_of(
@@ -225,13 +268,17 @@ def up(
             http_hosts=tuple(name.strip() for name in http_hosts.split(",") if name.strip()),
             quote_margin=quote_margin,
             placer=PlacerOptions(method=placement_method, cost=placement_cost),
-            selector=SelectorOptions(warm_start=read_weights(warm_start)),
+            selector=SelectorOptions(
+                warm_start=read_weights(warm_start), limits=limits, spending=spending.to_json()
+            ),
+            caps=Caps(spending=spending),
             ingest=judged(
                 pace.ingest(traded.slot_s, wait_for_work=wait_for_work),
                 traded,
                 (price_sanity, list_price, stale_after),
             ),
             market_s_per_s=pace.market_s_per_s,
+            agreement=_agreement(reap, reap_accounts, compare_every),
         )
         check_ports(_ports_of(options, health_port))
         check_inputs(options)
@@ -240,6 +287,20 @@ def up(
             configure_logging(log_level, file=store / LOG_FILE)
     said = _Said(as_json=as_json, verbose=verbose, store=store)
     _serve(options, cloud, said, health_port=health_port)
+
+
+def _agreement(reap: str, accounts: str, every_slots: int) -> AgreementRules:
+    from spotline.application.cloud_actuator.agreeing import AgreementRules
+    from spotline.contracts.errors import ConfigError
+    from spotline.domain.ledger.orphans import ReapMode, ReapRules, accounts_of
+
+    modes = [mode.value for mode in ReapMode]
+    if reap not in modes:
+        raise ConfigError(f"--reap must be one of {', '.join(modes)}, was {reap!r}")
+    return AgreementRules(
+        every_slots=every_slots,
+        reap=ReapRules(mode=ReapMode(reap), accounts=accounts_of(accounts)),
+    )
 
 
 def _ports_of(options: SystemOptions, health_port: int) -> dict[str, str]:

@@ -52,7 +52,7 @@ def update(
         typer.Option(help="The most that may be spent, USD; 0: no bound.", metavar="USD"),
     ] = None,
     on_limit: Annotated[
-        str | None, typer.Option(help="When the budget is used up: wait or stop.")
+        str | None, typer.Option(help="At its limit: wait, stop or finish.")
     ] = None,
     address: Address = DEFAULT_ADDRESS,
     as_json: AsJson = False,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from spotline.contracts.errors import ConfigError
+from spotline.contracts.limits import MESSAGE_BYTES
 from spotline.runtime import broker_guard
 
 OLDEST_SERVER = (2, 12, 3)
@@ -28,7 +29,6 @@ _BANNER_S = 20.0
 # A server that was killed checks its whole store when it starts again.
 _READY_S = 60.0
 _STOP_S = 20.0
-_MAX_PAYLOAD_BYTES = 8 * 1024 * 1024
 _LOG_TAIL_LINES = 8
 
 
@@ -177,6 +177,15 @@ class EmbeddedBroker:
         raise ConfigError(f"nats-server did not start:\n{_tail(log, log_start)}")
 
 
+def url_of_running(store: Path) -> str:
+    """Where the server of a store listens, by what it noted; empty where it noted nothing."""
+    for ports_file in sorted((store.absolute() / "ports").glob("nats-server_*.ports")):
+        url = _url_in(ports_file)
+        if url:
+            return url
+    return ""
+
+
 def check_server_version(version: str, url: str) -> None:
     """Refuse a server that would not do what it is told.
 
@@ -244,7 +253,7 @@ server_name: spotline
 host: {_HOST}
 port: {port}
 ports_file_dir: {_quoted(ports)}
-max_payload: {_MAX_PAYLOAD_BYTES}
+max_payload: {MESSAGE_BYTES}
 jetstream {{
   store_dir: {_quoted(store)}
   sync_interval: always

@@ -18,6 +18,7 @@ from spotline.application.health.conditions import HealthLimits
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap import process
+from spotline.domain.limits.spending import DEFAULT_SPENDING
 from spotline.domain.statistics.windows import WindowSpec
 from spotline.runtime.settings import ServiceSettings, problems_of
 
@@ -31,12 +32,14 @@ AGENTS = {"AGENTS_ADDRESS", "AGENTS_ADVERTISE", "AGENTS_FOLDER", "MARKET_S_PER_S
 SELECTION = {
     *("FORECAST_TIMEOUT_S", "RULE", "REHEARSALS", "SPOT_FIRM", "DECAY", "HORIZON_JOBS"),
     *("UTILITY_FLOOR_USD", "UTILITY_CEILING_USD", "WARM_START", "MOVES", "EGRESS_USD_PER_GB"),
-    "ZONE_EGRESS_USD_PER_GB",
+    *("ZONE_EGRESS_USD_PER_GB", "LIMITS", "LIMIT_GRACE_S", "SPENDING"),
 }
 VARIABLES = {
     AllocatorSettings: {
         *("ALLOCATOR_ADDRESS", "AWAIT_ADMISSION", "CONFIGURATOR_ADDRESS", "QUOTE_MARGIN"),
         "OUTLOOKS",
+        *("MOST_CALLS", "MOST_CALLS_A_TENANT", "MOST_STREAMS", "MOST_STREAMS_A_TENANT"),
+        *("MOST_ALLOCATIONS", "MOST_OPEN_JOBS_A_TENANT"),
         *AGENTS,
         *SELECTION,
     },
@@ -46,7 +49,7 @@ VARIABLES = {
     },
     CloudActuatorSettings: {
         *("CLOUD", "MODE", "STORE", "LEDGER_URL", "OWNER", "CAP_USD_PER_JOB"),
-        *("CAP_USD_PER_HOUR", "CAP_LAUNCHES_PER_MINUTE", "CLOUD_SIMULATED_SEED"),
+        *("CAP_USD_PER_HOUR", "CAP_LAUNCHES_PER_MINUTE", "SPENDING", "CLOUD_SIMULATED_SEED"),
         *("CLOUD_SIMULATED_LAUNCH_DELAY_S", "CLOUD_SIMULATED_NOTICE_LEAD_S"),
         *("CLOUD_SIMULATED_REFUSAL_PROBABILITY", "CLOUD_SIMULATED_INTERRUPTION_PER_INSTANCE_HOUR"),
         *AGENTS,
@@ -102,6 +105,9 @@ HELD = {
         moves=False,
         egress_usd_per_gb=0.5,
         zone_egress_usd_per_gb=0.25,
+        limits=True,
+        limit_grace_s=30,
+        spending='{"launches_per_minute": 5}',
     ),
     (PlacerSettings, "placement"): PlacerOptions(method="bace_pipe", cost="rent", moves=False),
     (AnalyticsSettings, "statistics"): StatisticsOptions(
@@ -117,6 +123,9 @@ PREFIXES = {
     "placement": "placement_",
     "statistics": "statistics_",
 }
+
+# What money has by default.
+SERVED = {"limits": True, "spending": DEFAULT_SPENDING.to_json()}
 
 
 def as_text(value):
@@ -163,20 +172,22 @@ def test_every_option_is_set_by_its_variable(settings, field, monkeypatch):
 
 @pytest.mark.parametrize(("settings", "field"), HELD)
 def test_without_variables_the_options_have_their_own_defaults(settings, field):
-    assert getattr(settings(), field) == type(HELD[settings, field])()
+    served = SERVED if settings is SelectorSettings else {}
+
+    assert getattr(settings(), field) == type(HELD[settings, field])(**served)
 
 
 def test_one_variable_leaves_the_other_options_alone(monkeypatch):
     monkeypatch.setenv("SPOTLINE_DECAY", "0.5")
 
-    assert SelectorSettings().selector == SelectorOptions(decay=0.5)
+    assert SelectorSettings().selector == SelectorOptions(decay=0.5, **SERVED)
 
 
 def test_no_variable_sets_the_options_as_a_whole_or_one_that_is_left_out(monkeypatch):
     monkeypatch.setenv("SPOTLINE_SELECTOR", '{"decay": 0.5}')
     monkeypatch.setenv("SPOTLINE_COMPETING", "false")
 
-    assert SelectorSettings().selector == SelectorOptions()
+    assert SelectorSettings().selector == SelectorOptions(**SERVED)
 
 
 @pytest.mark.parametrize(

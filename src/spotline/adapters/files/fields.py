@@ -29,6 +29,7 @@ from spotline.adapters.files.units import (
     gigabytes_of,
     seconds_of,
 )
+from spotline.contracts.limits import LONGEST_NAME
 from spotline.domain.units import ns_from_datetime
 
 A_TIME = "a time with its UTC offset, such as 2026-03-01T18:00:00Z or 2026-03-01T18:00:00+02:00"
@@ -190,7 +191,10 @@ Tokens = Annotated[Number, BeforeValidator(_tokens), Field(gt=0)]
 SizeGb = Annotated[Number, BeforeValidator(_size_gb), Field(ge=0)]
 TimeNs = Annotated[int, BeforeValidator(time_ns)]
 Text = Annotated[str, Field(max_length=LONGEST_TEXT), AfterValidator(_one_line)]
-Name = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT), AfterValidator(_one_line)]
+Stated = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT), AfterValidator(_one_line)]
+# Names and ids come back in subjects, rows and other people's terminals.
+Label = Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(_one_line)]
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(_one_line)]
 
 
 # --- reading ----------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from spotline.adapters.files.fields import (
     AnyAmount,
     Count,
     FieldRow,
+    Label,
     Name,
     Part,
     Seconds,
@@ -262,7 +263,7 @@ def _throughputs(stated: Mapping[str, ThroughputPart]) -> tuple[Throughput, ...]
 class JobFile(Part):
     """All that a job file may state; what it must state depends on whether it is a draft."""
 
-    name: Annotated[Text, FieldRow("name", "| empty | for people")] = ""
+    name: Annotated[Label, FieldRow("name", "| empty | for people")] = ""
     tenant: Annotated[Name, FieldRow("tenant", "| required | whose job it is")]
     request_id: Annotated[
         Name | None,
@@ -323,11 +324,14 @@ class JobFile(Part):
         ),
     ] = None
     on_limit: Annotated[
-        Literal["wait", "stop"] | None,
+        Literal["wait", "stop", "finish"] | None,
         FieldRow(
             "on_limit",
-            "| `wait` | what follows when the budget is used up: `wait` for more of it, or `stop` "
-            "the job, whose last checkpoint stays",
+            "| by the deadline | what follows at the job's limit (its budget; without one its value "
+            "or 1.5 times its on-demand cost, whichever is more): `wait` for more of it, `stop` the "
+            "job, whose last checkpoint stays, or `finish` while that costs less than is still to be "
+            "gained. Not stated, a hard deadline finishes; a soft one buys nothing more, keeps what "
+            "it has for ten minutes to save, and ends",
             to=OnLimit,
         ),
     ] = None

@@ -6,7 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from spotline.adapters.files.fields import Count, Name, NotNegative, Part, Text, read_part
+from spotline.adapters.files.fields import Count, Label, Name, NotNegative, Part, read_part
 from spotline.adapters.files.mistake import BadFile, mistake_of
 from spotline.adapters.files.yaml_file import read_yaml
 from spotline.application.placer.messages import pipeline_id_for
@@ -18,8 +18,8 @@ _FILE_NAMES = {"client_request_id": "request_id", "model_name": "model"}
 
 class _PipelinePart(Part):
     tenant: Name
-    request_id: Text = ""
-    model: Text = ""
+    request_id: Label = ""
+    model: Label = ""
     iterations: Count
     microbatches: Count
     compute_s: NotNegative

@@ -15,6 +15,7 @@ from spotline.adapters.files.fields import (
     Part,
     Seconds,
     SizeGb,
+    Stated,
     Text,
     Whole,
     expected,
@@ -112,7 +113,7 @@ class ProgressPart(Part):
     """Where the work done is read from; nothing stated is the library."""
 
     output: Annotated[
-        Annotated[Name, AfterValidator(_pattern)] | None,
+        Annotated[Stated, AfterValidator(_pattern)] | None,
         FieldRow(
             "run.progress.pattern",
             "| | a regular expression for lines of the output, whose group `(?P<done>...)` is the "
@@ -120,7 +121,7 @@ class ProgressPart(Part):
         ),
     ] = None
     file: Annotated[
-        Annotated[Name, AfterValidator(_below)] | None,
+        Annotated[Stated, AfterValidator(_below)] | None,
         FieldRow(
             "run.progress.path",
             "| | with `field`: a file of JSON lines that the program appends to, below its working "
@@ -161,7 +162,7 @@ def _progress(value: Any) -> Any:
 class DataPart(Part):
     """Data that the program reads."""
 
-    uri: Annotated[Name, FieldRow("run.data[].uri", "| required | where it is")]
+    uri: Annotated[Stated, FieldRow("run.data[].uri", "| required | where it is")]
     gb: Annotated[
         SizeGb, FieldRow("run.data[].size_gb", "10^9 bytes | 0 | its size; 0: not known")
     ] = 0.0
@@ -198,7 +199,7 @@ class RunPart(Part):
         ),
     ]
     workdir: Annotated[
-        Name | None,
+        Stated | None,
         FieldRow(
             "run.package",
             "| an empty one | folder of the program, relative to the job file; `submit` packs it "

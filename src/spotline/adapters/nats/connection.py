@@ -96,24 +96,45 @@ class BrokerLink:
 
 
 def redacted(url: str) -> str:
-    """`url` without what is secret in it: fit for a log."""
-    head, at, tail = url.rpartition("@")
-    scheme, slashes, credentials = head.rpartition("//")
-    if not at:
-        return url
-    user, colon, _ = credentials.partition(":")
-    # Without a password it is a token.
-    return f"{scheme}{slashes}{user if colon else ''}{colon}***@{tail}"
+    """`url`, or several with commas between, without what is secret in it: fit for a log."""
+    return ",".join(_redacted(part) for part in url.split(","))
+
+
+def _redacted(part: str) -> str:
+    scheme, slashes, rest = part.rpartition("//")
+    credentials, at, tail = rest.rpartition("@")
+    if at:
+        user, colon, _ = credentials.partition(":")
+        # Without a password it is a token.
+        return f"{scheme}{slashes}{user if colon else ''}{colon}***@{tail}"
+    host, colon, port = rest.partition(":")
+    if colon and not host.startswith("[") and not port.partition("/")[0].isdecimal():
+        # No port: the beginning of a password that has a comma.
+        return f"{scheme}{slashes}{host}:***"
+    return part
 
 
 def _credentials(url: str) -> tuple[str, dict[str, Any]]:
-    """Split `url` into where to connect to and, decoded, as whom; nats-py does not decode."""
-    try:
-        parts = urlsplit(url)
-        user, password = parts.username, parts.password
-    except ValueError:
+    """Split `url` into where to connect to and, decoded, as whom; nats-py does not decode.
+
+    Raises
+    ------
+    ConfigError
+        It is no URL.
+    """
+    if "," in url:
         return url, {}
-    if user is None or "," in url:
+    try:
+        parts = urlsplit(url if "//" in url else f"nats://{url}")
+        user, password, _ = parts.username, parts.password, parts.port
+    except ValueError:
+        # What is wrong is not told: it may be a part of the password.
+        raise ConfigError(
+            "the address of NATS must be nats://HOST:PORT, with USER:PASSWORD@ or TOKEN@ before the "
+            "host where it asks for them and what is special in these percent-encoded, was "
+            f"{redacted(url)}"
+        ) from None
+    if user is None:
         return url, {}
     bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     if password is None:

@@ -17,10 +17,10 @@ from spotline.application.read_model.messages import (
     WatchQuery,
 )
 from spotline.application.read_model.ports import InputProblem, ViewRefused, refused_input
+from spotline.contracts.limits import LONGEST_NAME
 
 _MOST_SEQ = (1 << 63) - 1
 _LONGEST_SHOWN = 80
-_LONGEST_NAME = 256
 
 EnumT = TypeVar("EnumT", bound=Enum)
 
@@ -51,8 +51,8 @@ class Asked:
     def text(self, name: str) -> str:
         """A name; empty where it is not stated."""
         value = self._stated.get(name, "")
-        if len(value) > _LONGEST_NAME or any(not letter.isprintable() for letter in value):
-            self._wrong(name, f"at most {_LONGEST_NAME} characters that can be printed", value)
+        if len(value) > LONGEST_NAME or any(not letter.isprintable() for letter in value):
+            self._wrong(name, f"at most {LONGEST_NAME} characters that can be printed", value)
         return value
 
     def count(self, name: str, most: int) -> int:

@@ -217,6 +217,7 @@ class AllocateRequest(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     TASKS_FIELD_NUMBER: _builtins.int
     LAWS_FIELD_NUMBER: _builtins.int
+    TAKEN_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
     """Slot number."""
     revision: _builtins.int
@@ -243,6 +244,12 @@ class AllocateRequest(_message.Message):
     def laws(self) -> _containers.RepeatedCompositeFieldContainer[_law_pb2.NamedLaw]:
         """The laws that tables of the tasks are solved on."""
 
+    @_builtins.property
+    def taken(self) -> _containers.RepeatedCompositeFieldContainer[_allocation_pb2.Lot]:
+        """What jobs served before these got, in that order, where a request is sent in parts; the quotes
+        are those of the whole.
+        """
+
     def __init__(
         self,
         *,
@@ -255,10 +262,11 @@ class AllocateRequest(_message.Message):
         reason: _allocation_pb2.DecisionReason.ValueType = ...,
         tasks: _abc.Iterable[Global___JobTask] | None = ...,
         laws: _abc.Iterable[_law_pb2.NamedLaw] | None = ...,
+        taken: _abc.Iterable[_allocation_pb2.Lot] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["forecast", b"forecast"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["forecast", b"forecast", "laws", b"laws", "offset_s", b"offset_s", "quotes", b"quotes", "reason", b"reason", "revision", b"revision", "slot", b"slot", "slot_s", b"slot_s", "tasks", b"tasks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["forecast", b"forecast", "laws", b"laws", "offset_s", b"offset_s", "quotes", b"quotes", "reason", b"reason", "revision", b"revision", "slot", b"slot", "slot_s", b"slot_s", "taken", b"taken", "tasks", b"tasks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -184,7 +184,7 @@ class SubmitRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     LEAST_ON_TIME_PPM_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """The caller's own id of this request, 1 to 128 characters: again, it is the same job. The
+    """The caller's own id of this request, 1 to 200 characters: again, it is the same job. The
     job's client_request_id is the same by its older name; empty: the server makes one.
     """
     least_on_time_ppm: _builtins.int

@@ -50,10 +50,14 @@ def allocate(request: AllocateRequest) -> AllocateAnswer:
     Raises
     ------
     ValueError
-        A task names an unknown policy or offering, or a job that cannot run on its offering.
+        A task or what is taken names an unknown policy or offering, or a job that cannot run on its offering.
     """
     residual = ResidualCapacity(request.quotes)
     quotes = {sq.quote.offering_id: sq.quote for sq in request.quotes}
+    for lot in request.taken:
+        if lot.offering_id not in quotes:
+            raise ValueError(f"taken.offering_id must have a quote, {lot.offering_id!r} has none")
+        residual.take_what_is_left((lot,))
     answers = []
     for task in request.tasks:
         if task.offering_id not in quotes:

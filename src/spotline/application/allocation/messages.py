@@ -84,7 +84,8 @@ class AllocateRequest:
     """Decide one slot for several jobs, in their order, each on what those before it left.
 
     `reason` says why there is no forecast, or why it is decided again; otherwise it is `POLICY`.
-    `laws` are those that the tasks' value tables are solved on.
+    `laws` are those that the tasks' value tables are solved on. `taken` is what jobs served before
+    got, where this is a part of a request.
     """
 
     slot: int
@@ -96,6 +97,7 @@ class AllocateRequest:
     reason: DecisionReason
     tasks: tuple[JobTask, ...]
     laws: tuple[NamedLaw, ...] = ()
+    taken: tuple[Lot, ...] = ()
 
     def __post_init__(self) -> None:
         if self.slot_s < 1:

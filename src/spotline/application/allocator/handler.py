@@ -39,7 +39,7 @@ from spotline.domain.events.capacity import (
 )
 from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastIssued
-from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
+from spotline.domain.events.freeze import BuyingExcepted, BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.knowledge import ThroughputReestimated
 from spotline.domain.events.law import ValueTableReady, ValueTableRequested
 from spotline.domain.events.lifecycle import (
@@ -55,6 +55,7 @@ from spotline.domain.events.lifecycle import (
     JobSubmitted,
     JobUpdated,
 )
+from spotline.domain.events.limits import LimitReached
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.parking import EntryParked, ParkedEntryDropped, ParkedEntryRetried
 from spotline.domain.events.placement import PipelineSubmitted, PlacementDecided, PlacementEnded
@@ -100,11 +101,11 @@ SPEC = Spec(
         *(AgentJoined, GenerationFormed, TrainingRestarted, JobSilent, JobHeard),
         *(CheckpointCommitted, CheckpointFailed, NoticeAcknowledged, JobStalled, JobStallEnded),
         # What people are told of jobs beside that.
-        *(CostAccrued, LaunchRefused, JobQuoted),
+        *(CostAccrued, LaunchRefused, JobQuoted, LimitReached, BuyingExcepted),
         # What those are told who run Spotline.
         *OPERATIONS_EVENTS,
         # What the selector knows beside that: outlooks are worked out from it.
-        *(kind for kind in FOLLOWED if kind is not LaunchRefused),
+        *(kind for kind in FOLLOWED if kind not in (LaunchRefused, LimitReached)),
     ),
     produces=(
         *(JobSubmitted, JobUpdated, JobCancelled, JobProgressReported, JobExited, JobQuoted),

@@ -15,6 +15,7 @@ from spotline.domain.events.capacity import (
     RefusalClass,
 )
 from spotline.domain.events.event import Event
+from spotline.domain.events.freeze import BuyingExcepted
 from spotline.domain.events.knowledge import ThroughputReestimated
 from spotline.domain.events.lifecycle import (
     JobAdmitted,
@@ -26,6 +27,7 @@ from spotline.domain.events.lifecycle import (
     JobSubmitted,
     JobUpdated,
 )
+from spotline.domain.events.limits import LimitAction, LimitReached
 from spotline.domain.events.parking import EntryParked
 from spotline.domain.events.training import (
     AgentJoined,
@@ -83,7 +85,13 @@ class JobHappening:
 
 def happening_text(event: Event) -> str | None:
     """What happened, in one line; None for what its owner need not know."""
-    text = _of_parking(event) or _of_life(event) or _of_instances(event) or _of_training(event)
+    text = (
+        _of_parking(event)
+        or _of_life(event)
+        or _of_money(event)
+        or _of_instances(event)
+        or _of_training(event)
+    )
     if text is None:
         return None
     line = " ".join(text.split())
@@ -121,6 +129,29 @@ def _of_life(event: Event) -> str | None:
             return f"is started again, retry {event.retry}: {event.detail}"
         case JobClosed():
             return f"over: {event.outcome.value}, {event.cost_micro_usd / 1e6:,.2f} USD"
+        case _:
+            return None
+
+
+_FOLLOWS = {
+    LimitAction.STOP: "it is stopped",
+    LimitAction.WIND_DOWN: "nothing more is bought for it, and it ends",
+    LimitAction.FINISH: "it goes on: finishing is worth what it costs",
+    LimitAction.WAIT: "it holds nothing until the limit is raised",
+}
+
+
+def _of_money(event: Event) -> str | None:
+    match event:
+        case LimitReached():
+            until = f" at {utc_iso(event.until_ns)}" if event.until_ns else ""
+            return f"{event.limit} reached: {_FOLLOWS[event.action]}{until} ({event.detail})"
+        case BuyingExcepted():
+            return (
+                f"{event.instances} on-demand {event.offering_id} bought for its deadline against "
+                f"{event.against}; {usd_from_micro_usd(event.quote_left_micro_usd):,.2f} USD of its "
+                "quote were left"
+            )
         case _:
             return None
 

@@ -38,7 +38,8 @@ class JobsState:
     """All jobs by id, and the recent market. `applied` counts the events folded in.
 
     A status shows the job as it was updated, at the rates, overheads and saves that are believed
-    now; `stated` keeps such jobs as they were submitted. `recorded` are the
+    now; `stated` keeps such jobs as they were submitted. `open_jobs` counts those of every tenant that
+    are not over. `recorded` are the
     jobs that the ledger holds, `unrecorded` those it still is to hold: jobs of before 0.3.0 are in
     neither. `work` says whether market time is needed, `gangs` on what the programs run that
     Spotline starts, `board` what people are told, `operations` what those are who run Spotline. `following` is what the selector knows, None
@@ -48,6 +49,7 @@ class JobsState:
     recent: MarketFold = field(default_factory=MarketFold)
     statuses: dict[str, JobStatus] = field(default_factory=dict)
     stated: dict[str, Job] = field(default_factory=dict)
+    open_jobs: dict[str, int] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
     recorded: set[str] = field(default_factory=set)
     unrecorded: set[str] = field(default_factory=set)
@@ -101,14 +103,7 @@ class JobsState:
             case MarketOpened() | SlotOpened() | ForecastIssued():
                 self.recent.fold(event)
             case JobSubmitted():
-                if self.recorded and event.job.job_id not in self.statuses:
-                    self.unrecorded.add(event.job.job_id)
-                self.statuses.setdefault(
-                    event.job.job_id,
-                    JobStatus(
-                        job=event.job, state=JobState.PENDING, submitted_ns=event.ts_event_ns
-                    ),
-                )
+                self._submit(event)
             case (
                 JobCancelled()
                 | JobProgressReported()
@@ -126,7 +121,10 @@ class JobsState:
                         self.cancelled.add(event.job_id)
                     elif isinstance(event, (ThroughputReestimated, JobUpdated)):
                         self.stated.setdefault(event.job_id, status.job)
-                    self.statuses[event.job_id] = _after(status, event, self.recent)
+                    after = _after(status, event, self.recent)
+                    self.statuses[event.job_id] = after
+                    if after.state.over and not status.state.over:
+                        self._count_open(status.job.tenant, -1)
             case AdmissionRecorded():
                 self.recorded.add(event.job_id)
                 self.unrecorded.discard(event.job_id)
@@ -139,6 +137,24 @@ class JobsState:
         self.operations.fold(event)
         if self.following is not None:
             self.following.fold(event)
+
+    def _submit(self, event: JobSubmitted) -> None:
+        job = event.job
+        if job.job_id in self.statuses:
+            return
+        if self.recorded:
+            self.unrecorded.add(job.job_id)
+        self.statuses[job.job_id] = JobStatus(
+            job=job, state=JobState.PENDING, submitted_ns=event.ts_event_ns
+        )
+        self._count_open(job.tenant, 1)
+
+    def _count_open(self, tenant: str, more: int) -> None:
+        left = self.open_jobs.get(tenant, 0) + more
+        if left:
+            self.open_jobs[tenant] = left
+        else:
+            del self.open_jobs[tenant]
 
 
 def _after(status: JobStatus, event: Event, market: MarketFold) -> JobStatus:

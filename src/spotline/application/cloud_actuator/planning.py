@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from spotline.application.cloud_actuator.messages import ApplyRevisionRequest
 from spotline.application.cloud_actuator.ports import Ledger
+from spotline.domain.events.capacity import CostAccrued
 from spotline.domain.ledger.billing import bill
 from spotline.domain.ledger.caps import Caps, Permit
 from spotline.domain.ledger.intents import HeldInstance, Intent, RevisionPlan, plan_revision
+from spotline.domain.limits.spending import SpentIn
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import NS_PER_S
 
@@ -61,6 +63,7 @@ class RevisionPlanning:
                 attempts=attempts,
                 forbidden=self._forbidden,
                 barred=barred,
+                spent_in=await self._spent_in(request),
             ),
             commands,
             held,
@@ -79,3 +82,31 @@ class RevisionPlanning:
             job_id = charge.cost.job_id
             spent[job_id] = spent.get(job_id, 0) + charge.cost.cost_micro_usd
         return spent
+
+    async def _spent_in(self, request: ApplyRevisionRequest) -> SpentIn:
+        """What was spent in the times that limits are about, the open slot up to now included.
+
+        A time that begins inside a slot is taken to begin with it.
+        """
+        at = request.at
+        found: dict[int, dict[tuple[str, CapacityType], int]] = {}
+        for span_s in self._caps.spending.spans_s:
+            # What is decided now is held until the slot ends: so long is the time that counts.
+            first = at.slot - max(0, -(-span_s // at.slot_s) - 1)
+            charges = await self._ledger.charges_since(first)
+            found[span_s] = _by_tenant_and_type(charge.cost for charge in charges)
+        if found:
+            intervals = await self._ledger.intervals(request.prices.slot, request.prices.slot_s)
+            for charge in bill(intervals, request.prices, until_s=at.offset_s):
+                key = charge.cost.tenant, charge.cost.capacity_type
+                for by in found.values():
+                    by[key] = by.get(key, 0) + charge.cost.cost_micro_usd
+        return found
+
+
+def _by_tenant_and_type(costs: Iterable[CostAccrued]) -> dict[tuple[str, CapacityType], int]:
+    found: dict[tuple[str, CapacityType], int] = {}
+    for cost in costs:
+        key = cost.tenant, cost.capacity_type
+        found[key] = found.get(key, 0) + cost.cost_micro_usd
+    return found

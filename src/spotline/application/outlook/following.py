@@ -23,6 +23,7 @@ from spotline.domain.events.event import Event
 from spotline.domain.events.forecast import ForecastOverdue
 from spotline.domain.events.law import MarketLawLearned
 from spotline.domain.events.lifecycle import JobAdmitted
+from spotline.domain.events.limits import LimitReached
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.forecasting.law_book import FIRST_AFTER_SLOTS, LawBook
@@ -37,6 +38,7 @@ FOLLOWED = (
     AllocationAnswered,
     ForecastOverdue,
     LaunchRefused,
+    LimitReached,
     MarketLawLearned,
     PolicyWeightsUpdated,
     SlotDecided,

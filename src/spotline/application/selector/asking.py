@@ -8,10 +8,11 @@ from dataclasses import replace
 from spotline.application.allocation.allocate import allocate, capped_quotes
 from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
 from spotline.application.selector.egress import held_back
-from spotline.application.selector.freezing import task_under_freezes
+from spotline.application.selector.freezing import task_at_discount, task_under_freezes
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.leaving import NextHome, can_stay, way_out, way_to
 from spotline.application.selector.limiting import task_at_limit
+from spotline.application.selector.offered_money import task_within_spending
 from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.named_law import NamedLaw
@@ -59,7 +60,9 @@ def _task(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTas
     way = way_out(state, run, options)
     if way is not None:
         task = _departed(state, run, task, way)
-    return task_under_freezes(state, run, task_at_limit(state, run, task))
+    task = task_at_discount(state, task_at_limit(state, run, task), options)
+    task = task_within_spending(state, run, task, options)
+    return task_under_freezes(state, run, task)
 
 
 def task_at_home(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTask:

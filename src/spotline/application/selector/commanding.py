@@ -22,6 +22,14 @@ from spotline.domain.policies.interface import Policy
 from spotline.domain.policies.registry import policy_named
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtLimit:
+    """Jobs that end in a revision because of a limit, and those that others' limits have cut."""
+
+    stopped: Set[str] = frozenset()
+    cut: Set[str] = frozenset()
+
+
 def decisions(
     state: SelectorState, answers: Sequence[JobAnswer], options: SelectorOptions
 ) -> list[AllocationDecided]:
@@ -56,17 +64,14 @@ def finish_slot(
     answered: Sequence[AllocationDecided],
     ctx: Context,
     options: SelectorOptions,
-    *,
-    stopped: Set[str] = frozenset(),
+    at_limit: AtLimit | None = None,
 ) -> tuple[Event, ...]:
-    """Decisions and endings, then the commands they need (releases first), then the slot's end.
-
-    Jobs that are `stopped` have reached a limit and end.
-    """
+    """Decisions and endings, then the commands they need (releases first), then the slot's end."""
+    at_limit = at_limit or AtLimit()
     decided = (*answered, *undecided(state))
     ending = {
-        **dict.fromkeys(stopped, JobOutcome.STOPPED_BY_LIMIT),
-        **endings(state, decided),
+        **dict.fromkeys(at_limit.stopped, JobOutcome.STOPPED_BY_LIMIT),
+        **endings(state, [each for each in decided if each.job_id not in at_limit.cut]),
     }
     closed: list[Event] = []
     for job_id, outcome in sorted(ending.items()):

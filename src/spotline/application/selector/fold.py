@@ -17,7 +17,9 @@ from spotline.application.selector.endings import (
     unheeded,
 )
 from spotline.application.selector.job_run import HeldStretch, JobRun, JobTable, RunPhase
+from spotline.application.selector.spent import note_ended, note_launched, note_spent
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
+from spotline.application.selector.tripping import note_health
 from spotline.application.slot_checks import check_slot, completed, slot_of
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
 from spotline.domain.events.capacity import (
@@ -33,6 +35,7 @@ from spotline.domain.events.knowledge import ThroughputReestimated
 from spotline.domain.events.law import MarketLawLearned, ValueTableRequested
 from spotline.domain.events.lifecycle import (
     JobAdmitted,
+    JobAdvanced,
     JobCancelled,
     JobClosed,
     JobExited,
@@ -57,6 +60,7 @@ from spotline.domain.selection.learner import Draw, PoolFeedback
 
 def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
     """Apply one event to `state`, in place."""
+    note_health(state, event)
     measured = state.measuring.fold(event)
     if measured is not None:
         _take_measured(state, state.runs[measured.stated.job_id], measured)
@@ -86,13 +90,15 @@ def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
         ):
             _fold_job(state, event)
         case LimitReached():
-            state.runs[event.job_id].at_limit = event
+            run = state.runs.get(event.job_id)
+            if run is not None:
+                run.at_limit = event
         case BuyingFrozen():
             state.freezes.begin(event.freeze)
         case BuyingUnfrozen():
             state.freezes.end(event.freeze_id)
         case _:
-            _fold_slot(state, event)
+            _fold_slot(state, event, options)
 
 
 def _fold_market(state: SelectorState, event: Event, options: SelectorOptions) -> None:
@@ -226,11 +232,14 @@ def _take_measured(state: SelectorState, run: JobRun, measured: Followed) -> Non
     run.believe(after, state.program_of(after, run.offering_id), stale)
 
 
-def _fold_slot(state: SelectorState, event: Event) -> None:
+def _fold_slot(state: SelectorState, event: Event, options: SelectorOptions) -> None:
     match event:
+        case JobAdvanced():
+            note_ended(state, event, options)
         case AllocationAnswered():
             _note_answer(state, event)
         case AllocationDecided():
+            note_launched(state, state.runs[event.job_id], event, options)
             _note_decided(state, event)
         case SlotDecided() if event.slot == state.slot:
             state.phase = SlotPhase.AWAITING_CAPACITY
@@ -273,7 +282,8 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
         for run in state.running():
             quote = prices[run.offering_id]
             # A slot that was not opened (a live market's clock went on) is held through unchanged.
-            for _ in range(event.slot - state.slot):
+            for slot in range(state.slot, event.slot):
+                note_spent(state, run, quote, slot, options)
                 run.settle(quote.spot_price_micro_usd, quote.on_demand_price_micro_usd)
             if not run.is_finishing:
                 run.finishing_since = -1

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from spotline.application.allocation.allocate import task_view
 from spotline.application.allocation.messages import AllocateRequest, JobTask
 from spotline.application.selector.job_run import JobRun
-from spotline.application.selector.state import SelectorState
+from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.domain.jobs.job import DeadlineKind
 from spotline.domain.jobs.lot import holding_of
 from spotline.domain.jobs.program import Holding
@@ -70,7 +70,21 @@ def task_under_freezes(state: SelectorState, run: JobRun, task: JobTask) -> JobT
         return bounded
     held = task.holding.on_demand
     more = exemption(state, run, bounded).instances if stop.yields_to_deadlines else 0
-    return replace(bounded, most_on_demand=held + more)
+    most = held + more
+    if task.most_on_demand is not None:
+        most = max(held, min(most, task.most_on_demand))
+    return replace(bounded, most_on_demand=most)
+
+
+def task_at_discount(state: SelectorState, task: JobTask, options: SelectorOptions) -> JobTask:
+    """The task of a job that is offered no more spot where that is not as cheap as it must be."""
+    spending = options.limits_on_spending
+    if not spending.least_spot_discount_ppm:
+        return task
+    quote = {sq.quote.offering_id: sq.quote for sq in state.current.quotes}[task.offering_id]
+    if spending.discounted(quote.spot_price_micro_usd, quote.on_demand_price_micro_usd):
+        return task
+    return replace(task, most_spot=task.holding.spot)
 
 
 def exemption(state: SelectorState, run: JobRun, task: JobTask) -> Exemption:
@@ -82,14 +96,14 @@ def exemption(state: SelectorState, run: JobRun, task: JobTask) -> Exemption:
     quote_micro_usd = run.on_demand_quote_micro_usd or run.job.on_demand_quote_micro_usd
     if run.job.deadline.kind is not DeadlineKind.HARD or not quote_micro_usd:
         return NO_EXEMPTION
-    quote = {sq.quote.offering_id: sq.quote for sq in state.current.quotes}[task.offering_id]
+    quoted = {sq.quote.offering_id: sq for sq in state.current.quotes}[task.offering_id]
     left = quote_micro_usd - _spent(state, run)
     left_s = state.current.slot_s - state.offset_s
-    each = cost_micro_usd(quote.on_demand_price_micro_usd, 1, left_s)
+    each = cost_micro_usd(quoted.worst_price(CapacityType.ON_DEMAND), 1, left_s)
     most = run.job.max_instances if each == 0 else max(0, left) // each
     if blocking(state, run, task.offering_id, CapacityType.SPOT) is not None:
         task = replace(task, most_spot=task.holding.spot)
-    if not most or not _is_needed(state, task, quote):
+    if not most or not _is_needed(state, task, quoted.quote):
         return NO_EXEMPTION
     more = min(most, run.job.max_instances - task.holding.on_demand)
     return Exemption(instances=max(0, more), quote_left_micro_usd=left)

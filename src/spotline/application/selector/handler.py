@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from spotline.application.allocation.messages import AllocateRequest
 from spotline.application.selector.asking import allocate_request, fallback_answers
-from spotline.application.selector.commanding import decisions, finish_slot
+from spotline.application.selector.commanding import AtLimit, decisions, finish_slot
 from spotline.application.selector.endings import ended, moment_s, retry_of
 from spotline.application.selector.fold import fold
 from spotline.application.selector.job_run import JobRun, RunPhase
@@ -37,14 +37,19 @@ from spotline.application.selector.limiting import (
 from spotline.application.selector.offering_choice import best_offering
 from spotline.application.selector.parked_entries import frozen_by, unfrozen_by
 from spotline.application.selector.recomputing import recomputed_answer
+from spotline.application.selector.spending import within_limits
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.application.selector.tables import tables_again, tables_wanted, taken_by
+from spotline.application.selector.tripping import tripped
+from spotline.application.slot_checks import check_slot, slot_of
 from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome, Spec, Timer
 from spotline.contracts.subjects import KINDS
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
 from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
+    InterruptionNoticed,
+    InterruptionWithdrawn,
     LaunchRefused,
     ProvisioningCommanded,
     SlotDecided,
@@ -72,6 +77,8 @@ from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.events.training import (
     CheckpointCommitted,
     GenerationFormed,
+    JobHeard,
+    JobSilent,
     TrainingRestarted,
 )
 from spotline.domain.forecasting.trust import ForecastTrust
@@ -125,6 +132,8 @@ SPEC = Spec(
         EntryParked,
         ParkedEntryRetried,
         ParkedEntryDropped,
+        # What shows that instances are unwell.
+        *(InterruptionNoticed, InterruptionWithdrawn, JobSilent, JobHeard),
     ),
     produces=(ForecastOverdue, AllocationAnswered, EntryParked, *_DECIDES),
     decides=_DECIDES,
@@ -159,6 +168,11 @@ class SelectHandler:
             trust=ForecastTrust(),
             competing=self._options.competing,
         )
+
+    def check(self, state: SelectorState, event: Event) -> None:
+        """Refuse a slot that cannot be gone on from; see `Checks`."""
+        if isinstance(event, SlotOpened) and event.slot > state.slot:
+            check_slot(event, *slot_of(state.opened))
 
     def evolve(self, state: SelectorState, event: Event) -> None:
         """Apply one event."""
@@ -223,7 +237,7 @@ class SelectHandler:
 
     def _turn_of_slot(self, state: SelectorState, ctx: Context) -> tuple[Event, ...]:
         """Report the slot that ended, close jobs, learn, admit: in that order."""
-        events: list[Event] = []
+        events: list[Event] = list(tripped(state)) if self._options.limits else []
         closing: set[str] = set()
         for run in state.running():
             if run.first_slot < state.slot:
@@ -341,10 +355,13 @@ class SelectHandler:
     ) -> tuple[Event, ...]:
         answers = departures(state, answers, self._options)
         reached, answers = spent_up(state, answers, self._options)
-        decided = decisions(state, answers, self._options)
+        granted = within_limits(state, answers, self._options)
+        decided = decisions(state, granted.answers, self._options)
+        ending = AtLimit(stopped=ending_of(reached), cut=granted.cut)
         return (
             *reached,
-            *finish_slot(state, decided, ctx, self._options, stopped=ending_of(reached)),
+            *granted.reached,
+            *finish_slot(state, decided, ctx, self._options, ending),
         )
 
 

@@ -17,6 +17,7 @@ from spotline.domain.jobs.run import ProgressSource
 from spotline.domain.ledger.billing import OfferingPrice, lots_cost_micro_usd
 from spotline.domain.limits.judgement import FORWARD, limit_micro_usd, planned_budget_micro_usd
 from spotline.domain.market.named_law import NamedLaw
+from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import Move
 from spotline.domain.policies.interface import START, Memory
 from spotline.domain.policies.replay import SlotRecord
@@ -413,6 +414,26 @@ class JobRun:
         """Where the job stands if it ends inside the slot, and what the slot cost it until then."""
         now, held = self._through(offset_s)
         return self._as_reported(now), self._cost(held, price, offset_s)
+
+    def costs_until(
+        self, prices: tuple[int, int], offset_s: int
+    ) -> tuple[tuple[CapacityType, int], ...]:
+        """What the slot has cost until a moment, by capacity type; copying is on-demand's.
+
+        `prices` are those of spot and on-demand.
+        """
+        price = OfferingPrice(
+            offering_id=self.offering_id,
+            spot_micro_usd=prices[0],
+            on_demand_micro_usd=prices[1],
+        )
+        _, held = self._through(offset_s)
+        spot = [(at_s, self.lots(Holding(spot=holding.spot))) for at_s, holding in held]
+        on_spot = lots_cost_micro_usd(spot, {self.offering_id: price}, offset_s)
+        return (
+            (CapacityType.SPOT, on_spot),
+            (CapacityType.ON_DEMAND, self._cost(held, price, offset_s) - on_spot),
+        )
 
     def _cost(self, held: list[tuple[int, Holding]], price: OfferingPrice, until_s: int) -> int:
         steps = [(offset_s, self.lots(holding)) for offset_s, holding in held]

@@ -24,9 +24,9 @@ from spotline.domain.limits.judgement import (
     BUDGET,
     DEFAULT,
     FORWARD,
+    Conditions,
     Prospect,
     SpotShare,
-    Terms,
     action_at_limit,
     action_where_not_worth_it,
     best,
@@ -35,6 +35,7 @@ from spotline.domain.limits.judgement import (
     planned_budget_micro_usd,
     prospect,
 )
+from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason, JobAnswer
 from spotline.domain.policies.interface import START
 from spotline.domain.units import NS_PER_S, cost_micro_usd, usd_from_micro_usd
@@ -159,10 +160,10 @@ def _grace_end_ns(state: SelectorState, run: JobRun, options: SelectorOptions) -
     slot_s = state.current.slot_s
     slots = -(-options.limit_grace_s // slot_s)
     held = kept(state, run)
-    terms = _terms(state, run.offering_id)
+    spot_price, on_demand_price = _worst_prices(state, run.offering_id)
     cost = slots * (
-        cost_micro_usd(terms.spot_price, held.spot, slot_s)
-        + cost_micro_usd(terms.on_demand_price, held.on_demand, slot_s)
+        cost_micro_usd(spot_price, held.spot, slot_s)
+        + cost_micro_usd(on_demand_price, held.on_demand, slot_s)
     )
     if not held.instances or run.spent_micro_usd + cost > run.limit_micro_usd:
         return 0
@@ -213,8 +214,7 @@ def near_limit(state: SelectorState, run: JobRun) -> int | None:
     """The budget that a job is decided with in the open slot, None where its limit is far."""
     if not run.is_limited:
         return None
-    terms = _terms(state, run.offering_id)
-    price = max(terms.spot_price, terms.on_demand_price)
+    price = max(_worst_prices(state, run.offering_id))
     slot_cost = cost_micro_usd(price, run.job.max_instances, state.current.slot_s)
     return budget_near_limit_micro_usd(run.job, run.limit_micro_usd, run.spent_micro_usd, slot_cost)
 
@@ -275,15 +275,24 @@ def _elsewhere(
 
 def _terms(
     state: SelectorState, offering_id: str, *, overhead_s: int = 0, entrance_micro_usd: int = 0
-) -> Terms:
+) -> Conditions:
     quote = {sq.quote.offering_id: sq.quote for sq in state.current.quotes}[offering_id]
-    return Terms(
+    return Conditions(
         spot_price=quote.spot_price_micro_usd,
         on_demand_price=quote.on_demand_price_micro_usd,
         spot_share_ppm=SpotShare(state.counts.get(offering_id, ())),
         overhead_s=overhead_s,
         entrance_micro_usd=entrance_micro_usd,
     )
+
+
+def _worst_prices(state: SelectorState, offering_id: str) -> tuple[int, int]:
+    """The dearest that spot and on-demand may be, whether believed or not: for what limits allow.
+
+    A job is judged by the prices that are believed: one that is not is no reason to stop it.
+    """
+    quoted = {sq.quote.offering_id: sq for sq in state.current.quotes}[offering_id]
+    return quoted.worst_price(CapacityType.SPOT), quoted.worst_price(CapacityType.ON_DEMAND)
 
 
 def _limit_of(job: Job) -> str:
@@ -312,3 +321,11 @@ def _reached(
         detail=f"finishing still costs {usd_from_micro_usd(to_come):.2f} USD, "
         f"{usd_from_micro_usd(to_gain):.2f} USD are still to be gained",
     )
+
+
+def waiting_for(
+    state: SelectorState, run: JobRun, options: SelectorOptions, limit: str
+) -> LimitReached:
+    """A job gets nothing for a limit's sake that is not its own."""
+    found = _prospect_of(state, run, options)
+    return _reached(state, run, found, limit, LimitAction.WAIT)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 
 from spotline.application.allocation.allocate import program_of
 from spotline.application.allocation.measuring import Measuring
@@ -17,7 +18,9 @@ from spotline.domain.events.market import SlotOpened
 from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import JobProgram
+from spotline.domain.limits.breaker import Breaker
 from spotline.domain.limits.freezes import Freezes
+from spotline.domain.limits.spending import Spending, SpentIn, spending_of
 from spotline.domain.market.law import StateSpace, run_states
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import CapacityType, Offering
@@ -61,7 +64,8 @@ class SelectorOptions:
     as much, and other continents differ.
 
     With `limits` jobs are judged forward and have a limit each (`domain/limits/judgement.py`); one
-    that winds down keeps what it holds for `limit_grace_s` seconds. Logs from before 0.3.0,
+    that winds down keeps what it holds for `limit_grace_s` seconds. `spending` are limits on what is
+    spent in a time, as `Spending.to_json` writes them (empty: none). Logs from before 0.3.0,
     simulations and benchmarks decide without.
 
     Raises
@@ -88,6 +92,7 @@ class SelectorOptions:
     zone_egress_usd_per_gb: float = 0.01
     limits: bool = False
     limit_grace_s: int = 600
+    spending: str = ""
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -107,6 +112,15 @@ class SelectorOptions:
         ):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be finite and >= 0, was {getattr(self, name)}")
+        spending_of(self.spending)
+
+    @property
+    def limits_on_spending(self) -> Spending:
+        """What `spending` says."""
+        return _spending_of(self.spending)
+
+
+_spending_of = lru_cache(maxsize=16)(spending_of)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,7 +130,10 @@ class SelectorState:
     `draws` holds how each admitted job got its policy, until its feedback has come. `laws` and
     `counts` are by offering: the law learned last, and the recent spot counts, this slot's last;
     `stock` likewise that of on-demand, where an unknown one is plenty and a refusal shows none.
-    `measuring` is what programs have shown of themselves, `freezes` where nothing is bought.
+    `measuring` is what programs have shown of themselves, `freezes` where nothing is bought,
+    `breaker` which instances are unwell.
+    `spent` is what was spent by slot, tenant and capacity type, `launched` when how many instances
+    were asked for; both only as far back, and only where, limits need them.
     `heard` is the slot as it was opened, `opened` the same with the quotes that it lacked.
     """
 
@@ -146,6 +163,9 @@ class SelectorState:
     stock: dict[str, list[int]] = field(default_factory=dict)
     measuring: Measuring = field(default_factory=Measuring)
     freezes: Freezes = field(default_factory=Freezes)
+    breaker: Breaker = field(default_factory=Breaker)
+    spent: dict[int, dict[tuple[str, CapacityType], int]] = field(default_factory=dict)
+    launched: list[tuple[int, int]] = field(default_factory=list)
 
     def running(self) -> list[JobRun]:
         """Admitted jobs that are not closed, by job id."""
@@ -295,3 +315,18 @@ class SelectorState:
     def lead_s(self, job: Job, offering_id: str) -> int | None:
         """The notice that a job is planned with on an offering."""
         return self.measuring.lead_s(job, self.offerings[offering_id].notice_lead_s)
+
+    def spent_in(self, spans_s: Iterable[int]) -> SpentIn:
+        """What was spent in times that end with the open slot, its own costs left out.
+
+        A time that begins inside a slot is taken to begin with it.
+        """
+        slot_s = self.current.slot_s
+        found: dict[int, dict[tuple[str, CapacityType], int]] = {}
+        for span_s in spans_s:
+            first = self.slot - max(0, -(-span_s // slot_s) - 1)
+            by = found.setdefault(span_s, {})
+            for slot, costs in self.spent.items():
+                for key, cost in costs.items() if slot >= first else ():
+                    by[key] = by.get(key, 0) + cost
+        return found

@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
+from spotline.domain.limits.actions import LimitAction as LimitAction
 from spotline.domain.market.offering import Quote
-
-
-class LimitAction(Enum):
-    """What follows when a limit is reached; see `limits.proto`."""
-
-    STOP = "stop"
-    WIND_DOWN = "wind_down"
-    FINISH = "finish"
-    WAIT = "wait"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

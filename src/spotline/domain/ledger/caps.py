@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from spotline.domain.events.capacity import LaunchRefused, RefusalClass
+from spotline.domain.limits.spending import Spending
 from spotline.domain.units import S_PER_HOUR
 
 _CAP = "cap"
@@ -24,11 +25,15 @@ def is_our_limit(refused: LaunchRefused) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """Upper bounds, None for none. Minutes are minutes of the market's time."""
+    """Upper bounds, None for none. Minutes are minutes of the market's time.
+
+    `micro_usd_per_hour` bounds the price of all that is held, `spending` what is spent in a time.
+    """
 
     micro_usd_per_job: int | None = None
     micro_usd_per_hour: int | None = None
     launches_per_minute: int | None = None
+    spending: Spending = field(default_factory=Spending)
 
     def __post_init__(self) -> None:
         for name in ("micro_usd_per_job", "micro_usd_per_hour", "launches_per_minute"):
@@ -98,11 +103,14 @@ def permit(
     yield to `excepted` instances that a hard deadline needs.
     """
     fitting: list[Permit] = [Permit(instances=wanted)]
-    if caps.launches_per_minute is not None:
-        left = caps.launches_per_minute - usage.launches
+    per_minutes = (caps.launches_per_minute, caps.spending.launches_per_minute)
+    most = min((each for each in per_minutes if each is not None), default=None)
+    if most is not None:
+        left = most - usage.launches
         per_minute = f"{_CAP} launches per minute"
         if left < min(wanted, excepted):
-            fitting.append(excepted_from(per_minute, min(wanted, excepted)))
+            # Of equals the first counts: that there was an exception must be said.
+            fitting.insert(0, excepted_from(per_minute, min(wanted, excepted)))
         else:
             fitting.append(limited(per_minute, left))
     if caps.micro_usd_per_hour is not None and price_micro_usd:

@@ -10,6 +10,7 @@ from spotline.domain.events.capacity import ProvisioningCommanded, RefusalClass
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.ledger.billing import OfferingPrice
 from spotline.domain.ledger.caps import JOB_CAP, Caps, Permit, Usage, fewer, limited, permit
+from spotline.domain.limits.spending import Room, SpentIn
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import cost_micro_usd
 
@@ -88,7 +89,8 @@ class RevisionPlan:
 
     `attempts` gives the attempt number of commands that were refused before. `spent_micro_usd` is
     each job's bill up to `offset_s`, this slot's part included. `forbidden` (not empty) forbids
-    every launch and says why; `barred` does so for one capacity type of a command.
+    every launch and says why; `barred` does so for one capacity type of a command. `spent_in` is
+    what was spent in the times that limits are about, the slot up to `offset_s` included.
     """
 
     slot: int
@@ -103,6 +105,7 @@ class RevisionPlan:
     attempts: Mapping[str, int]
     forbidden: str = ""
     barred: Mapping[tuple[str, CapacityType], Permit] = field(default_factory=dict)
+    spent_in: SpentIn = field(default_factory=dict)
 
 
 NOT_QUOTED = Permit(
@@ -312,6 +315,10 @@ class _Tally:
         for job_id, spent in plan.spent_micro_usd.items():
             self._bills[job_id] = self._bills.get(job_id, 0) + spent
         self._launches = plan.launches_last_minute
+        self._room = Room.after(plan.caps.spending, plan.spent_in)
+        for instance in held:
+            price = plan.prices[instance.offering_id].of(instance.capacity_type)
+            self._room.take(instance.tenant, instance.capacity_type, price, 1, self._rest_s)
 
     def permit(
         self, intent: Intent, capacity_type: CapacityType, requested: int, excepted: int
@@ -322,14 +329,25 @@ class _Tally:
             micro_usd_per_hour=self._per_hour,
             launches=self._launches,
         )
-        return permit(
+        price = self._plan.prices[intent.offering_id]
+        by_caps = permit(
             self._plan.caps,
             usage,
             wanted=requested,
-            price_micro_usd=self._plan.prices[intent.offering_id].of(capacity_type),
+            price_micro_usd=price.of(capacity_type),
             rest_s=self._rest_s,
             excepted=excepted,
         )
+        spot = capacity_type is CapacityType.SPOT
+        discounted = self._plan.caps.spending.discounted(
+            price.spot_micro_usd, price.on_demand_micro_usd
+        )
+        if spot and not discounted:
+            return limited("limit least discount of spot")
+        most, name = self._room.instances(
+            intent.tenant, capacity_type, price.of(capacity_type), self._rest_s
+        )
+        return by_caps if most < 0 else fewer(by_caps, limited(f"limit {name}", most))
 
     def take(self, intent: Intent, capacity_type: CapacityType, count: int) -> None:
         """Count what is launched."""
@@ -338,5 +356,6 @@ class _Tally:
         rate = self._plan.prices[intent.offering_id].of(capacity_type)
         self._per_hour += rate * count
         self._launches += count
+        self._room.take(intent.tenant, capacity_type, rate, count, self._rest_s)
         bill = self._bills.get(intent.job_id, 0)
         self._bills[intent.job_id] = bill + cost_micro_usd(rate, count, self._rest_s)

@@ -158,7 +158,7 @@ def test_a_soft_deadline_and_a_table_are_read() -> None:
         ("max: 4", "max: 100000000", "instances.max", "a number <= 256"),
         ("max: 4", "max: 4.5", "instances.max", "a whole number, found 4.5"),
         ("{min: 1, max: 4}", "{min: 1}", "instances", "both min and max"),
-        ("tenant: research", "tenant: " + "t" * 1001, "tenant", "at most 1,000 characters, found"),
+        ("tenant: research", "tenant: " + "t" * 201, "tenant", "at most 200 characters, found"),
         ("{min: 1, max: 4}", "{min: 1, max: 2, allowed: [1]}", "instances", "either min and max"),
         ("1e3", ".nan", "work.amount", "a finite number, found nan"),
         ("1e3", ".inf", "work.amount", "a finite number, found inf"),

@@ -26,6 +26,8 @@ QUIET = {
     *("ForecastOverdue", "AllocationAnswered", "SlotDecided", "PolicyWeightsUpdated"),
     "MarketLawLearned",
     *("ParkedEntryRetried", "ParkedEntryDropped"),
+    # Of the system: shown with what a job waits for.
+    *("BuyingFrozen", "BuyingUnfrozen"),
 }
 
 

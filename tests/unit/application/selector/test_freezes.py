@@ -17,7 +17,11 @@ from spotline.domain.market.offering import CapacityType
 from tests.fakes.selector import SelectorWorld, job_of, market_of
 
 BREAKER = Freeze(
-    freeze_id="breaker", scope=FreezeScope.SYSTEM, key="", reason=FreezeReason.BREAKER, detail="x"
+    freeze_id="another breaker",
+    scope=FreezeScope.SYSTEM,
+    key="",
+    reason=FreezeReason.BREAKER,
+    detail="x",
 )
 
 

@@ -11,10 +11,10 @@ from pydantic import Field, model_validator
 
 from spotline.adapters.files.fields import (
     Count,
+    Label,
     Name,
     NotNegative,
     Part,
-    Text,
     TimeNs,
     expected,
     read_part,
@@ -51,10 +51,10 @@ GbitPerS = Annotated[NotNegative, Field(le=_MOST_GBIT_PER_S)]
 class _RegionPart(Part):
     id: Name
     gpus: Count
-    gpu_model: Text = ""
+    gpu_model: Label = ""
     energy_usd_per_kwh: EnergyPrice
     rent_usd_per_gpu_hour: RentPrice = 0.0
-    offering: Text = ""
+    offering: Label = ""
     spot: bool = False
     gpu_kw: Annotated[NotNegative, Field(le=_MOST_KW)] = 0.3
     interruptions_per_hour: Annotated[NotNegative, Field(le=_MOST_PER_HOUR)] = 0.0

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from spotline.adapters.energy.entsoe import DayAheadPrices, read_day_ahead
-from spotline.adapters.files.fields import Count, Name, Number, Part, Positive, expected
+from spotline.adapters.files.fields import Count, Name, Number, Part, Positive, Stated, expected
 from spotline.adapters.files.geography.price_table import (
     PriceTable,
     read_price_csv,
@@ -42,7 +42,7 @@ class _SpacedPart(Part):
 
 class _TablePart(Part):
     format: Literal["csv", "parquet"]
-    file: Name
+    file: Stated
     time: Name
     price: Name
     only: dict[str, str] = Field(default_factory=dict)
@@ -81,14 +81,14 @@ class _RentTablePart(_TablePart):
 
 class _EntsoePart(Part):
     format: Literal["entsoe"]
-    file: Name
+    file: Stated
     zone: Name
     usd_per_eur: Positive
 
 
 class _GcpWeeklyPart(Part):
     format: Literal["gcp_gpu_weekly"]
-    file: Name
+    file: Stated
     machine_type: Name
     region: Name
     price: Literal["spot", "on_demand"]

@@ -31,14 +31,12 @@ from spotline.adapters.grpc.agent.messages import (
 from spotline.api.v1 import agent_service_pb2 as api
 from spotline.api.v1 import agent_service_pb2_grpc, output_pb2, training_pb2
 from spotline.contracts.errors import ContractError, SpotlineError
+from spotline.contracts.limits import MESSAGE_BYTES
 from spotline.contracts.mapping import from_message
 from spotline.domain.jobs.run import Run
 
 _CALL_TIMEOUT_S = 10.0
 _OUTPUT_TIMEOUT_S = 30.0
-
-# A job may carry thousands of throughputs; gRPC's default of 4 MB is enough for all else.
-_MESSAGE_BYTES = 64 << 20
 
 _STATES = {
     api.AllocationState.Value(f"ALLOCATION_STATE_{state.name}"): state for state in OrderState
@@ -109,7 +107,7 @@ class AgentClient:
             address,
             grpc.ssl_channel_credentials(ca_pem),
             options=(
-                ("grpc.max_receive_message_length", _MESSAGE_BYTES),
+                ("grpc.max_receive_message_length", MESSAGE_BYTES),
                 # The channel connects again by itself, with jitter; a call meanwhile fails at once,
                 # and its caller pauses, too.
                 ("grpc.initial_reconnect_backoff_ms", 200),

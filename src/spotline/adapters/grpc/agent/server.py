@@ -14,6 +14,10 @@ from spotline.adapters.grpc.kit.serving import GrpcServer
 from spotline.api.v1 import agent_service_pb2, agent_service_pb2_grpc
 from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.ports import JobsHost
+from spotline.contracts.limits import CallerLimits
+
+# Every agent holds a watch, and says in a call of its own what it has to say.
+_LIMITS = CallerLimits(most_calls=8_192, most_streams=50_000)
 
 
 class AgentServer(GrpcServer):
@@ -50,6 +54,7 @@ class AgentServer(GrpcServer):
         hosts: Sequence[str] = (),
     ) -> None:
         super().__init__(address)
+        self.bound_by(_LIMITS)
         self._keeper = keeper
         self._keys = keys
         self._hosts = tuple(hosts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -13,6 +14,7 @@ from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.kit.errors import RpcRefused
 from spotline.application.allocator.ports import JobsHost
 from spotline.application.spec import derive_id
+from spotline.contracts.limits import CallerLimits
 from spotline.contracts.reasons import Reason
 from spotline.domain.events.lifecycle import JobSubmitted
 from spotline.domain.jobs.job import Job
@@ -21,6 +23,8 @@ from spotline.domain.units import PPM
 
 _TIMEOUT_S = 10.0
 _RETRY_S = 2.0
+# Jobs end by the slot.
+_RETRY_JOBS_S = 60.0
 # Each waits in memory only; beyond this many nobody would wait for the last one's answer.
 _MOST_WAITING = 4_000
 
@@ -71,6 +75,9 @@ class Acknowledging:
         self._host = host
         self._feed = feed
         self._await_admission = await_admission
+        # Jobs of one tenant that are not over.
+        self.most_open = CallerLimits().most_open_jobs_a_tenant
+        self._recording: Counter[str] = Counter()
         self._waiting = 0
         self._own: set[str] = set()
 
@@ -103,8 +110,28 @@ class Acknowledging:
         Raises
         ------
         RpcRefused
-            That takes too long; the same submission again says more.
+            That takes too long; the same submission again says more. Or its tenant has too many
+            jobs that are not over, and it was not recorded.
         """
+        tenant = job.tenant
+        open_jobs = self._host.state.open_jobs.get(tenant, 0) + self._recording[tenant]
+        if open_jobs >= self.most_open:
+            raise RpcRefused(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"tenant {tenant!r} has {open_jobs} jobs that are not over, as many as it may have; "
+                "nothing was recorded, try again when some are",
+                reason=Reason.TOO_MANY_JOBS,
+                retry_s=_RETRY_JOBS_S,
+            )
+        self._recording[tenant] += 1
+        try:
+            await self._record(job)
+        finally:
+            self._recording[tenant] -= 1
+            if not self._recording[tenant]:
+                del self._recording[tenant]
+
+    async def _record(self, job: Job) -> None:
         job_id = job.job_id
         event = JobSubmitted(job=job, ts_event_ns=self._host.state.now_ns)
         if self._await_admission:

@@ -44,6 +44,7 @@ _ON_LIMIT = {
     job_pb2.ON_LIMIT_UNSPECIFIED: None,
     job_pb2.ON_LIMIT_WAIT: OnLimit.WAIT,
     job_pb2.ON_LIMIT_STOP: OnLimit.STOP,
+    job_pb2.ON_LIMIT_FINISH: OnLimit.FINISH,
 }
 
 

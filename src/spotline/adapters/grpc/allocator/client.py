@@ -1,26 +1,24 @@
-"""Callers of the allocator: the selector's one call, and the jobs client of CLI and demo."""
+"""The client of jobs and plans that CLI and demo use."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.field_mask_pb2 import FieldMask
 
-from spotline.adapters.grpc.kit.calling import ANY_CLIENT, RpcClient, open_channel
+from spotline.adapters.grpc.kit.calling import ANY_CLIENT, RpcClient
 from spotline.adapters.grpc.kit.errors import RpcFailed, failure_of
 from spotline.api.v1 import (
-    allocator_service_pb2,
     allocator_service_pb2_grpc,
     job_pb2,
     job_service_pb2,
     job_service_pb2_grpc,
 )
 from spotline.application.admission import job_id_for
-from spotline.application.allocation.messages import AllocateAnswer, AllocateRequest
 from spotline.application.allocator.happenings import JobHappening
 from spotline.application.allocator.messages import (
     ChangeReceipt,
@@ -41,11 +39,7 @@ from spotline.application.allocator.output import OutputChunk
 from spotline.application.allocator.updates import JobChange
 from spotline.application.explaining.messages import DecisionExplanation, DecisionQuery
 from spotline.application.market_view import MarketStatus
-from spotline.application.spec import Call
-from spotline.contracts.errors import ContractError, InvariantViolation
 from spotline.contracts.mapping import from_message, to_message
-from spotline.domain.events.allocation import AllocationAnswered, CallOutcome
-from spotline.domain.events.event import Event
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Job
 
@@ -62,82 +56,6 @@ _EXPLAIN_TIMEOUT_S = 300.0
 _PAUSE_S = 0.05
 # How long a watch waits for an allocator that is being started again.
 _REWATCH_TIMEOUT_S = 30.0
-
-
-class AllocateCallPort:
-    """Performs the selector's `allocate` calls; every failure is an answer.
-
-    An allocator that is not there is waited for until `timeout_s` is over.
-    """
-
-    def __init__(self, address: str, *, timeout_s: float = 10.0) -> None:
-        self._timeout_s = timeout_s
-        self._channel = open_channel(address, caller="selector")
-        self._stub = allocator_service_pb2_grpc.AllocatorServiceStub(self._channel)
-
-    async def close(self) -> None:
-        """Close the channel."""
-        await self._channel.close(None)
-
-    async def perform(self, call: Call) -> Sequence[Event]:
-        """Ask the allocator; returns one `AllocationAnswered`, also where there was no answer.
-
-        Raises
-        ------
-        InvariantViolation
-            The call is not one of an `AllocateRequest`.
-        """
-        request = call.request
-        if not isinstance(request, AllocateRequest):
-            raise InvariantViolation(f"call {call.name} is not for the allocator")
-        outcome, detail, answer = await self._ask(request)
-        if answer is not None and answer.request_digest != call.digest:
-            outcome, answer = CallOutcome.REFUSED, None
-            detail = f"the answer was for another request than {call.digest}"
-        return (
-            AllocationAnswered(
-                slot=request.slot,
-                revision=request.revision,
-                request_digest=call.digest,
-                outcome=outcome,
-                answers=() if answer is None else answer.answers,
-                detail=detail,
-            ),
-        )
-
-    async def _ask(
-        self, request: AllocateRequest
-    ) -> tuple[CallOutcome, str, AllocateAnswer | None]:
-        message = cast("allocator_service_pb2.AllocateRequest", to_message(request))
-        clock = asyncio.get_running_loop().time
-        give_up_at = clock() + self._timeout_s
-        while True:
-            try:
-                response = await self._stub.Allocate(
-                    message,
-                    timeout=max(0.001, give_up_at - clock()),
-                    wait_for_ready=True,
-                )
-                answer = from_message(AllocateAnswer, response)
-            except ContractError as error:
-                return CallOutcome.REFUSED, f"the answer cannot be read: {error}", None
-            except grpc.aio.AioRpcError as error:
-                code, detail = error.code(), error.details() or error.code().name
-                if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-                    return self._late(detail)
-                if code is not grpc.StatusCode.UNAVAILABLE:
-                    return CallOutcome.REFUSED, f"{code.name}: {detail}", None
-                if clock() + _PAUSE_S >= give_up_at:
-                    return CallOutcome.UNAVAILABLE, detail, None
-                # It went away during the call; deciding is pure, so asking again is safe.
-                await asyncio.sleep(_PAUSE_S)
-            else:
-                return CallOutcome.ANSWERED, "", answer
-
-    def _late(self, detail: str) -> tuple[CallOutcome, str, None]:
-        connected = self._channel.get_state() is grpc.ChannelConnectivity.READY
-        outcome = CallOutcome.TIMED_OUT if connected else CallOutcome.UNAVAILABLE
-        return outcome, f"no answer within {self._timeout_s:g} s: {detail}", None
 
 
 class JobClient(RpcClient):

@@ -47,11 +47,15 @@ from spotline.application.market_view import ClockReading, MarketStatus
 from spotline.application.paging import page_of_ids
 from spotline.application.spec import derive_id
 from spotline.contracts.errors import InvariantViolation, ProviderUnavailable
+from spotline.contracts.limits import MESSAGE_BYTES
 from spotline.contracts.mapping import from_message, to_message
 from spotline.contracts.reasons import Reason
 from spotline.domain.events.lifecycle import JobCancelled, JobExited, JobProgressReported
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Job
+
+# Room for what is added to an answer.
+_CLOCK_BYTES = 4_096
 
 
 class JobServicer(job_service_pb2_grpc.JobServiceServicer):
@@ -75,6 +79,8 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
     ----------
     explaining
         Explains decisions; until it is set, none is.
+    admitting
+        Records submissions.
     """
 
     explaining = Explaining(None)
@@ -98,7 +104,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         self._planning = planning
         self._configurator = configurator
         self._requests = RequestLog()
-        self._admitting = Acknowledging(host, feed, await_admission=await_admission)
+        self.admitting = Acknowledging(host, feed, await_admission=await_admission)
         self._changing = Changing(host, feed, planning)
         self._reading = JobReading(host, feed, output, self.clock)
 
@@ -117,7 +123,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         asked = from_message(Submission, request)
         if self._host.state.market() is None:
             raise _no_market()
-        with self._admitting.room():
+        with self.admitting.room():
             if asked.draft is not None:
                 return await self._submit_draft(asked.draft, asked.least_on_time_ppm)
             if asked.job is None:
@@ -125,11 +131,11 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             checked = _taken(check_submission(self._host.state, asked.job))
             outlook = None
             if checked.already_submitted:
-                await self._admitting.admitted(checked.job_id)
+                await self.admitting.admitted(checked.job_id)
             else:
                 job = self._valued(asked.job, "job")
                 outlook = await likely_enough(self._planning, job, asked.least_on_time_ppm)
-                await self._admitting.record(job)
+                await self.admitting.record(job)
                 # Two different jobs may have raced for one request id: the log's first is the job.
                 _taken(check_submission(self._host.state, asked.job))
             return replace(self._receipt(checked), outlook=outlook)
@@ -149,7 +155,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             raise refusal_of(_of_draft(checked))
         job = self._valued(completion.job, "draft")
         outlook = await likely_enough(self._planning, job, least_on_time_ppm)
-        await self._admitting.record(job)
+        await self.admitting.record(job)
         recorded = check_draft(self._host.state, draft)
         if recorded is not None:
             _taken(recorded)
@@ -172,7 +178,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
 
     async def _known(self, known: Accepted | Refused) -> SubmissionReceipt:
         accepted = _taken(known)
-        await self._admitting.admitted(accepted.job_id)
+        await self.admitting.admitted(accepted.job_id)
         return self._receipt(accepted)
 
     def _receipt(self, accepted: Accepted) -> SubmissionReceipt:
@@ -203,11 +209,12 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
                 if query.tenant in ("", status.job.tenant) and query.state in (None, status.state)
             ),
         )
-        return JobPage(
+        page = JobPage(
             statuses=await self._views.statuses(shown),
             next_page_token=next_page_token,
             fleet=self._views.fleet(query.tenant),
         )
+        return _fitting(page, query)
 
     @answers
     async def Cancel(self, request: pb.CancelRequest, context: ServerContext) -> pb.CancelResponse:
@@ -380,6 +387,15 @@ def _report_kind(report: ProgressReport) -> str:
     if report.generation or report.checkpointed is not None:
         kind += f":{report.generation}:{report.checkpointed!r}"
     return kind
+
+
+def _fitting(page: JobPage, query: JobQuery) -> JobPage:
+    """As much of a page as a message may hold, one job at least."""
+    while len(page.statuses) > 1 and to_message(page).ByteSize() > MESSAGE_BYTES - _CLOCK_BYTES:
+        shown = page.statuses[: len(page.statuses) // 2]
+        token = query.token_after(shown[-1].job.job_id)
+        page = replace(page, statuses=shown, next_page_token=token)
+    return page
 
 
 def _no_market() -> RpcRefused:

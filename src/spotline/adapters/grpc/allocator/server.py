@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import grpc
 
@@ -11,6 +12,7 @@ from spotline.adapters.grpc.allocator.explaining import Explaining
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.job_servicer import JobServicer
 from spotline.adapters.grpc.allocator.standing import JobViews
+from spotline.adapters.grpc.kit.doors import stated_tenant
 from spotline.adapters.grpc.kit.serving import GrpcServer
 from spotline.adapters.grpc.operations.servicer import OperationsServicer
 from spotline.api.v1 import (
@@ -29,6 +31,7 @@ from spotline.application.explaining.ports import DecisionExplainer
 from spotline.application.health.conditions import HealthLimits
 from spotline.application.operations.messages import ServiceStatus
 from spotline.application.operations.ports import ParkedLog
+from spotline.contracts.limits import CallerLimits
 
 
 class RpcServer(GrpcServer):
@@ -74,8 +77,9 @@ class RpcServer(GrpcServer):
         views: JobViews | None = None,
     ) -> None:
         super().__init__(address)
+        self._host = host
         self._allocator = AllocatorServicer(host, configurator, quote_margin=quote_margin)
-        self._operations = OperationsServicer(host)  # type: ignore[abstract]
+        self._operations = OperationsServicer(host)
         self._jobs = JobServicer(
             host,
             feed,
@@ -86,6 +90,11 @@ class RpcServer(GrpcServer):
             quote_margin=quote_margin,
             views=views,
         )
+
+    def bound_by(self, limits: CallerLimits) -> None:
+        """Take so much from callers; to be called before `start`."""
+        super().bound_by(limits)
+        self._jobs.admitting.most_open = limits.most_open_jobs_a_tenant
 
     def explain_with(self, explainer: DecisionExplainer) -> None:
         """Explain decisions from now on."""
@@ -108,6 +117,11 @@ class RpcServer(GrpcServer):
         operations_service_pb2_grpc.add_OperationsServiceServicer_to_server(
             self._operations, server
         )
+
+    def tenant_of(self, request: Any) -> str:
+        """The tenant that a request states, or whose job it names."""
+        status = self._host.state.statuses.get(getattr(request, "job_id", ""))
+        return stated_tenant(request) if status is None else status.job.tenant
 
     def prepare(self) -> None:
         """Compile: the first decision would else wait for it, and its caller lose patience."""

@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext, unreadable
 from spotline.application.market_view import ClockReading
 from spotline.contracts.errors import ContractError, ProviderUnavailable
+from spotline.contracts.limits import name_problem
 from spotline.contracts.mapping import to_message
 from spotline.contracts.reasons import Reason
 
@@ -23,7 +24,6 @@ RequestT = TypeVar("RequestT")
 AnswerT = TypeVar("AnswerT")
 
 _CLOCK = "clock"
-_LONGEST_ID = 128
 
 
 class Clocked(Protocol):
@@ -145,11 +145,12 @@ class RequestLog:
 
 
 def check_request_id(request_id: str) -> None:
-    """Refuse an id that is too long to be kept; empty is none."""
-    if len(request_id) > _LONGEST_ID:
+    """Refuse an id that is too long to be kept, or more than one line; empty is none."""
+    problem = name_problem(request_id)
+    if problem:
         raise RpcRefused(
             grpc.StatusCode.INVALID_ARGUMENT,
-            f"request_id must have at most {_LONGEST_ID} characters, was of {len(request_id)}",
+            f"request_id {problem}",
             reason=Reason.FIELD_INVALID,
             field="request_id",
         )

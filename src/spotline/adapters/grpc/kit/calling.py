@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Self, TypeVar
@@ -9,13 +11,17 @@ from typing import Any, ClassVar, Self, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from spotline.adapters.grpc.kit.errors import MESSAGE_BYTES, RpcFailed, failure_of
+from spotline.adapters.grpc.kit.errors import RpcFailed, failure_of
 from spotline.adapters.grpc.kit.tracing import client_interceptors
+from spotline.contracts.limits import MESSAGE_BYTES
 from spotline.contracts.mapping import from_message, to_message
 from spotline.runtime.telemetry import telemetry_for
 
 # Who is no service: a command, a training platform.
 ANY_CLIENT = "client"
+
+# What is told to wait for longer is told to people.
+_LONGEST_PAUSE_S = 30.0
 
 ResponseT = TypeVar("ResponseT")
 AnswerT = TypeVar("AnswerT")
@@ -61,6 +67,16 @@ def _check_address(address: str) -> None:
         )
 
 
+def pause_before(failed: RpcFailed) -> float:
+    """How long to wait before the same call again, seconds; 0: it would not help.
+
+    Callers that were refused together do not come back together.
+    """
+    if failed.code != grpc.StatusCode.RESOURCE_EXHAUSTED.name or failed.retry_s > _LONGEST_PAUSE_S:
+        return 0.0
+    return failed.retry_s * random.uniform(1.0, 2.0)  # noqa: S311 - only to be apart
+
+
 class RpcClient:
     """A client of one service, to be used as an asynchronous context manager.
 
@@ -90,11 +106,21 @@ class RpcClient:
     async def _call(
         self, method: Callable[..., Awaitable[ResponseT]], request: Any, *, timeout_s: float
     ) -> ResponseT:
-        """Call a method of the stub; what it refuses is an `RpcFailed`."""
-        try:
-            return await method(request, timeout=timeout_s)
-        except grpc.aio.AioRpcError as error:
-            raise failure_of(error, self.address, service=self.service) from error
+        """Call a method of the stub; what it refuses is an `RpcFailed`.
+
+        A server that has no room says when to come again: it is asked then, until the time is over.
+        """
+        clock = asyncio.get_running_loop().time
+        give_up_at = clock() + timeout_s
+        while True:
+            try:
+                return await method(request, timeout=max(0.001, give_up_at - clock()))
+            except grpc.aio.AioRpcError as error:
+                failed = failure_of(error, self.address, service=self.service)
+                wait_s = pause_before(failed)
+                if not wait_s or clock() + wait_s >= give_up_at:
+                    raise failed from error
+            await asyncio.sleep(wait_s)
 
     async def _ask(
         self,

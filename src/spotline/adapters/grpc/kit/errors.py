@@ -30,10 +30,6 @@ STATUS_KEY = "grpc-status-details-bin"
 
 _EARLIEST_DETAIL = "earliestFeasibleDeadline"
 
-# A request carries every running job and a slot's whole market: gRPC's default of 4 MB would be
-# reached at a few thousand jobs.
-MESSAGE_BYTES = 64 << 20
-
 # A caller takes 8 KB of metadata unless it says otherwise. The message (three for a byte, where it
 # is percent-encoded) and the details (four for three, in base64) share them.
 _MESSAGE_BYTES = 1200
@@ -222,7 +218,7 @@ class RpcFailed(SpotlineError):
 
     `violations` are all such fields, `reason` why in one word (a `Reason`'s name where the server
     is of this release), `unreachable` says that there was no answer, as opposed to one that
-    refuses.
+    refuses, `retry_s` when the server says that it is worth trying again, 0 where it does not.
     """
 
     def __init__(
@@ -235,6 +231,7 @@ class RpcFailed(SpotlineError):
         violations: Sequence[FieldViolation] = (),
         earliest_feasible_deadline: str = "",
         unreachable: bool = False,
+        retry_s: float = 0.0,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -243,6 +240,7 @@ class RpcFailed(SpotlineError):
         self.violations = tuple(violations)
         self.earliest_feasible_deadline = earliest_feasible_deadline
         self.unreachable = unreachable
+        self.retry_s = retry_s
 
     @property
     def bad_input(self) -> bool:
@@ -267,7 +265,7 @@ def failure_of(
         late = code is grpc.StatusCode.DEADLINE_EXCEEDED
         what = "did not answer in time" if late else "cannot be reached"
         message = f"the {service} at {address} {what} ({message})"
-    reason, violations = _read_details(trailing)
+    reason, violations, retry_s = _read_details(trailing)
     return RpcFailed(
         code.name,
         message,
@@ -276,18 +274,19 @@ def failure_of(
         violations=violations,
         earliest_feasible_deadline=str(trailing.get(EARLIEST_DEADLINE_KEY, "")),
         unreachable=unreachable,
+        retry_s=retry_s,
     )
 
 
-def _read_details(trailing: Mapping[str, Any]) -> tuple[str, Sequence[FieldViolation]]:
-    """The reason and the fields at fault; nothing where a server is older or another's."""
+def _read_details(trailing: Mapping[str, Any]) -> tuple[str, Sequence[FieldViolation], float]:
+    """Reason, fields at fault, and when to try again; nothing where a server is another's."""
     try:
         status = Status.FromString(trailing.get(STATUS_KEY, b""))
     except DecodeError:
-        return "", ()
-    reason, violations = "", []
+        return "", (), 0.0
+    reason, violations, retry_s = "", [], 0.0
     for packed in status.details:
-        info, bad = details.ErrorInfo(), details.BadRequest()
+        info, bad, retry = details.ErrorInfo(), details.BadRequest(), details.RetryInfo()
         if packed.Unpack(info) and info.domain == ERROR_DOMAIN:
             reason = info.reason
         elif packed.Unpack(bad):
@@ -295,4 +294,6 @@ def _read_details(trailing: Mapping[str, Any]) -> tuple[str, Sequence[FieldViola
                 FieldViolation(field=said.field, description=said.description)
                 for said in bad.field_violations
             ]
-    return reason, violations
+        elif packed.Unpack(retry):
+            retry_s = retry.retry_delay.ToNanoseconds() / 1e9
+    return reason, violations, retry_s

@@ -13,6 +13,7 @@ from spotline.adapters.grpc.kit.errors import RpcRefused
 from spotline.api.v1 import allocator_service_pb2, job_pb2, job_service_pb2
 from spotline.application.admission import job_id_for
 from spotline.contracts.errors import FieldViolation
+from spotline.contracts.limits import JOB_BYTES, name_problem
 from spotline.contracts.mapping import to_message
 from spotline.contracts.reasons import Reason
 from spotline.domain.jobs.job import (
@@ -24,9 +25,6 @@ from spotline.domain.jobs.job import (
 
 _DEFAULT_CHECKPOINT = cast("job_pb2.Checkpoint", to_message(DEFAULT_CHECKPOINT))
 _DEFAULT_OVERHEADS = cast("job_pb2.Overheads", to_message(DEFAULT_OVERHEADS))
-LONGEST_TEXT = 1000
-"""As many characters an id or a name may have, as in a job file."""
-
 MOST_MICRO_USD = 10**18
 """The greatest value or budget, as in a job file: sums of some of them stay within 64 bits."""
 
@@ -51,12 +49,27 @@ def name_submission(request: job_service_pb2.SubmitRequest) -> None:
         Two different request ids are stated, or one that is too long.
     """
     job = request.job if request.HasField("job") else request.draft
-    check_stated(job, "job" if request.HasField("job") else "draft")
+    field = "job" if request.HasField("job") else "draft"
+    check_stated(job, field)
+    _check_size(job, field)
     request.request_id = one_request_id(request.request_id, job.client_request_id)
     if request.HasField("job"):
         _fill_in(request.job, request.request_id)
     if request.HasField("draft"):
         _name(request.draft, request.request_id)
+
+
+def _check_size(said: Message, field: str) -> None:
+    """Refuse a job so large that it would crowd out the others wherever jobs go together."""
+    size = said.ByteSize()
+    if size > JOB_BYTES:
+        problem = f"must have at most {JOB_BYTES:,} bytes, had {size:,}"
+        raise RpcRefused(
+            grpc.StatusCode.INVALID_ARGUMENT,
+            f"{field} {problem}",
+            reason=Reason.FIELD_INVALID,
+            violations=(FieldViolation(field=field, description=problem),),
+        )
 
 
 def one_request_id(request_id: str, client_request_id: str) -> str:
@@ -89,14 +102,9 @@ def check_stated(said: Message, field: str) -> None:
     """
     wrong = []
     for name in _TEXTS:
-        text = str(getattr(said, name, ""))
-        if len(text) > LONGEST_TEXT:
-            problem = f"must have at most {LONGEST_TEXT:,} characters, had {len(text):,}"
-        elif not text.isprintable():
-            problem = f"must be one line without control characters, was {text[:80]!r}"
-        else:
-            continue
-        wrong.append(FieldViolation(field=f"{field}.{name}", description=problem))
+        problem = name_problem(str(getattr(said, name, "")))
+        if problem:
+            wrong.append(FieldViolation(field=f"{field}.{name}", description=problem))
     for name in _AMOUNTS:
         amount = int(getattr(said, name, 0))
         if amount > MOST_MICRO_USD:

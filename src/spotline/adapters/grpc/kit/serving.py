@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from spotline.adapters.grpc.kit.errors import MESSAGE_BYTES
+from spotline.adapters.grpc.kit.doors import Door, Doors, stated_tenant
 from spotline.adapters.grpc.kit.tracing import server_interceptors
 from spotline.contracts.errors import ConfigError
+from spotline.contracts.limits import MESSAGE_BYTES, CallerLimits
 from spotline.runtime.telemetry import telemetry_for
 
 _MOST_PENDING = 50_000
@@ -49,8 +50,13 @@ class GrpcServer:
 
     def __init__(self, address: str) -> None:
         self._address = address
+        self.doors = Doors(CallerLimits())
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._server: grpc.aio.Server | None = None
+
+    def bound_by(self, limits: CallerLimits) -> None:
+        """Take so much at a time; to be called before `start`."""
+        self.doors = Doors(limits)
 
     def register(self, server: grpc.aio.Server) -> None:
         """Add the services to gRPC's own server."""
@@ -59,6 +65,10 @@ class GrpcServer:
     def credentials(self) -> grpc.ServerCredentials | None:
         """What it identifies itself with over TLS; None: it serves in the clear."""
         return None
+
+    def tenant_of(self, request: Any) -> str:
+        """Whose a request is, empty where that cannot be said: a tenant's calls are bounded."""
+        return stated_tenant(request)
 
     def prepare(self) -> None:
         """Get ready to answer, in a thread, before anybody can ask."""
@@ -90,7 +100,10 @@ class GrpcServer:
                 ("grpc.server.max_pending_requests_hard_limit", _MOST_PENDING),
                 *self.more_options,
             ),
-            interceptors=server_interceptors(telemetry_for(self.name), self.services),
+            interceptors=(
+                *server_interceptors(telemetry_for(self.name), self.services),
+                Door(self.doors, self.services, self.tenant_of),
+            ),
         )
         self.register(server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)

@@ -1,0 +1,67 @@
+"""Read a file of limits on spending (docs/operating.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from spotline.adapters.files.fields import Name, Part, Usd, Whole, read_part
+from spotline.adapters.files.yaml_file import read_yaml
+from spotline.domain.limits.spending import (
+    DEFAULT_SPENDING,
+    MOST_LAUNCHES_PER_MINUTE,
+    Spending,
+    SpendLimit,
+)
+from spotline.domain.units import PPM, micro_usd_from_usd
+
+
+class _SpendPart(Part):
+    usd_per_hour: Usd | None = None
+    usd_per_day: Usd | None = None
+    usd_per_month: Usd | None = None
+
+    def limit(self) -> SpendLimit:
+        return SpendLimit(
+            micro_usd_per_hour=_micro_usd(self.usd_per_hour),
+            micro_usd_per_day=_micro_usd(self.usd_per_day),
+            micro_usd_per_month=_micro_usd(self.usd_per_month),
+        )
+
+
+class _LimitsPart(Part):
+    total: _SpendPart = _SpendPart()
+    spot: _SpendPart = _SpendPart()
+    on_demand: _SpendPart = _SpendPart()
+    every_tenant: _SpendPart = _SpendPart()
+    tenants: dict[Name, _SpendPart] = Field(default_factory=dict)
+    least_spot_discount_percent: Annotated[float, Field(ge=0, le=100)] = 0.0
+    launches_per_minute: Whole = MOST_LAUNCHES_PER_MINUTE
+
+
+def read_limits(path: Path | None) -> Spending:
+    """Read limits on spending; without a file, the default ones.
+
+    Raises
+    ------
+    BadFile
+        The file is unreadable, or a field is not as expected.
+    """
+    if path is None:
+        return DEFAULT_SPENDING
+    part = read_part(_LimitsPart, read_yaml(path), where=str(path))
+    return Spending(
+        total=part.total.limit(),
+        spot=part.spot.limit(),
+        on_demand=part.on_demand.limit(),
+        every_tenant=part.every_tenant.limit(),
+        tenants={name: stated.limit() for name, stated in sorted(part.tenants.items())},
+        least_spot_discount_ppm=round(part.least_spot_discount_percent * PPM / 100),
+        launches_per_minute=part.launches_per_minute,
+    )
+
+
+def _micro_usd(usd: float | None) -> int | None:
+    return None if usd is None else micro_usd_from_usd(usd)

@@ -1,0 +1,147 @@
+"""Limits on spending in the selector: what jobs are granted is cut to what may still be spent.
+
+The neediest come first, as they are served; what is kept counts like what is bought, for its money
+is still to be spent. The actuator holds launches to the same limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from spotline.application.selector.asking import task_at_home
+from spotline.application.selector.freezing import exemption
+from spotline.application.selector.job_run import JobRun
+from spotline.application.selector.limiting import waiting_for
+from spotline.application.selector.offered_money import room_now
+from spotline.application.selector.state import SelectorOptions, SelectorState
+from spotline.domain.events.limits import LimitReached
+from spotline.domain.jobs.lot import Lot, holding_of
+from spotline.domain.jobs.program import Holding
+from spotline.domain.limits.spending import Room, Spending
+from spotline.domain.market.offering import CapacityType
+from spotline.domain.policies.answer import DecisionReason, JobAnswer
+from spotline.domain.units import NS_PER_S
+
+_MINUTE_NS = 60 * NS_PER_S
+
+
+@dataclass(slots=True)
+class Granted:
+    """Answers within the limits, what is said of those that get nothing, and who was cut."""
+
+    answers: list[JobAnswer] = field(default_factory=list)
+    reached: list[LimitReached] = field(default_factory=list)
+    cut: set[str] = field(default_factory=set)
+
+
+def within_limits(
+    state: SelectorState, answers: Sequence[JobAnswer], options: SelectorOptions
+) -> Granted:
+    """Cut answers, in their order, to what may still be spent and launched."""
+    spending = options.limits_on_spending
+    if spending == Spending():
+        return Granted(answers=list(answers))
+    granting = _Granting(state, options, spending, {answer.job_id for answer in answers})
+    granted = Granted()
+    for answer in answers:
+        run = state.runs[answer.job_id]
+        lots, limit = granting.grant(run, answer.lots)
+        if not limit:
+            granted.answers.append(answer)
+            continue
+        granted.cut.add(answer.job_id)
+        granted.answers.append(replace(answer, lots=lots, reason=DecisionReason.BUDGET))
+        if not lots and (run.at_limit is None or run.at_limit.limit != limit):
+            granted.reached.append(waiting_for(state, run, options, limit))
+    return granted
+
+
+class _Granting:
+    def __init__(
+        self,
+        state: SelectorState,
+        options: SelectorOptions,
+        spending: Spending,
+        answered: set[str],
+    ) -> None:
+        self._state, self._options, self._spending = state, options, spending
+        self._rest_s = state.current.slot_s - state.offset_s
+        self._quotes = {sq.quote.offering_id: sq for sq in state.current.quotes}
+        self._room = room_now(state, options)
+        now_ns = state.current.ts_event_ns + state.offset_s * NS_PER_S
+        self._launched = sum(
+            count for at_ns, count in state.launched if at_ns > now_ns - _MINUTE_NS
+        )
+        for run in state.running():
+            if run.job.job_id not in answered:
+                for lot in run.held_lots:
+                    self._take(self._room, run, lot)
+
+    def grant(self, run: JobRun, lots: tuple[Lot, ...]) -> tuple[tuple[Lot, ...], str]:
+        """The most of what was answered that fits, and the limit that allows no more; empty: all."""
+        if not lots:
+            return lots, "" if run.held_lots else self._used_up(run)
+        limit = ""
+        for lot in _smaller(run, lots[0]):
+            limit = self._limit(run, lot) or ""
+            if not limit:
+                self._take(self._room, run, lot)
+                self._launched += _bought(run, lot)
+                whole = lot == lots[0]
+                return (lot,), "" if whole else self._last
+            self._last = limit
+        return (), limit
+
+    _last = ""
+
+    def _used_up(self, run: JobRun) -> str:
+        """The limit that leaves nothing to a job whatever it wants; empty where none does."""
+        least, found = run.job.allowed_counts[0], ""
+        for kind in CapacityType:
+            price = self._quotes[run.offering_id].worst_price(kind)
+            most, found = self._room.instances(run.job.tenant, kind, price, self._rest_s)
+            if not 0 <= most < least:
+                return ""
+        return found
+
+    def _limit(self, run: JobRun, lot: Lot) -> str | None:
+        """The limit that a lot would pass; None for none."""
+        per_minute = self._spending.launches_per_minute
+        bought = _bought(run, lot)
+        if per_minute is not None and bought and self._launched + bought > per_minute:
+            exempt = exemption(
+                self._state, run, task_at_home(self._state, run, self._options)
+            ).instances
+            if self._launched + bought - exempt > per_minute:
+                return "launches per minute"
+        room = Room.after(self._spending, self._room.spent)
+        for kind, count in ((CapacityType.SPOT, lot.spot), (CapacityType.ON_DEMAND, lot.on_demand)):
+            price = self._quotes[lot.offering_id].worst_price(kind)
+            most, name = room.instances(run.job.tenant, kind, price, self._rest_s)
+            if 0 <= most < count:
+                return name
+            room.take(run.job.tenant, kind, price, count, self._rest_s)
+        return None
+
+    def _take(self, room: Room, run: JobRun, lot: Lot) -> None:
+        quoted = self._quotes.get(lot.offering_id)
+        if quoted is None:
+            return
+        for kind, count in ((CapacityType.SPOT, lot.spot), (CapacityType.ON_DEMAND, lot.on_demand)):
+            room.take(run.job.tenant, kind, quoted.worst_price(kind), count, self._rest_s)
+
+
+def _smaller(run: JobRun, lot: Lot) -> Iterator[Lot]:
+    """The lot, then what is left of it at each smaller count that the job is allowed."""
+    whole = holding_of((lot,))
+    yield lot
+    for count in reversed(run.job.allowed_counts):
+        if count < whole.instances:
+            spot = min(whole.spot, count)
+            yield replace(lot, spot=spot, on_demand=count - spot)
+
+
+def _bought(run: JobRun, lot: Lot) -> int:
+    held: Holding = run.held_at(lot.offering_id)
+    return max(0, lot.spot - held.spot) + max(0, lot.on_demand - held.on_demand)

@@ -1,0 +1,107 @@
+"""`spotline bench faults`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spotline.bench.command_options import JsonOption, open_console, teller, write_figures
+
+if TYPE_CHECKING:
+    from spotline.bench.faults.run import FaultRun, FaultsReport
+
+
+def faults(
+    seeds: Annotated[int, typer.Option(min=1, help="Runs, spread over the families.")] = 140,
+    family: Annotated[
+        list[str] | None,
+        typer.Option(help="Family of faults; repeat it for several. Default: all."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Repeat this one run of a family.")
+    ] = None,
+    plants: Annotated[
+        bool,
+        typer.Option("--plants/--no-plants", help="Plant bugs as well, which must be caught."),
+    ] = True,
+    workers: Annotated[
+        int, typer.Option(min=0, help="Processes; 0: as many as there are processors.")
+    ] = 0,
+    out: JsonOption = None,
+) -> None:
+    """Run the system in virtual time under faults drawn from seeds, and judge what comes of it.
+
+    Real handlers, ledger and simulated cloud in one process a run. Exit code 1: something did not
+    hold, or a planted bug was not caught.
+    """
+    from spotline.bench.faults.families.registry import FAMILIES
+    from spotline.bench.faults.run import run_fault, run_faults
+    from spotline.runtime.log import configure_logging
+
+    configure_logging("critical")
+    console = open_console()
+    unknown = sorted(set(family or ()) - set(FAMILIES))
+    if unknown:
+        raise typer.BadParameter(
+            f"expected one of {', '.join(FAMILIES)}, found {unknown[0]}", param_hint="--family"
+        )
+    names = tuple(dict.fromkeys(family or FAMILIES))
+    if seed is not None:
+        if len(names) != 1:
+            raise typer.BadParameter("expected one --family beside it", param_hint="--seed")
+        run = run_fault(names[0], seed)
+        _print_run(console, run)
+        raise typer.Exit(1 if run.violations else 0)
+    report = run_faults(
+        seeds,
+        names,
+        plants=plants,
+        workers=workers or len(os.sched_getaffinity(0)),
+        tell=teller(console),
+        told=lambda run: _print_run(console, run),
+    )
+    write_figures(report.as_json(), out)
+    _print(console, report, plants=plants)
+    if report.violated or (plants and report.missed):
+        raise typer.Exit(1)
+
+
+def _print_run(console: Any, run: FaultRun) -> None:
+    held = "held" if not run.violations else f"{len(run.violations)} violations"
+    console.print(f"{run.family}, seed {run.seed}: {run.faults} faults, {held}", markup=False)
+    for violation in run.violations:
+        console.print(f"  {violation}", style="red", markup=False)
+    for event in run.last_events:
+        console.print(f"  {event}", style="dim", markup=False)
+    if run.violations:
+        console.print(f"  repeat it: {run.command}", markup=False)
+
+
+def _print(console: Any, report: FaultsReport, *, plants: bool) -> None:
+    from spotline.replay.tables import plain_table
+
+    figures = report.as_json()
+    table = plain_table("Faults", "family")
+    for heading in ("runs", "faults", "violations", "planted bugs caught"):
+        table.add_column(heading, justify="right")
+    families: dict[str, dict[str, Any]] = figures["families"]  # type: ignore[assignment]
+    for name, row in families.items():
+        planted = [plant for plant in report.plants if plant.family == name]
+        caught = sum(plant.caught_at >= 0 for plant in planted)
+        table.add_row(
+            name,
+            str(row["runs"]),
+            f"{row['faults']:,}",
+            str(row["violations"]),
+            f"{caught} of {len(planted)}" if plants else "not planted",
+        )
+    console.print(table)
+    for plant in report.missed:
+        console.print(f"not caught: {plant.family}.{plant.plant}", style="red", markup=False)
+    console.print(
+        f"seeds {report.seeds}, fail points covered "
+        f"{figures['fail_points_covered_percent']} %, "
+        f"{report.runs_per_minute:.0f} runs per minute"
+    )

@@ -1,0 +1,78 @@
+"""What a family of faults can do to a run."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import TYPE_CHECKING, ClassVar
+
+from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
+from spotline.application.cloud_actuator.ports import CloudProvider
+from spotline.bench.faults.points import Lifeline
+from spotline.bench.faults.scenario import Scenario
+from spotline.domain.market.market import Market
+
+if TYPE_CHECKING:
+    from spotline.bench.faults.world import FaultWorld
+
+
+class FaultFamily:
+    """One run's faults, drawn from `rng`. This one has none: it is the undisturbed run.
+
+    Parameters
+    ----------
+    calm_points
+        How often the undisturbed run of this scenario reached each fail point.
+
+    Attributes
+    ----------
+    faults
+        How many have changed a state so far.
+    same_ledger
+        Whether the ledger must be that of the undisturbed run, to the micro-dollar.
+    """
+
+    name: ClassVar[str] = "calm"
+    same_ledger: ClassVar[bool] = True
+
+    def __init__(
+        self, scenario: Scenario, rng: random.Random, calm_points: Counter[str] | None = None
+    ) -> None:
+        self.scenario = scenario
+        self.rng = rng
+        self.calm_points = calm_points or Counter()
+        self.faults = 0
+        self.notes: dict[str, object] = {}
+
+    def hit(self) -> None:
+        """Count a fault that has changed a state."""
+        self.faults += 1
+
+    def delay_s(self) -> float:
+        """How long a trip to broker, ledger or cloud takes."""
+        return 0.0
+
+    def market(self, market: Market) -> Market:
+        """The market as market_ingest gets it."""
+        return market
+
+    def cloud(self, cloud: SimulatedCloud) -> CloudProvider:
+        """The cloud as the actuator sees it."""
+        return cloud
+
+    def reach(self, line: Lifeline, point: str) -> None:
+        """A service comes by a fail point; it may be killed there."""
+
+    async def before_slot(self, world: FaultWorld, slot: int) -> None:
+        """The market waits for this before it opens a slot."""
+
+    async def disturb(self, world: FaultWorld) -> None:
+        """Run beside the services, and be cancelled when the run is over."""
+
+
+class Hasty(FaultFamily):
+    """A family whose trips take times that are drawn, so that tasks meet in other orders."""
+
+    def delay_s(self) -> float:
+        """Up to 20 ms."""
+        return self.rng.random() * 0.02

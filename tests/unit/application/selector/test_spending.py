@@ -1,0 +1,121 @@
+"""Limits on spending in the selector: what is spent in a time never passes them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spotline.domain.events.lifecycle import JobAdvanced
+from spotline.domain.events.limits import LimitAction, LimitReached
+from spotline.domain.limits.spending import Spending, SpendLimit
+from tests.depth import examples
+from tests.fakes.selector import SLOT_S, SelectorWorld, job_of, market_of
+
+SPANS = {"hour": 3600, "day": 86_400}
+
+
+def limits(**micro_usd: int) -> SpendLimit:
+    return SpendLimit(**{f"micro_usd_per_{name}": most for name, most in micro_usd.items()})
+
+
+def world_of(spending: Spending, jobs: int = 3, seed: int = 2) -> SelectorWorld:
+    made = []
+    for number in range(1, jobs + 1):
+        job = job_of(number, slots=16, work_slots=5.0)
+        made.append(replace(job, tenant="ab"[number % 2]))
+    return SelectorWorld(
+        *made, market=market_of(30, seed=seed), limits=True, spending=spending.to_json()
+    )
+
+
+def spent_by_slot(world: SelectorWorld) -> dict[tuple[int, str], int]:
+    found: dict[tuple[int, str], int] = {}
+    for event in world.log:
+        if isinstance(event, JobAdvanced):
+            key = event.slot, event.tenant
+            found[key] = found.get(key, 0) + event.slot_cost_micro_usd
+    return found
+
+
+def most_in(world: SelectorWorld, span_s: int, tenant: str = "") -> int:
+    """The most that was spent in any so long a time."""
+    by_slot = spent_by_slot(world)
+    slots = max(1, span_s // SLOT_S)
+    return max(
+        sum(
+            cost
+            for (slot, whose), cost in by_slot.items()
+            if last - slots < slot <= last and tenant in ("", whose)
+        )
+        for last in range(30)
+    )
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(
+    total=st.integers(0, 12_000_000),
+    tenant=st.integers(0, 8_000_000),
+    day=st.integers(0, 40_000_000),
+    seed=st.integers(0, 20),
+)
+def test_no_more_is_spent_in_any_hour_or_day_than_may_be(total, tenant, day, seed):
+    world = world_of(
+        Spending(
+            total=limits(hour=total, day=day),
+            every_tenant=limits(hour=tenant),
+            tenants={"b": limits(hour=tenant // 2)},
+        ),
+        seed=seed,
+    )
+
+    for _ in range(18):
+        world.next_slot()
+
+    assert most_in(world, SPANS["hour"]) <= total
+    assert most_in(world, SPANS["day"]) <= day
+    assert most_in(world, SPANS["hour"], "a") <= tenant
+    assert most_in(world, SPANS["hour"], "b") <= tenant // 2
+
+
+def test_spot_and_on_demand_have_limits_of_their_own():
+    world = world_of(Spending(spot=limits(day=0)))
+
+    for _ in range(18):
+        world.next_slot()
+
+    advanced = [event for event in world.log if isinstance(event, JobAdvanced)]
+    assert any(lot.on_demand for event in advanced for lot in event.lots)
+    assert not any(lot.spot for event in advanced for lot in event.lots)
+
+
+def test_an_owner_is_told_once_which_limit_leaves_a_job_nothing():
+    world = world_of(Spending(every_tenant=limits(day=0)), jobs=1)
+
+    for _ in range(6):
+        world.next_slot()
+
+    told = [event for event in world.log if isinstance(event, LimitReached)]
+    assert [(event.action, event.limit) for event in told] == [
+        (LimitAction.WAIT, "tenant USD per day")
+    ]
+
+
+def test_spot_that_is_not_cheap_enough_is_not_bought():
+    world = world_of(Spending(least_spot_discount_ppm=999_999))
+
+    for _ in range(18):
+        world.next_slot()
+
+    advanced = [event for event in world.log if isinstance(event, JobAdvanced)]
+    assert not any(lot.spot for event in advanced for lot in event.lots)
+
+
+def test_limits_that_are_far_change_no_decision():
+    far, none = world_of(Spending(total=limits(day=10**12))), world_of(Spending())
+    for world in (far, none):
+        for _ in range(18):
+            world.next_slot()
+
+    assert far.log == none.log

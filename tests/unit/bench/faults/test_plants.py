@@ -1,0 +1,59 @@
+"""Every planted bug is caught, and the oracles are not led by what they judge."""
+
+import ast
+import inspect
+
+import pytest
+
+from spotline.bench.faults import accounts, oracles
+from spotline.bench.faults.families.registry import FAMILIES
+from spotline.bench.faults.plants.registry import PLANTS
+from spotline.bench.faults.run import run_plant
+
+# What results are read by; nothing that makes them.
+READ_BY = (
+    "spotline.bench.faults.",
+    "spotline.contracts.",
+    "spotline.domain.events.",
+    "spotline.domain.units",
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "plant"),
+    [
+        pytest.param(name, plant, id=f"{name}.{plant.name}")
+        for name in PLANTS
+        for plant in PLANTS[name]
+    ],
+)
+def test_a_planted_bug_is_caught(name, plant):
+    run = run_plant(name, plant)
+
+    assert run.caught_at >= 0, f"{plant.what}, and no oracle says so"
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_has_three_planted_bugs(name):
+    assert len(PLANTS[name]) >= 3
+
+
+@pytest.mark.parametrize("module", [oracles, accounts])
+def test_oracles_import_nothing_of_what_they_judge(module):
+    tree = ast.parse(inspect.getsource(module))
+    imported = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    ours = [name for name in imported if name.startswith("spotline")]
+
+    assert ours
+    assert [name for name in ours if not name.startswith(READ_BY)] == []
+
+
+def test_a_plant_is_taken_out_again():
+    plant = PLANTS["kill"][0]
+    replacement = plant.replacements()[0]
+    before = vars(replacement.where)[replacement.name]
+
+    with plant.planted():
+        assert vars(replacement.where)[replacement.name] is not before
+
+    assert vars(replacement.where)[replacement.name] is before
