@@ -16,6 +16,7 @@ from spotline.contracts.envelope import derive_id as derive_id
 from spotline.domain.events.event import Event
 
 StateT = TypeVar("StateT")
+TakenT = TypeVar("TakenT", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,10 +122,10 @@ class Timer:
     not_before_ns: int = 0
 
 
-class Checks(Protocol[StateT]):
+class Checks(Protocol[TakenT]):
     """What a handler may offer beside: to refuse an event before anything has changed."""
 
-    def check(self, state: StateT, event: Event) -> None:
+    def check(self, state: TakenT, event: Event) -> None:
         """Look whether `event` can be applied to `state`; change nothing.
 
         Nothing has to be put back then, so whoever sends such events costs little.
