@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from spotline.application.cloud_actuator.agreeing import AgreementRules
     from spotline.bootstrap.clouds import ChosenCloud
     from spotline.bootstrap.system import SystemOptions
+    from spotline.domain.limits.spending import Spending
     from spotline.domain.market.market import Market
 
 
@@ -220,28 +221,22 @@ def up(
 
     Says in a line when it is ready, when its market ends and when all jobs are over.
     """
-    import os
-
-    from spotline.adapters.files.limits_file import read_limits
     from spotline.adapters.files.reservations_file import add_reservations
     from spotline.adapters.files.weights_file import read_weights
-    from spotline.application.cloud_actuator.ports import ActuatorMode
     from spotline.application.placer.options import PlacerOptions
     from spotline.application.selector.state import SelectorOptions
-    from spotline.bootstrap.clouds import cloud_of
     from spotline.bootstrap.pace import pace_of
     from spotline.bootstrap.system import SystemOptions
     from spotline.bootstrap.up import check_inputs
     from spotline.cli.failures import explained
     from spotline.domain.ledger.caps import Caps
-    from spotline.domain.limits.spending import Spending
     from spotline.runtime.log import configure_logging
 
     with explained():
         configure_logging(log_level)
-        spending = read_limits(limits_file) if limits else Spending()
+        spending = _spending(limits_file, limits=limits)
         store = store_folder(store)
-        chosen = cloud_of(os.environ, cloud, ActuatorMode.LIVE)
+        chosen = _live(cloud)
         pace = pace_of(
             speed=speed,
             slots_per_s=slots_per_s,
@@ -250,6 +245,7 @@ def up(
             in_wall_time=chosen.in_wall_time,
         )
         traded = _traded(market, chosen, store, slot_s=slot, from_now=wall_clock)
+        paced = pace.ingest(traded.slot_s, wait_for_work=wait_for_work)
         options = SystemOptions(
             market=add_reservations(traded, reservations),
             store=store,
@@ -272,11 +268,7 @@ def up(
                 warm_start=read_weights(warm_start), limits=limits, spending=spending.to_json()
             ),
             caps=Caps(spending=spending),
-            ingest=judged(
-                pace.ingest(traded.slot_s, wait_for_work=wait_for_work),
-                traded,
-                (price_sanity, list_price, stale_after),
-            ),
+            ingest=judged(paced, traded, (price_sanity, list_price, stale_after)),
             market_s_per_s=pace.market_s_per_s,
             agreement=_agreement(reap, reap_accounts, compare_every),
         )
@@ -301,6 +293,24 @@ def _agreement(reap: str, accounts: str, every_slots: int) -> AgreementRules:
         every_slots=every_slots,
         reap=ReapRules(mode=ReapMode(reap), accounts=accounts_of(accounts)),
     )
+
+
+def _spending(file: Path | None, *, limits: bool) -> Spending:
+    """What may be spent: the limits of a file or the default ones, where there are any."""
+    from spotline.adapters.files.limits_file import read_limits
+    from spotline.domain.limits.spending import Spending
+
+    return read_limits(file) if limits else Spending()
+
+
+def _live(cloud: str) -> ChosenCloud:
+    """The cloud of this name, as the environment sets it, to be acted on."""
+    import os
+
+    from spotline.application.cloud_actuator.ports import ActuatorMode
+    from spotline.bootstrap.clouds import cloud_of
+
+    return cloud_of(os.environ, cloud, ActuatorMode.LIVE)
 
 
 def _ports_of(options: SystemOptions, health_port: int) -> dict[str, str]:
