@@ -151,7 +151,7 @@ async def test_all_is_well_then_no_slot_then_no_room_and_well_again(
         running_up(tmp_path / "up", broker.url) as up,
     ):
         # Well: every service is heard, the endpoints and the command agree.
-        status = await up.until(lambda status: status.healthy)
+        status = await up.until(lambda status: status.healthy and status.clock is not None)
         assert len(status.services) == 9
         assert status.clock is not None
         await up.until_ready()
