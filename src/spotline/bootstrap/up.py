@@ -15,7 +15,7 @@ from spotline.application.market_ingest.continuing import identity_of
 from spotline.bootstrap.followers import geography_of
 from spotline.bootstrap.installed import checked_store
 from spotline.bootstrap.parts import open_part, open_stream
-from spotline.bootstrap.process import first_of, stop_on_signals
+from spotline.bootstrap.process import stop_on_signals
 from spotline.bootstrap.system import SystemOptions, running_system
 from spotline.contracts.errors import LogCut
 from spotline.contracts.subjects import StreamPart, stream_name
@@ -73,12 +73,19 @@ async def run_up(
         try:
             await _serve(options, health_port=health_port, told=told, applied=applied)
         except (LogCut, BaseExceptionGroup) as error:
-            cut = first_of(error)
-            if not isinstance(cut, LogCut):
+            cut = _cut_in(error)
+            if cut is None:
                 raise
             # What is left of the log is folded again, from its beginning, by services that know
             # nothing of what is lost.
             _log.error("log_cut", reason=str(cut), follows="all services start again")
+
+
+def _cut_in(error: BaseException) -> LogCut | None:
+    """What says that the log was cut; of several that ended at once, one may say it."""
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(_cut_in, error.exceptions)), None)
+    return error if isinstance(error, LogCut) else None
 
 
 async def _serve(

@@ -273,6 +273,10 @@ class NatsEventStream:
             link = await self._connection.link(timeout_s=left_s)
             try:
                 return await question(link)
+            except nats.js.errors.NotFoundError:
+                # Of a log that was there it is told what became of it.
+                await self.continuity.check(link.jetstream())
+                raise
             except FINAL:
                 raise
             except PASSING as error:
