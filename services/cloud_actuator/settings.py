@@ -99,6 +99,13 @@ class CloudActuatorSettings(ServiceSettings):
         """The URL of the ledger."""
         return self.ledger_url or ledger_url(self.store / "ledger.sqlite")
 
+    def lease_s(self) -> int | None:
+        """Seconds of market time that an instance goes on without us, None without end."""
+        agents = self.agents()
+        if agents is None or not self._chosen.in_wall_time:
+            return None
+        return int(agents.times.lease_s * self.market_s_per_s)
+
     def agreement(self) -> AgreementRules:
         """How log, ledger and cloud are compared, and what is done about orphans."""
         return AgreementRules(

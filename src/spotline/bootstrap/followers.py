@@ -185,7 +185,8 @@ async def serve_selector(
 class ActuatorParts:
     """What the actuator acts on; see `services/cloud_actuator/settings.py`.
 
-    Instances that `agreement` may end carry the id of the store's installation.
+    Instances that `agreement` may end carry the id of the store's installation. They go on for
+    `lease_s` of market time without us; None: without end.
     """
 
     cloud: ChosenCloud
@@ -197,6 +198,7 @@ class ActuatorParts:
     enrolment: Enrolment | None = None
     market_s_per_s: float = 1.0
     agreement: AgreementRules = field(default_factory=AgreementRules)
+    lease_s: int | None = None
 
     @property
     def installation(self) -> Installation:
@@ -254,6 +256,7 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
                 on_look=looks.note,
                 agreement=parts.agreement_rules(),
                 on_agreed=looks.note_agreed,
+                lease_s=parts.lease_s,
             ),
         )
         await started(actuation)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import nats.js.errors
 
+from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.nats.belonging import seen_log, settled_log
 from spotline.adapters.nats.snapshots import NatsSnapshotStore
 from spotline.adapters.nats.stream import NatsEventStream
@@ -76,32 +77,48 @@ async def repair_store(
         if ledger is not None:
             lost_jobs = (await missing_in(stream, ledger)).lost
             if lost_jobs:
-                remembered = replace(
-                    remembered, restored=remembered.restored or lost_jobs_detail(lost_jobs)
-                )
+                reason = remembered.restored or lost_jobs_detail(lost_jobs)
+                remembered = replace(remembered, restored=reason)
         steps += await _begin(store, stream, remembered, perform=perform)
-        for name in await damaged_snapshots(stream):
-            steps.append(RepairStep(step="set a snapshot aside", detail=name))
-            if perform:
-                await NatsSnapshotStore(connection, partition=partition).set_aside(
-                    name.partition(" ")[0]
-                )
-                _note(store, steps[-1])
+        steps += await _clear_snapshots(store, stream, perform=perform)
         if ledger is not None:
-            missing = await missing_in(stream, ledger)
-            told = [
-                RepairStep(
-                    step="say again",
-                    detail=f"{type(again.event).__name__} of job {again.correlation_id}",
-                )
-                for again in missing.retold
-            ]
-            steps += told
-            if perform and told:
-                await tell_again(stream, ledger, remembered)
-                for step in told:
-                    _note(store, step)
+            steps += await _say_again(store, stream, ledger, remembered, perform=perform)
         return steps
+
+
+async def _clear_snapshots(
+    store: Path, stream: NatsEventStream, *, perform: bool
+) -> list[RepairStep]:
+    names = await damaged_snapshots(stream)
+    steps = [RepairStep(step="set a snapshot aside", detail=name) for name in names]
+    if perform:
+        kept = NatsSnapshotStore(stream.connection, partition=stream.partition)
+        for step in steps:
+            await kept.set_aside(step.detail.partition(" ")[0])
+            _note(store, step)
+    return steps
+
+
+async def _say_again(
+    store: Path,
+    stream: NatsEventStream,
+    ledger: SqlLedger,
+    remembered: LogRemembered,
+    *,
+    perform: bool,
+) -> list[RepairStep]:
+    missing = await missing_in(stream, ledger)
+    steps = [
+        RepairStep(
+            step="say again", detail=f"{type(again.event).__name__} of job {again.correlation_id}"
+        )
+        for again in missing.retold
+    ]
+    if perform and steps:
+        await tell_again(stream, ledger, remembered)
+        for step in steps:
+            _note(store, step)
+    return steps
 
 
 async def _begin(
@@ -111,7 +128,6 @@ async def _begin(
     conclusion = conclude(seen, remembered)
     if conclusion.finding is LogFinding.FOREIGN:
         raise ConfigError(f"store: {conclusion.detail}: give the store that belongs to the log")
-    # A reason that is only that jobs are missing holds once: then they are said again.
     if not conclusion.begins:
         return []
     step = RepairStep(

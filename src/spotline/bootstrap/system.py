@@ -345,6 +345,7 @@ def _start_followers(
         enrolment=options.agents().enrolment(system.agents_address),
         market_s_per_s=options.market_s_per_s,
         agreement=options.agreement,
+        lease_s=options.agents().times.market_lease_s if options.cloud.in_wall_time else None,
     )
     services.start("cloud_actuator", partial(serve_cloud_actuator, parts=parts))
     services.start(

@@ -198,7 +198,8 @@ class Agreeing:
                 )
                 freeze = freezes.blocking(purchase)
                 if freeze is not None:
-                    bars[command.command_id, kind] = limited(f"frozen: {freeze.detail}")
+                    stopped = f"buying is stopped ({freeze.freeze_id}): {freeze.detail}"
+                    bars[command.command_id, kind] = limited(stopped)
         return bars
 
     # --- what each of them says ---------------------------------------------------------------

@@ -69,6 +69,11 @@ class CloudNews:
     ended_ns: Mapping[str, int] = field(default_factory=dict)
     event_ids: tuple[str, ...] = ()
 
+    @property
+    def noticed(self) -> tuple[str, ...]:
+        """The ids of the instances of which it gives notice."""
+        return tuple(event.instance.instance_id for event in self.notices)
+
 
 def offset_of(at_ns: int, at: Moment) -> int:
     """Seconds into the slot of `at`, not below 0: what happened before it is learnt in it."""

@@ -194,6 +194,8 @@ class IngestHandler:
                 state.doubts.note_slot(event.quotes, event.ts_event_ns)
             case EntryParked():
                 _go_on_without(state, event)
+            case IncarnationBegun() if event.last_slot_before >= self._market.slots:
+                raise Unfit("last_slot_before", f"< {self._market.slots}", event.last_slot_before)
             case IncarnationBegun() if event.last_slot_before > state.slot:
                 # Those slots were open, and paid for, in a part of the log that is lost.
                 state.slot = event.last_slot_before
