@@ -153,9 +153,15 @@ def test_a_scrape_shows_what_is_listed_and_every_service(told: Told) -> None:
         "spotline_log_lag_seconds",
     ):
         assert {labels["spotline_service"] for labels in samples[name]} == SERVICES
-    # All that the run does not need: a cap on what a job may cost, a program that saves.
     missing = PROMETHEUS_NAMES - set(samples)
-    assert missing == {"spotline_spend_cap_used", "spotline_checkpoint_save_seconds"}
+    # All that the run does not have: a cap on what a job may cost, a program that saves, a limit of
+    # JetStream's room, an entry that is parked.
+    assert missing == {
+        "spotline_spend_cap_used",
+        "spotline_checkpoint_save_seconds",
+        "spotline_storage_free_bytes",
+        "spotline_entries_parked_total",
+    }
 
 
 def test_the_scrape_agrees_with_what_happened(told: Told) -> None:
