@@ -259,6 +259,22 @@ async def test_a_launch_that_never_arrived_leaves_its_token_free(rig):
     assert len(granted.instances) == 2
 
 
+# --- tags ---------------------------------------------------------------------------------------
+
+
+async def test_an_instance_shows_whose_installation_launched_it_and_whether_it_is_protected(rig):
+    rig.needs("protect")
+    cloud = rig.another()
+    (ours,) = (await cloud.launch(rig.request("t", 1, installation_id="here"))).instances
+    (older,) = (await cloud.launch(rig.request("u", 1))).instances
+    rig.protect(older)
+
+    for shown in (await rig.shown(cloud), await rig.shown(rig.another())):
+        tags = {one.instance_id: (one.installation_id, one.hold) for one in shown}
+        assert tags == {ours.instance_id: ("here", False), older.instance_id: ("", True)}
+    assert ours.installation_id == "here"
+
+
 # --- listings and ends ------------------------------------------------------------------------
 
 

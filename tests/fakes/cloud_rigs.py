@@ -42,7 +42,7 @@ from tests.fakes.troubled_cloud import (
 # What a rig can do beyond selling: each is a method, or has a reason in `cannot`.
 VERBS = (
     *("reclaim", "take_away", "fence", "lag", "lose_answer", "refuse", "push_notice"),
-    *("throttle", "double"),
+    *("throttle", "double", "protect"),
 )
 
 
@@ -159,6 +159,10 @@ class CloudRig:
         """Tell every notice twice."""
         raise NotImplementedError
 
+    def protect(self, instance: Instance) -> None:
+        """Give an instance the tag that says hands off."""
+        raise NotImplementedError
+
 
 class SimulatedRig(CloudRig):
     """The simulated cloud, its time played by hand."""
@@ -215,6 +219,9 @@ class SimulatedRig(CloudRig):
 
     def fence(self) -> None:
         pass
+
+    def protect(self, instance: Instance) -> None:
+        self._by_hand.protect([instance.instance_id])
 
     def _simulated(self) -> SimulatedCloud:
         return SimulatedCloud(
@@ -340,6 +347,9 @@ class LocalRig(CloudRig):
 
     def fence(self) -> None:
         pass
+
+    def protect(self, instance: Instance) -> None:
+        self.by_hand.protect([instance.instance_id])
 
     async def _quiet(self) -> None:
         await eventually(lambda: not self.by_hand.stopping())

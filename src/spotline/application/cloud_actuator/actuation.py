@@ -55,6 +55,7 @@ from spotline.application.cloud_actuator.reporting import (
     losses,
     lost_ends,
     notices,
+    report_of,
     transfers,
     withdrawals,
 )
@@ -319,13 +320,7 @@ class CloudActuation:
         loops = await self._looping.lost(lost, request.log, at, lost_s, told.noticed)
         settled = not ends and not done.refusals and not adopted
         running = held_after(running, adopted, done.ended)
-        report = CapacityReported(
-            slot=at.slot,
-            revision=request.revision,
-            offset_s=lost_s,
-            settled=settled,
-            holdings=holdings(running),
-        )
+        report = report_of(request, lost_s, running, settled=settled)
         entry = LedgerEntry(
             call_key=key,
             slot=at.slot,

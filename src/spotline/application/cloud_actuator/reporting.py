@@ -16,6 +16,7 @@ from spotline.application.cloud_actuator.ports import (
 from spotline.contracts.errors import InvariantViolation
 from spotline.domain.events.capacity import (
     CapacityLost,
+    CapacityReported,
     CostAccrued,
     InstancesEnded,
     InterruptionKind,
@@ -170,6 +171,19 @@ def holdings(running: Iterable[HeldInstance]) -> tuple[JobHolding, ...]:
             instance_ids=tuple(ids[job_id]),
         )
         for job_id, lots in sorted(counts.items())
+    )
+
+
+def report_of(
+    request: ApplyRevisionRequest, offset_s: int, running: Iterable[HeldInstance], *, settled: bool
+) -> CapacityReported:
+    """What every job holds after a revision was carried out."""
+    return CapacityReported(
+        slot=request.at.slot,
+        revision=request.revision,
+        offset_s=offset_s,
+        settled=settled,
+        holdings=holdings(running),
     )
 
 
