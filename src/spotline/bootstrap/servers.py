@@ -28,7 +28,6 @@ from spotline.contracts.subjects import StreamPart
 from spotline.domain.configuration.configuration import MeasuredRun
 from spotline.runtime.applied import AppliedFeed
 from spotline.runtime.metrics import HTTP_STATUS
-from spotline.runtime.parked_log import StreamParkedLog
 from spotline.runtime.service import Listener, ServiceHost
 from spotline.runtime.telemetry import telemetry_for
 
@@ -127,8 +126,7 @@ async def serve_allocator(
         server.bound_by(parts.callers)
         explainer = LiveExplainer(bus, parts.selector)
         stack.callback(explainer.close)
-        server.explain_with(explainer)
-        server.deal_with_parked(StreamParkedLog(stream))
+        server.read_log(explainer, stream)
         beside: dict[str, Coroutine[Any, Any, None]] = {
             "health_of_others": _heard(host, server, connection, hooks).run()
         }

@@ -156,7 +156,7 @@ def test_a_service_that_fails_on_a_kind_of_event_is_as_before(kind):
         if turns.consumes(event) and turns.service != "cloud_actuator"
     }
     if kind is not EntryParked:
-        assert failed == consumers
+        assert consumers <= failed
     assert changed == []
 
 

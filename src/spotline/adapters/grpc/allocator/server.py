@@ -32,6 +32,8 @@ from spotline.application.health.conditions import HealthLimits
 from spotline.application.operations.messages import ServiceStatus
 from spotline.application.operations.ports import ParkedLog
 from spotline.contracts.limits import CallerLimits
+from spotline.runtime.parked_log import StreamParkedLog
+from spotline.runtime.stream import EventStream
 
 
 class RpcServer(GrpcServer):
@@ -99,6 +101,11 @@ class RpcServer(GrpcServer):
     def explain_with(self, explainer: DecisionExplainer) -> None:
         """Explain decisions from now on."""
         self._jobs.explaining = Explaining(explainer)
+
+    def read_log(self, explainer: DecisionExplainer, stream: EventStream) -> None:
+        """Explain decisions, and deal with parked entries, by the log from now on."""
+        self.explain_with(explainer)
+        self.deal_with_parked(StreamParkedLog(stream))
 
     def deal_with_parked(self, log: ParkedLog) -> None:
         """Show and publish parked entries again from now on."""
