@@ -16,8 +16,10 @@ from spotline.cli.tables import fact_lines, print_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from spotline.application.selector.state import SelectorOptions
     from spotline.bootstrap.clouds import ChosenCloud
     from spotline.bootstrap.system import SystemOptions
+    from spotline.domain.ledger.caps import Caps
     from spotline.domain.market.market import Market
 
 
@@ -197,24 +199,19 @@ def up(
     """
     import os
 
-    from spotline.adapters.files.limits_file import read_limits
     from spotline.adapters.files.reservations_file import add_reservations
-    from spotline.adapters.files.weights_file import read_weights
     from spotline.application.cloud_actuator.ports import ActuatorMode
     from spotline.application.placer.options import PlacerOptions
-    from spotline.application.selector.state import SelectorOptions
     from spotline.bootstrap.clouds import cloud_of
     from spotline.bootstrap.pace import pace_of
     from spotline.bootstrap.system import SystemOptions
     from spotline.bootstrap.up import check_inputs
     from spotline.cli.failures import explained
-    from spotline.domain.ledger.caps import Caps
-    from spotline.domain.limits.spending import Spending
     from spotline.runtime.log import configure_logging
 
     with explained():
         configure_logging(log_level)
-        spending = read_limits(limits_file) if limits else Spending()
+        selection, caps = _limited(warm_start, limits_file, limits=limits)
         store = store_folder(store)
         chosen = cloud_of(os.environ, cloud, ActuatorMode.LIVE)
         pace = pace_of(
@@ -243,10 +240,8 @@ def up(
             http_hosts=tuple(name.strip() for name in http_hosts.split(",") if name.strip()),
             quote_margin=quote_margin,
             placer=PlacerOptions(method=placement_method, cost=placement_cost),
-            selector=SelectorOptions(
-                warm_start=read_weights(warm_start), limits=limits, spending=spending.to_json()
-            ),
-            caps=Caps(spending=spending),
+            selector=selection,
+            caps=caps,
             ingest=judged(
                 pace.ingest(traded.slot_s, wait_for_work=wait_for_work),
                 traded,
@@ -261,6 +256,23 @@ def up(
             configure_logging(log_level, file=store / LOG_FILE)
     said = _Said(as_json=as_json, verbose=verbose, store=store)
     _serve(options, cloud, said, health_port=health_port)
+
+
+def _limited(
+    warm_start: Path | None, limits_file: Path | None, *, limits: bool
+) -> tuple[SelectorOptions, Caps]:
+    """How jobs are selected and what may be spent on them: selector and actuator with one text."""
+    from spotline.adapters.files.limits_file import read_limits
+    from spotline.adapters.files.weights_file import read_weights
+    from spotline.application.selector.state import SelectorOptions
+    from spotline.domain.ledger.caps import Caps
+    from spotline.domain.limits.spending import Spending
+
+    spending = read_limits(limits_file) if limits else Spending()
+    selection = SelectorOptions(
+        warm_start=read_weights(warm_start), limits=limits, spending=spending.to_json()
+    )
+    return selection, Caps(spending=spending)
 
 
 def _ports_of(options: SystemOptions, health_port: int) -> dict[str, str]:
