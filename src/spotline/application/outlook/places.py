@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from spotline.application.outlook.futures import FloatArray, IntArray, MarketFutures
-from spotline.application.selector.job_run import JobTable
+from spotline.application.selector.freezing import blocking
+from spotline.application.selector.job_run import JobRun, JobTable
 from spotline.application.selector.state import SelectorState
 from spotline.domain.jobs.job import Job
-from spotline.domain.jobs.program import JobProgram
+from spotline.domain.jobs.program import IDLE, JobProgram
 from spotline.domain.market.forecast import CountProbability, ForecastStep, OfferingForecast
 from spotline.domain.market.law import MarketLaw, run_states
-from spotline.domain.market.offering import Count, Offering, Provenance, Quote
+from spotline.domain.market.offering import CapacityType, Count, Offering, Provenance, Quote
 from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.units import NS_PER_S, PPM
 
@@ -138,6 +139,25 @@ def future_places(
             law_state=law_state,
         )
     return found
+
+
+def as_stopped(state: SelectorState, run: JobRun, place: FuturePlace) -> FuturePlace:
+    """A place as a job meets it whose buying is stopped: it has what it holds, for as long.
+
+    What yields to deadlines, a doubt about the market, is taken to be over with the next slot.
+    """
+    offering_id = place.offering.offering_id
+    held = run.target if offering_id == run.offering_id else IDLE
+    spot, on_demand = place.spot, place.on_demand
+    for kind in CapacityType:
+        stop = blocking(state, run, offering_id, kind)
+        if stop is None or stop.yields_to_deadlines:
+            continue
+        if kind is CapacityType.SPOT:
+            spot = np.minimum(spot, held.spot)
+        else:
+            on_demand = np.minimum(on_demand, held.on_demand)
+    return replace(place, spot=spot, on_demand=on_demand)
 
 
 def _until_it_ends(state: SelectorState, offering: Offering, on_demand: IntArray) -> IntArray:
