@@ -22,6 +22,7 @@ async def serve(settings: CloudActuatorSettings, bus: BusAddress, hooks: PartHoo
         caps=settings.caps(),
         enrolment=None if agents is None else agents.enrolment(),
         market_s_per_s=settings.market_s_per_s,
+        agreement=settings.agreement(),
     )
     await serve_cloud_actuator(bus, parts, hooks)
 

@@ -120,10 +120,10 @@ def conclude(log: LogSeen, remembered: LogRemembered | None = None) -> LogConclu
         kept = rebased(remembered.last_seq, remembered.incarnation, log.marks)
         gone = _gone(log, remembered)
         incarnation = max(incarnation, remembered.incarnation)
-        if gone:
-            return _begun(LogFinding.WIPED, incarnation, remembered.last_seq, gone)
         if remembered.restored:
             return _begun(LogFinding.OLDER, incarnation, remembered.last_seq, remembered.restored)
+        if gone:
+            return _begun(LogFinding.WIPED, incarnation, remembered.last_seq, gone)
         if remembered.incarnation > log.incarnation:
             return _begun(
                 LogFinding.OLDER,

@@ -50,6 +50,7 @@ REASON = "spotline.reason"
 CAPACITY_TYPE = "spotline.capacity_type"
 REFUSAL_CLASS = "spotline.refusal_class"
 INSTANCE_STATE = "spotline.instance_state"
+DISAGREEMENT = "spotline.disagreement"
 HTTP_STATUS = "http.response.status_code"
 AGENT_STATE = "spotline.agent_state"
 NOTICE_ACTION = "spotline.notice_action"
@@ -141,6 +142,7 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
     },
     (Form.GAUGE, "{job}"): {
         "spotline.jobs.stalled": "Jobs whose program has reported nothing for too long.",
+        "spotline.disagreement.jobs": "Open jobs that cannot buy because log, ledger and cloud differ.",
     },
     (Form.COUNTER, "{job}"): {
         "spotline.jobs.submitted": "Jobs recorded.",
@@ -181,13 +183,17 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
     },
     (Form.GAUGE, "{instance}"): {
         "spotline.instances.held": "Instances held, as the ledger has it.",
+        "spotline.orphans": "Instances of ours that belong to no job, and run.",
         "spotline.instance.state": "Instances and unanswered launches by what the cloud has shown of them.",
+    },
+    (Form.GAUGE, "{disagreement}"): {
+        "spotline.disagreements": "In how much log, ledger and cloud differ, by kind, since the last comparison; nothing is bought for what is undecided.",
     },
     (Form.GAUGE, "{launch}"): {
         "spotline.unknown_outcomes": "Launches of which nobody knows what they did; looked up by their token.",
     },
     (Form.OBSERVED_COUNTER, "{instance}"): {
-        "spotline.orphans.reaped": "Instances with our tag that nobody ordered, asked to end since the start.",
+        "spotline.orphans.reaped": "Instances that belong to no job, asked to end since the start.",
     },
     (Form.OBSERVED_COUNTER, "{observation}"): {
         "spotline.statistics.late": "Observations that came after their window closed, merged or dropped.",
@@ -223,6 +229,7 @@ _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "spotline.instances.held": (CAPACITY_TYPE,),
     "spotline.instance.state": (INSTANCE_STATE,),
     "spotline.launch.failures": (REFUSAL_CLASS,),
+    "spotline.disagreements": (DISAGREEMENT,),
     "spotline.statistics.late": (OUTCOME,),
     "spotline.checkpoint.save": (CHECKPOINT_KIND,),
     "spotline.agents": (AGENT_STATE,),

@@ -29,7 +29,7 @@ class BillRows(OwnedRows):
 
     def charged(self) -> Sequence[CostAccrued]:
         """All charges, in the order of slot, job, offering, capacity type and begin."""
-        return [value_of(CostAccrued, row) for row in self._read(t.charges)]
+        return [_cost(row) for row in self._read(t.charges)]
 
     def spend_by_job(self) -> Mapping[str, int]:
         """Micro-USD charged so far, by job, ordered by job id."""

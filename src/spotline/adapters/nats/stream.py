@@ -73,7 +73,8 @@ class NatsEventStream:
     ) -> None:
         self.most_events = MOST_EVENTS
         self.name = stream_name(partition, part)
-        self._connection = connection
+        self._connection = self.connection = connection
+        self.partition = partition
         self._timeout_s = publish_timeout_s
         self._publisher: Publisher | None = None
         self.continuity = Continuity(self.name, checked=part is StreamPart.LOG)

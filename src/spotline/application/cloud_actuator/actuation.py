@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from spotline.application.cloud_actuator.absence import end_unattended
 from spotline.application.cloud_actuator.agreeing import Agreed, Agreeing, AgreementRules
 from spotline.application.cloud_actuator.fencing import FencedCloud
 from spotline.application.cloud_actuator.giving_up import give_up_pending
@@ -21,7 +22,6 @@ from spotline.application.cloud_actuator.launching import (
     barred_launches,
 )
 from spotline.application.cloud_actuator.lives import LivesInHand
-from spotline.application.cloud_actuator.log_fold import LogView
 from spotline.application.cloud_actuator.messages import (
     AdmitRequest,
     ApplyRevisionRequest,
@@ -78,7 +78,7 @@ def _ignore(_: Reconciliation) -> None:
     """Do nothing with it."""
 
 
-def _ignore_agreed(_agreed: Agreed, _log: LogView) -> None:
+def _ignore_agreed(_: Agreed) -> None:
     """Do nothing with it."""
 
 
@@ -94,6 +94,8 @@ class ActuationOptions:
         Gets what each look at the cloud found, once it is recorded.
     agreement
         How log, ledger and cloud are compared; None: they are not, and no orphan is ended.
+    lease_s
+        Seconds of market time that an instance goes on without us; None: without end.
     on_agreed
         Gets what each comparison came to, once it is recorded.
     """
@@ -105,7 +107,8 @@ class ActuationOptions:
     clock: CloudClock | None = None
     on_look: Callable[[Reconciliation], None] = _ignore
     agreement: AgreementRules | None = None
-    on_agreed: Callable[[Agreed, LogView], None] = _ignore_agreed
+    lease_s: int | None = None
+    on_agreed: Callable[[Agreed], None] = _ignore_agreed
 
 
 class CloudActuation:
@@ -134,6 +137,8 @@ class CloudActuation:
         self._forbidden = "observe mode" if observes else ""
         self._planning = RevisionPlanning(ledger, self._options.caps, self._forbidden)
         self._next_look_ns: int | None = None
+        # What ended while nobody was there is told lost by the next revision, as all that is lost.
+        self._unattended: tuple[HeldInstance, ...] = ()
 
     @property
     def next_look_ns(self) -> int | None:
@@ -223,7 +228,7 @@ class CloudActuation:
         found = await self._look(lives, await self._ledger.held(), may_adopt=False)
         agreed = await self._agreeing.check(at, log, lives, first_unbilled)
         self._options.on_look(replace(found, reaped=(*found.reaped, *agreed.reaped)))
-        self._options.on_agreed(agreed, log)
+        self._options.on_agreed(agreed)
         return agreed.events
 
     async def _reap(self, key: str, request: ReapRequest) -> Sequence[Event]:
@@ -251,9 +256,14 @@ class CloudActuation:
         held = await self._ledger.held()
         told = await self._hear(key, at, lives, held)
         found = await self._look(lives, held, may_adopt=True)
+        away = await end_unattended(
+            self._ledger, request, lives, held, told, found.gone, self._options.lease_s
+        )
+        self._unattended = away.lost
         charges: Sequence[Charge] = ()
         for prices in request.unbilled:
             charges = (*charges, *bill(await self._intervals(prices), prices))
+        charges = [away.marked(charge) for charge in charges]
         fresh, charges = await self._unless_charged(charges)
         answers: tuple[Event, ...] = (
             *agreed,
@@ -289,6 +299,7 @@ class CloudActuation:
         done = await self._carry_out(request, held, lives, cooldowns)
         running = held_after(held, done.launched, done.ended)
         lost = [instance for instance in held if instance.instance_id in done.dropped]
+        lost += self._unattended
         told = _NOTHING_TOLD
         if not lost and not done.refusals:
             # Something that needs a decision now is decided now; later losses come after it.
@@ -308,14 +319,13 @@ class CloudActuation:
             settled=settled,
             holdings=holdings(running),
         )
-        survivors = {instance.instance_id for instance in running}
         entry = LedgerEntry(
             call_key=key,
             slot=at.slot,
             results=tuple(done.results),
             launched=(*done.launched, *adopted),
             ended=tuple(done.ended.values()),
-            noticed=ids_of(event.instance for event in told.notices if is_in(event, survivors)),
+            noticed=_noticed_among(told, running),
             transitions=lives.drain(),
             cooldowns=cooldowns.changed,
             warmed=cooldowns.warmed,
@@ -340,6 +350,7 @@ class CloudActuation:
         await self._ledger.record(
             replace(entry, answers=answers, charges=tuple(fresh), taken=told.event_ids)
         )
+        self._unattended = ()
         self._options.on_look(found)
         return answers
 
@@ -472,6 +483,11 @@ class CloudActuation:
 
     async def _intervals(self, prices: SlotPrices) -> Sequence[HeldInterval]:
         return await self._ledger.intervals(prices.slot, prices.slot_s)
+
+
+def _noticed_among(told: CloudNews, running: Sequence[HeldInstance]) -> tuple[str, ...]:
+    survivors = {instance.instance_id for instance in running}
+    return ids_of(event.instance for event in told.notices if is_in(event, survivors))
 
 
 def _charged_for(charge: Charge) -> tuple[int, str, str, str, int]:

@@ -106,8 +106,7 @@ SPEC = Spec(
         BuyingUnfrozen,
         OrphanReapRequested,
         # Beside what it acts on, what log, ledger and cloud are compared by.
-        *(JobUpdated, JobClosed, CapacityReported, CostAccrued, IncarnationBegun),
-        *(OrphanFound, OrphanSettled),
+        *(CapacityReported, CostAccrued, OrphanFound, OrphanSettled),
     ),
     produces=(
         *(*_OBSERVED, CapacitySignalled, AdmissionRecorded, BuyingExcepted, *_TOLD),

@@ -183,9 +183,11 @@ class IngestHandler:
         match event:
             case MarketOpened():
                 state.opened = True
-            case SlotOpened() if event.slot >= self._market.slots:
-                raise Unfit("slot", f"< {self._market.slots}", event.slot)
             case SlotOpened() if event.slot > state.slot:
+                if event.slot != state.slot + 1 or event.slot >= self._market.slots:
+                    # It opens them itself, one after the other.
+                    following = min(state.slot + 1, self._market.slots - 1)
+                    raise Unfit("slot", f"{following}, the next one of the market", event.slot)
                 check_slot(event, state.slot, state.opened_ns)
                 state.slot, state.opened_ns = event.slot, event.ts_event_ns
                 state.settled = False

@@ -6,7 +6,7 @@ Plain SQL and the log's codec: nothing of what keeps these books is used to read
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +77,7 @@ def accounts_of(outcome: FaultOutcome) -> Accounts:
     delay_ns = outcome.scenario.cloud.launch_delay_s * NS_PER_S
     return Accounts(
         outcome=outcome,
-        logged=tuple(_logged(outcome.entries)),
+        logged=tuple(_logged(outcome.entries, outcome.notes.get("foreign", frozenset()))),  # type: ignore[arg-type]
         ledger=_rows_of(outcome.ledger),
         instances=tuple(_instances(outcome.cloud, delay_ns)),
     )
@@ -94,8 +94,9 @@ def comparable(ledger: dict[str, list[Row]]) -> dict[str, list[Row]]:
     }
 
 
-def _logged(entries: Sequence[StoredEntry]) -> Iterator[LoggedEvent]:
-    seen: set[str] = set()
+def _logged(entries: Sequence[StoredEntry], foreign: Set[str]) -> Iterator[LoggedEvent]:
+    """What the system itself has logged: not what a fault wrote in its name."""
+    seen: set[str] = set(foreign)
     for entry in entries:
         try:
             events = unpacked(entry)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from spotline.bench.faults.accounts import Accounts, Row, comparable, slot_s_of
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import CostAccrued
 from spotline.domain.events.lifecycle import JobClosed
 from spotline.domain.events.market import MarketOpened
+from spotline.domain.events.parking import EntryParked
 from spotline.domain.units import NS_PER_S, S_PER_HOUR
 
 
@@ -203,6 +205,19 @@ def former_owners_are_fenced(accounts: Accounts) -> Problems:
     yield from accounts.outcome.notes.get("stale_calls", ())  # type: ignore[misc]
 
 
+def only_poison_is_parked(accounts: Accounts) -> Problems:
+    """What is parked is what a fault wrote, and what cannot be taken at all is parked."""
+    notes = accounts.outcome.notes
+    foreign: Any = notes.get("foreign", frozenset())
+    parked = {event.event_id: event for event in accounts.events(EntryParked)}
+    for event_id, event in parked.items():
+        if event_id not in foreign:
+            yield f"{event.service} parked {event.kind} of entry {event.seq}: {event.error}"
+    must: Any = notes.get("must_park", frozenset())
+    for event_id in sorted(must - set(parked)):
+        yield f"{event_id} cannot be taken, and nobody says that it was left out"
+
+
 def _untold(accounts: Accounts) -> set[str]:
     """Instances of whose end the cloud told late, or never."""
     return accounts.outcome.notes.get("untold", set())  # type: ignore[return-value]
@@ -223,6 +238,7 @@ ALWAYS: tuple[Oracle, ...] = (
     one_set_per_job_and_slot,
     instances_belong_to_jobs,
     former_owners_are_fenced,
+    only_poison_is_parked,
 )
 
 

@@ -208,6 +208,10 @@ class _CountedSubscription:
         return self._inner.floor_seq
 
     @property
+    def rebased(self) -> bool:
+        return self._inner.rebased
+
+    @property
     def waiting(self) -> int:
         return self._inner.waiting
 

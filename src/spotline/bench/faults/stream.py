@@ -236,7 +236,14 @@ class MemoryStream:
         """Open the durable place `name`; the one that had it open before is shut out."""
         await self._asked()
         place = self.broker.places.setdefault(name, DurablePlace(acked_seq=first_seq - 1))
-        return MemorySubscription(self.broker, name, subjects, place.acked_seq, pause=self._pause)
+        rebased = place.acked_seq > self.broker.last_seq
+        if rebased:
+            place.acked_seq = 0
+        subscription = MemorySubscription(
+            self.broker, name, subjects, place.acked_seq, pause=self._pause
+        )
+        subscription.rebased = rebased
+        return subscription
 
     async def _asked(self) -> None:
         await self._pause()
@@ -256,6 +263,7 @@ class MemorySubscription:
         pause: Pause,
     ) -> None:
         self.floor_seq = floor_seq
+        self.rebased = False
         self._broker, self._name = broker, name
         self._on = matching(tuple(subjects))
         self._pause = pause

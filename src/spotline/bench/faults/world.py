@@ -311,7 +311,8 @@ class FaultWorld:
         host = ServiceHost(
             JobsHandler(), self._stream(line), on_applied=self._feed.on_applied, settings=_HOST
         )
-        asyncio.get_running_loop().create_task(self._answer(host, line))
+        answering = asyncio.get_running_loop().create_task(self._answer(host, line))
+        stack.callback(answering.cancel)
         return host
 
     async def _read_model(self, line: Lifeline, stack: ExitStack) -> AnyHost:

@@ -13,7 +13,11 @@ from spotline.bench.faults.families.kill import Kill
 from spotline.bench.faults.families.launch import RoughLaunches
 from spotline.bench.faults.families.notice import Notice
 from spotline.bench.faults.families.owners import Owners
+from spotline.bench.faults.families.poison import Poison
 
 FAMILIES: Mapping[str, type[FaultFamily]] = MappingProxyType(
-    {family.name: family for family in (Duplicate, Kill, Owners, Bus, RoughLaunches, Notice, Clock)}
+    {
+        family.name: family
+        for family in (Duplicate, Kill, Owners, Bus, RoughLaunches, Notice, Poison, Clock)
+    }
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from spotline.bench.faults.plants import bus, clock, duplicate, kill, launch, notice, owners
+from spotline.bench.faults.plants import bus, clock, duplicate, kill, launch, notice, owners, poison
 from spotline.bench.faults.plants.interface import Plant
 
 PLANTS: Mapping[str, tuple[Plant, ...]] = MappingProxyType(
@@ -16,6 +16,7 @@ PLANTS: Mapping[str, tuple[Plant, ...]] = MappingProxyType(
         "bus": bus.PLANTS,
         "launch": launch.PLANTS,
         "notice": notice.PLANTS,
+        "poison": poison.PLANTS,
         "clock": clock.PLANTS,
     }
 )
