@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from spotline.application.cloud_actuator.agreeing import AgreementRules
+    from spotline.application.selector.state import SelectorOptions
     from spotline.bootstrap.clouds import ChosenCloud
     from spotline.bootstrap.system import SystemOptions
+    from spotline.domain.ledger.caps import Caps
     from spotline.domain.limits.spending import Spending
     from spotline.domain.market.market import Market
 
@@ -222,19 +224,16 @@ def up(
     Says in a line when it is ready, when its market ends and when all jobs are over.
     """
     from spotline.adapters.files.reservations_file import add_reservations
-    from spotline.adapters.files.weights_file import read_weights
     from spotline.application.placer.options import PlacerOptions
-    from spotline.application.selector.state import SelectorOptions
     from spotline.bootstrap.pace import pace_of
     from spotline.bootstrap.system import SystemOptions
     from spotline.bootstrap.up import check_inputs
     from spotline.cli.failures import explained
-    from spotline.domain.ledger.caps import Caps
     from spotline.runtime.log import configure_logging
 
     with explained():
         configure_logging(log_level)
-        spending = _spending(limits_file, limits=limits)
+        selection, caps = _limited(warm_start, limits_file, limits=limits)
         store = store_folder(store)
         chosen = _live(cloud)
         pace = pace_of(
@@ -264,10 +263,8 @@ def up(
             http_hosts=tuple(name.strip() for name in http_hosts.split(",") if name.strip()),
             quote_margin=quote_margin,
             placer=PlacerOptions(method=placement_method, cost=placement_cost),
-            selector=SelectorOptions(
-                warm_start=read_weights(warm_start), limits=limits, spending=spending.to_json()
-            ),
-            caps=Caps(spending=spending),
+            selector=selection,
+            caps=caps,
             ingest=judged(paced, traded, (price_sanity, list_price, stale_after)),
             market_s_per_s=pace.market_s_per_s,
             agreement=_agreement(reap, reap_accounts, compare_every),
@@ -279,6 +276,23 @@ def up(
             configure_logging(log_level, file=store / LOG_FILE)
     said = _Said(as_json=as_json, verbose=verbose, store=store)
     _serve(options, cloud, said, health_port=health_port)
+
+
+def _limited(
+    warm_start: Path | None, limits_file: Path | None, *, limits: bool
+) -> tuple[SelectorOptions, Caps]:
+    """How jobs are selected and what may be spent on them: selector and actuator with one text."""
+    from spotline.adapters.files.limits_file import read_limits
+    from spotline.adapters.files.weights_file import read_weights
+    from spotline.application.selector.state import SelectorOptions
+    from spotline.domain.ledger.caps import Caps
+    from spotline.domain.limits.spending import Spending
+
+    spending = read_limits(limits_file) if limits else Spending()
+    selection = SelectorOptions(
+        warm_start=read_weights(warm_start), limits=limits, spending=spending.to_json()
+    )
+    return selection, Caps(spending=spending)
 
 
 def _agreement(reap: str, accounts: str, every_slots: int) -> AgreementRules:

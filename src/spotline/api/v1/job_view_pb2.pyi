@@ -113,6 +113,8 @@ class _WaitingForEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WaitingFor
     """The time of its next try: its program failed."""
     WAITING_FOR_LIMIT: _WaitingFor.ValueType  # 8
     """A limit of ours: its budget, a cap, a quota."""
+    WAITING_FOR_BUYING: _WaitingFor.ValueType  # 9
+    """Buying to go on, which a person or Spotline itself has stopped; the headline says why."""
 
 class WaitingFor(_WaitingFor, metaclass=_WaitingForEnumTypeWrapper):
     """For what a job waits."""
@@ -135,6 +137,8 @@ WAITING_FOR_RETRY: WaitingFor.ValueType  # 7
 """The time of its next try: its program failed."""
 WAITING_FOR_LIMIT: WaitingFor.ValueType  # 8
 """A limit of ours: its budget, a cap, a quota."""
+WAITING_FOR_BUYING: WaitingFor.ValueType  # 9
+"""Buying to go on, which a person or Spotline itself has stopped; the headline says why."""
 Global___WaitingFor: _TypeAlias = WaitingFor  # noqa: Y015
 
 class _JobFlag:

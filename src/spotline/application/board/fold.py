@@ -22,6 +22,7 @@ from spotline.domain.events.capacity import (
     LaunchRefused,
 )
 from spotline.domain.events.event import Event
+from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.lifecycle import (
     JobAdmitted,
     JobAdvanced,
@@ -47,10 +48,12 @@ from spotline.domain.events.training import (
     TrainingRestarted,
 )
 from spotline.domain.jobs.lot import Lot
+from spotline.domain.limits.freezes import Freezes
 from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.units import NS_PER_S, PPM
 
 BOARD_EVENTS: tuple[type[Event], ...] = (
+    *(BuyingFrozen, BuyingUnfrozen),
     *(MarketOpened, SlotOpened),
     *(JobSubmitted, JobCancelled, JobAdmitted, JobQuoted, JobAdvanced, JobRetryScheduled),
     *(JobClosed, JobProgressReported, JobExited, AllocationDecided, LaunchRefused),
@@ -75,7 +78,8 @@ class BoardState:
     not reported yet. `short` is by how much the spot that all jobs hold exceeded an offering's count
     when the slot opened: the provider has taken it, and says so no other way. `now_ns` is the latest moment of the open slot that the log has told of.
     `parked` are the jobs of entries that a service left out; `left_out` counts the events that the
-    board itself could not take, `last_left_out` says why the last one was.
+    board itself could not take, `last_left_out` says why the last one was. `freezes` say where buying
+    is stopped.
     """
 
     entries: dict[str, BoardEntry] = field(default_factory=dict)
@@ -89,6 +93,7 @@ class BoardState:
     opened_ns: int = 0
     ended: bool = False
     parked: dict[tuple[str, str], str] = field(default_factory=dict)
+    freezes: Freezes = field(default_factory=Freezes)
     left_out: int = 0
     last_left_out: str = ""
 
@@ -102,6 +107,10 @@ class BoardState:
                 self._submit(event)
             case CapacityReported():
                 self._report(event)
+            case BuyingFrozen():
+                self.freezes.begin(event.freeze)
+            case BuyingUnfrozen():
+                self.freezes.end(event.freeze_id)
             case EntryParked():
                 entry = self.entries.get(event.job_id)
                 if entry is not None:
@@ -425,4 +434,7 @@ def _end_notices(entry: BoardEntry, instance_ids: Sequence[str]) -> None:
         entry.saves_ns = 0
 
 
-_OF_A_JOB = frozenset(BOARD_EVENTS) - {MarketOpened, SlotOpened, JobSubmitted, CapacityReported}
+_OF_A_JOB = frozenset(BOARD_EVENTS) - {
+    *(MarketOpened, SlotOpened, JobSubmitted, CapacityReported),
+    *(BuyingFrozen, BuyingUnfrozen),
+}

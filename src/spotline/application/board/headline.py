@@ -19,6 +19,7 @@ from spotline.application.board.wording import (
 )
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.outlook import JobOutlook
+from spotline.domain.limits.freezes import Freeze, FreezeReason
 from spotline.domain.market.offering import Offering
 from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.units import NS_PER_S, PPM
@@ -156,6 +157,17 @@ def _doing(point: Standpoint) -> Iterator[str]:
                 yield f"{_interrupted(entry)} so far"
 
 
+STOPS = {
+    FreezeReason.PAUSED: "buying is paused",
+    FreezeReason.PARKED: "an entry about it could not be taken",
+    FreezeReason.UNDECIDED: "log, ledger and cloud do not agree",
+    FreezeReason.BREAKER: "too many instances are unwell",
+    FreezeReason.STALE_QUOTES: "the quotes are too old",
+    FreezeReason.PRICE: "its price is not believed",
+    FreezeReason.CRASH_LOOP: "its program ends again and again",
+}
+"""Why buying is stopped, for people."""
+
 _WAITS = {
     WaitingFor.MARKET: "waits for the market to open",
     WaitingFor.SLOT: "waits for the next slot, which takes it up",
@@ -163,6 +175,12 @@ _WAITS = {
 
 
 def _waits(point: Standpoint) -> str:
+    if point.at.stopped is not None and point.at.waiting_for is WaitingFor.BUYING:
+        return _stopped(point.at.stopped)
+    return _waits_for(point)
+
+
+def _waits_for(point: Standpoint) -> str:
     entry, waits = point.entry, point.at.waiting_for
     if waits in _WAITS:
         return _WAITS[waits]
@@ -195,6 +213,11 @@ def _waits(point: Standpoint) -> str:
             )
         case _:
             return "waits"
+
+
+def _stopped(stopped: Freeze) -> str:
+    goes_on = f"; it goes on with `{stopped.continue_with}`" * bool(stopped.continue_with)
+    return f"waits: {STOPS[stopped.reason]} ({stopped.detail}){goes_on}"
 
 
 def _next_try(point: Standpoint) -> str:

@@ -59,6 +59,7 @@ class WaitingFor(Enum):
     INSTANCES = "instances"
     RETRY = "retry"
     LIMIT = "limit"
+    BUYING = "buying"
 
 
 class JobFlag(Enum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spotline.application.board.entry import BoardEntry
 from spotline.application.board.messages import JobPhase, WaitingFor
@@ -10,6 +10,8 @@ from spotline.application.market_view import MarketFold
 from spotline.domain.events.capacity import RefusalClass
 from spotline.domain.events.lifecycle import JobOutcome
 from spotline.domain.jobs.job import Job
+from spotline.domain.limits.freezes import Freeze, Freezes, Purchase
+from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.units import NS_PER_S
 
@@ -22,21 +24,58 @@ _ENDS = {
     JobOutcome.FAILED: JobPhase.FAILED,
     JobOutcome.STOPPED_BY_LIMIT: JobPhase.STOPPED_BY_LIMIT,
 }
+# For these a job waits whether or not anything may be bought.
+_BEFORE_BUYING = (WaitingFor.MARKET, WaitingFor.START, WaitingFor.SLOT, WaitingFor.RETRY)
 _LIMITS = (RefusalClass.LIMIT, RefusalClass.QUOTA)
 _UNAVAILABLE = (DecisionReason.NO_CAPACITY, DecisionReason.LAUNCH_REFUSED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseSince:
-    """What a job is doing, since when (market ns), and for what it waits."""
+    """What a job is doing, since when (market ns), and for what it waits.
+
+    `stopped` is what stands against buying for it.
+    """
 
     phase: JobPhase
     since_ns: int
     waiting_for: WaitingFor | None = None
+    stopped: Freeze | None = None
 
 
-def phase_of(entry: BoardEntry, job: Job, market: MarketFold, now_ns: int) -> PhaseSince:
+def phase_of(
+    entry: BoardEntry, job: Job, market: MarketFold, now_ns: int, freezes: Freezes | None = None
+) -> PhaseSince:
     """Say what a job is doing at `now_ns` of market time; `job_view.proto` says when it is what."""
+    at = _phase_of(entry, job, market, now_ns)
+    if at.phase.over or at.phase is JobPhase.MARKET_ENDED or freezes is None:
+        return at
+    stopped = stopped_by(entry, job, market, freezes)
+    waits = WaitingFor.BUYING if stopped is not None and not entry.held else at.waiting_for
+    if at.waiting_for in _BEFORE_BUYING:
+        waits = at.waiting_for
+    return replace(at, stopped=stopped, waiting_for=waits if at.waiting_for else None)
+
+
+def stopped_by(entry: BoardEntry, job: Job, market: MarketFold, freezes: Freezes) -> Freeze | None:
+    """What stands against buying anything for a job; None where it may buy spot or on-demand."""
+    accounts = {o.offering_id: f"{o.provider}/{o.account}" for o in market.offerings}
+    found = [
+        freezes.blocking(
+            Purchase(
+                job_id=job.job_id,
+                tenant=job.tenant,
+                offering_id=entry.offering_id,
+                account=accounts.get(entry.offering_id, ""),
+                capacity_type=kind,
+            )
+        )
+        for kind in CapacityType
+    ]
+    return None if None in found else found[0]
+
+
+def _phase_of(entry: BoardEntry, job: Job, market: MarketFold, now_ns: int) -> PhaseSince:
     if entry.outcome is not None:
         return PhaseSince(phase=_ENDS[entry.outcome], since_ns=entry.closed_ns)
     if market.opened is not None and market.opened.last:

@@ -77,7 +77,7 @@ def view_of(
     """
     entry = board.entries[job.job_id]
     now_ns = max(board.now_ns, market.now_ns)
-    at = phase_of(entry, job, market, now_ns)
+    at = phase_of(entry, job, market, now_ns, board.freezes)
     decided = at.phase.over or at.phase is JobPhase.MARKET_ENDED
     pace = JobPace(now_ns=now_ns) if decided else pace_of(entry, job, market, now_ns)
     stalled_ns = stalled_since_ns(entry, at, _silence_s(job, market.slot_s, silence))

@@ -28,6 +28,7 @@ from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.forecasting.law_book import FIRST_AFTER_SLOTS, LawBook
 from spotline.domain.forecasting.trust import ForecastTrust
+from spotline.domain.limits.breaker import Breaker
 from spotline.domain.limits.freezes import Freezes
 from spotline.domain.market.law import law_id_of
 from spotline.domain.market.named_law import NamedLaw
@@ -141,7 +142,11 @@ class Following:
             counts={name: list(counts) for name, counts in state.counts.items()},
             stock={name: list(stock) for name, stock in state.stock.items()},
             measuring=copy.copy(state.measuring),
-            freezes=Freezes(dict(state.freezes.by_id)),
+            freezes=Freezes(by_id=dict(state.freezes.by_id)),
+            # What is spent and unwell bears on no future: the live state goes on changing it.
+            breaker=Breaker(),
+            spent={},
+            launched=[],
         )
         return SelectorSnapshot(state=copied, options=self.options, pool=self.pool)
 

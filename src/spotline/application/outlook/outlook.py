@@ -40,6 +40,7 @@ from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.outlook import JobOutlook, OutlookOffering, OutlookPolicy
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.ledger.billing import OfferingPrice
+from spotline.domain.limits.judgement import planned_budget_micro_usd
 from spotline.domain.policies.interface import Policy
 from spotline.domain.selection.rules import weights_ppb
 from spotline.domain.units import NS_PER_S, PPM
@@ -197,11 +198,13 @@ def _going_on(
         launched=run.launched,
         tables_from=0,
     )
-    taken = _taken(state, run.job, run.slack_slots(state.slot), options, market.slots)
+    job = run.planned(run.job)
+    taken = _taken(state, job, run.slack_slots(state.slot), options, market.slots)
+    places = future_places(state, job, programs, market, tables, taken)
     course = FutureCourse(
         state=state,
-        job=run.job,
-        places=future_places(state, run.job, programs, market, tables, taken),
+        job=job,
+        places=places,
         options=options,
         next_slot_start_ns=opened.ts_event_ns + opened.slot_s * NS_PER_S,
     )
@@ -218,6 +221,8 @@ def _going_on(
 def _arriving(known: SelectorSnapshot, job: Job, market: MarketFutures) -> _Ahead | None:
     state, options, pool = known.state, known.options, known.pool
     opened = state.current
+    if options.limits:
+        job = replace(job, budget_micro_usd=planned_budget_micro_usd(job))
     slot_ns = opened.slot_s * NS_PER_S
     next_ns = opened.ts_event_ns + slot_ns
     waits = max(0, -(-(job.start_ns - next_ns) // slot_ns))

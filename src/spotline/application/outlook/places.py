@@ -151,7 +151,7 @@ def future_places(
 def _frozen(state: SelectorState, job: Job, offering: Offering) -> set[CapacityType]:
     """What the job cannot buy there until somebody ends a stop; when, nobody knows.
 
-    On-demand against a mere doubt about the market is bought where a deadline needs it.
+    A mere doubt about the market is taken to be over with the next slot.
     """
     if not state.freezes.by_id:
         return set()
@@ -166,9 +166,7 @@ def _frozen(state: SelectorState, job: Job, offering: Offering) -> set[CapacityT
                 capacity_type=kind,
             )
         )
-        if freeze is None:
-            continue
-        if kind is CapacityType.SPOT or not freeze.yields_to_deadlines:
+        if freeze is not None and not freeze.yields_to_deadlines:
             frozen.add(kind)
     return frozen
 

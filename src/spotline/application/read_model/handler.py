@@ -24,7 +24,7 @@ SPEC = Spec(
     consumes=(
         *BOARD_EVENTS,
         *(JobUpdated, ThroughputReestimated),
-        *OPERATIONS_EVENTS,
+        *(kind for kind in OPERATIONS_EVENTS if kind not in BOARD_EVENTS),
         # Told as happenings.
         AgentJoined,
         # Whether market time goes on.

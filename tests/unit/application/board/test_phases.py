@@ -8,6 +8,7 @@ import pytest
 
 from spotline.application.board.messages import JobPhase, WaitingFor
 from spotline.domain.events.capacity import RefusalClass
+from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.lifecycle import (
     JobCancelled,
     JobExited,
@@ -16,6 +17,8 @@ from spotline.domain.events.lifecycle import (
     JobRetryScheduled,
 )
 from spotline.domain.events.training import GenerationFormed, TrainingRestarted
+from spotline.domain.limits.freezes import Freeze, FreezeReason, FreezeScope
+from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.units import NS_PER_S
 from tests.fakes.allocator import SLOT_NS, SLOT_S, START_NS, WEST, job, market_opened
@@ -325,3 +328,42 @@ def test_what_is_said_of_jobs_that_were_never_submitted_changes_nothing():
         story.tell(event)
 
     assert story.view() == before
+
+
+def stop(scope: FreezeScope, key: str = "", capacity_type: CapacityType | None = None):
+    return BuyingFrozen(
+        freeze=Freeze(
+            freeze_id="f",
+            scope=scope,
+            key=key,
+            reason=FreezeReason.PAUSED,
+            detail="for a test",
+            capacity_type=capacity_type,
+            continue_with="spotline resume",
+        )
+    )
+
+
+def test_under_a_pause_it_waits_for_buying_to_go_on_and_says_why():
+    story = BoardStory().submitted().opened(0).admitted().decided(NO_LOTS).reported(NO_LOTS)
+    before = shown(story)
+
+    story.tell(stop(FreezeScope.JOB, story.job.job_id))
+    assert shown(story) == (JobPhase.WAITING, WaitingFor.BUYING)
+    headline = story.view().headline
+    assert "buying is paused (for a test); it goes on with `spotline resume`" in headline
+
+    story.tell(BuyingUnfrozen(freeze_id="f"))
+    assert shown(story) == before
+
+
+@pytest.mark.parametrize(
+    "other", [stop(FreezeScope.JOB, "another"), stop(FreezeScope.SYSTEM, "", CapacityType.SPOT)]
+)
+def test_a_stop_that_leaves_it_something_to_buy_is_not_what_it_waits_for(other):
+    story = BoardStory().submitted().opened(0).admitted().decided(NO_LOTS).reported(NO_LOTS)
+    before = shown(story)
+
+    story.tell(other)
+
+    assert shown(story) == before

@@ -16,6 +16,7 @@ from spotline.application.outlook.following import Following
 from spotline.application.outlook.outlook import fleets_of, job_outlook, market_futures
 from spotline.application.selector.learning import learner_of
 from spotline.application.selector.state import SelectorOptions
+from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.lifecycle import JobAdmitted, JobSubmitted
 from spotline.domain.limits.freezes import Freeze, FreezeReason, FreezeScope
 from spotline.domain.policies.registry import policy_named
@@ -322,3 +323,68 @@ def test_who_is_served_first_leaves_less_to_the_others() -> None:
     assert alone is not None
     assert beside is not None
     assert beside.expected_cost_micro_usd > alone.expected_cost_micro_usd
+
+
+def stopped(reason: FreezeReason) -> BuyingFrozen:
+    return BuyingFrozen(
+        freeze=Freeze(
+            freeze_id="f", scope=FreezeScope.SYSTEM, key="", reason=reason, detail="for a test"
+        )
+    )
+
+
+def test_a_paused_job_that_holds_nothing_is_not_on_time_unless_it_goes_on() -> None:
+    following = under_way("on_demand_only")
+    before = job_outlook(following.snapshot(), handed_over())
+
+    following.fold(stopped(FreezeReason.PAUSED))
+    paused = job_outlook(following.snapshot(), handed_over())
+    following.fold(BuyingUnfrozen(freeze_id="f"))
+    after = job_outlook(following.snapshot(), handed_over())
+
+    assert before is not None
+    assert paused is not None
+    assert before.on_time_probability_ppm == PPM
+    assert paused.on_time_probability_ppm == 0
+    assert after == before
+
+
+def test_a_doubt_about_the_market_is_taken_to_be_over_soon() -> None:
+    following = under_way("on_demand_only")
+    before = job_outlook(following.snapshot(), handed_over())
+
+    following.fold(stopped(FreezeReason.BREAKER))
+
+    assert job_outlook(following.snapshot(), handed_over()) == before
+
+
+def test_a_limited_job_is_looked_ahead_for_as_it_is_planned() -> None:
+    """Its tables are made without the budget that only binds near its limit."""
+    options = SelectorOptions(limits=True)
+    following = Following(options)
+    following.fold(market_opened())
+    for k in range(AFTER + 1):
+        following.fold(slot_opened(k, spot=restless(k)))
+    one = replace(handed_over(), budget_micro_usd=500_000)
+    following.fold(JobSubmitted(job=one, ts_event_ns=START_NS))
+    arriving = job_outlook(following.snapshot(), one)
+    following.fold(
+        JobAdmitted(
+            job_id=one.job_id,
+            tenant=one.tenant,
+            slot=AFTER,
+            policy_id="on_demand_only",
+            offering_id=WEST,
+            deadline_slot=AFTER + 19,
+            weight_ppb=1_000_000_000,
+            on_demand_quote_micro_usd=80_000_000,
+            limit_micro_usd=500_000,
+        )
+    )
+
+    under = job_outlook(following.snapshot(), one)
+
+    assert arriving is not None
+    assert under is not None
+    assert under.on_time_probability_ppm == PPM
+    assert under.cost_p50_micro_usd > 500_000
