@@ -53,10 +53,8 @@ class AllocatorParts:
     Drafts are completed by the configurator at `configurator_address`; empty refuses them. With
     `await_admission` a submission is acknowledged once the actuator's ledger holds it too. A job
     that states no value is worth (1 + `quote_margin`) x its on-demand quote. `agents` says where
-    those of running programs dial in, None for nowhere. `selector` are the options of the selector
-    that decides: decisions are explained with them, and what is expected of jobs follows them. With
-    `outlooks` that is worked out of its own for every job, too. `callers` is how much is taken from
-    them at a time.
+    those of running programs dial in. `selector` are the options of the selector that decides:
+    decisions are explained with them. With `outlooks`, so is what is expected of every job.
     """
 
     configurator_address: str = ""
