@@ -102,6 +102,7 @@ class FaultWorld:
         self._answering = asyncio.Event()
         self._down: set[str] = set()
         self._paused: dict[str, float] = {}
+        self._barred: set[str] = set()
         self._delays = random.Random(f"delays {scenario.seed}")  # noqa: S311
         self._serve: dict[str, Callable[[Lifeline, ExitStack], Awaitable[AnyHost]]] = {
             "market_ingest": self._market_ingest,
@@ -192,6 +193,8 @@ class FaultWorld:
     async def keep(self, service: str) -> None:
         """Start a service, and start it again whenever it has ended."""
         while True:
+            while service in self._barred:
+                await asyncio.sleep(_RETRY_S)
             line = self.lines[service] = Lifeline(service, self)
             crashed = await self._serve_once(line)
             if self.lines[service] is not line:
@@ -257,6 +260,21 @@ class FaultWorld:
     def pause(self, service: str, pause_s: float) -> None:
         """Let a service stand still wherever it is next seen, as a stopped process does."""
         self._paused[service] = asyncio.get_running_loop().time() + pause_s
+
+    def kill(self, service: str) -> None:
+        """Kill a service wherever it is; it is started again."""
+        line = self.lines.get(service)
+        if line is not None:
+            line.alive = False
+
+    def bar(self, service: str) -> None:
+        """Kill a service, and start it no more until `unbar`."""
+        self._barred.add(service)
+        self.kill(service)
+
+    def unbar(self, service: str) -> None:
+        """Let a service be started again."""
+        self._barred.discard(service)
 
     # --- what each service is made of ---------------------------------------------------------
 

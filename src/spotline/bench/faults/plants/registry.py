@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from spotline.bench.faults.plants import bus, clock, duplicate, kill, launch, notice, owners, poison
+from spotline.bench.faults.plants import (
+    bus,
+    clock,
+    disk,
+    duplicate,
+    kill,
+    launch,
+    noise,
+    notice,
+    owners,
+    poison,
+    version,
+)
 from spotline.bench.faults.plants.interface import Plant
 
 PLANTS: Mapping[str, tuple[Plant, ...]] = MappingProxyType(
@@ -18,5 +30,8 @@ PLANTS: Mapping[str, tuple[Plant, ...]] = MappingProxyType(
         "notice": notice.PLANTS,
         "poison": poison.PLANTS,
         "clock": clock.PLANTS,
+        "bytes": noise.PLANTS,
+        "disk": disk.PLANTS,
+        "version": version.PLANTS,
     }
 )
