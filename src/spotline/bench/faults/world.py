@@ -102,7 +102,7 @@ class FaultWorld:
         self._answering = asyncio.Event()
         self._down: set[str] = set()
         self._paused: dict[str, float] = {}
-        self._barred: set[str] = set()
+        self._barred: dict[str, asyncio.Event] = {}
         self._delays = random.Random(f"delays {scenario.seed}")  # noqa: S311
         self._serve: dict[str, Callable[[Lifeline, ExitStack], Awaitable[AnyHost]]] = {
             "market_ingest": self._market_ingest,
@@ -193,8 +193,9 @@ class FaultWorld:
     async def keep(self, service: str) -> None:
         """Start a service, and start it again whenever it has ended."""
         while True:
-            while service in self._barred:
-                await asyncio.sleep(_RETRY_S)
+            barred = self._barred.get(service)
+            if barred is not None:
+                await barred.wait()
             line = self.lines[service] = Lifeline(service, self)
             crashed = await self._serve_once(line)
             if self.lines[service] is not line:
@@ -269,12 +270,14 @@ class FaultWorld:
 
     def bar(self, service: str) -> None:
         """Kill a service, and start it no more until `unbar`."""
-        self._barred.add(service)
+        self._barred.setdefault(service, asyncio.Event())
         self.kill(service)
 
     def unbar(self, service: str) -> None:
         """Let a service be started again."""
-        self._barred.discard(service)
+        barred = self._barred.pop(service, None)
+        if barred is not None:
+            barred.set()
 
     # --- what each service is made of ---------------------------------------------------------
 
