@@ -282,6 +282,17 @@ def same_ledger(accounts: Accounts, calm: Accounts) -> list[Violation]:
     return found
 
 
+def spend_stays_within(accounts: Accounts, calm: Accounts, percent: int) -> list[Violation]:
+    """No more is spent than a share of what the undisturbed run spends."""
+    spent, most = (
+        sum(row["cost_micro_usd"] for row in books.ledger["charges"]) for books in (accounts, calm)
+    )
+    if spent * 100 <= most * percent:
+        return []
+    detail = f"spent are {spent} micro-USD, undisturbed {most}: more than {percent} %"
+    return [Violation(oracle="spend_stays_within", detail=detail)]
+
+
 def _differences(here: list[Row], there: list[Row]) -> Problems:
     ours, theirs = ([_shown(row) for row in rows] for rows in (here, there))
     for row in ours:

@@ -28,7 +28,7 @@ from spotline.application.allocator.handler import JobsHandler, check_submission
 from spotline.application.cloud_actuator.actuation import CloudActuation
 from spotline.application.cloud_actuator.handler import ActuateHandler
 from spotline.application.forecaster.handler import ForecastHandler, ForecastStateCodec
-from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
+from spotline.application.market_ingest.handler import IngestHandler
 from spotline.application.read_model.handler import ReadModelHandler
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.spec import Call, Timer
@@ -288,7 +288,7 @@ class FaultWorld:
         await asyncio.sleep(self.family.delay_s())
 
     async def _market_ingest(self, line: Lifeline, stack: ExitStack) -> AnyHost:
-        handler = IngestHandler(self.family.market(self.scenario.market), IngestOptions())
+        handler = IngestHandler(self.family.market(self.scenario.market), self.family.ingest())
         gate = partial(self._gate, line)
         return ServiceHost(handler, self._stream(line), gate=gate, settings=_HOST)
 

@@ -16,6 +16,7 @@ from spotline.bench.faults.families.noise import Noise
 from spotline.bench.faults.families.notice import Notice
 from spotline.bench.faults.families.owners import Owners
 from spotline.bench.faults.families.poison import Poison
+from spotline.bench.faults.families.price import Price
 from spotline.bench.faults.families.version import Version
 
 FAMILIES: Mapping[str, type[FaultFamily]] = MappingProxyType(
@@ -28,6 +29,7 @@ FAMILIES: Mapping[str, type[FaultFamily]] = MappingProxyType(
             Bus,
             RoughLaunches,
             Notice,
+            Price,
             Poison,
             Clock,
             Noise,

@@ -16,6 +16,7 @@ from spotline.bench.faults.plants import (
     notice,
     owners,
     poison,
+    price,
     version,
 )
 from spotline.bench.faults.plants.interface import Plant
@@ -29,6 +30,7 @@ PLANTS: Mapping[str, tuple[Plant, ...]] = MappingProxyType(
         "launch": launch.PLANTS,
         "notice": notice.PLANTS,
         "poison": poison.PLANTS,
+        "price": price.PLANTS,
         "clock": clock.PLANTS,
         "bytes": noise.PLANTS,
         "disk": disk.PLANTS,
