@@ -22,6 +22,8 @@ async def serve(settings: CloudActuatorSettings, bus: BusAddress, hooks: PartHoo
         caps=settings.caps(),
         enrolment=None if agents is None else agents.enrolment(),
         market_s_per_s=settings.market_s_per_s,
+        agreement=settings.agreement(),
+        lease_s=settings.lease_s(),
     )
     await serve_cloud_actuator(bus, parts, hooks)
 

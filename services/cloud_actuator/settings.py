@@ -10,12 +10,14 @@ from pydantic import Field, PrivateAttr, ValidationError, field_validator, model
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from spotline.adapters.ledger.opening import ledger_url
+from spotline.application.cloud_actuator.agreeing import AgreementRules
 from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.bootstrap.agents import AgentsAt
 from spotline.bootstrap.cloud_settings import SettingProblem, WrongCloudSettings, variables_of
 from spotline.bootstrap.clouds import CLOUDS, ChosenCloud, cloud_of
 from spotline.contracts.errors import ConfigError
 from spotline.domain.ledger.caps import Caps
+from spotline.domain.ledger.orphans import ReapMode, ReapRules, accounts_of
 from spotline.domain.limits.spending import DEFAULT_SPENDING, spending_of
 from spotline.domain.units import micro_usd_from_usd
 from spotline.runtime.settings import PREFIX, ServiceSettings
@@ -28,6 +30,10 @@ class CloudActuatorSettings(ServiceSettings):
     `SPOTLINE_CLOUD_<NAME>_*`. `ledger_url` empty means a SQLite file in `store`. Caps left out do
     not bind; `spending` are limits as the selector has them, the text of `Spending.to_json`. Instances dial the allocator's port of agents as `agents_advertise`, or else
     `agents_address`; with neither they are started without user data.
+    Log, ledger and cloud are compared at the start and every `compare_every_slots`. Instances that
+    belong to no job are told (`reap` is `report`) or ended (`reap`): in `reap_accounts`
+    ("provider/account", separated by commas, * for all), after `reap_grace_s` of market time, at
+    most `reap_at_most` in a comparison.
     `market_s_per_s` are market seconds in a second of wall time, for clouds that live in it.
     """
 
@@ -43,6 +49,11 @@ class CloudActuatorSettings(ServiceSettings):
     agents_address: str = ""
     agents_advertise: str = ""
     agents_folder: Path = Path("spotline-store/agents")
+    compare_every_slots: int = Field(default=6, ge=1)
+    reap: ReapMode = ReapMode.REPORT
+    reap_accounts: str = ""
+    reap_grace_s: int = Field(default=1800, ge=0)
+    reap_at_most: int = Field(default=2, ge=1)
     market_s_per_s: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     _chosen: ChosenCloud = PrivateAttr()
 
@@ -87,6 +98,25 @@ class CloudActuatorSettings(ServiceSettings):
     def ledger(self) -> str:
         """The URL of the ledger."""
         return self.ledger_url or ledger_url(self.store / "ledger.sqlite")
+
+    def lease_s(self) -> int | None:
+        """Seconds of market time that an instance goes on without us, None without end."""
+        agents = self.agents()
+        if agents is None or not self._chosen.in_wall_time:
+            return None
+        return int(agents.times.lease_s * self.market_s_per_s)
+
+    def agreement(self) -> AgreementRules:
+        """How log, ledger and cloud are compared, and what is done about orphans."""
+        return AgreementRules(
+            every_slots=self.compare_every_slots,
+            reap=ReapRules(
+                mode=self.reap,
+                accounts=accounts_of(self.reap_accounts),
+                grace_s=self.reap_grace_s,
+                at_most=self.reap_at_most,
+            ),
+        )
 
     def caps(self) -> Caps:
         """The caps in micro-USD."""

@@ -119,6 +119,7 @@ class Rig:
                 mode=self.mode,
                 on_look=self.looks.append,
                 agreement=self.agreement,
+                lease_s=self.settings.lease_s or None if self.settings else None,
             ),
         )
         self.perform = SimulatedCloudDriver(self.cloud, self.actuation.perform)

@@ -18,7 +18,6 @@ from spotline.domain.ledger.billing import HeldInterval
 from spotline.domain.ledger.instance_life import InstanceLife, LifeState, Transition
 from spotline.domain.ledger.intents import HeldInstance, Intent, IntentResult
 from spotline.domain.ledger.job_records import JobRecord
-from spotline.domain.market.offering import CapacityType
 
 
 @dataclass
@@ -92,14 +91,6 @@ class MemoryLedger:
             job_id = charge.cost.job_id
             spent[job_id] = spent.get(job_id, 0) + charge.cost.cost_micro_usd
         return dict(sorted(spent.items()))
-
-    async def spend_since(self, slot: int) -> Mapping[tuple[str, CapacityType], int]:
-        spent: dict[tuple[str, CapacityType], int] = {}
-        for charge in self.memory.charges:
-            if charge.cost.slot >= slot:
-                key = charge.cost.tenant, charge.cost.capacity_type
-                spent[key] = spent.get(key, 0) + charge.cost.cost_micro_usd
-        return spent
 
     async def launches_since(self, ts_ns: int) -> int:
         return sum(

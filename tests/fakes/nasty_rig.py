@@ -176,7 +176,7 @@ class NastyRig:
             elif isinstance(event, LaunchRefused):
                 assert event.refusal_class is not None
                 # What is frozen is what a stranger is tagged with.
-                frozen = event.detail.startswith("frozen: ")
+                frozen = event.detail.startswith("buying is stopped (")
                 assert frozen is (event.refusal_class is RefusalClass.LIMIT)
                 assert event.granted < event.requested
             elif isinstance(event, InterruptionNoticed):

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 
 from spotline.application.allocation.messages import AllocateRequest
 from spotline.application.allocator.handler import JobsHandler
-from spotline.application.cloud_actuator.handler import (
-    ADMIT,
-    APPLY_REVISION,
-    OPEN_SLOT,
-    SIGNALLED,
-    ActuateHandler,
-)
+from spotline.application.cloud_actuator.handler import ActuateHandler
 from spotline.application.configurator.handler import ConfigureHandler
 from spotline.application.forecaster.handler import ForecastHandler
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
@@ -29,14 +23,19 @@ from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.mapping import digest
 from spotline.domain.events.allocation import AllocationAnswered, CallOutcome
+from spotline.domain.events.capacity import SlotDecided
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobClosed, JobSubmitted
+from spotline.domain.events.market import SlotOpened
 from spotline.domain.events.parking import EntryParked
 from spotline.domain.forecasting.registry import forecaster_factory
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.market import Market
+from spotline.domain.policies.answer import DecisionReason, JobAnswer
 from spotline.replay.host import LocalHost
+from spotline.replay.jobs import generated_jobs
 from spotline.replay.parts import ExactCloud, answer_in_process
+from tests.fakes.recorded_run import small_market
 
 OPTIONS = SelectorOptions(rehearsals=2)
 
@@ -66,6 +65,7 @@ class OddRun:
 
     def __init__(self, market: Market, jobs: Sequence[Job], *, forecaster: str = "persistence"):
         self.log: list[StoredEntry] = []
+        self.settings = SETTINGS
         self.clock = IngestHandler(market, IngestOptions())
         self.market = market
         self.jobs = jobs
@@ -83,7 +83,7 @@ class OddRun:
             ],
             answers={
                 ALLOCATE_CALL: _answered,
-                **dict.fromkeys((OPEN_SLOT, APPLY_REVISION, SIGNALLED, ADMIT), lambda call: ()),
+                **{call.name: lambda call: () for call in ActuateHandler.spec.calls},
             },
             record=self.log.append,
         )
@@ -170,3 +170,42 @@ def watch(run: OddRun, *event_types: type[Event]) -> list[str]:
 
         turns.take = checked
     return changed
+
+
+SETTINGS = {
+    "selector": {"rehearsals": 2},
+    "forecaster": {"forecaster": "persistence", "horizon_slots": 6},
+}
+
+
+def poisoned_run() -> OddRun:
+    """A run in the middle of which entries come that services cannot take."""
+    market = small_market(slots=16)
+    run = OddRun(market, generated_jobs(market, 3, 5))
+    run.begin()
+    first = run.clock.slot_events(5)[-1]
+    assert isinstance(first, SlotOpened)
+    answer = AllocationAnswered(
+        slot=4,
+        revision=0,
+        request_digest="x",
+        outcome=CallOutcome.ANSWERED,
+        answers=(
+            JobAnswer(
+                job_id="nobody",
+                policy_id="sdp",
+                lots=(),
+                memory=(),
+                reason=DecisionReason.POLICY,
+            ),
+        ),
+    )
+    run.to_the_end(
+        {
+            3: [replace(first, slot=10**7), replace(first, quotes=())],
+            4: [SlotDecided(slot=9, revision=0, offset_s=0, commands=0), answer],
+            6: [SlotDecided(slot=6, revision=0, offset_s=0, commands=99), replace(first, slot=-4)],
+            7: [replace(first, slot=14)],
+        }
+    )
+    return run

@@ -46,8 +46,8 @@ DECISIONS = filter_of(SlotDecided)
 ANSWERS = filter_of(AllocationAnswered)
 
 
-class Crash(Exception):
-    """The process dies here."""
+class Crash(BaseException):
+    """The process dies here; what a handler raises otherwise parks its event."""
 
 
 class CrashPlan:

@@ -16,7 +16,7 @@ FIRST = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Mark:
+class IncarnationMark:
     """An incarnation begins with the entry `seq`."""
 
     incarnation: int
@@ -35,7 +35,7 @@ class LogSeen:
     created: str
     last_seq: int
     installation_id: str = ""
-    marks: Sequence[Mark] = ()
+    marks: Sequence[IncarnationMark] = ()
     floor_seq: int = 0
     last_slot: int = -1
 
@@ -91,7 +91,7 @@ class LogConclusion:
         return self.finding in (LogFinding.CUT, LogFinding.WIPED, LogFinding.OLDER)
 
 
-def rebased(seq: int, incarnation: int, marks: Iterable[Mark]) -> int:
+def rebased(seq: int, incarnation: int, marks: Iterable[IncarnationMark]) -> int:
     """How far `seq`, remembered of an incarnation, holds in a log that has these marks."""
     return min(
         [seq, *(mark.seq - 1 for mark in marks if mark.incarnation > incarnation)], default=seq
@@ -120,10 +120,10 @@ def conclude(log: LogSeen, remembered: LogRemembered | None = None) -> LogConclu
         kept = rebased(remembered.last_seq, remembered.incarnation, log.marks)
         gone = _gone(log, remembered)
         incarnation = max(incarnation, remembered.incarnation)
-        if gone:
-            return _begun(LogFinding.WIPED, incarnation, remembered.last_seq, gone)
         if remembered.restored:
             return _begun(LogFinding.OLDER, incarnation, remembered.last_seq, remembered.restored)
+        if gone:
+            return _begun(LogFinding.WIPED, incarnation, remembered.last_seq, gone)
         if remembered.incarnation > log.incarnation:
             return _begun(
                 LogFinding.OLDER,

@@ -200,9 +200,16 @@ _WAYS: dict[type, _Way] = {
 
 
 class Rollback(Generic[StateT]):
-    """Keeps what the state before the next turn can be made from again."""
+    """Keeps what the state before the next turn can be made from again.
 
-    def __init__(self, state: StateT) -> None:
+    Parameters
+    ----------
+    weight
+        How long an event takes to be applied, in units of 100 us.
+    """
+
+    def __init__(self, state: StateT, weight: int = 1) -> None:
+        self._weight = weight
         self._tail: list[Event] = []
         self.copies = 0
         self._keep(state)
@@ -212,7 +219,8 @@ class Rollback(Generic[StateT]):
         self._kept: StateT = copying.copied(state)
         self._tail.clear()
         self.copies += 1
-        self._room = min(max(LEAST_EVENTS, copying.values // VALUES_PER_EVENT), MOST_EVENTS)
+        events = max(LEAST_EVENTS, copying.values // VALUES_PER_EVENT)
+        self._room = max(1, min(events, MOST_EVENTS) // self._weight)
 
     def note(self, state: StateT, events: Iterable[Event]) -> None:
         """Take note of a turn that succeeded: `events` led to `state`."""

@@ -6,13 +6,11 @@ from dataclasses import replace
 
 from spotline.application.unfit import Unfit
 from spotline.domain.events.market import SlotOpened
-from spotline.domain.units import MICRO_USD_PER_USD, NS_PER_S
+from spotline.domain.units import NS_PER_S
 
 # A market whose clock went on while nobody was there skips slots, each of which is billed and
 # settled: two weeks of minutes, more than two years of hours.
 MOST_SKIPPED_SLOTS = 20_000
-# No machine costs a million dollars an hour: what says so has its unit wrong.
-DEAREST_MICRO_USD = 1_000_000 * MICRO_USD_PER_USD
 
 
 def check_slot(opened: SlotOpened, last_slot: int, last_ns: int) -> None:
@@ -26,7 +24,7 @@ def check_slot(opened: SlotOpened, last_slot: int, last_ns: int) -> None:
     Raises
     ------
     Unfit
-        It lies too far ahead, or further than time has gone on, or a price is none.
+        It lies too far ahead, or further than time has gone on.
     """
     skipped = opened.slot - last_slot - 1
     if last_slot >= 0 and skipped >= MOST_SKIPPED_SLOTS:
@@ -40,11 +38,6 @@ def check_slot(opened: SlotOpened, last_slot: int, last_ns: int) -> None:
         raise Unfit("slot", ">= 0", opened.slot)
     if opened.slot_s < 1:
         raise Unfit("slot_s", ">= 1", opened.slot_s)
-    for place, quoted in enumerate(opened.quotes):
-        for name in ("spot_price_micro_usd", "on_demand_price_micro_usd"):
-            price = getattr(quoted.quote, name)
-            if price > DEAREST_MICRO_USD:
-                raise Unfit(f"quotes[{place}].quote.{name}", f"<= {DEAREST_MICRO_USD}", price)
 
 
 def completed(opened: SlotOpened, before: SlotOpened | None) -> SlotOpened:

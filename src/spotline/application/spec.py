@@ -58,7 +58,8 @@ class Spec:
     `decides` are the produced events that `decide` returns, and that verification recomputes; the
     rest of `produces` are observations the service's shell makes (timers, RPC, a cloud), among
     them the answers to its `calls`. A type that is decided and also consumed may be both: as an
-    observation it has no cause.
+    observation it has no cause. `weight` is how long an event takes to be applied, in units of
+    100 us: what is kept for a way back goes by it (`rollback.py`).
     """
 
     service: str
@@ -66,6 +67,7 @@ class Spec:
     produces: tuple[type[Event], ...]
     decides: tuple[type[Event], ...] = ()
     calls: tuple[CallSpec, ...] = ()
+    weight: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +119,22 @@ class Timer:
     events: tuple[Event, ...]
     needs_gate: bool = False
     not_before_ns: int = 0
+
+
+class Checks(Protocol[StateT]):
+    """What a handler may offer beside: to refuse an event before anything has changed."""
+
+    def check(self, state: StateT, event: Event) -> None:
+        """Look whether `event` can be applied to `state`; change nothing.
+
+        Nothing has to be put back then, so whoever sends such events costs little.
+
+        Raises
+        ------
+        Unfit
+            It cannot: it is parked with that reason.
+        """
+        ...
 
 
 class Handler(Protocol[StateT]):

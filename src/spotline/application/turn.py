@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 from spotline.application.rollback import Rollback
 from spotline.application.spec import Call, CallSpec, Context, Handler, Timer, derive_id
+from spotline.application.unfit import Unfit
 from spotline.contracts.build import envelope_for, event_of, job_of
 from spotline.contracts.envelope import Envelope, StoredEntry, answer_id
 from spotline.contracts.errors import InvariantViolation
@@ -208,8 +209,8 @@ class Turns(Generic[StateT]):
     Raises
     ------
     InvariantViolation
-        The SPEC consumes nothing, or decides or is answered by an event that it does not list
-        under produces.
+        The SPEC consumes nothing or a kind twice, or decides or is answered by an event that it
+        does not list under produces.
     """
 
     def __init__(self, handler: Handler[StateT], *, seals: bool = True) -> None:
@@ -218,8 +219,9 @@ class Turns(Generic[StateT]):
         self.service = spec.service
         self.state = handler.initial()
         self._handler = handler
+        self._check = _check_of(handler)
         self._seals = seals
-        self._rollback = Rollback(self.state)
+        self._rollback = Rollback(self.state, spec.weight)
         self._consumes = frozenset(spec.consumes)
         self._decides = frozenset(spec.decides)
         self._produces = frozenset(spec.produces)
@@ -227,6 +229,9 @@ class Turns(Generic[StateT]):
         self._applied = RecentIds()
         if not spec.consumes:
             raise InvariantViolation(f"the SPEC of {self.service} consumes nothing")
+        if len(self._consumes) != len(spec.consumes):
+            # The broker refuses a consumer that names a subject twice.
+            raise InvariantViolation(f"the SPEC of {self.service} consumes a kind twice")
         for event_type in (*spec.decides, *(kind for call in spec.calls for kind in call.answers)):
             self._check_produced(event_type)
 
@@ -278,6 +283,7 @@ class Turns(Generic[StateT]):
     def attempt(self, event: Event, ctx: Context) -> Turn:
         """The turn that `event` would lead to; nothing is changed by it."""
         try:
+            self._check(self.state, event)
             turn, _ = self._taken(event, ctx, {})
         except SpecBroken:
             raise
@@ -346,6 +352,10 @@ class Turns(Generic[StateT]):
         """Take a turn whole, or not at all."""
         if not self._applied.add(ctx.event_id):
             return _NO_TURN
+        try:
+            self._check(self.state, event)
+        except Unfit as unfit:
+            return self._parked(event, ctx, unfit)
         try:
             turn, evolved = turn_of()
         except SpecBroken:
@@ -461,3 +471,8 @@ def _one_line(text: str) -> str:
     line = "".join(character if character.isprintable() else " " for character in text)
     line = " ".join(line.encode("utf-8", "backslashreplace").decode().split())
     return line if len(line) <= _LONGEST_REASON else line[: _LONGEST_REASON - 3] + "..."
+
+
+def _check_of(handler: Handler[StateT]) -> Callable[[StateT, Event], None]:
+    check: Callable[[StateT, Event], None] | None = getattr(handler, "check", None)
+    return (lambda state, event: None) if check is None else check

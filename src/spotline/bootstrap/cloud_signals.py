@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Protocol
@@ -10,16 +11,19 @@ from uuid import uuid4
 
 import structlog
 
+from spotline.application.cloud_actuator.actuation import CloudActuation
+from spotline.application.cloud_actuator.agreeing import Agreed
 from spotline.application.cloud_actuator.fencing import said_of
 from spotline.application.cloud_actuator.handler import ActuateState
 from spotline.application.cloud_actuator.ports import CloudClock, CloudProvider
 from spotline.application.cloud_actuator.reconciling import Reconciliation
 from spotline.application.spec import Call
 from spotline.contracts.errors import ProviderUnavailable
+from spotline.domain.events.agreement import DisagreementKind
 from spotline.domain.events.capacity import CapacitySignalled
 from spotline.domain.events.event import Event
 from spotline.domain.units import NS_PER_S
-from spotline.runtime.metrics import INSTANCE_STATE, Readings
+from spotline.runtime.metrics import DISAGREEMENT, INSTANCE_STATE, Readings
 from spotline.runtime.service import CallPort
 from spotline.runtime.telemetry import Telemetry
 
@@ -34,6 +38,7 @@ class Looks:
 
     def __init__(self) -> None:
         self._last = Reconciliation()
+        self._agreed = Agreed()
         self._reaped = 0
 
     def note(self, found: Reconciliation) -> None:
@@ -50,6 +55,22 @@ class Looks:
                 given_up=found.given_up,
             )
 
+    def note_agreed(self, agreed: Agreed) -> None:
+        """Take down a comparison: a line for every difference."""
+        self._agreed = agreed
+        for one in agreed.disagreements:
+            say = _log.error if one.continue_with else _log.warning
+            say(
+                "disagreement",
+                kind=one.kind.value,
+                scope=one.scope.value,
+                key=one.key,
+                detail=one.detail,
+                continue_with=one.continue_with or "nothing: it was mended",
+                affected_job_ids=one.affected_job_ids,
+                first_deadline_ns=one.first_deadline_ns,
+            )
+
     def show(self, telemetry: Telemetry) -> Callable[[], None]:
         """Have the metrics read when somebody asks, until the result is called."""
 
@@ -58,7 +79,22 @@ class Looks:
                 (count, {INSTANCE_STATE: state.value}) for state, count in self._last.states.items()
             ]
 
+        def disagreements() -> Readings:
+            counts = Counter(one.kind for one in self._agreed.disagreements if one.continue_with)
+            return [(counts[kind], {DISAGREEMENT: kind.value}) for kind in DisagreementKind]
+
+        def jobs() -> Readings:
+            concerned = {
+                job_id for one in self._agreed.disagreements for job_id in one.affected_job_ids
+            }
+            return [(len(concerned), {})]
+
         with ExitStack() as shown:
+            shown.callback(telemetry.observe("spotline.disagreements", disagreements))
+            shown.callback(telemetry.observe("spotline.disagreement.jobs", jobs))
+            shown.callback(
+                telemetry.observe("spotline.orphans", lambda: [(self._agreed.orphans, {})])
+            )
             shown.callback(telemetry.observe("spotline.instance.state", states))
             shown.callback(
                 telemetry.observe(
@@ -69,6 +105,22 @@ class Looks:
                 telemetry.observe("spotline.orphans.reaped", lambda: [(self._reaped, {})])
             )
             return shown.pop_all().close
+
+
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
+
+
+async def started(actuation: CloudActuation) -> None:
+    """Start an actuation, again and again while the cloud does not answer."""
+    wait_s = _FIRST_WAIT_S
+    while True:
+        try:
+            await actuation.start()
+            return
+        except ProviderUnavailable as error:
+            _log.warning("start_postponed", error=str(error))
+        await asyncio.sleep(wait_s)
+        wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
 
 class SignalHost(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -11,11 +12,12 @@ from spotline.application.health.conditions import HealthLimits, Judged
 from spotline.application.health.surroundings import SlotFacts, SlotJudge, disk, quotes, tasks
 from spotline.application.health.system import heard_all, of_the_log
 from spotline.application.market_ingest.handler import IngestOptions, IngestState
+from spotline.application.market_ingest.opening import stale_offerings
 from spotline.application.operations.messages import ServiceStatus
 from spotline.application.spec import Timer
 from spotline.contracts.errors import ProviderUnavailable
 from spotline.domain.market.market import Market
-from spotline.domain.market.slot_quote import SlotQuote
+from spotline.domain.units import NS_PER_S
 from spotline.runtime.snapshots import SnapshotStore
 from spotline.runtime.timers import Gate
 from spotline.runtime.trouble import Trouble
@@ -48,9 +50,19 @@ class MarketWatch:
     ----------
     gate
         Holds the market's clock back; as long as it does, no slot is due.
+    clock_ns
+        Wall time, ns since the epoch.
     """
 
-    def __init__(self, market: Market, options: IngestOptions, gate: Gate | None) -> None:
+    def __init__(
+        self,
+        market: Market,
+        options: IngestOptions,
+        gate: Gate | None,
+        *,
+        clock_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._clock_ns = clock_ns
         self._market = market
         self._options = options
         self._gate = gate
@@ -69,7 +81,7 @@ class MarketWatch:
             state = host.state
             return [
                 judge.judge(self.slot_facts(state), now_s),
-                quotes(self._quotes(state.slot), self._market.slot_s, limits),
+                quotes(self._ages_s(state.slot), stale_offerings(state.frozen)),
             ]
 
         return judged
@@ -83,21 +95,26 @@ class MarketWatch:
             why_not = "the market has ended"
         elif self._options.wait_for_work and not state.needed:
             why_not = "it waits for work"
+        elif self._options.wall_clock and self._clock_ns() < self._opens_ns(state.slot + 1):
+            why_not = "its time has not come"
+        slot_s = float(self._market.slot_s)
         return SlotFacts(
             slot=state.slot,
             due=not why_not,
-            interval_s=self._options.slot_interval_s,
+            interval_s=slot_s if self._options.wall_clock else self._options.slot_interval_s,
             settled=state.settled or not self._options.barrier,
             why_not=why_not,
         )
 
-    def _quotes(self, slot: int) -> tuple[SlotQuote, ...]:
+    def _ages_s(self, slot: int) -> dict[str, int]:
+        """How old the quotes of a slot were when it opened, by offering."""
         if not 0 <= slot < self._market.slots:
-            return ()
-        now_ns = int(self._market.slot_starts_ns()[slot])
-        return tuple(
-            SlotQuote(quote=quote, age_s=quote.age_s(now_ns)) for quote in self._market.quotes(slot)
-        )
+            return {}
+        now_ns = self._opens_ns(slot)
+        return {quote.offering_id: quote.age_s(now_ns) for quote in self._market.quotes(slot)}
+
+    def _opens_ns(self, slot: int) -> int:
+        return self._market.start_ns + slot * self._market.slot_s * NS_PER_S
 
     async def _hold(self, timer: Timer) -> None:
         if self._gate is None:

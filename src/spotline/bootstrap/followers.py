@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spotline.adapters.nats.configured import StreamLimits
 from spotline.adapters.nats.lineage import SnapshotsOfLog
 from spotline.adapters.nats.snapshots import NatsSnapshotStore
+from spotline.application.cloud_actuator.agreeing import AgreementRules
 from spotline.application.cloud_actuator.ports import ActuatorMode, Enrolment
 from spotline.application.health.flow import snapshot
 from spotline.application.installation import Installation
@@ -182,7 +183,11 @@ async def serve_selector(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActuatorParts:
-    """What the actuator acts on; see `services/cloud_actuator/settings.py`."""
+    """What the actuator acts on; see `services/cloud_actuator/settings.py`.
+
+    Instances that `agreement` may end carry the id of the store's installation. They go on for
+    `lease_s` of market time without us; None: without end.
+    """
 
     cloud: ChosenCloud
     mode: ActuatorMode
@@ -192,11 +197,19 @@ class ActuatorParts:
     caps: Caps
     enrolment: Enrolment | None = None
     market_s_per_s: float = 1.0
+    agreement: AgreementRules = field(default_factory=AgreementRules)
+    lease_s: int | None = None
 
     @property
     def installation(self) -> Installation:
         """Whose store it is; see `installation_of`."""
         return installation_of(self.store)
+
+    def agreement_rules(self) -> AgreementRules:
+        """How log, ledger and cloud are compared, for this installation."""
+        installation_id = self.installation.installation_id
+        reap = replace(self.agreement.reap, installation_id=installation_id)
+        return replace(self.agreement, reap=reap)
 
     def context(self) -> CloudContext:
         """What the cloud is opened on."""
@@ -214,7 +227,7 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
     from spotline.adapters.ledger.threaded import ThreadedLedger, opened_ledger
     from spotline.application.cloud_actuator.actuation import ActuationOptions, CloudActuation
     from spotline.application.cloud_actuator.handler import ActuateHandler
-    from spotline.bootstrap.cloud_signals import CloudSignals, Looks
+    from spotline.bootstrap.cloud_signals import CloudSignals, Looks, started
 
     parts.store.mkdir(parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
@@ -226,8 +239,8 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
         await asyncio.to_thread(
             ledger.claim, remembered.installation_id, stream.continuity.incarnation
         )
+        await tell_again(stream, ledger, remembered)
         note_log(parts.store, stream.continuity)
-        await tell_again(stream, ledger)
         cloud = parts.cloud.open(parts.context())
         stack.callback(cloud.close)
         stack.callback(show_ledger(telemetry_for("cloud_actuator"), ledger, parts.caps))
@@ -237,10 +250,16 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
             cloud.provider,
             ThreadedLedger(ledger),
             ActuationOptions(
-                caps=parts.caps, mode=parts.mode, clock=cloud.clock, on_look=looks.note
+                caps=parts.caps,
+                mode=parts.mode,
+                clock=cloud.clock,
+                on_look=looks.note,
+                agreement=parts.agreement_rules(),
+                on_agreed=looks.note_agreed,
+                lease_s=parts.lease_s,
             ),
         )
-        await actuation.start()
+        await started(actuation)
         signals = CloudSignals(
             cloud.provider,
             cloud.drive(actuation.perform),

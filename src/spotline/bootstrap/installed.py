@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from spotline import __version__
+from spotline.adapters.eventlog.segments import recorded_end
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.nats.continuity import Continuity
@@ -21,6 +22,7 @@ from spotline.application.market_ingest.continuing import MarketIdentity
 from spotline.contracts.errors import ConfigError
 
 LEDGER_FILE = "ledger.sqlite"
+LOG_FOLDER = "log"
 LEDGER_OWNER = "default"
 
 
@@ -110,7 +112,16 @@ def remembered_log(store: Path, ledger: SqlLedger | None) -> LogRemembered:
         Store and ledger belong to different installations, or one cannot be read.
     """
     claimed = "" if ledger is None else ledger.installation_id
-    identity = _identity_of(store, claimed)
+    _identity_of(store, claimed)
+    return remembered_of(store, ledger)
+
+
+def remembered_of(store: Path, ledger: SqlLedger | None) -> LogRemembered:
+    """As `remembered_log`, but writes nothing."""
+    claimed = "" if ledger is None else ledger.installation_id
+    identity = read_identity(store)
+    if identity is None:
+        identity = _new(claimed)
     whose = identity.installation.installation_id
     if claimed not in ("", whose):
         raise ConfigError(
@@ -118,12 +129,17 @@ def remembered_log(store: Path, ledger: SqlLedger | None) -> LogRemembered:
             "store that belongs to it, or another ledger (look with spotline store check)"
         )
     last_slot = -1 if ledger is None else ledger.latest_slot()
+    incarnation = max(identity.incarnation, 1 if ledger is None else ledger.incarnation)
+    # What was recorded was there.
+    recorded_as, recorded_seq = recorded_end(store / LOG_FOLDER)
+    seqs = [identity.last_seq if identity.incarnation == incarnation else 0]
+    seqs += [recorded_seq] if recorded_as == incarnation else []
     return LogRemembered(
         installation_id=whose,
         restored=identity.restored,
-        incarnation=max(identity.incarnation, 1 if ledger is None else ledger.incarnation),
+        incarnation=incarnation,
         created=identity.log_created,
-        last_seq=identity.last_seq,
+        last_seq=max(seqs),
         last_slot=max(identity.last_slot, last_slot),
         used=last_slot >= 0,
     )
@@ -153,7 +169,10 @@ def _identity_of(store: Path, claimed: str = "") -> StoreIdentity:
     identity = read_identity(store)
     if identity is None:
         store.mkdir(parents=True, exist_ok=True)
-        whose = Installation(installation_id=claimed) if claimed else new_installation()
-        identity = new_identity(whose)
+        identity = _new(claimed)
         write_identity(store, identity)
     return identity
+
+
+def _new(claimed: str) -> StoreIdentity:
+    return new_identity(Installation(installation_id=claimed) if claimed else new_installation())

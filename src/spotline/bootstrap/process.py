@@ -92,7 +92,7 @@ def run_to_exit_code(work: Awaitable[None]) -> int:
     except (asyncio.CancelledError, KeyboardInterrupt):
         return EXIT_OK
     except BaseExceptionGroup as group:
-        return _told(_first(group))
+        return _told(first_of(group))
     except (ConfigError, ContractError, LedgerDamaged, LogCut, ProviderUnavailable) as error:
         return _told(error)
     return EXIT_OK
@@ -114,8 +114,8 @@ def _say(line: str) -> None:
         sys.stderr.write(f"spotline: {said}\n")
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = group
+def first_of(error: BaseException) -> BaseException:
+    """The error itself, or the first of a group, however deep it lies."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import structlog
 
 from spotline.adapters.ledger.sql import SqlLedger
+from spotline.adapters.nats.belonging import settled_log
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.cloud_actuator.retelling import (
     TAKES,
@@ -17,7 +19,7 @@ from spotline.application.cloud_actuator.retelling import (
     retold,
     unknown_jobs,
 )
-from spotline.application.incarnations import FIRST
+from spotline.application.incarnations import FIRST, LogRemembered
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import envelope_for, event_of
 from spotline.contracts.errors import ContractError
@@ -27,14 +29,21 @@ from spotline.domain.events.lifecycle import JobSubmitted
 _log = structlog.get_logger(__name__)
 
 
-async def tell_again(stream: NatsEventStream, ledger: SqlLedger) -> Sequence[Retold]:
-    """Say again what a log that is not its first incarnation lacks; idempotent.
+async def tell_again(
+    stream: NatsEventStream, ledger: SqlLedger, remembered: LogRemembered
+) -> Sequence[Retold]:
+    """Say again what a log lacks that lost entries; idempotent.
 
-    Jobs that the ledger admitted before it held submissions cannot be said again: they are named.
+    A log that does not know a job which the ledger admitted has lost entries: it goes on as another
+    incarnation. Jobs that were admitted before the ledger held submissions cannot be said again:
+    they are named.
     """
-    if stream.continuity.incarnation == FIRST:
-        return ()
     missing = await missing_in(stream, ledger)
+    if stream.continuity.incarnation == FIRST:
+        if not missing.lost:
+            return ()
+        reason = lost_jobs_detail(missing.lost)
+        await settled_log(stream, replace(remembered, restored=reason))
     for job_id in missing.unknown:
         _log.error("job_lost", job_id=job_id, reason="the ledger does not hold its submission")
     for told in missing.retold:
@@ -49,6 +58,11 @@ async def tell_again(stream: NatsEventStream, ledger: SqlLedger) -> Sequence[Ret
         if isinstance(told.event, JobSubmitted):
             _log.warning("job_submitted_again", job_id=told.event.job.job_id)
     return missing.retold
+
+
+def lost_jobs_detail(job_ids: Sequence[str]) -> str:
+    """Say that a log lacks jobs, in a line."""
+    return f"the ledger admitted {len(job_ids)} jobs that the log does not know"
 
 
 class Missing:

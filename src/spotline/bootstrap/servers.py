@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
@@ -17,11 +17,12 @@ from spotline.application.placer.handler import PlaceHandler
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.agents import AgentsAt, AgentSide, host_of
+from spotline.bootstrap.answering import ServedHost, answer_while_following
 from spotline.bootstrap.explaining import LiveExplainer
 from spotline.bootstrap.facts import ended_tasks, limits_of, system_probe
 from spotline.bootstrap.health import Hosted
 from spotline.bootstrap.own_loop import in_own_loop
-from spotline.bootstrap.parts import AnyHost, BusAddress, PartHooks, open_part, open_stream
+from spotline.bootstrap.parts import BusAddress, PartHooks, open_part, open_stream
 from spotline.contracts.limits import CallerLimits
 from spotline.contracts.subjects import StreamPart
 from spotline.domain.configuration.configuration import MeasuredRun
@@ -133,7 +134,7 @@ async def serve_allocator(
         }
         if outlooks is not None:
             beside["outlooks"] = outlooks.run()
-        serving = _Serving(
+        serving = ServedHost(
             host=host,
             server=server,
             listening=listening,
@@ -143,7 +144,7 @@ async def serve_allocator(
 
 
 async def _run_allocator(
-    serving: _Serving,
+    serving: ServedHost,
     side: AgentSide | None,
     beside: Mapping[str, Coroutine[Any, Any, None]],
     agents_listening: Callable[[str], None] | None,
@@ -159,7 +160,7 @@ async def _run_allocator(
 
         running = [tasks.create_task(work, name=name) for name, work in beside.items()]
         try:
-            await _answer_while_following(tasks, serving, prepare=answer_agents)
+            await answer_while_following(tasks, serving, prepare=answer_agents)
         finally:
             for task in running:
                 task.cancel()
@@ -220,9 +221,9 @@ async def serve_configurator(
             async with asyncio.TaskGroup() as tasks:
                 learning = tasks.create_task(shared.keep_learning(), name="learn")
                 try:
-                    await _answer_while_following(
+                    await answer_while_following(
                         tasks,
-                        _Serving(
+                        ServedHost(
                             host=host,
                             server=server,
                             listening=listening,
@@ -272,8 +273,8 @@ async def serve_placer(
         server = PlacerServer(host, feed, options, address=address)
         show = partial(server.show_ready, partial(hooks.ready, "placer"))
         async with asyncio.TaskGroup() as tasks:
-            await _answer_while_following(
-                tasks, _Serving(host=host, server=server, listening=listening, show=show)
+            await answer_while_following(
+                tasks, ServedHost(host=host, server=server, listening=listening, show=show)
             )
 
 
@@ -423,62 +424,9 @@ async def serve_read_model(
         server = WebServer(app, address=address, end_streams=views.end)
         hooks.probe("read_model", ended_tasks({"HTTP": lambda: server.ended}))
         async with asyncio.TaskGroup() as tasks:
-            await _answer_while_following(
-                tasks, _Serving(host=host, server=server, listening=listening)
+            await answer_while_following(
+                tasks, ServedHost(host=host, server=server, listening=listening)
             )
-
-
-class _Server(Protocol):
-    async def start(self) -> str: ...
-
-    async def stop(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Serving:
-    """A host and the server that answers from its state.
-
-    `listening` is told the bound address; `show` keeps what the server says of its health up to
-    date.
-    """
-
-    host: AnyHost
-    server: _Server
-    listening: Callable[[str], None] | None = None
-    show: Callable[[], Coroutine[Any, Any, None]] | None = None
-
-
-async def _answer_while_following(
-    tasks: asyncio.TaskGroup,
-    serving: _Serving,
-    *,
-    prepare: Callable[[], Awaitable[None]] | None = None,
-) -> None:
-    """Run the host, and the server from when it has recovered and `prepare` is done.
-
-    The host is not well before its server listens: to get ready takes long where kernels are to be
-    compiled first.
-    """
-    host, server = serving.host, serving.server
-    host.answering = False
-    showing = None
-    follow = tasks.create_task(host.run(), name="follow")
-    try:
-        # Nothing is answered from a state that is not up to date.
-        await host.live()
-        if prepare is not None:
-            await prepare()
-        bound = await server.start()
-        host.answering = True
-        if serving.listening is not None:
-            serving.listening(bound)
-        if serving.show is not None:
-            showing = tasks.create_task(serving.show(), name="ready")
-        await asyncio.wait((follow,))
-    finally:
-        if showing is not None:
-            showing.cancel()
-        await server.stop()
 
 
 def _all(listeners: Sequence[Listener]) -> Listener:

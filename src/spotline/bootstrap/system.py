@@ -15,6 +15,7 @@ from spotline.adapters.ledger.opening import ledger_url
 from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.application.analytics.options import StatisticsOptions
+from spotline.application.cloud_actuator.agreeing import AgreementRules
 from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.application.health.conditions import HealthLimits
 from spotline.application.market_ingest.continuing import identity_of
@@ -78,7 +79,8 @@ class SystemOptions:
     By the wall clock (`ingest`) the market given begins now; that of a log goes on as it began.
     A job without a value is worth (1 + `quote_margin`) x its on-demand quote, which is recorded
     with it. With `outlooks` every job is quoted, and looked ahead for while it runs, at a third of a
-    core at most. From the limits `health` on it is told that something is not well.
+    core at most. From the limits `health` on it is told that something is not well. `agreement` is
+    how log, ledger and cloud are compared.
     """
 
     market: Market
@@ -111,6 +113,7 @@ class SystemOptions:
     market_s_per_s: float = 1.0
     outlooks: bool = True
     health: HealthLimits = field(default_factory=HealthLimits)
+    agreement: AgreementRules = field(default_factory=AgreementRules)
 
     def agents(self) -> AgentsAt:
         """Where agents dial in; `ConfigError` where that cannot be."""
@@ -341,6 +344,8 @@ def _start_followers(
         caps=options.caps,
         enrolment=options.agents().enrolment(system.agents_address),
         market_s_per_s=options.market_s_per_s,
+        agreement=options.agreement,
+        lease_s=options.agents().times.market_lease_s if options.cloud.in_wall_time else None,
     )
     services.start("cloud_actuator", partial(serve_cloud_actuator, parts=parts))
     services.start(

@@ -6,6 +6,8 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 
+import structlog
+
 from spotline.adapters.eventlog.manifest import Manifest, environment
 from spotline.adapters.eventlog.writer import Recording
 from spotline.adapters.nats.connection import redacted
@@ -13,12 +15,15 @@ from spotline.application.market_ingest.continuing import identity_of
 from spotline.bootstrap.followers import geography_of
 from spotline.bootstrap.installed import checked_store
 from spotline.bootstrap.parts import open_part, open_stream
-from spotline.bootstrap.process import stop_on_signals
+from spotline.bootstrap.process import first_of, stop_on_signals
 from spotline.bootstrap.system import SystemOptions, running_system
+from spotline.contracts.errors import LogCut
 from spotline.contracts.subjects import StreamPart, stream_name
 from spotline.runtime.exporting import scraped_metrics
 from spotline.runtime.health import serve_health
 from spotline.runtime.service import Listener
+
+_log = structlog.get_logger(__name__)
 
 
 def check_inputs(options: SystemOptions) -> None:
@@ -53,6 +58,8 @@ async def run_up(
 ) -> None:
     """Serve until SIGINT or SIGTERM; record the stream into `store/log`.
 
+    Where the log turns out to be cut or gone, all services start again on what there is.
+
     `told` gets the addresses, by name, once everything answers; `applied` hears what the allocator
     applies, from the beginning of the log.
 
@@ -62,6 +69,25 @@ async def run_up(
         The store is in use by another process, or something cannot be bound.
     """
     stop_on_signals()
+    while True:
+        try:
+            await _serve(options, health_port=health_port, told=told, applied=applied)
+        except (LogCut, BaseExceptionGroup) as error:
+            cut = first_of(error)
+            if not isinstance(cut, LogCut):
+                raise
+            # What is left of the log is folded again, from its beginning, by services that know
+            # nothing of what is lost.
+            _log.error("log_cut", reason=str(cut), follows="all services start again")
+
+
+async def _serve(
+    options: SystemOptions,
+    *,
+    health_port: int,
+    told: Callable[[Mapping[str, str]], None],
+    applied: Listener | None,
+) -> None:
     listeners = {} if applied is None else {"allocator": applied}
     scraped = scraped_metrics()
     async with (
@@ -95,6 +121,7 @@ async def run_up(
             environment=environment(),
             settings=options.settings(),
             started_ns=time.time_ns(),
+            incarnation=stream.continuity.incarnation,
         )
         statistics = await open_part(connection, system.bus, StreamPart.STATISTICS)
         recording = Recording(stream, statistics, options.store / "log", manifest)

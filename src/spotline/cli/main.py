@@ -24,7 +24,9 @@ COMMANDS = (
     "pipelines",
     "up",
     "down",
+    "store",
     "agent",
+    "orphans",
     "parked",
     "market",
     "market_status",
@@ -45,7 +47,10 @@ PANELS = {
     "Jobs": ("job", "plan", "submit", "status", "watch", "cancel", "update", "logs", "events"),
     "Results": ("fetch", "explain", "plot"),
     "Pipelines across regions": ("place", "pipelines"),
-    "The system": ("up", "down", "pause", "resume", "parked", "agent", "market", "stats"),
+    "The system": (
+        *("up", "down", "pause", "resume", "parked", "orphans", "store", "agent", "market"),
+        "stats",
+    ),
     "Trying out": ("demo", "train-demo", "simulate", "replay", "bench", "knowledge"),
     "What there is": ("policies", "forecasters", "presets", "version"),
 }

@@ -36,30 +36,30 @@ def verify(
 ) -> None:
     """Feed every handler its recorded inputs; it must reproduce its recorded decisions.
 
+    A log that lost entries goes on as another incarnation: each is verified for itself, and what is
+    lost is named.
     Exits with 0 if all are the same, 1 if one differs, 2 if the log cannot be read or was recorded
     by another decision version, with other deciding packages or on another platform.
     """
     with explained():
         from spotline.adapters.eventlog.manifest import environment
-        from spotline.adapters.eventlog.reader import EventLogReader
-        from spotline.replay.handlers import handlers_of, statistics_of
-        from spotline.replay.verify import verify as run
+        from spotline.replay.segments import verify_segments
 
-        reader = EventLogReader(log)
-        report = run(
-            reader,
-            handlers_of(reader.manifest.settings),
-            reader.manifest,
-            here=environment(),
-            most=1 if first else most,
-            statistics=statistics_of(reader.manifest.settings),
-            issued=reader.statistics(),
-        )
+        segments = verify_segments(log, here=environment(), most=1 if first else most)
+    code = max(segment.report.exit_code for segment in segments)
     if as_json:
-        print_json(report.as_json())
+        # Of the log itself as ever; where it has several incarnations, each of them beside it.
+        said = segments[-1].report.as_json() | {"exit_code": code}
+        several = len(segments) > 1 or segments[-1].incarnation > 1
+        print_json(
+            said | ({"segments": [segment.as_json() for segment in segments]} if several else {})
+        )
     else:
-        _print(log, report)
-    raise typer.Exit(report.exit_code)
+        for segment in segments:
+            for lost in segment.lost if segment is segments[-1] else ():
+                print_line(lost.describe(), style="yellow")
+            _print(segment.folder, segment.report)
+    raise typer.Exit(code)
 
 
 @replay_app.command()

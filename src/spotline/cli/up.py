@@ -16,6 +16,7 @@ from spotline.cli.tables import fact_lines, print_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from spotline.application.cloud_actuator.agreeing import AgreementRules
     from spotline.bootstrap.clouds import ChosenCloud
     from spotline.bootstrap.system import SystemOptions
     from spotline.domain.market.market import Market
@@ -165,6 +166,30 @@ def up(
             help="A job that states no value may cost (1 + this) x its on-demand quote.",
         ),
     ] = 0.5,
+    reap: Annotated[
+        str,
+        typer.Option(
+            envvar="SPOTLINE_REAP",
+            help="What is done about instances that belong to no job: report or reap.",
+        ),
+    ] = "report",
+    reap_accounts: Annotated[
+        str,
+        typer.Option(
+            metavar="PROVIDER/ACCOUNT,...",
+            envvar="SPOTLINE_REAP_ACCOUNTS",
+            help="Where such instances may be ended; * for everywhere, empty: nowhere.",
+        ),
+    ] = "",
+    compare_every: Annotated[
+        int,
+        typer.Option(
+            metavar="SLOTS",
+            min=1,
+            envvar="SPOTLINE_COMPARE_EVERY_SLOTS",
+            help="Compare log, ledger and cloud so often, and at the start.",
+        ),
+    ] = 6,
     limits: Annotated[
         bool,
         typer.Option(
@@ -253,6 +278,7 @@ def up(
                 (price_sanity, list_price, stale_after),
             ),
             market_s_per_s=pace.market_s_per_s,
+            agreement=_agreement(reap, reap_accounts, compare_every),
         )
         check_ports(_ports_of(options, health_port))
         check_inputs(options)
@@ -261,6 +287,20 @@ def up(
             configure_logging(log_level, file=store / LOG_FILE)
     said = _Said(as_json=as_json, verbose=verbose, store=store)
     _serve(options, cloud, said, health_port=health_port)
+
+
+def _agreement(reap: str, accounts: str, every_slots: int) -> AgreementRules:
+    from spotline.application.cloud_actuator.agreeing import AgreementRules
+    from spotline.contracts.errors import ConfigError
+    from spotline.domain.ledger.orphans import ReapMode, ReapRules, accounts_of
+
+    modes = [mode.value for mode in ReapMode]
+    if reap not in modes:
+        raise ConfigError(f"--reap must be one of {', '.join(modes)}, was {reap!r}")
+    return AgreementRules(
+        every_slots=every_slots,
+        reap=ReapRules(mode=ReapMode(reap), accounts=accounts_of(accounts)),
+    )
 
 
 def _ports_of(options: SystemOptions, health_port: int) -> dict[str, str]:

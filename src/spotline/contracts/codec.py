@@ -94,6 +94,17 @@ def decode_dead_letter(payload: bytes) -> DeadLettered:
 
 # --- text -------------------------------------------------------------------------------------
 
+# What protobuf raises beside its own errors: for an infinite enum, for half of a character in the
+# name of one, for lists within lists within lists.
+_STRANGE_JSON = (
+    ArithmeticError,
+    AttributeError,
+    RecursionError,
+    SystemError,
+    TypeError,
+    ValueError,
+)
+
 
 def json_of(kind: str, payload: bytes) -> dict[str, Any] | None:
     """Write a payload as proto3 JSON with the protos' field names, None where that loses anything.
@@ -127,7 +138,7 @@ def payload_of_json(kind: str, text: Mapping[str, Any]) -> bytes:
     message = message_type()
     try:
         json_format.ParseDict(dict(text), message)
-    except json_format.ParseError as error:
+    except (json_format.ParseError, *_STRANGE_JSON) as error:
         raise ContractError(kind, str(error)) from error
     return message.SerializeToString(deterministic=True)
 

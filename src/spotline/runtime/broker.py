@@ -177,6 +177,15 @@ class EmbeddedBroker:
         raise ConfigError(f"nats-server did not start:\n{_tail(log, log_start)}")
 
 
+def url_of_running(store: Path) -> str:
+    """Where the server of a store listens, by what it noted; empty where it noted nothing."""
+    for ports_file in sorted((store.absolute() / "ports").glob("nats-server_*.ports")):
+        url = _url_in(ports_file)
+        if url:
+            return url
+    return ""
+
+
 def check_server_version(version: str, url: str) -> None:
     """Refuse a server that would not do what it is told.
 

@@ -25,8 +25,9 @@ from spotline.domain.events.capacity import (
     RefusalClass,
 )
 from spotline.domain.events.event import Event
+from spotline.domain.events.freeze import BuyingExcepted, BuyingFrozen
 from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobOutcome, JobSubmitted
-from spotline.domain.events.limits import QuoteQuarantined
+from spotline.domain.events.limits import LimitAction, LimitReached, QuoteQuarantined
 from spotline.domain.events.placement import PlacementDecided, PlacementOutcome
 from spotline.domain.events.training import (
     CheckpointCommitted,
@@ -36,6 +37,7 @@ from spotline.domain.events.training import (
     NoticeAcknowledged,
     NoticeAction,
 )
+from spotline.domain.limits.freezes import FreezeReason
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason
 from spotline.runtime.health_metrics import CONDITION, CONDITION_GAUGES, HEALTHY
@@ -48,6 +50,7 @@ REASON = "spotline.reason"
 CAPACITY_TYPE = "spotline.capacity_type"
 REFUSAL_CLASS = "spotline.refusal_class"
 INSTANCE_STATE = "spotline.instance_state"
+DISAGREEMENT = "spotline.disagreement"
 HTTP_STATUS = "http.response.status_code"
 AGENT_STATE = "spotline.agent_state"
 NOTICE_ACTION = "spotline.notice_action"
@@ -139,6 +142,7 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
     },
     (Form.GAUGE, "{job}"): {
         "spotline.jobs.stalled": "Jobs whose program has reported nothing for too long.",
+        "spotline.disagreement.jobs": "Open jobs that cannot buy because log, ledger and cloud differ.",
     },
     (Form.COUNTER, "{job}"): {
         "spotline.jobs.submitted": "Jobs recorded.",
@@ -160,11 +164,16 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
     (Form.COUNTER, "{decision}"): {
         "spotline.decisions": "Allocations decided, by reason.",
         "spotline.placements.decided": "Decisions on pipelines, by outcome.",
+        "spotline.limits.reached": "Times that jobs reached a limit, by what followed.",
+    },
+    (Form.COUNTER, "{freeze}"): {
+        "spotline.buying.frozen": "Stops of buying that began, by why.",
     },
     (Form.COUNTER, "{answer}"): {
         "spotline.allocations.answered": "Answers of the allocator to the selector; only `answered` is a good one.",
     },
     (Form.COUNTER, "{instance}"): {
+        "spotline.instances.excepted": "On-demand bought for hard deadlines against a stop or a limit.",
         "spotline.instances.refused": "Instances asked for and not granted, for want of capacity or by a cap.",
         "spotline.instances.interrupted": "Instances whose interruption was noticed.",
         "spotline.instances.lost": "Instances that are gone without our having released them.",
@@ -174,13 +183,17 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
     },
     (Form.GAUGE, "{instance}"): {
         "spotline.instances.held": "Instances held, as the ledger has it.",
+        "spotline.orphans": "Instances of ours that belong to no job, and run.",
         "spotline.instance.state": "Instances and unanswered launches by what the cloud has shown of them.",
+    },
+    (Form.GAUGE, "{disagreement}"): {
+        "spotline.disagreements": "In how much log, ledger and cloud differ, by kind, since the last comparison; nothing is bought for what is undecided.",
     },
     (Form.GAUGE, "{launch}"): {
         "spotline.unknown_outcomes": "Launches of which nobody knows what they did; looked up by their token.",
     },
     (Form.OBSERVED_COUNTER, "{instance}"): {
-        "spotline.orphans.reaped": "Instances with our tag that nobody ordered, asked to end since the start.",
+        "spotline.orphans.reaped": "Instances that belong to no job, asked to end since the start.",
     },
     (Form.OBSERVED_COUNTER, "{observation}"): {
         "spotline.statistics.late": "Observations that came after their window closed, merged or dropped.",
@@ -206,6 +219,8 @@ _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "rpc.client.call.duration": _RPC,
     "spotline.jobs.closed": (OUTCOME,),
     "spotline.decisions": (REASON,),
+    "spotline.limits.reached": (REASON,),
+    "spotline.buying.frozen": (REASON,),
     "spotline.offerings.doubted": (REASON,),
     "spotline.entries.parked": (KIND,),
     "spotline.allocations.answered": (OUTCOME,),
@@ -214,6 +229,7 @@ _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "spotline.instances.held": (CAPACITY_TYPE,),
     "spotline.instance.state": (INSTANCE_STATE,),
     "spotline.launch.failures": (REFUSAL_CLASS,),
+    "spotline.disagreements": (DISAGREEMENT,),
     "spotline.statistics.late": (OUTCOME,),
     "spotline.checkpoint.save": (CHECKPOINT_KIND,),
     "spotline.agents": (AGENT_STATE,),
@@ -416,6 +432,15 @@ COUNTED: Mapping[type[Event], tuple[Counted, ...]] = MappingProxyType(
         QuoteQuarantined: (Counted("spotline.quotes.quarantined"),),
         AllocationDecided: (
             _by("spotline.decisions", REASON, DecisionReason, lambda event: event.reason),
+        ),
+        LimitReached: (
+            _by("spotline.limits.reached", REASON, LimitAction, lambda event: event.action),
+        ),
+        BuyingFrozen: (
+            _by("spotline.buying.frozen", REASON, FreezeReason, lambda event: event.freeze.reason),
+        ),
+        BuyingExcepted: (
+            Counted("spotline.instances.excepted", of=lambda event: (event.instances, {})),
         ),
         AllocationAnswered: (_by_outcome("spotline.allocations.answered", CallOutcome),),
         PlacementDecided: (_by_outcome("spotline.placements.decided", PlacementOutcome),),

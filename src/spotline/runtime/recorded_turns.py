@@ -43,7 +43,8 @@ class RecordedTurns(Generic[StateT]):
             return self._turns.leave_out(envelope.event_id, parked), stored
         turn = self._turns.take(event, ctx, _outputs_of(stored))
         self._tell(turn, envelope, ctx)
-        return turn, stored
+        # What is parked now is stored nowhere yet, whatever an earlier version decided on it.
+        return turn, {} if turn.parked is not None else stored
 
     def refold(self, event: Event, ctx: Context, envelope: Envelope) -> tuple[Turn, StoredOutputs]:
         """Apply an acknowledged input, and what is recorded of it; decide nothing."""
@@ -52,7 +53,8 @@ class RecordedTurns(Generic[StateT]):
             return self._turns.leave_out(envelope.event_id, parked), stored
         turn = self._turns.refold(event, ctx, _outputs_of(stored))
         self._tell(turn, envelope, ctx)
-        return turn, stored
+        # What is parked now is stored nowhere yet, whatever an earlier version decided on it.
+        return turn, {} if turn.parked is not None else stored
 
     def _recorded(self, envelope: Envelope) -> tuple[StoredOutputs, Output | None]:
         parked = self._own.take_parked(envelope.event_id)

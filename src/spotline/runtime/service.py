@@ -321,7 +321,7 @@ class ServiceHost(Generic[StateT]):
             self._consumed_subjects, first_seq=first_seq, last_seq=last_seq
         ):
             if entry.seq <= floor_seq:
-                self._refold_entry(entry)
+                await self._refold_entry(entry)
             else:
                 await self._handle_entry(entry)
             if self._stop.is_set():
@@ -332,11 +332,13 @@ class ServiceHost(Generic[StateT]):
 
     # --- one input ----------------------------------------------------------------------------
 
-    def _refold_entry(self, entry: StoredEntry) -> None:
+    async def _refold_entry(self, entry: StoredEntry) -> None:
         """Apply acknowledged inputs and the decisions recorded for them; decide nothing."""
         with suppress(ContractError):  # it was dead-lettered
             for event in unpacked(entry, self._consumed_kinds):
                 self._refold(event)
+        # Only what is parked here for the first time is not stored yet.
+        await self._flush()
 
     def _refold(self, entry: StoredEntry) -> None:
         try:
@@ -349,7 +351,6 @@ class ServiceHost(Generic[StateT]):
         turn, stored = self._past.refold(event, context_of(entry, envelope), envelope)
         self._note(_Applied(event, envelope, entry.seq), turn, stored)
         self._since_snapshot += 1
-        self._tell_listener()
 
     async def _handle_entry(self, entry: StoredEntry) -> None:
         """Handle all of an entry: only behind its last event are snapshots taken."""

@@ -19,7 +19,7 @@ Gate = Callable[[Timer], Awaitable[None]]
 _LOOK_AGAIN_S = 30.0
 
 
-class Clock(Protocol):
+class TimerClock(Protocol):
     """Wall time, which may be set back, and a way to wait."""
 
     def now_ns(self) -> int:
@@ -68,7 +68,7 @@ class ArmedTimers:
         service: str,
         record: Callable[[Timer], Awaitable[None]],
         gate: Gate | None,
-        clock: Clock | None = None,
+        clock: TimerClock | None = None,
     ) -> None:
         self._service = service
         self._record = record

@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spotline.application.incarnations import (
+    IncarnationMark,
     LogFinding,
     LogRemembered,
     LogSeen,
-    Mark,
     conclude,
     rebased,
 )
@@ -25,7 +25,9 @@ def seen_logs(draw):
         created=draw(st.sampled_from(["monday", "tuesday"])),
         last_seq=last_seq,
         installation_id=draw(st.sampled_from(["", OURS, THEIRS])),
-        marks=tuple(Mark(incarnation=place + 2, seq=seq) for place, seq in enumerate(seqs)),
+        marks=tuple(
+            IncarnationMark(incarnation=place + 2, seq=seq) for place, seq in enumerate(seqs)
+        ),
         floor_seq=draw(SEQS),
         last_slot=draw(SLOTS),
     )
@@ -69,7 +71,7 @@ def test_what_was_begun_once_is_not_begun_again(log, remembered):
     if not conclusion.begins:
         return
     seq = log.last_seq + 1
-    mark = Mark(incarnation=conclusion.incarnation, seq=seq)
+    mark = IncarnationMark(incarnation=conclusion.incarnation, seq=seq)
     last_slot = log.last_slot if remembered is None else max(log.last_slot, remembered.last_slot)
     after = LogSeen(
         created=log.created,
@@ -89,7 +91,11 @@ def test_only_a_log_of_this_installation_or_of_none_is_gone_on_with(log, remembe
     assert foreign == (log.installation_id == THEIRS)
 
 
-@given(SEQS, st.integers(1, 4), st.lists(st.builds(Mark, incarnation=st.integers(2, 5), seq=SEQS)))
+@given(
+    SEQS,
+    st.integers(1, 4),
+    st.lists(st.builds(IncarnationMark, incarnation=st.integers(2, 5), seq=SEQS)),
+)
 def test_what_is_remembered_holds_up_to_the_next_incarnation_and_no_further(
     seq, incarnation, marks
 ):

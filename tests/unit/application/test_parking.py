@@ -218,3 +218,33 @@ def test_a_small_state_is_copied_once_in_so_many_events():
 
     assert rollback.copies == 11
     assert rollback.back(turns.evolve) == state
+
+
+class Checked(Failing):
+    """Refuses before anything has changed."""
+
+    def check(self, state, event):
+        if fault_of(event):
+            raise Unfit("slot", "< 1000", event.slot)
+
+
+def test_what_is_refused_before_it_is_applied_needs_no_way_back():
+    turns = Turns(Checked())
+    state = turns.state
+
+    turn = turns.take(overdue(1003), context())
+
+    assert turn.parked.error_type == "Unfit"
+    assert turns.state is state
+    assert turns.attempt(overdue(1003), context("b")).parked is not None
+
+
+def test_a_state_whose_events_are_heavy_is_copied_more_often():
+    turns = ToyHandler()
+    state = turns.initial()
+    rollback = Rollback(state, LEAST_EVENTS // 2)
+    for _ in range(10):
+        turns.evolve(state, overdue(1))
+        rollback.note(state, [overdue(1)])
+
+    assert rollback.copies == 6

@@ -52,6 +52,13 @@ def test_a_message_goes_from_who_produces_to_all_who_consume_it() -> None:
     assert flows - listed <= own
 
 
+def test_no_service_lists_an_event_twice() -> None:
+    # A broker refuses a consumer whose subjects overlap: the service would not start.
+    for spec in SPECS:
+        for listed in (spec.consumes, spec.decides):
+            assert len(set(listed)) == len(listed), spec.service
+
+
 def test_every_event_that_is_produced_has_its_rows() -> None:
     produced = {(KINDS[event_type], spec.service) for spec in SPECS for event_type in spec.produces}
 

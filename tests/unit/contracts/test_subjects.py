@@ -126,6 +126,13 @@ def test_an_event_that_no_service_is_listed_with_is_looked_for_in_all_batches(mo
     assert subjects_with([CostAccrued])[1:] == ["spotline.v1.batch.*"]
 
 
+def test_no_service_follows_a_subject_twice():
+    for spec in SPECS:
+        subjects = subjects_with(spec.consumes, spec.service)
+        assert len(subjects) == len(set(subjects)), spec.service
+        assert len(spec.consumes) == len(set(spec.consumes)), spec.service
+
+
 def test_every_service_is_listed_with_what_its_batches_may_hold():
     for spec in SPECS:
         listed = {KINDS[event_type] for event_type in PRODUCERS.get(spec.service, ())}

@@ -74,7 +74,7 @@ VARIABLES = {
 }
 HEALTH = {
     *("HEALTH_STALL_S", "HEALTH_BACKLOG", "HEALTH_BUS_SILENT_S", "HEALTH_SLOT_LENGTHS"),
-    *("HEALTH_SLOT_LEAST_S", "HEALTH_QUOTE_SLOTS", "HEALTH_QUOTE_LEAST_S"),
+    "HEALTH_SLOT_LEAST_S",
     *("HEALTH_DISK_FREE_BYTES", "HEALTH_STORAGE_FREE_PPM", "HEALTH_LOOP_BLOCKED_S"),
     *("HEALTH_HEARD_S", "HEALTH_AGREEMENT_SLOTS", "HEALTH_FREEZE_SLOTS"),
 }
@@ -85,8 +85,6 @@ HELD = {
         bus_silent_s=11.0,
         slot_lengths=4,
         slot_least_s=62.0,
-        quote_slots=7,
-        quote_least_s=3600,
         disk_free_bytes=1,
         storage_free_ppm=2,
         loop_blocked_s=12.0,

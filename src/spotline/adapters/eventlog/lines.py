@@ -15,6 +15,11 @@ from spotline.contracts.errors import ContractError
 # Says again what ce-id says, for the broker's sake.
 _DEDUPLICATION_HEADER = "Nats-Msg-Id"
 _TYPE_PREFIX = "spotline.v1."
+# What a line that somebody edited, or nobody wrote, comes to.
+_UNREADABLE = (
+    *(ArithmeticError, AttributeError, ContractError, LookupError, RecursionError),
+    *(TypeError, ValueError),
+)
 
 
 def line_of(entry: StoredEntry) -> str:
@@ -63,7 +68,7 @@ def entry_of(text: bytes, where: str) -> StoredEntry:
         return repacked(entry, [_event_of(entry, event) for event in line["events"]])
     except KeyError as error:
         raise UnreadableLog(f"{where}: {error.args[0]} is missing") from error
-    except (ValueError, TypeError, AttributeError, ContractError) as error:
+    except _UNREADABLE as error:
         raise UnreadableLog(f"{where}: {error}") from error
 
 

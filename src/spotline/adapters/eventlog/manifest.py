@@ -101,6 +101,7 @@ class Manifest:
     are nanoseconds since the epoch; `ended_ns`, `first_seq` and `last_seq` are 0 where unknown.
     `statistics_file` is where the entries of the statistics' own stream are, beside the others;
     empty where there are none, as in logs of before, which hold statistics among their entries.
+    `incarnation` counts the log's, from 1; those before it are in folders of their own beside.
     """
 
     run_id: str
@@ -114,6 +115,7 @@ class Manifest:
     first_seq: int = 0
     last_seq: int = 0
     statistics_file: str = ""
+    incarnation: int = 1
 
     @property
     def settings_sha256(self) -> str:
@@ -169,10 +171,11 @@ def read_manifest(directory: Path) -> Manifest:
             "read it with the version of spotline that wrote it"
         )
     try:
-        text = {"statistics_file": "", **text}
+        text = {"statistics_file": "", "incarnation": 1, **text}
         known = {member.name: text[member.name] for member in fields(Manifest)}
         known["environment"] = Environment(**text["environment"])
         known["status"] = LogStatus(text["status"])
+        known["incarnation"] = int(text["incarnation"])
     except KeyError as error:
         raise UnreadableLog(
             f"{path}: {error.args[0]}: expected this field, found nothing"

@@ -21,6 +21,7 @@ from spotline.adapters.eventlog.manifest import (
     read_manifest,
     write_manifest,
 )
+from spotline.adapters.eventlog.segments import set_aside
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ConfigError
 from spotline.runtime.stream import EventStream
@@ -33,6 +34,7 @@ _READ_BACK_BYTES = 1 << 16
 class EventLogWriter:
     """Appends entries to the log in `directory`, created where absent.
 
+    One of an older incarnation is set aside (`segments.py`), and this one recorded from its beginning.
     A log that is there already is continued if it is of the same run and stream; a line torn by a
     crash is cut, and `last_seq` says from where to read the stream again.
 
@@ -47,6 +49,7 @@ class EventLogWriter:
     def __init__(self, directory: Path, manifest: Manifest) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
+        set_aside(directory, manifest.incarnation)
         self._manifest = _continued(directory, manifest)
         path = directory / ENTRIES_FILE
         path.touch()
@@ -215,6 +218,8 @@ class Recording:
     async def run(self) -> int:
         """Record until `stop`; the number of entries in the log. Raises as `record`."""
         (log, statistics), (log_end, statistics_end) = self._streams, self._ends
+        # Before anything of either is written.
+        set_aside(self._directory, self._manifest.incarnation)
         async with asyncio.TaskGroup() as tasks:
             beside = tasks.create_task(
                 record_statistics(statistics, self._directory, stop_at=statistics_end),

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from spotline.adapters.files.mistake import (
+    MOST_SHOWN,
     WHOLE_FILE,
     BadFile,
     Mistake,
@@ -216,11 +217,20 @@ def read_part(part: type[PartT], content: Any, *, where: str) -> PartT:
 
 def mistakes_of(error: ValidationError, part: type[Part]) -> list[Mistake]:
     """Turn what pydantic found in a part into ours."""
+    told = [found for found in error.errors(include_url=False) if not _counted_twice(found)]
+    # Only the first ones are shown; for each of 200,000 unknown fields the nearest known one would
+    # be looked for.
     return [
-        _mistake(found, part)
-        for found in error.errors(include_url=False)
-        if not _counted_twice(found)
+        _mistake(found, part) if number < MOST_SHOWN else _unnamed(found)
+        for number, found in enumerate(told)
     ]
+
+
+def _unnamed(error: Any) -> Mistake:
+    """A mistake that is only counted."""
+    return Mistake(
+        field=path_of(error["loc"]) or WHOLE_FILE, expected="another value", found="what it is"
+    )
 
 
 def _counted_twice(error: Any) -> bool:

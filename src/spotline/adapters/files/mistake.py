@@ -13,7 +13,7 @@ from spotline.contracts.errors import ContractError
 WHOLE_FILE = "(file)"
 """The field of a mistake that no single field has."""
 
-_MOST_SHOWN = 20
+MOST_SHOWN = 20
 _LONGEST_FOUND = 80
 # What our own values say of what they refuse: `work.amount must be > 0, was -1`, or in this
 # module's words.
@@ -52,11 +52,11 @@ class BadFile(ContractError):
     def __init__(self, path: str, mistakes: Iterable[Mistake]) -> None:
         self.path = path
         self.mistakes = tuple(mistakes)
-        super().__init__(path, "; ".join(str(mistake) for mistake in self.mistakes[:_MOST_SHOWN]))
+        super().__init__(path, "; ".join(str(mistake) for mistake in self.mistakes[:MOST_SHOWN]))
 
     def __str__(self) -> str:
-        lines = [f"{self.path}: {mistake}" for mistake in self.mistakes[:_MOST_SHOWN]]
-        more = len(self.mistakes) - _MOST_SHOWN
+        lines = [f"{self.path}: {mistake}" for mistake in self.mistakes[:MOST_SHOWN]]
+        more = len(self.mistakes) - MOST_SHOWN
         if more > 0:
             lines.append(f"{self.path}: {more:,} more mistakes like these")
         return "\n".join(lines)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 
 from spotline.contracts.codec import decode, encode
+from spotline.contracts.errors import ContractError
 from spotline.contracts.subjects import KINDS
 from spotline.domain.events.event import Event
 
@@ -24,6 +25,12 @@ def load_answers(text: str) -> tuple[Event, ...]:
     Raises
     ------
     ContractError
-        The text holds an event that this version cannot read.
+        The text is none of ours, or holds an event that this version cannot read.
     """
-    return tuple(decode(kind, base64.b64decode(payload)) for kind, payload in json.loads(text))
+    try:
+        said = [(str(kind), base64.b64decode(payload)) for kind, payload in json.loads(text)]
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ContractError(
+            "answers", f"a list of [kind, payload] was expected: {error}"
+        ) from error
+    return tuple(decode(kind, payload) for kind, payload in said)

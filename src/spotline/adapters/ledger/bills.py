@@ -29,20 +29,12 @@ class BillRows(OwnedRows):
 
     def charged(self) -> Sequence[CostAccrued]:
         """All charges, in the order of slot, job, offering, capacity type and begin."""
-        return [value_of(CostAccrued, row) for row in self._read(t.charges)]
+        return [_cost(row) for row in self._read(t.charges)]
 
     def spend_by_job(self) -> Mapping[str, int]:
         """Micro-USD charged so far, by job, ordered by job id."""
         rows = self._read(t.spend)
         return dict(sorted((row.job_id, int(row.micro_usd)) for row in rows))
-
-    def spend_since(self, slot: int) -> Mapping[tuple[str, CapacityType], int]:
-        """Micro-USD charged for `slot` and those after it, by tenant and capacity type."""
-        found: dict[tuple[str, CapacityType], int] = {}
-        for row in self._read(t.charges, t.charges.c.slot >= slot):
-            key = row.tenant, CapacityType(row.capacity_type)
-            found[key] = found.get(key, 0) + int(row.cost_micro_usd)
-        return found
 
     def spend_micro_usd(self, job_id: str) -> int:
         """Micro-USD charged to one job so far."""

@@ -20,7 +20,6 @@ from spotline.domain.ledger.cooldowns import Cooldown
 from spotline.domain.ledger.instance_life import InstanceLife
 from spotline.domain.ledger.intents import HeldInstance, Intent
 from spotline.domain.ledger.job_records import JobRecord
-from spotline.domain.market.offering import CapacityType
 
 
 @asynccontextmanager
@@ -131,10 +130,6 @@ class ThreadedLedger:
     async def charges_since(self, slot: int) -> Sequence[Charge]:
         """The charges of `slot` and later ones, by slot, job, offering, capacity type and start."""
         return await asyncio.to_thread(self._ledger.charges_since, slot)
-
-    async def spend_since(self, slot: int) -> Mapping[tuple[str, CapacityType], int]:
-        """Micro-USD charged for `slot` and those after it, by tenant and capacity type."""
-        return await asyncio.to_thread(self._ledger.spend_since, slot)
 
     async def bills(self, job_id: str = "") -> Sequence[InstanceBill]:
         """The bill of every instance that was charged or settled, or of one job's, by instance id."""

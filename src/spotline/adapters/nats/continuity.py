@@ -8,7 +8,7 @@ import nats.js.errors
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerInfo, StreamInfo
 
-from spotline.application.incarnations import FIRST, LogSeen, Mark, rebased
+from spotline.application.incarnations import FIRST, IncarnationMark, LogSeen, rebased
 from spotline.contracts.build import event_of
 from spotline.contracts.codec import decode
 from spotline.contracts.envelope import StoredEntry
@@ -36,7 +36,7 @@ class Continuity:
         self._name = name
         self._checked = checked
         self._created = ""
-        self._marks: tuple[Mark, ...] = ()
+        self._marks: tuple[IncarnationMark, ...] = ()
         self._last_slot_before = -1
         self.known_seq = 0
         self.installation_id = ""
@@ -65,7 +65,9 @@ class Continuity:
         self._created = created_of(info)
         self.installation_id = (info.config.metadata or {}).get(INSTALLATION, "")
         self.known_seq = info.state.last_seq
-        self._marks = tuple(Mark(incarnation=event.incarnation, seq=seq) for seq, event in begun)
+        self._marks = tuple(
+            IncarnationMark(incarnation=event.incarnation, seq=seq) for seq, event in begun
+        )
         self._last_slot_before = max((event.last_slot_before for _, event in begun), default=-1)
 
     async def seen(self, js: JetStreamContext) -> LogSeen:

@@ -21,7 +21,7 @@ from spotline.contracts.errors import ConfigError, InvariantViolation
 _ANSWER_S = 5.0
 
 
-class Publisher:
+class LinkPublisher:
     """Publishes on one link and matches the acknowledgements to what was sent."""
 
     def __init__(self, link: BrokerLink, stream: str) -> None:

@@ -18,7 +18,7 @@ from spotline.adapters.nats.connection import FINAL, PASSING, BrokerLink, NatsCo
 from spotline.adapters.nats.continuity import MARK_SUBJECTS, Continuity, begun_in
 from spotline.adapters.nats.delivery import PREFETCH, Broken, Delivery
 from spotline.adapters.nats.facts import log_facts
-from spotline.adapters.nats.publisher import Publisher
+from spotline.adapters.nats.publisher import LinkPublisher
 from spotline.adapters.nats.subscription import NatsSubscription
 from spotline.application.health.flow import LogFacts
 from spotline.contracts.batch import MOST_EVENTS
@@ -73,9 +73,10 @@ class NatsEventStream:
     ) -> None:
         self.most_events = MOST_EVENTS
         self.name = stream_name(partition, part)
-        self._connection = connection
+        self._connection = self.connection = connection
+        self.partition = partition
         self._timeout_s = publish_timeout_s
-        self._publisher: Publisher | None = None
+        self._publisher: LinkPublisher | None = None
         self.continuity = Continuity(self.name, checked=part is StreamPart.LOG)
 
     @classmethod
@@ -281,9 +282,9 @@ class NatsEventStream:
                     ) from error
                 await asyncio.sleep(_RETRY_S)
 
-    async def _live_publisher(self, timeout_s: float) -> Publisher:
+    async def _live_publisher(self, timeout_s: float) -> LinkPublisher:
         link = await self._connection.link(timeout_s=timeout_s)
         if self._publisher is None or self._publisher.link is not link:
             await self.continuity.check(link.jetstream())
-            self._publisher = await Publisher.on(link, self.name)
+            self._publisher = await LinkPublisher.on(link, self.name)
         return self._publisher

@@ -5,23 +5,20 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
 import nats.js.errors
 import structlog
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
-from spotline.adapters.nats.connection import FINAL, PASSING, BrokerLink
-from spotline.adapters.nats.continuity import INCARNATION, OWNER, place_of
+from spotline.adapters.nats.connection import FINAL, PASSING, BrokerLink, NatsConnection
+from spotline.adapters.nats.continuity import INCARNATION, OWNER, Continuity, place_of
 from spotline.adapters.nats.delivery import Broken, Delivery
 from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import InvariantViolation, ProviderUnavailable
-
-if TYPE_CHECKING:
-    from spotline.adapters.nats.stream import NatsEventStream
 
 _log = structlog.get_logger(__name__)
 
@@ -31,6 +28,21 @@ _RETRY_S = 0.1
 _ACK_WAIT_S = 86_400.0
 
 
+ResultT = TypeVar("ResultT")
+
+
+class FollowedStream(Protocol):
+    """The stream that a place is in."""
+
+    name: str
+    connection: NatsConnection
+    continuity: Continuity
+
+    async def ask(self, question: Callable[[BrokerLink], Awaitable[ResultT]]) -> ResultT:
+        """Ask the JetStream API, again while the connection is lost."""
+        ...
+
+
 class NatsSubscription:
     """A durable consumer, recreated behind the last acknowledged entry whenever order is in doubt.
 
@@ -38,7 +50,7 @@ class NatsSubscription:
     pending; a consumer that starts right behind the acknowledged ones has neither.
     """
 
-    def __init__(self, stream: NatsEventStream, name: str, subjects: Sequence[str]) -> None:
+    def __init__(self, stream: FollowedStream, name: str, subjects: Sequence[str]) -> None:
         self._stream = stream
         self._name = name
         self._subjects = list(dict.fromkeys(subjects))
@@ -151,7 +163,7 @@ class NatsSubscription:
                 await link.client.request(ack_subject, b"+ACK", timeout=_ANSWER_S)
 
     async def _open(self, timeout_s: float) -> Delivery:
-        link = await self._stream._connection.link(timeout_s=timeout_s)
+        link = await self._stream.connection.link(timeout_s=timeout_s)
         if self._used:
             js = link.jetstream()
             await self._stream.continuity.check(js)

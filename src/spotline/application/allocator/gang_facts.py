@@ -40,6 +40,11 @@ class AgentTimes:
             )
 
     @property
+    def market_lease_s(self) -> int:
+        """Seconds of market time that an instance goes on without contact."""
+        return int(self.lease_s * self.market_s_per_s)
+
+    @property
     def silent_after_s(self) -> float:
         """Seconds without contact after which an agent is silent."""
         return self.silent_s or max(3 * self.heartbeat_s, 15.0)

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from spotline.application.cloud_actuator.absence import end_unattended
 from spotline.application.cloud_actuator.agreeing import Agreed, Agreeing, AgreementRules
+from spotline.application.cloud_actuator.charging import unless_charged
 from spotline.application.cloud_actuator.fencing import FencedCloud
 from spotline.application.cloud_actuator.giving_up import give_up_pending
 from spotline.application.cloud_actuator.launching import (
@@ -21,7 +23,7 @@ from spotline.application.cloud_actuator.launching import (
     barred_launches,
 )
 from spotline.application.cloud_actuator.lives import LivesInHand
-from spotline.application.cloud_actuator.log_fold import LogView
+from spotline.application.cloud_actuator.looping import Looping
 from spotline.application.cloud_actuator.messages import (
     AdmitRequest,
     ApplyRevisionRequest,
@@ -45,11 +47,11 @@ from spotline.application.cloud_actuator.reconciling import CloudNews, Reconcili
 from spotline.application.cloud_actuator.reporting import (
     adopted_launch,
     ends_seen,
-    exceptions,
     held_after,
     holdings,
     ids_of,
     is_in,
+    launch_outcomes,
     losses,
     lost_ends,
     notices,
@@ -64,6 +66,7 @@ from spotline.domain.events.lifecycle import AdmissionRecorded
 from spotline.domain.ledger.billing import Charge, HeldInterval, SlotPrices, bill
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.ledger.cooldowns import CoolingRules
+from spotline.domain.ledger.crash_loops import CrashRules
 from spotline.domain.ledger.instance_life import Graces, next_look_ns
 from spotline.domain.ledger.intents import (
     HeldInstance,
@@ -78,7 +81,7 @@ def _ignore(_: Reconciliation) -> None:
     """Do nothing with it."""
 
 
-def _ignore_agreed(_agreed: Agreed, _log: LogView) -> None:
+def _ignore_agreed(_: Agreed) -> None:
     """Do nothing with it."""
 
 
@@ -94,6 +97,8 @@ class ActuationOptions:
         Gets what each look at the cloud found, once it is recorded.
     agreement
         How log, ledger and cloud are compared; None: they are not, and no orphan is ended.
+    lease_s
+        Seconds of market time that an instance goes on without us; None: without end.
     on_agreed
         Gets what each comparison came to, once it is recorded.
     """
@@ -105,7 +110,9 @@ class ActuationOptions:
     clock: CloudClock | None = None
     on_look: Callable[[Reconciliation], None] = _ignore
     agreement: AgreementRules | None = None
-    on_agreed: Callable[[Agreed, LogView], None] = _ignore_agreed
+    lease_s: int | None = None
+    crashes: CrashRules = field(default_factory=CrashRules)
+    on_agreed: Callable[[Agreed], None] = _ignore_agreed
 
 
 class CloudActuation:
@@ -133,7 +140,10 @@ class CloudActuation:
         observes = self._options.mode is ActuatorMode.OBSERVE
         self._forbidden = "observe mode" if observes else ""
         self._planning = RevisionPlanning(ledger, self._options.caps, self._forbidden)
+        self._looping = Looping(ledger, self._options.crashes)
         self._next_look_ns: int | None = None
+        # What ended while nobody was there is told lost by the next revision, as all that is lost.
+        self._unattended: tuple[HeldInstance, ...] = ()
 
     @property
     def next_look_ns(self) -> int | None:
@@ -223,7 +233,7 @@ class CloudActuation:
         found = await self._look(lives, await self._ledger.held(), may_adopt=False)
         agreed = await self._agreeing.check(at, log, lives, first_unbilled)
         self._options.on_look(replace(found, reaped=(*found.reaped, *agreed.reaped)))
-        self._options.on_agreed(agreed, log)
+        self._options.on_agreed(agreed)
         return agreed.events
 
     async def _reap(self, key: str, request: ReapRequest) -> Sequence[Event]:
@@ -251,12 +261,18 @@ class CloudActuation:
         held = await self._ledger.held()
         told = await self._hear(key, at, lives, held)
         found = await self._look(lives, held, may_adopt=True)
+        away = await end_unattended(
+            self._ledger, request, lives, held, told, found.gone, self._options.lease_s
+        )
+        self._unattended = away.lost
         charges: Sequence[Charge] = ()
         for prices in request.unbilled:
             charges = (*charges, *bill(await self._intervals(prices), prices))
-        fresh, charges = await self._unless_charged(charges)
+        charges = [away.marked(charge) for charge in charges]
+        fresh, charges = await unless_charged(self._ledger, charges)
         answers: tuple[Event, ...] = (
             *agreed,
+            *await self._looping.over(request.log, at),
             *(charge.cost for charge in charges),
             *notices(told.notices, at),
             *withdrawals(told.withdrawn, at),
@@ -268,7 +284,7 @@ class CloudActuation:
                 slot=at.slot,
                 answers=answers,
                 launched=tuple(adopted_launch(instance, lives, at) for instance in found.adopted),
-                noticed=tuple(event.instance.instance_id for event in told.notices),
+                noticed=told.noticed,
                 charges=tuple(fresh),
                 transitions=lives.drain(),
                 taken=told.event_ids,
@@ -289,6 +305,7 @@ class CloudActuation:
         done = await self._carry_out(request, held, lives, cooldowns)
         running = held_after(held, done.launched, done.ended)
         lost = [instance for instance in held if instance.instance_id in done.dropped]
+        lost += self._unattended
         told = _NOTHING_TOLD
         if not lost and not done.refusals:
             # Something that needs a decision now is decided now; later losses come after it.
@@ -299,6 +316,7 @@ class CloudActuation:
         # Nobody knows when what vanished without a word went; one report has one moment.
         lost += [instance for instance in running if instance.instance_id in found.gone]
         ends = [done.ended.setdefault(end.instance_id, end) for end in lost_ends(lost, at, lost_s)]
+        loops = await self._looping.lost(lost, request.log, at, lost_s, told.noticed)
         settled = not ends and not done.refusals and not adopted
         running = held_after(running, adopted, done.ended)
         report = CapacityReported(
@@ -308,16 +326,15 @@ class CloudActuation:
             settled=settled,
             holdings=holdings(running),
         )
-        survivors = {instance.instance_id for instance in running}
         entry = LedgerEntry(
             call_key=key,
             slot=at.slot,
             results=tuple(done.results),
             launched=(*done.launched, *adopted),
             ended=tuple(done.ended.values()),
-            noticed=ids_of(event.instance for event in told.notices if is_in(event, survivors)),
+            noticed=_noticed_among(told, running),
             transitions=lives.drain(),
-            cooldowns=cooldowns.changed,
+            cooldowns=(*cooldowns.changed, *loops.cooldowns),
             warmed=cooldowns.warmed,
         )
         # Who may not launch copies nothing either.
@@ -326,14 +343,14 @@ class CloudActuation:
             await self._ledger.record(replace(entry, call_key=""))
             entry = LedgerEntry(call_key=key, slot=at.slot)
             charges = (*charges, *bill(await self._intervals(request.prices), request.prices))
-        fresh, charges = await self._unless_charged(charges)
+        fresh, charges = await unless_charged(self._ledger, charges)
         answers: tuple[Event, ...] = (
             *agreed,
-            *exceptions(done.excepted, request),
-            *done.refusals,
+            *launch_outcomes(done.excepted, done.refusals, request),
             *notices(told.notices, at),
             *withdrawals(told.withdrawn, at),
             *losses(lost, at, lost_s),
+            *loops.frozen,
             *(() if request.last else ends_seen(lives.left(), at)),
             report,
             *(charge.cost for charge in charges),
@@ -341,6 +358,7 @@ class CloudActuation:
         await self._ledger.record(
             replace(entry, answers=answers, charges=tuple(fresh), taken=told.event_ids)
         )
+        self._unattended = ()
         self._options.on_look(found)
         return answers
 
@@ -381,12 +399,14 @@ class CloudActuation:
         adopted = [adopted_launch(instance, lives, at) for instance in found.adopted]
         lost = [instance for instance in held if decided and instance.instance_id in found.gone]
         lost_s = max((at.offset_s, *told.ends_s))
+        loops = await self._looping.lost(lost, request.log, at, lost_s, told.noticed)
         ends = {end.instance_id: end for end in lost_ends(lost, at, lost_s)}
         running = held_after(held, adopted, ends)
         answers: tuple[Event, ...] = (
             *notices(told.notices, at),
             *withdrawals(told.withdrawn, at),
             *losses(lost, at, lost_s),
+            *loops.frozen,
         )
         if decided and (answers or adopted):
             report = CapacityReported(
@@ -405,8 +425,9 @@ class CloudActuation:
                 answers=answers,
                 launched=tuple(adopted),
                 ended=tuple(ends.values()),
-                noticed=ids_of(event.instance for event in told.notices),
+                noticed=told.noticed,
                 transitions=lives.drain(),
+                cooldowns=loops.cooldowns,
                 taken=told.event_ids,
             )
         )
@@ -456,27 +477,10 @@ class CloudActuation:
         )
         return found
 
-    async def _unless_charged(
-        self, charges: Sequence[Charge]
-    ) -> tuple[Sequence[Charge], Sequence[Charge]]:
-        """Those that the ledger does not hold yet, and all of them as it holds them.
-
-        A log that was cut opens slots again that were billed before: they are told again, and not
-        charged.
-        """
-        if not charges:
-            return (), ()
-        first = min(charge.cost.slot for charge in charges)
-        known = {_charged_for(one): one for one in await self._ledger.charges_since(first)}
-        fresh = [charge for charge in charges if _charged_for(charge) not in known]
-        return fresh, [known.get(_charged_for(charge), charge) for charge in charges]
-
     async def _intervals(self, prices: SlotPrices) -> Sequence[HeldInterval]:
         return await self._ledger.intervals(prices.slot, prices.slot_s)
 
 
-def _charged_for(charge: Charge) -> tuple[int, str, str, str, int]:
-    """What there is one charge for."""
-    cost = charge.cost
-    kind = cost.capacity_type.value
-    return cost.slot, cost.job_id, cost.offering_id, kind, charge.start_s
+def _noticed_among(told: CloudNews, running: Sequence[HeldInstance]) -> tuple[str, ...]:
+    survivors = {instance.instance_id for instance in running}
+    return ids_of(event.instance for event in told.notices if is_in(event, survivors))

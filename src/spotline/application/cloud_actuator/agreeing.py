@@ -61,10 +61,14 @@ class AgreementRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreed:
-    """What a comparison came to: the events that tell it, and the instances that it ended."""
+    """What a comparison came to: the events that tell it, and the instances that it ended.
+
+    `orphans` is how many instances are left that belong to no job.
+    """
 
     events: tuple[Event, ...] = ()
     reaped: tuple[str, ...] = ()
+    orphans: int = 0
 
     @property
     def disagreements(self) -> tuple[Disagreement, ...]:
@@ -140,6 +144,7 @@ class Agreeing:
                 *self._over(orphans, log, at),
             ),
             reaped=tuple(sorted(gone)),
+            orphans=len(left),
         )
 
     async def reap(
@@ -193,7 +198,8 @@ class Agreeing:
                 )
                 freeze = freezes.blocking(purchase)
                 if freeze is not None:
-                    bars[command.command_id, kind] = limited(f"frozen: {freeze.detail}")
+                    stopped = f"buying is stopped ({freeze.freeze_id}): {freeze.detail}"
+                    bars[command.command_id, kind] = limited(stopped)
         return bars
 
     # --- what each of them says ---------------------------------------------------------------

@@ -106,8 +106,7 @@ SPEC = Spec(
         BuyingUnfrozen,
         OrphanReapRequested,
         # Beside what it acts on, what log, ledger and cloud are compared by.
-        *(JobUpdated, JobClosed, CapacityReported, CostAccrued, IncarnationBegun),
-        *(OrphanFound, OrphanSettled),
+        *(CapacityReported, CostAccrued, OrphanFound, OrphanSettled),
     ),
     produces=(
         *(*_OBSERVED, CapacitySignalled, AdmissionRecorded, BuyingExcepted, *_TOLD),
@@ -225,7 +224,8 @@ class ActuateHandler:
             if opened is None or event.slot != opened.slot:
                 return NOTHING
             at = _moment(opened, event.offset_s)
-            return _call(SIGNALLED, SignalRequest(at=at, revision=state.revision))
+            signal = SignalRequest(at=at, revision=state.revision)
+            return _call_beside_log(SIGNALLED, signal, _log_view(state, ctx))
         if isinstance(event, OrphanReapRequested) and opened is not None:
             reaping = ReapRequest(
                 at=_moment(opened, 0),
@@ -417,7 +417,9 @@ _Request = (
 )
 
 
-def _call_beside_log(name: str, request: OpenSlotRequest | ReapRequest, log: LogView) -> Outcome:
+def _call_beside_log(
+    name: str, request: OpenSlotRequest | SignalRequest | ReapRequest, log: LogView
+) -> Outcome:
     """Ask for a call that is the same call whatever the log says."""
     call = _called(name, request)
     return Outcome(calls=(replace(call, request=replace(request, log=log)),))

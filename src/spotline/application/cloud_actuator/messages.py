@@ -70,13 +70,17 @@ class ApplyRevisionRequest:
     log: LogView | None = field(default=None, repr=False, compare=False)
 
 
-@canonical_as("SignalRequest", "at revision")
+@canonical_as("SignalRequest", "at revision", later="log")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalRequest:
-    """Learn what the cloud has to tell. `revision` is the slot's last one, -1 before the first."""
+    """Learn what the cloud has to tell. `revision` is the slot's last one, -1 before the first.
+
+    `log` is what the log says by now; no part of its digest.
+    """
 
     at: Moment
     revision: int
+    log: LogView | None = field(default=None, repr=False, compare=False)
 
 
 @canonical_as("ReapRequest", "at request_id instance_ids by", later="log")

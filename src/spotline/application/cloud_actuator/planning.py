@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from spotline.application.cloud_actuator.messages import ApplyRevisionRequest
 from spotline.application.cloud_actuator.ports import Ledger
+from spotline.domain.events.capacity import CostAccrued
 from spotline.domain.ledger.billing import bill
 from spotline.domain.ledger.caps import Caps, Permit
 from spotline.domain.ledger.intents import HeldInstance, Intent, RevisionPlan, plan_revision
@@ -92,7 +93,8 @@ class RevisionPlanning:
         for span_s in self._caps.spending.spans_s:
             # What is decided now is held until the slot ends: so long is the time that counts.
             first = at.slot - max(0, -(-span_s // at.slot_s) - 1)
-            found[span_s] = dict(await self._ledger.spend_since(first))
+            charges = await self._ledger.charges_since(first)
+            found[span_s] = _by_tenant_and_type(charge.cost for charge in charges)
         if found:
             intervals = await self._ledger.intervals(request.prices.slot, request.prices.slot_s)
             for charge in bill(intervals, request.prices, until_s=at.offset_s):
@@ -100,3 +102,11 @@ class RevisionPlanning:
                 for by in found.values():
                     by[key] = by.get(key, 0) + charge.cost.cost_micro_usd
         return found
+
+
+def _by_tenant_and_type(costs: Iterable[CostAccrued]) -> dict[tuple[str, CapacityType], int]:
+    found: dict[tuple[str, CapacityType], int] = {}
+    for cost in costs:
+        key = cost.tenant, cost.capacity_type
+        found[key] = found.get(key, 0) + cost.cost_micro_usd
+    return found

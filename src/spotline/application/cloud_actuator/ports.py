@@ -360,10 +360,6 @@ class Ledger(Protocol):
         """Micro-USD charged so far, by job."""
         ...
 
-    async def spend_since(self, slot: int) -> Mapping[tuple[str, CapacityType], int]:
-        """Micro-USD charged for `slot` and those after it, by tenant and capacity type."""
-        ...
-
     async def launches_since(self, ts_ns: int) -> int:
         """Instances we set out to launch after `ts_ns` of market time."""
         ...

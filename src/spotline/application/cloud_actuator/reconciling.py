@@ -59,14 +59,20 @@ class CloudNews:
     """What the cloud told of instances that are held.
 
     `notices` are those of held instances, `withdrawn` take back notices of them that were told
-    before, `ends_s` is when held instances ended, seconds of the slot, and `event_ids` all that was
-    told and is dealt with now.
+    before, `ends_s` is when held instances ended, seconds of the slot, `ended_ns` the moment of each,
+    by id, and `event_ids` all that was told and is dealt with now.
     """
 
     notices: tuple[CloudEvent, ...] = ()
     withdrawn: tuple[CloudEvent, ...] = ()
     ends_s: tuple[int, ...] = ()
+    ended_ns: Mapping[str, int] = field(default_factory=dict)
     event_ids: tuple[str, ...] = ()
+
+    @property
+    def noticed(self) -> tuple[str, ...]:
+        """The ids of the instances of which it gives notice."""
+        return tuple(event.instance.instance_id for event in self.notices)
 
 
 def offset_of(at_ns: int, at: Moment) -> int:
@@ -86,6 +92,7 @@ def hear(
     notices: dict[str, CloudEvent] = {}
     withdrawn: dict[str, CloudEvent] = {}
     ends_s: list[int] = []
+    ended_ns: dict[str, int] = {}
     fresh = {event.event_id: event for event in told if event.event_id not in known}
     for event in sorted(fresh.values(), key=lambda event: (event.at_ns, event.event_id)):
         instance_id = event.instance.instance_id
@@ -109,6 +116,7 @@ def hear(
             lives.learn(instance_id, LifeInput.SEEN_ENDED, at_ns)
             if ours:
                 ends_s.append(offset_of(event.at_ns, at))
+                ended_ns.setdefault(instance_id, event.at_ns)
         elif event.at_ns >= life.since_ns and life.state is not LifeState.ENDED:
             # Older ones come late: they are taken back by what was learnt since.
             lives.learn(instance_id, SEEN[event.state], at_ns)
@@ -116,6 +124,7 @@ def hear(
         notices=tuple(notices.values()),
         withdrawn=tuple(withdrawn.values()),
         ends_s=tuple(ends_s),
+        ended_ns=ended_ns,
         event_ids=tuple(fresh),
     )
 

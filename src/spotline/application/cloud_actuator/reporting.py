@@ -21,6 +21,7 @@ from spotline.domain.events.capacity import (
     InterruptionKind,
     InterruptionNoticed,
     InterruptionWithdrawn,
+    LaunchRefused,
 )
 from spotline.domain.events.freeze import BuyingExcepted
 from spotline.domain.jobs.lot import JobHolding, Lot
@@ -34,12 +35,14 @@ from spotline.domain.units import NS_PER_S
 AnyInstance = TypeVar("AnyInstance", Instance, HeldInstance, InstanceLife)
 
 
-def exceptions(
-    excepted: Iterable[tuple[Intent, Launch, int]], request: ApplyRevisionRequest
-) -> tuple[BuyingExcepted, ...]:
-    """What was bought for hard deadlines' sake against a stop or a limit."""
+def launch_outcomes(
+    excepted: Iterable[tuple[Intent, Launch, int]],
+    refusals: Iterable[LaunchRefused],
+    request: ApplyRevisionRequest,
+) -> tuple[BuyingExcepted | LaunchRefused, ...]:
+    """What was bought for hard deadlines' sake against a stop or a limit, and what was refused."""
     left = {command.command_id: command.quote_left_micro_usd for command in request.commands}
-    return tuple(
+    bought = (
         BuyingExcepted(
             job_id=intent.job_id,
             tenant=intent.tenant,
@@ -51,6 +54,7 @@ def exceptions(
         )
         for intent, launch, instances in excepted
     )
+    return (*bought, *refusals)
 
 
 def transfers(request: ApplyRevisionRequest) -> tuple[Charge, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from spotline.contracts.envelope import derive_id
 from spotline.domain.events.capacity import CostAccrued
@@ -53,7 +53,8 @@ class LogOfJobs:
             case JobCancelled():
                 self.cancelled.add(event.job_id)
             case CostAccrued():
-                self.costs[event] += 1
+                # A ledger does not tell those that are estimated from others.
+                self.costs[replace(event, estimated=False)] += 1
             case JobUpdated():
                 pass
             case _:

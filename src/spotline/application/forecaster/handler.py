@@ -26,6 +26,8 @@ SPEC = Spec(
     consumes=(MarketOpened, SlotOpened),
     produces=(ForecastIssued, MarketLawLearned, EntryParked),
     decides=(ForecastIssued, MarketLawLearned),
+    # Models learn for milliseconds.
+    weight=25,
 )
 
 DEFAULT_HORIZON_SLOTS = 12
@@ -70,11 +72,15 @@ class ForecastHandler:
         """A forecaster without any knowledge."""
         return ForecastState(forecaster=self._factory(self._horizon_slots))
 
+    def check(self, state: ForecastState, event: Event) -> None:
+        """Refuse a slot that cannot be gone on from; see `Checks`."""
+        if isinstance(event, SlotOpened) and event.slot > state.slot:
+            check_slot(event, state.slot, state.opened_ns)
+
     def evolve(self, state: ForecastState, event: Event) -> None:
         """Learn from a slot; slots that are not later than the last one teach nothing."""
         match event:
             case SlotOpened() if event.slot > state.slot:
-                check_slot(event, state.slot, state.opened_ns)
                 state.forecaster.learn(_traded(event))
                 state.book.observe(event)
                 state.slot, state.opened_ns = event.slot, event.ts_event_ns

@@ -79,8 +79,6 @@ class HealthLimits:
         The broker has not said how the log is.
     slot_lengths, slot_least_s
         No slot opened, in slot lengths as they pass by the wall; never less than `slot_least_s`.
-    quote_slots, quote_least_s
-        The oldest quote in use, in slots of the market; never less than `quote_least_s` of its time.
     disk_free_bytes
         So much is free at least where store or ledger are.
     storage_free_ppm
@@ -98,8 +96,6 @@ class HealthLimits:
     bus_silent_s: float = 10.0
     slot_lengths: int = 3
     slot_least_s: float = 60.0
-    quote_slots: int = 6
-    quote_least_s: int = 86_400
     disk_free_bytes: int = 256 * 1024 * 1024
     storage_free_ppm: int = 50_000
     loop_blocked_s: float = 10.0
@@ -118,6 +114,8 @@ class HealthLimits:
 class Judged:
     """A condition with the figure that it was judged by, None where there is none to show.
 
+    Where it `is_partial` events flow all the same.
+
     The figure's unit is that of the metric which shows it (`runtime.metrics.CONDITION_FIGURES`).
     """
 
@@ -126,11 +124,12 @@ class Judged:
     detail: str
     figure: float | None = None
     continue_with: str = ""
+    is_partial: bool = False
 
     @property
     def stops_events(self) -> bool:
         """Whether the service is not ready because of it."""
-        return not self.healthy and self.kind in STOPS_EVENTS
+        return not self.healthy and not self.is_partial and self.kind in STOPS_EVENTS
 
     def condition(self) -> Condition:
         """As it is told; what continues is said only of what is not well."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from spotline.application.health.conditions import (
@@ -13,7 +13,6 @@ from spotline.application.health.conditions import (
     lasting,
     size,
 )
-from spotline.domain.market.slot_quote import SlotQuote
 
 # How long a loop that stood still is told of.
 _REMEMBERED_S = 60.0
@@ -64,25 +63,28 @@ class SlotJudge:
         )
 
 
-def quotes(quoted: Sequence[SlotQuote], slot_s: int, limits: HealthLimits) -> Judged:
-    """Whether the prices that are decided with are of now; ages are in market time."""
-    if not quoted:
+def quotes(ages_s: Mapping[str, int], stale: Collection[str]) -> Judged:
+    """Whether the prices that are decided with are of now; ages in market time, by offering.
+
+    Of `stale` ones market_ingest has said that nobody knows what they cost. Where that is said of
+    some, events still flow: no new spot is bought there. Where it is said of all, the feed is dead.
+    """
+    if not ages_s:
         return Judged(kind=ConditionKind.QUOTES, healthy=True, detail="none yet", figure=0)
-    limit_s = max(limits.quote_slots * slot_s, limits.quote_least_s)
-    stale = sorted(quote.quote.offering_id for quote in quoted if quote.age_s > limit_s)
-    oldest = max(quoted, key=lambda quote: (quote.age_s, quote.quote.offering_id))
-    said = f"the oldest of {len(quoted)} quotes is {lasting(oldest.age_s)} old"
+    oldest, age_s = max(ages_s.items(), key=lambda each: (each[1], each[0]))
+    said = f"the oldest of {len(ages_s)} quotes is {lasting(age_s)} old"
     if stale:
         said = (
-            f"{len(stale)} of {len(quoted)} quotes are older than {lasting(limit_s)}: "
-            f"{oldest.quote.offering_id} is {lasting(oldest.age_s)} old"
+            f"{len(stale)} of {len(ages_s)} offerings were not quoted for too long, such as "
+            f"{min(stale)}; {oldest} was for {lasting(age_s)}"
         )
     return Judged(
         kind=ConditionKind.QUOTES,
         healthy=not stale,
         detail=said,
-        figure=oldest.age_s,
+        figure=age_s,
         continue_with="the market's source; spotline market status",
+        is_partial=len(stale) < len(ages_s),
     )
 
 

@@ -183,15 +183,19 @@ class IngestHandler:
         match event:
             case MarketOpened():
                 state.opened = True
-            case SlotOpened() if event.slot >= self._market.slots:
-                raise Unfit("slot", f"< {self._market.slots}", event.slot)
             case SlotOpened() if event.slot > state.slot:
+                if event.slot != state.slot + 1 or event.slot >= self._market.slots:
+                    # It opens them itself, one after the other.
+                    following = min(state.slot + 1, self._market.slots - 1)
+                    raise Unfit("slot", f"{following}, the next one of the market", event.slot)
                 check_slot(event, state.slot, state.opened_ns)
                 state.slot, state.opened_ns = event.slot, event.ts_event_ns
                 state.settled = False
                 state.doubts.note_slot(event.quotes, event.ts_event_ns)
             case EntryParked():
                 _go_on_without(state, event)
+            case IncarnationBegun() if event.last_slot_before >= self._market.slots:
+                raise Unfit("last_slot_before", f"< {self._market.slots}", event.last_slot_before)
             case IncarnationBegun() if event.last_slot_before > state.slot:
                 # Those slots were open, and paid for, in a part of the log that is lost.
                 state.slot = event.last_slot_before

@@ -27,6 +27,12 @@ def is_own(named: str) -> bool:
     return named.partition(":")[0] in _REASONS.values()
 
 
+def stale_offerings(begun: Iterable[str]) -> tuple[str, ...]:
+    """The offerings of which nothing was said for too long, by the ids of the freezes begun."""
+    prefix = freeze_id(FreezeReason.STALE_QUOTES, "")
+    return tuple(sorted(named.removeprefix(prefix) for named in begun if named.startswith(prefix)))
+
+
 def doubted_by_reason(begun: Iterable[str]) -> dict[FreezeReason, int]:
     """How many offerings are doubted for each reason, by the ids of the freezes begun."""
     prefixes = [named.partition(":")[0] for named in begun]

@@ -28,6 +28,7 @@ from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.forecasting.law_book import FIRST_AFTER_SLOTS, LawBook
 from spotline.domain.forecasting.trust import ForecastTrust
+from spotline.domain.limits.freezes import Freezes
 from spotline.domain.market.law import law_id_of
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.policies.interface import Policy
@@ -140,6 +141,7 @@ class Following:
             counts={name: list(counts) for name, counts in state.counts.items()},
             stock={name: list(stock) for name, stock in state.stock.items()},
             measuring=copy.copy(state.measuring),
+            freezes=Freezes(dict(state.freezes.by_id)),
         )
         return SelectorSnapshot(state=copied, options=self.options, pool=self.pool)
 

@@ -11,10 +11,11 @@ from spotline.application.outlook.futures import FloatArray, IntArray, MarketFut
 from spotline.application.selector.job_run import JobTable
 from spotline.application.selector.state import SelectorState
 from spotline.domain.jobs.job import Job
-from spotline.domain.jobs.program import JobProgram
+from spotline.domain.jobs.program import Holding, JobProgram
+from spotline.domain.limits.freezes import Purchase
 from spotline.domain.market.forecast import CountProbability, ForecastStep, OfferingForecast
 from spotline.domain.market.law import MarketLaw, run_states
-from spotline.domain.market.offering import Count, Offering, Provenance, Quote
+from spotline.domain.market.offering import CapacityType, Count, Offering, Provenance, Quote
 from spotline.domain.market.slot_quote import SlotQuote
 from spotline.domain.units import NS_PER_S, PPM
 
@@ -112,6 +113,12 @@ def future_places(
             on_demand = np.maximum(0, on_demand - taken[offering_id].on_demand[None, :])
         if offering.reservation is not None:
             on_demand = _until_it_ends(state, offering, on_demand)
+        frozen = _frozen(state, job, offering)
+        held = _held(state, job, offering_id)
+        if CapacityType.SPOT in frozen:
+            spot = np.minimum(spot, held.spot)
+        if CapacityType.ON_DEMAND in frozen:
+            on_demand = np.minimum(on_demand, held.on_demand)
         past = state.counts.get(offering_id, [])
         table = tables.get(offering_id)
         named = state.laws.get(offering_id)
@@ -128,7 +135,8 @@ def future_places(
             on_demand=on_demand,
             spot_price=of.spot_price,
             on_demand_price=of.on_demand_price,
-            spot_known=of.spot_known,
+            # What may not be bought is not there, however little is known of the market.
+            spot_known=of.spot_known or CapacityType.SPOT in frozen,
             lead_s=state.lead_s(job, offering_id),
             reserve_slots=reserve_slots,
             rescue_instances=rescue,
@@ -138,6 +146,39 @@ def future_places(
             law_state=law_state,
         )
     return found
+
+
+def _frozen(state: SelectorState, job: Job, offering: Offering) -> set[CapacityType]:
+    """What the job cannot buy there until somebody ends a stop; when, nobody knows.
+
+    On-demand against a mere doubt about the market is bought where a deadline needs it.
+    """
+    if not state.freezes.by_id:
+        return set()
+    frozen = set()
+    for kind in CapacityType:
+        freeze = state.freezes.blocking(
+            Purchase(
+                job_id=job.job_id,
+                tenant=job.tenant,
+                offering_id=offering.offering_id,
+                account=f"{offering.provider}/{offering.account}",
+                capacity_type=kind,
+            )
+        )
+        if freeze is None:
+            continue
+        if kind is CapacityType.SPOT or not freeze.yields_to_deadlines:
+            frozen.add(kind)
+    return frozen
+
+
+def _held(state: SelectorState, job: Job, offering_id: str) -> Holding:
+    """What the job holds there: that stays."""
+    run = state.runs.get(job.job_id)
+    if run is None or run.offering_id != offering_id:
+        return Holding()
+    return run.state.holding
 
 
 def _until_it_ends(state: SelectorState, offering: Offering, on_demand: IntArray) -> IntArray:

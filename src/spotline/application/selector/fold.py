@@ -246,7 +246,7 @@ def _fold_slot(state: SelectorState, event: Event, options: SelectorOptions) -> 
             state.revision = event.revision
             for run in state.runs.values():
                 run.lost = 0
-        case LaunchRefused() if event.slot == state.slot:
+        case LaunchRefused() if event.slot == state.slot and event.offering_id in state.offerings:
             state.refused[event.offering_id, event.capacity_type] = True
             if event.capacity_type is CapacityType.ON_DEMAND and event.offering_id in state.stock:
                 state.stock[event.offering_id][-1] = 0

@@ -41,6 +41,7 @@ from spotline.application.selector.spending import within_limits
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.application.selector.tables import tables_again, tables_wanted, taken_by
 from spotline.application.selector.tripping import tripped
+from spotline.application.slot_checks import check_slot, slot_of
 from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome, Spec, Timer
 from spotline.contracts.subjects import KINDS
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
@@ -167,6 +168,11 @@ class SelectHandler:
             trust=ForecastTrust(),
             competing=self._options.competing,
         )
+
+    def check(self, state: SelectorState, event: Event) -> None:
+        """Refuse a slot that cannot be gone on from; see `Checks`."""
+        if isinstance(event, SlotOpened) and event.slot > state.slot:
+            check_slot(event, *slot_of(state.opened))
 
     def evolve(self, state: SelectorState, event: Event) -> None:
         """Apply one event."""

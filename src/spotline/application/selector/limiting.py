@@ -24,9 +24,9 @@ from spotline.domain.limits.judgement import (
     BUDGET,
     DEFAULT,
     FORWARD,
+    Conditions,
     Prospect,
     SpotShare,
-    Terms,
     action_at_limit,
     action_where_not_worth_it,
     best,
@@ -275,9 +275,9 @@ def _elsewhere(
 
 def _terms(
     state: SelectorState, offering_id: str, *, overhead_s: int = 0, entrance_micro_usd: int = 0
-) -> Terms:
+) -> Conditions:
     quote = {sq.quote.offering_id: sq.quote for sq in state.current.quotes}[offering_id]
-    return Terms(
+    return Conditions(
         spot_price=quote.spot_price_micro_usd,
         on_demand_price=quote.on_demand_price_micro_usd,
         spot_share_ppm=SpotShare(state.counts.get(offering_id, ())),

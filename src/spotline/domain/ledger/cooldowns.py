@@ -3,7 +3,8 @@
 Only a refusal's class decides. Want of capacity cools one capacity type of an offering, a quota one
 capacity type of its pool, a fault of the network its zone, a missing permission the whole account;
 what cannot be done there waits for another configuration, that is for a restart. The other classes
-cool nothing: their reaction is patience, or none. All times are ns of market time.
+cool nothing: their reaction is patience, or none. What a job's own instances do right after their
+start cools the job (`crash_loops.py`), which no refusal does and no grant ends. All times are ns of market time.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class CoolingScope(Enum):
     POOL = "pool"
     ZONE = "zone"
     ACCOUNT = "account"
+    JOB = "job"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +113,9 @@ CooldownKey = tuple[CoolingScope, str]
 
 def cooled_by(wanted: Wanted) -> tuple[CooldownKey, ...]:
     """All that could keep a launch from being asked for."""
-    return tuple((scope, _key(scope, wanted)) for scope in CoolingScope)
+    return tuple(
+        (scope, _key(scope, wanted)) for scope in CoolingScope if scope is not CoolingScope.JOB
+    )
 
 
 def cooldown_after(
@@ -189,3 +193,5 @@ def _key(scope: CoolingScope, wanted: Wanted) -> str:
             return wanted.place.zone
         case CoolingScope.ACCOUNT:
             return wanted.place.account
+        case CoolingScope.JOB:
+            raise ValueError("no refusal cools a job")

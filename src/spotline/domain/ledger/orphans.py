@@ -19,6 +19,11 @@ HOLD_TAG = "spotline-hold"
 ANY_ACCOUNT = "*"
 
 
+def accounts_of(listed: str) -> tuple[str, ...]:
+    """Accounts as a setting lists them, separated by commas."""
+    return tuple(name.strip() for name in listed.split(",") if name.strip())
+
+
 class ReapMode(Enum):
     """What the rules do about orphans: tell, or end them."""
 

@@ -53,7 +53,7 @@ class Prospect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class Conditions:
     """What one offering asks of a job now.
 
     Prices are micro-USD per instance-hour. `spot_share_ppm(n)` is the share of slots in which n
@@ -68,7 +68,9 @@ class Terms:
     entrance_micro_usd: int = 0
 
 
-def prospect(program: JobProgram, state: JobProgress, elapsed_slots: int, terms: Terms) -> Prospect:
+def prospect(
+    program: JobProgram, state: JobProgress, elapsed_slots: int, terms: Conditions
+) -> Prospect:
     """The best way to go on with a job on one offering, after `elapsed_slots` of its life.
 
     Parameters
@@ -100,7 +102,7 @@ def best(prospects: Iterable[Prospect]) -> Prospect | None:
     )
 
 
-def _ways(program: JobProgram, left: int, elapsed: int, terms: Terms) -> Iterator[Prospect]:
+def _ways(program: JobProgram, left: int, elapsed: int, terms: Conditions) -> Iterator[Prospect]:
     last = program.deadline_slots if program.hard else program.end_slots
     until_late = max(0, program.deadline_slots - elapsed)
     until_end = max(0, last - elapsed)

@@ -33,7 +33,12 @@ class ResidualCapacity:
         return self._on_demand[offering_id]
 
     def cap(self, offering_id: str, *, spot: int | None, on_demand: int | None) -> None:
-        """Lower what is left, where a refusal has shown that there is less than was quoted."""
+        """Lower what is left, where a refusal has shown that there is less than was quoted.
+
+        Of an offering that is not quoted nothing is left anyway.
+        """
+        if offering_id not in self._spot:
+            return
         if spot is not None:
             self._spot[offering_id] = min(self._spot[offering_id], spot)
         if on_demand is not None:

@@ -9,11 +9,19 @@ from sqlalchemy import event
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.ledger.threaded import ThreadedLedger, opened_ledger
 from spotline.application.cloud_actuator.ports import Admission, Ledger, LedgerEntry
+from spotline.domain.events.lifecycle import JobCancelled
 from spotline.domain.ledger.bills import BillSource, Settlement
+from spotline.domain.ledger.job_records import JobRecord
 from tests.fakes.actuator import OWNER
 from tests.fakes.ledgers import instance_launch, intent
 
 # Every method of the port, with something to ask.
+CANCELLED = JobRecord(
+    event_id="e",
+    correlation_id="c",
+    job_id="j",
+    event=JobCancelled(job_id="j", tenant="t"),
+)
 ARGUMENTS = {
     "answers": ("k",),
     "intents": (["c"],),
@@ -22,7 +30,6 @@ ARGUMENTS = {
     "intervals": (0, 3600),
     "spend_by_job": (),
     "launches_since": (0,),
-    "spend_since": (0,),
     "lives": (),
     "lives_of": (["i1"],),
     "cooldowns": (),
@@ -32,7 +39,9 @@ ARGUMENTS = {
     "check_epoch": (),
     "admit": ([Admission(job_id="j", tenant="t", digest="d")],),
     "admitted": (["j"],),
-    "admissions": (),
+    "admitted_ids": (),
+    "job_records": (),
+    "note_jobs": ([CANCELLED],),
     "charges_since": (0,),
     "raise_epoch": (2,),
     "bills": (),

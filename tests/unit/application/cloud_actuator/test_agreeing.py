@@ -229,7 +229,7 @@ async def test_a_job_of_which_the_cloud_does_not_show_all_is_frozen_and_bought_f
     (frozen,) = of_kind(opening, BuyingFrozen)
     assert (frozen.freeze.scope, frozen.freeze.key) == (FreezeScope.JOB, "j")
     assert gone in frozen.freeze.detail
-    assert of_kind(answers, LaunchRefused)[0].detail.startswith("frozen: ")
+    assert of_kind(answers, LaunchRefused)[0].detail.startswith("buying is stopped (")
     assert len(await running(rig)) == 2
     await rig.run_slot(opened(3), [("j", lot(spot=3))])
     assert [event.freeze_id for event in of_kind(rig.published, BuyingUnfrozen)] == [
@@ -269,7 +269,9 @@ async def test_with_the_log_wiped_nothing_is_bought_and_what_bills_on_is_told(ri
     assert scopes == {FreezeScope.SYSTEM, FreezeScope.JOB}
     assert sorted(one.instance_id for one in of_kind(told, OrphanFound)) == sorted(held)
     assert await running(rig) == held
-    assert of_kind(answers, LaunchRefused)[0].detail.startswith("frozen: the ledger has answered")
+    assert of_kind(answers, LaunchRefused)[0].detail.startswith(
+        "buying is stopped (undecided/system/log_wiped): the ledger has answered"
+    )
 
 
 async def test_a_freeze_says_which_deadlines_it_may_cost(rig):

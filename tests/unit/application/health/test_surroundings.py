@@ -13,12 +13,9 @@ from spotline.application.health.surroundings import (
     quotes,
     tasks,
 )
-from spotline.domain.market.generate import generate
-from spotline.domain.market.slot_quote import SlotQuote
 
 LIMITS = HealthLimits(slot_least_s=60.0, slot_lengths=3)
 OPEN = SlotFacts(slot=12, due=True, interval_s=30.0)
-MARKET = generate("mixed", seed=1, slots=2, slot_s=600, start_ns=0)
 
 
 def test_a_slot_that_is_late_by_slot_lengths_is_told() -> None:
@@ -64,27 +61,26 @@ def test_a_market_that_stands_on_purpose_is_well_and_has_its_time_afterwards() -
     assert not judge.judge(OPEN, 1e6 + 90.0).healthy
 
 
-def quoted(*ages_s: int) -> list[SlotQuote]:
-    return [
-        SlotQuote(quote=quote, age_s=age_s)
-        for quote, age_s in zip(MARKET.quotes(0), ages_s, strict=False)
-    ]
+def test_quotes_are_not_well_where_their_source_is_said_to_be_silent() -> None:
+    ages_s = {"a:1:x": 0, "a:2:x": 7200}
+    assert quotes(ages_s, ()).healthy
+    assert quotes(ages_s, ()).detail == "the oldest of 2 quotes is 2 h old"
+    some = quotes(ages_s, ("a:2:x",))
+    assert not some.healthy
+    assert some.detail == (
+        "1 of 2 offerings were not quoted for too long, such as a:2:x; a:2:x was for 2 h"
+    )
+    assert some.figure == 7200
 
 
-def test_a_quote_is_stale_beyond_its_slots_and_its_least_time() -> None:
-    limits = HealthLimits(quote_slots=6, quote_least_s=3600)
-    assert quotes(quoted(0, 3600), 600, limits).healthy
-    stale = quotes(quoted(0, 3601), 600, limits)
-    assert not stale.healthy
-    second = MARKET.quotes(0)[1].offering_id
-    assert stale.detail == f"1 of 2 quotes are older than 60 min: {second} is 60 min old"
-    assert stale.figure == 3601
-    # Of longer slots they may be older.
-    assert quotes(quoted(0, 3601), 1200, limits).healthy
+def test_a_silent_offering_stops_nothing_and_a_dead_feed_does() -> None:
+    ages_s = {"a:1:x": 9000, "a:2:x": 7200}
+    assert not quotes(ages_s, ("a:2:x",)).stops_events
+    assert quotes(ages_s, ("a:1:x", "a:2:x")).stops_events
 
 
 def test_a_market_without_quotes_has_none_that_are_stale() -> None:
-    assert quotes([], 600, LIMITS).healthy
+    assert quotes({}, ()).healthy
 
 
 def test_the_fullest_disk_counts() -> None:

@@ -7,8 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions, IngestState
+from spotline.application.unfit import Unfit
 from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
@@ -163,6 +166,48 @@ def test_a_restart_judges_as_the_process_before_it(stop: int) -> None:
     assert Run(market).run(stop).restart().run().events == Run(market).run().events
 
 
+@st.composite
+def troubled(draw: st.DrawFn) -> Market:
+    """A market with runs of wrong prices and of silence."""
+    market = MARKET
+    for _ in range(draw(st.integers(0, 3))):
+        first = draw(st.integers(1, MARKET.slots - 2))
+        end = draw(st.integers(first + 1, MARKET.slots))
+        if draw(st.booleans()):
+            factor = draw(st.sampled_from([1_000, 100, 8, 3, 1.3, 0.5, 0.1, 0.01, 0.001]))
+            market = times(market, factor, first=first, end=end)
+        else:
+            market = silent(market, draw(st.integers(0, 2)), first=first, end=end)
+    return market
+
+
+@given(troubled(), st.integers(0, MARKET.slots))
+@settings(max_examples=40, deadline=None)
+def test_whatever_is_said_freezes_begin_and_end_in_turn_and_a_restart_changes_nothing(
+    market: Market, stop: int
+) -> None:
+    run = Run(market).run()
+
+    in_force: set[str] = set()
+    slot: SlotOpened | None = None
+    for event in run.events:
+        match event:
+            case BuyingFrozen():
+                assert event.freeze.freeze_id not in in_force
+                in_force.add(event.freeze.freeze_id)
+            case BuyingUnfrozen():
+                in_force.remove(event.freeze_id)
+            case SlotOpened():
+                slot = event
+                doubted = {f"price:{q.quote.offering_id}" for q in event.quotes if q.doubted}
+                assert {each for each in in_force if each.startswith("price:")} == doubted
+            case _:
+                pass
+    assert slot is not None
+    assert slot.slot == MARKET.slots - 1
+    assert Run(market).run(stop).restart().run().events == run.events
+
+
 def test_without_price_sanity_a_freeze_that_is_in_force_ends_and_prices_are_taken() -> None:
     run = Run(times(MARKET, 1_000)).run(FROM + 2).restart(IngestOptions()).run()
 
@@ -250,8 +295,8 @@ def test_a_feed_that_dies_lets_slots_open_and_freezes_each_offering_once() -> No
     assert not run.of(BuyingUnfrozen)
 
 
-@pytest.mark.parametrize("odd", [0, 5, 9, 11, 40, 10**7])
-def test_a_slot_that_is_not_the_next_one_stops_nothing(odd: int) -> None:
+@pytest.mark.parametrize("odd", [0, 5, 9])
+def test_an_old_slot_that_is_said_again_stops_nothing(odd: int) -> None:
     run = Run(MARKET).run(10)
     slot = replace(run.slots[3], slot=odd)
 
@@ -259,3 +304,16 @@ def test_a_slot_that_is_not_the_next_one_stops_nothing(odd: int) -> None:
 
     opened = [event.slot for event in run.slots if event is not slot]
     assert opened == list(range(MARKET.slots))
+
+
+@pytest.mark.parametrize("odd", [11, 40, 48, 10**7])
+def test_a_slot_from_afar_is_not_taken_and_stops_nothing(odd: int) -> None:
+    run = Run(MARKET).run(10)
+    slot = replace(
+        run.slots[3], slot=odd, ts_event_ns=MARKET.start_ns + odd * MARKET.slot_s * NS_PER_S
+    )
+
+    with pytest.raises(Unfit, match="slot must be 10, the next one of the market"):
+        run.handler.evolve(run.state, slot)
+
+    assert [event.slot for event in run.run().slots] == list(range(MARKET.slots))

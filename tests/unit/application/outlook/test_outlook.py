@@ -17,6 +17,7 @@ from spotline.application.outlook.outlook import fleets_of, job_outlook, market_
 from spotline.application.selector.learning import learner_of
 from spotline.application.selector.state import SelectorOptions
 from spotline.domain.events.lifecycle import JobAdmitted, JobSubmitted
+from spotline.domain.limits.freezes import Freeze, FreezeReason, FreezeScope
 from spotline.domain.policies.registry import policy_named
 from spotline.domain.units import PPM
 from tests.fakes.allocator import (
@@ -72,6 +73,41 @@ def test_a_deadline_that_nothing_can_meet_is_missed_in_every_future() -> None:
     assert outlook is not None
     assert outlook.on_time_probability_ppm == 0
     assert outlook.finish_p50_ns == 0
+
+
+def frozen(scope: FreezeScope, key: str, reason: FreezeReason = FreezeReason.UNDECIDED) -> Freeze:
+    return Freeze(freeze_id="f", scope=scope, key=key, reason=reason, detail="")
+
+
+def test_a_job_that_cannot_buy_is_not_expected_to_be_done() -> None:
+    _, known = watched(AFTER)
+    wanted = handed_over(deadline_slots=40)
+    known.state.freezes.begin(frozen(FreezeScope.JOB, wanted.job_id))
+
+    outlook = job_outlook(known, wanted)
+
+    assert outlook is not None
+    assert (outlook.on_time_probability_ppm, outlook.cost_p90_micro_usd) == (0, 0)
+    known.state.freezes.end("f")
+    gone_on = job_outlook(known, wanted)
+    assert gone_on is not None
+    assert gone_on.on_time_probability_ppm == PPM
+
+
+def test_a_stop_for_another_job_and_a_doubt_that_yields_to_deadlines_take_less() -> None:
+    _, known = watched(AFTER)
+    wanted = handed_over(deadline_slots=40)
+    known.state.freezes.begin(frozen(FreezeScope.JOB, "another"))
+    free = job_outlook(known, wanted)
+    known.state.freezes.end("f")
+    known.state.freezes.begin(frozen(FreezeScope.SYSTEM, "", FreezeReason.BREAKER))
+    doubted = job_outlook(known, wanted)
+
+    assert free is not None
+    assert doubted is not None
+    assert free.on_time_probability_ppm == doubted.on_time_probability_ppm == PPM
+    # On-demand alone.
+    assert doubted.cost_p50_micro_usd > free.cost_p90_micro_usd
 
 
 def test_the_mixture_and_the_offerings_add_up() -> None:

@@ -204,18 +204,15 @@ def test_an_old_slot_under_a_new_id_changes_nothing():
     assert found.outcomes() == CLEAN.outcomes()
 
 
-def test_a_price_that_is_none_is_parked_with_the_reason():
-    first = opened(6).quotes[0]
-    dear = replace(first, quote=replace(first.quote, spot_price_micro_usd=2**63 - 1))
-    odd = replace(opened(6), quotes=(dear, *opened(6).quotes[1:]))
+def test_a_slot_that_skips_others_while_no_time_has_passed_is_parked_by_all():
+    ahead = replace(opened(6), slot=12)
 
-    found = run({5: [odd]})
+    found = run({5: [ahead]})
 
-    reasons = {parked.error for parked in found.parked() if parked.service == "selector"}
-    assert reasons == {
-        "quotes[0].quote.spot_price_micro_usd must be <= 1000000000000, was 9223372036854775807"
-    }
-    assert_all_ended(found)
+    reasons = {parked.service: parked.error for parked in found.parked()}
+    assert {"market_ingest", "forecaster", "selector", "allocator"} <= set(reasons)
+    assert "6 slots after slot 5" in reasons["selector"]
+    assert found.outcomes() == CLEAN.outcomes()
 
 
 def test_a_slot_without_quotes_or_with_an_offering_missing_is_taken_with_those_of_before():

@@ -80,6 +80,8 @@ class SimulatedCloud:
         with self._store.transaction() as connection:
             clock = connection.execute("SELECT slot FROM clock").fetchone()
             if clock is None or clock["slot"] < at.slot:
+                if clock is not None:
+                    self._end_leases(connection, at, clock["slot"])
                 connection.execute("INSERT OR REPLACE INTO clock VALUES (1, ?)", (at.slot,))
                 for quote in quotes:
                     self._stock(connection, quote)
@@ -184,6 +186,19 @@ class SimulatedCloud:
             )
 
     # --- time -----------------------------------------------------------------------------------
+
+    def _end_leases(self, connection: sqlite3.Connection, at: Moment, last_slot: int) -> None:
+        """End what ran while slots went by that nobody opened, as its agents would have.
+
+        The last slot that was opened was attended to its end.
+        """
+        slot_ns = at.slot_s * NS_PER_S
+        left_ns = at.ts_ns - (at.slot - last_slot - 1) * slot_ns
+        over_ns = left_ns + self._settings.lease_s * NS_PER_S
+        if not self._settings.lease_s or over_ns >= at.ts_ns:
+            return
+        for row in self._store.select(_RUNNING):
+            self._end(connection, row, "lease over", over_ns, None)
 
     def _play(self, connection: sqlite3.Connection, at: Moment, pace: Pace) -> None:
         # A call that is performed again, of a moment that is over, turns no clock back.

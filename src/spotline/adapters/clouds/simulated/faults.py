@@ -17,6 +17,8 @@ class SimulatedCloudSettings:
     `launch_delay_s` passes between a launch and readiness (billed). `notice_lead_s` is the notice
     before a reclaim. `refusal_probability` hits whole launches; each spot instance is interrupted
     with `interruption_per_instance_hour` probability per hour held, within a slot at most 1.
+    Instances end `lease_s` of market time after the last slot that was opened, where slots went by
+    that nobody opened, as their agents would have it; 0, as no agent runs on them: they go on.
     """
 
     seed: int = 0
@@ -24,9 +26,10 @@ class SimulatedCloudSettings:
     notice_lead_s: int = ASSUMED_NOTICE_LEAD_S
     refusal_probability: float = 0.0
     interruption_per_instance_hour: float = 0.0
+    lease_s: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("launch_delay_s", "notice_lead_s"):
+        for name in ("launch_delay_s", "notice_lead_s", "lease_s"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be >= 0, was {getattr(self, name)}")
         if not 0 <= self.refusal_probability <= 1:

@@ -79,7 +79,7 @@ class RpcServer(GrpcServer):
         super().__init__(address)
         self._host = host
         self._allocator = AllocatorServicer(host, configurator, quote_margin=quote_margin)
-        self._operations = OperationsServicer(host)  # type: ignore[abstract]
+        self._operations = OperationsServicer(host)
         self._jobs = JobServicer(
             host,
             feed,

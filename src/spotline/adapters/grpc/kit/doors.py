@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from spotline.adapters.grpc.kit.answering import refuse
 from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext
@@ -120,13 +120,13 @@ class Door(_ServerInterceptor):
         if handler.unary_unary is not None:
             return grpc.unary_unary_rpc_method_handler(
                 self._once(method, handler.unary_unary),
-                handler.request_deserializer,
+                _reading(handler.request_deserializer),
                 handler.response_serializer,
             )
         if handler.unary_stream is not None:
             return grpc.unary_stream_rpc_method_handler(
                 self._streaming(handler.unary_stream),
-                handler.request_deserializer,
+                _reading(handler.request_deserializer),
                 handler.response_serializer,
             )
         return handler  # none of ours takes a stream
@@ -136,8 +136,9 @@ class Door(_ServerInterceptor):
         own = method == _ALLOCATE
         lane = Lane.ALLOCATIONS if own else Lane.CALLS
 
-        async def answered(request: Message, context: ServerContext) -> Any:
+        async def answered(request: Message | _NoMessage, context: ServerContext) -> Any:
             try:
+                request = _message(request)
                 with self._doors.room(lane, "" if own else self._tenant_of(request)):
                     if not own:
                         check_names(request)
@@ -148,8 +149,11 @@ class Door(_ServerInterceptor):
         return answered
 
     def _streaming(self, behavior: Callable[..., Any]) -> Callable[..., Any]:
-        async def answered(request: Message, context: ServerContext) -> AsyncIterator[Any]:
+        async def answered(
+            request: Message | _NoMessage, context: ServerContext
+        ) -> AsyncIterator[Any]:
             try:
+                request = _message(request)
                 with self._doors.room(Lane.STREAMS, self._tenant_of(request)):
                     check_names(request)
                     async with aclosing(behavior(request, context)) as responses:
@@ -159,6 +163,30 @@ class Door(_ServerInterceptor):
                 await refuse(context, error)
 
         return answered
+
+
+class _NoMessage:
+    """Stands for a request that is none; gRPC itself would tell of it as a failure of the server."""
+
+
+def _reading(deserializer: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    def read(data: bytes) -> Any:
+        try:
+            return deserializer(data)
+        except DecodeError:
+            return _NoMessage()
+
+    return read
+
+
+def _message(request: Message | _NoMessage) -> Message:
+    if isinstance(request, _NoMessage):
+        raise RpcRefused(
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "the request must be the message that this method takes, these bytes are none",
+            reason=Reason.FIELD_INVALID,
+        )
+    return request
 
 
 def stated_tenant(request: Any) -> str:
