@@ -60,6 +60,8 @@ class Noise(Hasty):
 
     def _damage_snapshot(self, world: FaultWorld) -> None:
         for name, data in sorted(world.broker.snapshots.items()):
+            if not data:
+                continue
             place = self.rng.randrange(len(data))
             turned = bytes([data[place] ^ 0x10])
             damaged = (data[:place], data[:place] + turned + data[place + 1 :], b"")
