@@ -204,7 +204,8 @@ class ActuateHandler:
         selector decides the present one against what is held.
         """
         opened = state.opened
-        if isinstance(event, SlotOpened) and event == opened:
+        # Itself, not its like: told again under another id, it would be billed in the log again.
+        if isinstance(event, SlotOpened) and event is opened:
             opening = OpenSlotRequest(
                 at=_moment(event, 0),
                 quotes=tuple(quoted.quote for quoted in event.quotes),

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spotline.bench.command_options import JsonOption, open_console, teller, write_figures
+from spotline.bench.command_options import (
+    JsonOption,
+    command_line,
+    open_console,
+    teller,
+    write_figures,
+)
 
 if TYPE_CHECKING:
     from spotline.bench.faults.run import FaultRun, FaultsReport
@@ -30,6 +37,10 @@ def faults(
         int, typer.Option(min=0, help="Processes; 0: as many as there are processors.")
     ] = 0,
     out: JsonOption = None,
+    markdown: Annotated[
+        Path | None,
+        typer.Option(help="Put the table into this file, between its markers."),
+    ] = None,
 ) -> None:
     """Run the system in virtual time under faults drawn from seeds, and judge what comes of it.
 
@@ -37,6 +48,7 @@ def faults(
     hold, or a planted bug was not caught.
     """
     from spotline.bench.faults.families.registry import FAMILIES
+    from spotline.bench.faults.report import put_table
     from spotline.bench.faults.run import run_fault, run_faults
     from spotline.runtime.log import configure_logging
 
@@ -63,6 +75,8 @@ def faults(
         told=lambda run: _print_run(console, run),
     )
     write_figures(report.as_json(), out)
+    if markdown is not None:
+        put_table(markdown, report, command=command_line())
     _print(console, report, plants=plants)
     if report.violated or (plants and report.missed):
         raise typer.Exit(1)

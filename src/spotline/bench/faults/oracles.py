@@ -218,6 +218,20 @@ def only_poison_is_parked(accounts: Accounts) -> Problems:
         yield f"{event_id} cannot be taken, and nobody says that it was left out"
 
 
+def what_cannot_be_used_is_refused(accounts: Accounts) -> Problems:
+    """Stores that are damaged or of another release are refused, and the refusal says which."""
+    unrefused: Any = accounts.outcome.notes.get("unrefused", ())
+    yield from unrefused
+
+
+def noise_is_told(accounts: Accounts) -> Problems:
+    """What cannot be read is put where people find it."""
+    letters = sum(".deadletter." in entry.subject for entry in accounts.outcome.entries)
+    noise: Any = accounts.outcome.notes.get("noise", 0)
+    if noise and not letters:
+        yield f"{noise} entries cannot be read, and no dead letter says so"
+
+
 def _untold(accounts: Accounts) -> set[str]:
     """Instances of whose end the cloud told late, or never."""
     return accounts.outcome.notes.get("untold", set())  # type: ignore[return-value]
@@ -239,6 +253,8 @@ ALWAYS: tuple[Oracle, ...] = (
     instances_belong_to_jobs,
     former_owners_are_fenced,
     only_poison_is_parked,
+    what_cannot_be_used_is_refused,
+    noise_is_told,
 )
 
 
@@ -264,6 +280,17 @@ def same_ledger(accounts: Accounts, calm: Accounts) -> list[Violation]:
             for problem in problems[:_MOST_TOLD]
         ]
     return found
+
+
+def spend_stays_within(accounts: Accounts, calm: Accounts, percent: int) -> list[Violation]:
+    """No more is spent than a share of what the undisturbed run spends."""
+    spent, most = (
+        sum(row["cost_micro_usd"] for row in books.ledger["charges"]) for books in (accounts, calm)
+    )
+    if spent * 100 <= most * percent:
+        return []
+    detail = f"spent are {spent} micro-USD, undisturbed {most}: more than {percent} %"
+    return [Violation(oracle="spend_stays_within", detail=detail)]
 
 
 def _differences(here: list[Row], there: list[Row]) -> Problems:

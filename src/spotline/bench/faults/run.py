@@ -19,7 +19,7 @@ from time import perf_counter
 from spotline.bench.faults.accounts import Accounts, accounts_of
 from spotline.bench.faults.families.interface import FaultFamily
 from spotline.bench.faults.families.registry import FAMILIES
-from spotline.bench.faults.oracles import Violation, judge, same_ledger
+from spotline.bench.faults.oracles import Violation, judge, same_ledger, spend_stays_within
 from spotline.bench.faults.outcome import FaultOutcome
 from spotline.bench.faults.plants.interface import Plant
 from spotline.bench.faults.plants.registry import PLANTS
@@ -162,6 +162,8 @@ def judged(family: FaultFamily, accounts: Accounts, calm: Accounts) -> list[Viol
     violations = judge(accounts)
     if family.same_ledger:
         violations += same_ledger(accounts, calm)
+    if family.most_spend_percent:
+        violations += spend_stays_within(accounts, calm, family.most_spend_percent)
     if not violations:
         violations += replays_the_same(accounts.outcome)
     return violations

@@ -44,7 +44,8 @@ class DurablePlace:
 class MemoryBroker:
     """The server's side: what survives whoever uses it.
 
-    `now_ns` is its clock, which need not be right. `connections` counts its starts.
+    `now_ns` is its clock, which need not be right. `connections` counts its starts. While its disk
+    is `full` it stores nothing.
     """
 
     now_ns: Callable[[], int]
@@ -53,6 +54,7 @@ class MemoryBroker:
     snapshots: dict[str, bytes] = field(default_factory=dict)
     set_aside: dict[str, bytes] = field(default_factory=dict)
     connections: int = 1
+    full: bool = False
     name: str = "SPOTLINE_0"
     _ids: dict[str, tuple[int, float]] = field(default_factory=dict)
     _up: asyncio.Event = field(default_factory=asyncio.Event)
@@ -179,6 +181,9 @@ class MemoryStream:
                     f" within {self._timeout_s} s"
                 )
             await self.broker.reached(left_s)
+            if self.broker.full:
+                await asyncio.sleep(min(1.0, left_s))
+                continue
             connection = self.broker.connections
             seq = self.broker.store(envelope.subject, envelope.headers(), envelope.payload)
             await self._pause()
@@ -364,8 +369,8 @@ class MemorySnapshots:
 
     async def _asked(self) -> None:
         await self._pause()
-        if not self._broker.is_up:
-            raise ProviderUnavailable("the broker does not answer")
+        if not self._broker.is_up or self._broker.full:
+            raise ProviderUnavailable("the broker does not answer, or has no room")
 
 
 @lru_cache(maxsize=256)

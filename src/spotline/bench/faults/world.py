@@ -28,7 +28,7 @@ from spotline.application.allocator.handler import JobsHandler, check_submission
 from spotline.application.cloud_actuator.actuation import CloudActuation
 from spotline.application.cloud_actuator.handler import ActuateHandler
 from spotline.application.forecaster.handler import ForecastHandler, ForecastStateCodec
-from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
+from spotline.application.market_ingest.handler import IngestHandler
 from spotline.application.read_model.handler import ReadModelHandler
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.spec import Call, Timer
@@ -102,6 +102,7 @@ class FaultWorld:
         self._answering = asyncio.Event()
         self._down: set[str] = set()
         self._paused: dict[str, float] = {}
+        self._barred: dict[str, asyncio.Event] = {}
         self._delays = random.Random(f"delays {scenario.seed}")  # noqa: S311
         self._serve: dict[str, Callable[[Lifeline, ExitStack], Awaitable[AnyHost]]] = {
             "market_ingest": self._market_ingest,
@@ -192,6 +193,9 @@ class FaultWorld:
     async def keep(self, service: str) -> None:
         """Start a service, and start it again whenever it has ended."""
         while True:
+            barred = self._barred.get(service)
+            if barred is not None:
+                await barred.wait()
             line = self.lines[service] = Lifeline(service, self)
             crashed = await self._serve_once(line)
             if self.lines[service] is not line:
@@ -258,6 +262,23 @@ class FaultWorld:
         """Let a service stand still wherever it is next seen, as a stopped process does."""
         self._paused[service] = asyncio.get_running_loop().time() + pause_s
 
+    def kill(self, service: str) -> None:
+        """Kill a service wherever it is; it is started again."""
+        line = self.lines.get(service)
+        if line is not None:
+            line.alive = False
+
+    def bar(self, service: str) -> None:
+        """Kill a service, and start it no more until `unbar`."""
+        self._barred.setdefault(service, asyncio.Event())
+        self.kill(service)
+
+    def unbar(self, service: str) -> None:
+        """Let a service be started again."""
+        barred = self._barred.pop(service, None)
+        if barred is not None:
+            barred.set()
+
     # --- what each service is made of ---------------------------------------------------------
 
     def _stream(self, line: Lifeline) -> CountedStream:
@@ -267,7 +288,7 @@ class FaultWorld:
         await asyncio.sleep(self.family.delay_s())
 
     async def _market_ingest(self, line: Lifeline, stack: ExitStack) -> AnyHost:
-        handler = IngestHandler(self.family.market(self.scenario.market), IngestOptions())
+        handler = IngestHandler(self.family.market(self.scenario.market), self.family.ingest())
         gate = partial(self._gate, line)
         return ServiceHost(handler, self._stream(line), gate=gate, settings=_HOST)
 

@@ -51,6 +51,12 @@ def test_the_first_slot_bills_nothing_and_the_next_bills_it_at_its_own_prices():
     assert unbilled.by_offering()["a"].spot_micro_usd == 10
 
 
+def test_a_slot_that_is_told_again_under_another_id_is_not_billed_again():
+    calls = run(opened(0), opened(1), replace(opened(1)))
+
+    assert [call.request.at.slot for call in calls] == [0, 1]
+
+
 def test_skipped_slots_are_billed_at_the_last_known_prices():
     *_, call = run(opened(0, quote(price=10)), opened(3, quote(price=20)))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
 from spotline.application.cloud_actuator.ports import CloudProvider
+from spotline.application.market_ingest.handler import IngestOptions
 from spotline.bench.faults.points import Lifeline
 from spotline.bench.faults.scenario import Scenario
 from spotline.domain.market.market import Market
@@ -30,10 +31,13 @@ class FaultFamily:
         How many have changed a state so far.
     same_ledger
         Whether the ledger must be that of the undisturbed run, to the micro-dollar.
+    most_spend_percent
+        What may be spent at most, of what the undisturbed run spends; 0: any amount.
     """
 
     name: ClassVar[str] = "calm"
     same_ledger: ClassVar[bool] = True
+    most_spend_percent: ClassVar[int] = 0
 
     def __init__(
         self, scenario: Scenario, rng: random.Random, calm_points: Counter[str] | None = None
@@ -51,6 +55,10 @@ class FaultFamily:
     def delay_s(self) -> float:
         """How long a trip to broker, ledger or cloud takes."""
         return 0.0
+
+    def ingest(self) -> IngestOptions:
+        """How market_ingest opens slots."""
+        return IngestOptions()
 
     def market(self, market: Market) -> Market:
         """The market as market_ingest gets it."""

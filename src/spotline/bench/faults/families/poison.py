@@ -103,7 +103,13 @@ class Poison(Hasty):
         like = self.rng.choice(world.broker.entries)
         length = self.rng.choice((0, 1, 40, 5_000))
         event_id = f"{number:032x}"
-        headers = {**like.headers, "ce-id": event_id, "Nats-Msg-Id": event_id}
+        headers = {
+            **like.headers,
+            "ce-id": event_id,
+            "ce-source": f"spotline/{_WRITER}",
+            "ce-causationid": "",
+            "Nats-Msg-Id": event_id,
+        }
         self.notes["foreign"].add(event_id)  # type: ignore[attr-defined]
         world.broker.store(like.subject, headers, self.rng.randbytes(length))
         self.hit()

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from spotline.bench.faults.plants import bus, clock, duplicate, kill, launch, notice, owners, poison
+from spotline.bench.faults.plants import (
+    bus,
+    clock,
+    disk,
+    duplicate,
+    kill,
+    launch,
+    noise,
+    notice,
+    owners,
+    poison,
+    price,
+    version,
+)
 from spotline.bench.faults.plants.interface import Plant
 
 PLANTS: Mapping[str, tuple[Plant, ...]] = MappingProxyType(
@@ -17,6 +30,10 @@ PLANTS: Mapping[str, tuple[Plant, ...]] = MappingProxyType(
         "launch": launch.PLANTS,
         "notice": notice.PLANTS,
         "poison": poison.PLANTS,
+        "price": price.PLANTS,
         "clock": clock.PLANTS,
+        "bytes": noise.PLANTS,
+        "disk": disk.PLANTS,
+        "version": version.PLANTS,
     }
 )
