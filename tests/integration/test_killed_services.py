@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.stream import NatsEventStream
-from spotline.application.selector.state import SelectorOptions
+from spotline.bootstrap.explaining import SERVED
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry
@@ -142,7 +142,8 @@ async def run(
 
 def verified(entries: Sequence[StoredEntry]) -> VerifyReport:
     """Recompute every decision of the run, whoever was killed in it."""
-    options = SelectorOptions(
+    options = replace(
+        SERVED,
         forecast_timeout_s=float(PATIENT["SPOTLINE_FORECAST_TIMEOUT_S"]),
         rehearsals=int(PATIENT["SPOTLINE_REHEARSALS"]),
     )

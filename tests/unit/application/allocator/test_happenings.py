@@ -28,6 +28,7 @@ QUIET = {
     *("ParkedEntryRetried", "ParkedEntryDropped"),
     # Of the system: shown with what a job waits for.
     *("BuyingFrozen", "BuyingUnfrozen"),
+    *("AgreementChecked", "IncarnationBegun", "OrphanFound", "OrphanSettled"),
 }
 
 
