@@ -186,14 +186,19 @@ def ended_tasks(ended: Mapping[str, Callable[[], str]]) -> Probe:
 def system_probe(
     host: _Folding, services: Callable[[], Sequence[ServiceStatus]], limits: HealthLimits
 ) -> Probe:
-    """Judges the system as a whole by the allocator's fold, for the metrics."""
+    """Judges the system as a whole by the allocator's fold, for the metrics.
+
+    Services start one after the other: who is not heard is judged from `heard_s` on.
+    """
+    began_s: list[float] = []
 
     def judged(now_s: float) -> Sequence[Judged]:
+        if not began_s:
+            began_s.append(now_s)
         clock = host.state.recent.clock()
         slot = -1 if clock is None else clock.slot
-        return [
-            heard_all(services(), limits),
-            *of_the_log(host.state.operations, slot, limits),
-        ]
+        starting = now_s - began_s[0] < limits.heard_s
+        heard = () if starting else (heard_all(services(), limits),)
+        return [*heard, *of_the_log(host.state.operations, slot, limits)]
 
     return judged
