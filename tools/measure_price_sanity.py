@@ -3,8 +3,9 @@
     python tools/measure_price_sanity.py [DATA]
 
 DATA is the folder of shared traces (docs/adr/0040-prices-that-are-not-believed.md); by default
-SPOTLINE_DATA. Each family is split in two halves of time: constants were chosen by the first, the
-second says whether they hold. Nothing of the data is kept.
+SPOTLINE_DATA. Each family is shown in two halves of time. The bounds on prices were asked for or taken
+from all of GCP's list prices; the limits on age were raised after both halves had been seen, so these
+figures are no proof on unseen data. Nothing of the data is kept.
 """
 
 from __future__ import annotations
