@@ -89,32 +89,33 @@ def buys_new_spot(events: Sequence[Event]) -> bool:
     return False
 
 
-@pytest.mark.parametrize("seed", [3, 4])
-def test_where_no_new_spot_is_needed_a_thousandfold_price_changes_no_decision_and_no_bill(
-    seed: int,
-) -> None:
+@pytest.mark.parametrize("seed", [3, 5, 6, 8])
+def test_a_thousandfold_price_changes_no_decision_and_no_bill(seed: int) -> None:
     market = steady(small_market(slots=SLOTS))
     jobs = early(market, seed)
 
     before, after = run(market, jobs), run(thousandfold(market), jobs)
 
     assert max(event.slot for event in of(before, JobAdvanced)) > FROM
-    assert not buys_new_spot(before)
     assert of(after, QuoteQuarantined)
     kinds = (AllocationDecided, JobAdvanced, JobClosed)
     assert of(after, *kinds) == of(before, *kinds)
 
 
-def test_on_a_market_that_moves_all_jobs_end_as_they_did_and_cost_hardly_more() -> None:
+@pytest.mark.parametrize("seed", [3, 5, 6, 8])
+def test_on_a_market_that_moves_all_jobs_end_as_they_did_and_cost_hardly_more(seed: int) -> None:
     market = small_market(slots=SLOTS)
-    jobs = early(market, 5)
+    jobs = early(market, seed)
 
     before, after = run(market, jobs), run(thousandfold(market), jobs)
 
     ends = [(event.job_id, event.outcome) for event in of(before, JobClosed)]
-    assert [(event.job_id, event.outcome) for event in of(after, JobClosed)] == ends
+    assert sorted((event.job_id, event.outcome.value) for event in of(after, JobClosed)) == sorted(
+        (job_id, outcome.value) for job_id, outcome in ends
+    )
     assert {outcome for _, outcome in ends} == {JobOutcome.COMPLETED}
-    assert cost_micro_usd(after) <= 2 * cost_micro_usd(before)
+    # What is really charged follows a market that moved; what is decided, the last that was believed.
+    assert cost_micro_usd(after) <= 1.2 * cost_micro_usd(before)
 
 
 def test_without_price_sanity_the_price_is_taken() -> None:

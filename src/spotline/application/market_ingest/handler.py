@@ -36,7 +36,7 @@ from spotline.domain.events.market import MarketOpened, QuoteObserved, SlotOpene
 from spotline.domain.events.parking import EntryParked
 from spotline.domain.events.placement import LinkObserved, RegionObserved
 from spotline.domain.limits.market_doubts import DoubtRules, MarketDoubts, OfferingJudged
-from spotline.domain.limits.price_sanity import SanityRule
+from spotline.domain.limits.price_sanity import STANDS_FOR_S, SanityRule
 from spotline.domain.limits.quote_age import AgeRule
 from spotline.domain.market.market import Market
 from spotline.domain.placement.geography import Geography
@@ -78,8 +78,9 @@ class IngestOptions:
     comes to its opening, whatever the interval.
 
     With `price_sanity` prices are judged before they are shown (`SanityRule`), against the list
-    prices that are stated, micro-USD per instance-hour by offering id. `stale_after_s` is how old
-    quotes may be before no new spot is bought by them, in market time: 0 takes it from their pace
+    prices that are stated, micro-USD per instance-hour by offering id; what was believed last
+    stands for `stands_for_s` where a newer price is not, then no new spot is bought.
+    `stale_after_s` is how old quotes may be before no new spot is bought by them, in market time: 0 takes it from their pace
     (`AgeRule`), None lets them grow as old as they will. By default nothing is judged:
     simulations, benchmarks and recorded runs take a market as it is.
 
@@ -97,6 +98,7 @@ class IngestOptions:
     price_sanity: bool = False
     list_prices_micro_usd: Mapping[str, int] = field(default_factory=dict)
     stale_after_s: int | None = None
+    stands_for_s: int = STANDS_FOR_S
 
     def __post_init__(self) -> None:
         if self.wait_for_work and not self.barrier:
@@ -109,7 +111,9 @@ class IngestOptions:
         """What is believed, and for how long."""
         stale_after_s = self.stale_after_s
         return DoubtRules(
-            price=SanityRule(list_prices_micro_usd=self.list_prices_micro_usd)
+            price=SanityRule(
+                list_prices_micro_usd=self.list_prices_micro_usd, stands_for_s=self.stands_for_s
+            )
             if self.price_sanity
             else None,
             age=None if stale_after_s is None else AgeRule(stale_after_s=stale_after_s),

@@ -102,7 +102,8 @@ _OVER = {
 
 
 def _troubles(each: OfferingJudged) -> Iterator[tuple[FreezeReason, str]]:
-    doubts = each.judged.doubts
+    # As long as what was believed last is not too old, it is what spot is bought by.
+    doubts = each.judged.doubts if each.outdated else ()
     # On-demand first: a wrong list price makes spot look wrong, too.
     first = min(doubts, key=lambda doubt: doubt.field is PriceField.SPOT, default=None)
     yield FreezeReason.PRICE, "" if first is None else first.detail

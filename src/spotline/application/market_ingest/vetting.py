@@ -92,7 +92,9 @@ class QuoteVetting:
     def _take(self, offering: Offering, quote: Quote) -> Vetted:
         prices, at_ns = self._prices(quote.offering_id), quote.ts_event_ns
         judged = prices.judge(offering, quote, at_ns, self.rule)
-        found = OfferingJudged(offering=offering, judged=judged)
+        found = OfferingJudged(
+            offering=offering, judged=judged, outdated=prices.outdated(judged, self.rule)
+        )
         was_doubted = prices.last is not None and prices.last.doubted
         said = tuple(quote_events(found, self.last.get(quote.offering_id), was_doubted))
         for doubt in judged.doubts:

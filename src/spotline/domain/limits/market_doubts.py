@@ -24,12 +24,14 @@ class DoubtRules:
 class OfferingJudged:
     """What stands for an offering in a slot, and what is doubted of it.
 
-    `stale_after_s` is how old its latest quote may be where it is older, else 0.
+    `stale_after_s` is how old its latest quote may be where it is older, else 0. `outdated` says
+    that what stands for a doubted price is too old to buy spot by.
     """
 
     offering: Offering
     judged: JudgedQuote
     stale_after_s: int = 0
+    outdated: bool = False
 
 
 @dataclass(slots=True)
@@ -67,7 +69,12 @@ class MarketDoubts:
                 if at_ns - quote.ts_event_ns > limit_s * NS_PER_S:
                     stale_after_s = limit_s
             found.append(
-                OfferingJudged(offering=offering, judged=judged, stale_after_s=stale_after_s)
+                OfferingJudged(
+                    offering=offering,
+                    judged=judged,
+                    stale_after_s=stale_after_s,
+                    outdated=rules.price is not None and known.prices.outdated(judged, rules.price),
+                )
             )
         return tuple(found)
 

@@ -47,6 +47,10 @@ _DOUBTED = {
 }
 
 
+STANDS_FOR_S = 72 * S_PER_HOUR
+"""As long as an offering is bought of which nothing has shown yet how often it is quoted."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SanityRule:
     """What is believed. Where the numbers come from: docs/operating.md, measured on real traces.
@@ -72,6 +76,8 @@ class SanityRule:
         ... unless it is further off than this: a wrong unit (a price per GPU, in cents, per minute)
         stays wrong however often it is said. What a person stated as list price does not rise by
         being said often.
+    stands_for_s
+        So old may be what was believed last before no new spot is bought by it, in market time.
     """
 
     list_prices_micro_usd: Mapping[str, int] = field(default_factory=dict)
@@ -85,6 +91,11 @@ class SanityRule:
     sustained_s: int = 24 * S_PER_HOUR
     sustained_rise_percent: int = 150
     sustained_fall_divisor: int = 20
+    stands_for_s: int = STANDS_FOR_S
+
+    def __post_init__(self) -> None:
+        if self.stands_for_s < 0:
+            raise ValueError(f"stands_for_s must be >= 0, was {self.stands_for_s}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +213,11 @@ class BelievedPrices:
         if not doubts:
             return as_said(quote, at_ns)
         return self._standing(quote, at_ns, tuple(doubts))
+
+    def outdated(self, judged: JudgedQuote, rule: SanityRule) -> bool:
+        """Whether what stands for a doubted price is too old to buy spot by, or was never said."""
+        unknown = any(not self.trailing[doubt.field].last for doubt in judged.doubts)
+        return unknown or bool(judged.doubts and judged.stands.age_s > rule.stands_for_s)
 
     def note_doubt(self, quote: Quote, name: str) -> None:
         """Take in that a quote's field of this name was doubted."""

@@ -27,7 +27,8 @@ from tests.fakes.reserved import with_one
 START_NS = 1_772_323_200 * NS_PER_S
 MARKET = generate("mixed", seed=3, slots=48, slot_s=1800, start_ns=START_NS)
 FIRST = MARKET.offerings[0].offering_id
-JUDGED = IngestOptions(price_sanity=True, stale_after_s=0)
+# What was believed last stands for no time: what follows then is tried here.
+JUDGED = IngestOptions(price_sanity=True, stale_after_s=0, stands_for_s=0)
 FROM = 30
 
 
@@ -157,6 +158,18 @@ def test_new_spot_is_frozen_once_while_a_price_is_doubted_and_goes_on_after() ->
     ]
     first = run.events.index(run.of(BuyingFrozen)[0])
     assert first < run.events.index(run.slots[FROM])
+
+
+def test_what_was_believed_last_buys_spot_until_it_is_too_old() -> None:
+    slots = 4
+    judged = replace(JUDGED, stands_for_s=slots * MARKET.slot_s)
+
+    run = Run(times(MARKET, 1_000), judged).run()
+
+    begun = [event.freeze.slot for event in run.events if isinstance(event, BuyingFrozen)]
+    # What was believed last is of the slot before the first that is doubted.
+    assert begun == [FROM + slots] * len(MARKET.offerings)
+    assert not Run(times(MARKET, 1_000, end=FROM + slots), judged).run().of(BuyingFrozen)
 
 
 @pytest.mark.parametrize("stop", [FROM - 1, FROM, FROM + 1, FROM + 5, FROM + 6])
