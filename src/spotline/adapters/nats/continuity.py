@@ -94,22 +94,20 @@ class Continuity:
         """
         if not self._checked or not self._created:
             return
+        # What is seen while the broker is asked may be newer than its answer.
+        known_seq = self.known_seq
         try:
             info = await js.stream_info(self._name)
         except nats.js.errors.NotFoundError:
-            raise LogCut(self._name, "the stream is gone", known_seq=self.known_seq) from None
+            raise LogCut(self._name, "the stream is gone", known_seq=known_seq) from None
         created = created_of(info)
         if created != self._created:
             problem = f"the stream was made {self._created}, the one that is there {created}"
-            raise LogCut(
-                self._name, problem, last_seq=info.state.last_seq, known_seq=self.known_seq
-            )
-        self._check_end(info.state.last_seq)
-
-    def _check_end(self, last_seq: int) -> None:
-        if last_seq < self.known_seq:
-            problem = f"it ends at entry {last_seq}, entries up to {self.known_seq} were there"
-            raise LogCut(self._name, problem, last_seq=last_seq, known_seq=self.known_seq)
+            raise LogCut(self._name, problem, last_seq=info.state.last_seq, known_seq=known_seq)
+        last_seq = info.state.last_seq
+        if last_seq < known_seq:
+            problem = f"it ends at entry {last_seq}, entries up to {known_seq} were there"
+            raise LogCut(self._name, problem, last_seq=last_seq, known_seq=known_seq)
 
     def saw(self, seq: int) -> None:
         """Note that an entry is there."""
