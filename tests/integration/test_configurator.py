@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from spotline.adapters.grpc.allocator.client import open_channel
 from spotline.adapters.grpc.configurator.client import ConfiguratorClient
 from spotline.adapters.grpc.configurator.server import ConfiguratorServer
 from spotline.adapters.grpc.configurator.servicer import SharedKnowledge, runs_measured
+from spotline.adapters.grpc.kit.calling import open_channel
 from spotline.adapters.grpc.kit.errors import RpcFailed
 from spotline.adapters.knowledge.store import read_knowledge, write_knowledge
 from spotline.api.v1 import configuration_service_pb2_grpc

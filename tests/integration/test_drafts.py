@@ -9,10 +9,11 @@ from dataclasses import replace
 import grpc
 import pytest
 
-from spotline.adapters.grpc.allocator.client import JobClient, open_channel
+from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.server import RpcServer
 from spotline.adapters.grpc.configurator.client import ConfiguratorClient
+from spotline.adapters.grpc.kit.calling import open_channel
 from spotline.adapters.grpc.kit.errors import RpcFailed
 from spotline.api.v1 import job_service_pb2_grpc
 from spotline.application.admission import job_id_for

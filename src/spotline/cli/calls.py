@@ -50,7 +50,13 @@ ResultT = TypeVar("ResultT")
 
 
 class Ambiguous(Exception):
-    """What was written could mean several jobs."""
+    """What was written could mean several things, or none."""
+
+
+def check_name(where: str, name: str) -> None:
+    """Refuse what no id or name can be, before anybody is asked; raises `Ambiguous`."""
+    if not name.isprintable():
+        raise Ambiguous(f"{where}: expected printable text, found {name!r}")
 
 
 def only_one(prefix: str, job_ids: Sequence[str]) -> str | None:

@@ -15,6 +15,7 @@ from spotline.cli.calls import (
     Address,
     AsJson,
     answered,
+    check_name,
     fail,
 )
 from spotline.cli.jobs_view import plain, print_json
@@ -99,6 +100,8 @@ def reap(
     async def run() -> tuple[str, ...]:
         from spotline.adapters.grpc.operations.client import OperationsClient
 
+        for instance in instances or ():
+            check_name("INSTANCE", instance)
         async with OperationsClient(address) as client:
             return await client.reap_orphans(tuple(instances or ()), request_id=uuid.uuid4().hex)
 

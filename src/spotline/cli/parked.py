@@ -18,6 +18,7 @@ from spotline.cli.calls import (
     Ambiguous,
     AsJson,
     answered,
+    check_name,
     fail,
 )
 from spotline.cli.jobs_view import plain, print_json
@@ -206,6 +207,8 @@ async def _one(address: str, service: str, event: str) -> ParkedEntry | None:
     from spotline.adapters.grpc.operations.client import OperationsClient
     from spotline.application.operations.messages import ParkedQuery
 
+    check_name("SERVICE", service)
+    check_name("EVENT", event)
     async with OperationsClient(address) as client:
         entries = await _all(client, ParkedQuery(service=service))
         found = [entry for entry in entries if event and entry.parked.event_id.startswith(event)]

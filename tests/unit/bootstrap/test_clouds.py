@@ -68,6 +68,7 @@ def test_the_manifest_shows_settings_in_their_order_and_no_secret(moon):
         ("notice_lead_s", 120),
         ("refusal_probability", 0.0),
         ("interruption_per_instance_hour", 0.0),
+        ("lease_s", 0),
     ]
 
 

@@ -13,7 +13,7 @@ from opentelemetry.trace import SpanKind
 from spotline.contracts.errors import ProviderUnavailable
 from spotline.domain.events.capacity import SlotDecided
 from spotline.domain.events.lifecycle import JobClosed, JobOutcome
-from spotline.runtime.exporting import ENDPOINT_VARIABLE
+from spotline.runtime.exporting import ENDPOINT_VARIABLE, shut_down
 from spotline.runtime.metrics import COUNTED, INSTRUMENTS, Form, HostCounters, Metrics
 from spotline.runtime.telemetry import Telemetry, telemetry_for
 from tests.fakes.events import envelope, overdue
@@ -290,6 +290,8 @@ def test_what_is_observed_is_shown_until_it_ends(metered):
 
 def test_without_an_endpoint_nothing_is_told(monkeypatch):
     monkeypatch.delenv(ENDPOINT_VARIABLE, raising=False)
+    # A command that another test ran in this process may have turned its metrics on.
+    shut_down()
     telemetry = telemetry_for("selector")
     one = envelope(overdue(1))
 

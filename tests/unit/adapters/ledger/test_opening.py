@@ -114,7 +114,7 @@ def test_a_lost_connection_is_asked_again_later_and_then_made_anew(postgresql):
 
 def test_what_breaks_a_rule_of_the_tables_is_our_bug_and_nothing_is_written(ledger_database):
     ledger = SqlLedger(ledger_database, OWNER)
-    insert = text("INSERT INTO ledger_schema (version) VALUES (3)")
+    insert = text("INSERT INTO ledger_schema (version) SELECT version FROM ledger_schema")
 
     with pytest.raises(IntegrityError), writing(ledger._engine) as connection:
         connection.execute(insert)
