@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 import grpc
@@ -76,6 +77,9 @@ class SharedKnowledge:
         self._seen = 0
         self._unseen: deque[MeasuredRun] = deque()
         self._fitting = asyncio.Lock()
+        self._lessons = 0
+        self._no_lesson = asyncio.Event()
+        self._no_lesson.set()
         self._asking = ThreadPoolExecutor(1, thread_name_prefix="spotline-knowledge")
         self._learning = ThreadPoolExecutor(1, thread_name_prefix="spotline-fit")
 
@@ -125,6 +129,8 @@ class SharedKnowledge:
         while True:
             await self._feed.until(RUNS, more)
             seen = len(self._host.state.runs)
+            # What is fitted to half a lesson may leave too little over to be fitted again for.
+            await self._no_lesson.wait()
             while await self._fit(KnowledgeBase.plan_refit):
                 _log.info("knowledge_refitted")
 
@@ -140,6 +146,18 @@ class SharedKnowledge:
             fit = await asyncio.get_running_loop().run_in_executor(self._learning, plan.fit)
             await self.ask(lambda base: base.adopt(fit))
             return True
+
+    @contextmanager
+    def lesson(self) -> Iterator[None]:
+        """Have `keep_learning` wait until what is taught inside is there as a whole."""
+        self._lessons += 1
+        self._no_lesson.clear()
+        try:
+            yield
+        finally:
+            self._lessons -= 1
+            if not self._lessons:
+                self._no_lesson.set()
 
     def close(self) -> None:
         """Let go of the threads; what they are at ends on its own."""
@@ -219,13 +237,14 @@ class ConfigurationServicer(configuration_service_pb2_grpc.ConfigurationServiceS
         return LessonReceipt(recorded=recorded, refused=tuple(refused))
 
     async def _record(self, runs: Sequence[MeasuredRun]) -> None:
-        for start in range(0, len(runs), _STORED_TOGETHER):
-            await asyncio.gather(
-                *(self._publish(run) for run in runs[start : start + _STORED_TOGETHER])
-            )
         try:
-            async with asyncio.timeout(_APPLY_TIMEOUT_S):
-                await self._knowledge.applied(runs)
+            with self._knowledge.lesson():
+                for start in range(0, len(runs), _STORED_TOGETHER):
+                    await asyncio.gather(
+                        *(self._publish(run) for run in runs[start : start + _STORED_TOGETHER])
+                    )
+                async with asyncio.timeout(_APPLY_TIMEOUT_S):
+                    await self._knowledge.applied(runs)
         except TimeoutError:
             raise RpcRefused(
                 grpc.StatusCode.UNAVAILABLE,
