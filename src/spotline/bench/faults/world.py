@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
 from spotline.adapters.clouds.simulated.driver import SimulatedCloudDriver
@@ -27,12 +27,12 @@ from spotline.application.admission import Accepted
 from spotline.application.allocator.handler import JobsHandler, check_submission
 from spotline.application.cloud_actuator.actuation import CloudActuation
 from spotline.application.cloud_actuator.handler import ActuateHandler
+from spotline.application.cloud_actuator.ports import CloudProvider
 from spotline.application.forecaster.handler import ForecastHandler, ForecastStateCodec
-from spotline.application.market_ingest.handler import IngestHandler
+from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
 from spotline.application.read_model.handler import ReadModelHandler
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.spec import Call, Timer
-from spotline.bench.faults.families.interface import FaultFamily
 from spotline.bench.faults.outcome import FaultOutcome
 from spotline.bench.faults.points import (
     SERVICES,
@@ -54,6 +54,7 @@ from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobClosed
 from spotline.domain.forecasting.registry import forecaster_factory
 from spotline.domain.jobs.job import Job
+from spotline.domain.market.market import Market
 from spotline.domain.units import NS_PER_S
 from spotline.replay.parts import answer_in_process
 from spotline.runtime.service import HostSettings, ServiceHost
@@ -70,6 +71,41 @@ _MOST_CRASHES = 6
 PATIENCE_S = 6 * 3600.0
 
 
+class Disturbing(Protocol):
+    """What a family of faults does to a world; see `families.interface`."""
+
+    faults: int
+    notes: dict[str, object]
+
+    def delay_s(self) -> float:
+        """How long a trip to broker, ledger or cloud takes."""
+        ...
+
+    def ingest(self) -> IngestOptions:
+        """How market_ingest opens slots."""
+        ...
+
+    def market(self, market: Market) -> Market:
+        """The market as market_ingest gets it."""
+        ...
+
+    def cloud(self, cloud: SimulatedCloud) -> CloudProvider:
+        """The cloud as the actuator sees it."""
+        ...
+
+    def reach(self, line: Lifeline, point: str) -> None:
+        """A service comes by a fail point."""
+        ...
+
+    async def before_slot(self, world: FaultWorld, slot: int) -> None:
+        """The market waits for this before it opens a slot."""
+        ...
+
+    async def disturb(self, world: FaultWorld) -> None:
+        """Run beside the services."""
+        ...
+
+
 class FaultWorld:
     """One run.
 
@@ -81,7 +117,7 @@ class FaultWorld:
         The latest process of each service, also where it has ended.
     """
 
-    def __init__(self, scenario: Scenario, family: FaultFamily, folder: Path) -> None:
+    def __init__(self, scenario: Scenario, family: Disturbing, folder: Path) -> None:
         self.scenario = scenario
         self.family = family
         self.folder = folder
@@ -384,7 +420,7 @@ def _is_killed(ended: BaseException) -> bool:
     return isinstance(ended, (Killed, asyncio.CancelledError))
 
 
-def run_world(scenario: Scenario, family: FaultFamily, folder: Path) -> FaultOutcome:
+def run_world(scenario: Scenario, family: Disturbing, folder: Path) -> FaultOutcome:
     """Run a scenario with the faults of a family, in a folder of its own."""
 
     # Made inside: what it waits by belongs to the loop.
