@@ -67,6 +67,19 @@ test-slow: setup ## the tests that take minutes, and the laws with other example
 	$(BIN)/python -m pytest -m "slow or e2e" --timeout 1200 $(ARGS)
 	SPOTLINE_DEEP=1 $(BIN)/python -m pytest --timeout 1200 $$(grep -rlE --include="test_*.py" "(tests.depth|hypothesis) import" tests) $(ARGS)
 
+.PHONY: test-plants
+test-plants: setup ## every planted bug of the fault machine is caught (ARGS=... for pytest)
+	$(BIN)/python -m pytest -n auto -m plants tests/unit/bench/faults $(ARGS)
+
+# Families of faults on real processes and a real nats-server, one file or more for each.
+FAULTS = killed_services bad_weather fallback rough_cloud poisoned_system log_losses store_losses \
+	up_after_a_loss doubted_market flood system_health health_monitor training_killed \
+	faust_killed_server stores_of_v0_1_0 store_of_another_market
+.PHONY: test-faults
+test-faults: setup ## faults on real processes and a real server, in minutes (ARGS=... for pytest)
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not e2e and not train" --timeout 1200 \
+		$(FAULTS:%=tests/integration/test_%.py) $(ARGS)
+
 .PHONY: test-train
 test-train: setup-train ## spotline.trainer with torch, Hugging Face, Lightning and Accelerate themselves
 	$(TRAIN_VENV)/bin/python -m pytest --confcutdir tests/train -m train -n0 --timeout 600 tests/train $(ARGS)

@@ -165,12 +165,13 @@ def until(ledger: dict[str, list[dict[str, Any]]], slot: int) -> dict[str, list[
     }
 
 
-# Those with most to lose: what is decided, and what is bought.
+# Those with most to lose: what is decided, and what is bought. In virtual time every point at which
+# a service may be killed is tried in the default suite (`tests/unit/bench/faults`).
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "order",
     [
-        pytest.param(("selector", "cloud_actuator"), id="two"),
+        pytest.param(("selector", "cloud_actuator"), id="two", marks=pytest.mark.slow),
         pytest.param(
             ("forecaster", "selector", "allocator", "cloud_actuator", "market_ingest"),
             id="each",

@@ -29,7 +29,7 @@ from spotline.bench.faults.verified import replays_the_same
 from spotline.bench.faults.world import run_world
 
 # In these a planted bug has to show itself.
-PLANT_SEEDS = 6
+PLANT_SEEDS = 12
 _LAST_EVENTS = 12
 
 

@@ -19,6 +19,7 @@ READ_BY = (
 )
 
 
+@pytest.mark.plants
 @pytest.mark.parametrize(
     ("name", "plant"),
     [
