@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from spotline.application.cloud_actuator import handler as cloud_actuator
+from spotline.application.forecaster import handler as forecaster
+from spotline.application.selector import fold as selector_fold
+from spotline.application.selector import handler as selector
 from spotline.application.spec import Context
 from spotline.application.turn import Turn, Turns
 from spotline.bench.faults.plants.interface import Plant, Replacement
 from spotline.domain.events.event import Event
+from spotline.domain.events.market import SlotOpened
 
 
 def _what_fails_ends_the_service() -> Sequence[Replacement]:
@@ -36,6 +41,18 @@ def _half_a_turn_is_kept() -> Sequence[Replacement]:
     return (Replacement(where=Turns, name="_tried", value=tried),)
 
 
+def _any_slot_is_gone_on_from() -> Sequence[Replacement]:
+    def check(opened: SlotOpened, last_slot: int, last_ns: int) -> None:
+        return None
+
+    return (
+        Replacement(where=cloud_actuator, name="check_slot", value=check),
+        Replacement(where=selector_fold, name="check_slot", value=check),
+        Replacement(where=selector, name="check_slot", value=check),
+        Replacement(where=forecaster, name="check_slot", value=check),
+    )
+
+
 def _nobody_is_told() -> Sequence[Replacement]:
     def parked(self: Any, event: Event, ctx: Context, error: Exception) -> Turn:
         return Turn(error=error)
@@ -53,6 +70,11 @@ PLANTS = (
         name="half_a_turn_is_kept",
         what="a turn that fails leaves what it had changed",
         replacements=_half_a_turn_is_kept,
+    ),
+    Plant(
+        name="any_slot_is_gone_on_from",
+        what="a slot far ahead is taken for the present one",
+        replacements=_any_slot_is_gone_on_from,
     ),
     Plant(
         name="nobody_is_told",
