@@ -356,6 +356,7 @@ async def more_issued(issued: Issued, workers: Workers, many: int) -> None:
         pytest.fail(f"fewer than {many} were issued; ended: {workers.dead()}\n{workers.said()}")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("seed", [1])
 async def test_killed_at_any_point_it_issues_the_same_once(tmp_path: Path, seed: int) -> None:

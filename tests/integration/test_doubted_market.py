@@ -103,6 +103,7 @@ async def run_whole(market: Market, store: Path, jobs: Sequence[Job]) -> Ran:
         ledger.close()
 
 
+@pytest.mark.slow
 async def test_prices_times_a_thousand_from_slot_30_on_change_no_decision_and_no_bill(
     tmp_path: Path,
 ) -> None:
@@ -113,7 +114,8 @@ async def test_prices_times_a_thousand_from_slot_30_on_change_no_decision_and_no
     after = await run_whole(thousandfold(market), tmp_path / "doubted", jobs)
 
     assert len(after.of(JobClosed)) == len(jobs)
-    assert len(after.of(BuyingFrozen)) == len(market.offerings)
+    # What was believed last is not old enough for it.
+    assert not after.of(BuyingFrozen)
     assert len(after.of(QuoteQuarantined)) == 2 * len(market.offerings) * (SLOTS - 30)
     for kind in (AllocationDecided, JobAdvanced, JobClosed):
         assert after.of(kind) == before.of(kind)

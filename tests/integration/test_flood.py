@@ -101,6 +101,7 @@ async def test_a_flood_is_told_to_come_again_and_others_are_answered(asked) -> N
     assert len(accepted) >= CallerLimits().most_calls_a_tenant - HUGE
 
 
+@pytest.mark.slow
 async def test_a_client_that_waits_as_it_is_told_gets_all_in(asked) -> None:
     jobs = [replace(JOB, tenant="patient", client_request_id=f"p{n}") for n in range(600)]
     async with JobClient(asked.system.allocator_address) as client:

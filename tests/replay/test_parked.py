@@ -163,6 +163,7 @@ print(report.exit_code, parked, payloads, report.decisions_sha256)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_run_with_parked_entries_verifies_whatever_the_hash_seed():
     said = set()

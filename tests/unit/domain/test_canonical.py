@@ -133,7 +133,7 @@ CONFIGURATIONS = st.builds(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(value=st.one_of(laws(), TERMS, REVISIONS, OPENINGS, CONFIGURATIONS))
 def test_the_text_of_what_ids_are_made_of_is_the_repr_of_v0_1_0(value):
     # A program that no interruption takes work from is the one that v0.1.0 knew.

@@ -171,7 +171,7 @@ def judged(family: FaultFamily, accounts: Accounts, calm: Accounts) -> list[Viol
 
 def run_plant(name: str, plant: Plant) -> PlantRun:
     """Run a family with a bug planted until an oracle says so."""
-    for seed in range(PLANT_SEEDS):
+    for seed in range(plant.seed, plant.seed + PLANT_SEEDS):
         run = run_fault(name, seed, plant)
         if run.violations:
             oracle = run.violations[0].partition(":")[0]

@@ -5,6 +5,8 @@ import sqlite3
 from contextlib import closing
 from dataclasses import replace
 
+import pytest
+
 from spotline.domain.events.capacity import (
     CapacityReported,
     InstancesEnded,
@@ -52,6 +54,7 @@ def without_names(event):
     return replace(event, holdings=holdings)
 
 
+@pytest.mark.slow
 async def test_a_store_of_v0_1_0_that_was_killed_at_any_step_ends_with_its_bill(tmp_path):
     expected = json.loads((STORED / "story-end.json").read_text(encoding="utf-8"))
     unpack(STORED / "actuator-stores.tar.xz", tmp_path / "killed")

@@ -30,11 +30,15 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plant:
-    """A bug that somebody could write: `what` it is, and what it replaces."""
+    """A bug that somebody could write: `what` it is, and what it replaces.
+
+    Seeds are tried from `seed` on: one that brings it out, where that is known, saves the others.
+    """
 
     name: str
     what: str
     replacements: Callable[[], Sequence[Replacement]]
+    seed: int = 0
 
     def planted(self) -> AbstractContextManager[object]:
         """Have the bug inside `with`."""

@@ -66,10 +66,12 @@ PLANTS = (
         name="silent_losses_are_not_seen",
         what="what vanishes without a word is held for ever",
         replacements=_silent_losses_are_not_seen,
+        seed=1,
     ),
     Plant(
         name="a_notice_is_an_end",
         what="an instance is over as soon as it is noticed",
         replacements=_a_notice_is_an_end,
+        seed=2,
     ),
 )
