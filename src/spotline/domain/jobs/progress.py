@@ -65,7 +65,8 @@ def advance(
         interrupted=interrupted,
         unsaved=state.unsaved_quanta,
     )
-    rate = program.rate_quanta_per_s[after.instances]
+    # Instances of a launch that nobody answered may come on top of a job's most: they add nothing.
+    rate = program.rate_quanta_per_s[min(after.instances, program.max_instances)]
     # Plain Python overflows nowhere: no cap.
     cap_s = max(held_s, program.lost_s)
     now = accounting.advance(terms_of(program), rate, cap_s, before, held_of(after), held_s)
