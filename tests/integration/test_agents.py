@@ -171,7 +171,9 @@ async def test_a_notice_a_resize_and_a_restart_on_the_way_to_a_finished_job(plan
     ]
     assert [one.restart_s for one in await log.events(TrainingRestarted)] == [40, 40]
     async with JobClient(plane.address) as client:
-        told = [one async for one in client.happenings(JOB_ID, follow=True)]
+        happened = [one async for one in client.happenings(JOB_ID, follow=True)]
+    # A quote comes when it is worked out, or too late for this.
+    told = [one for one in happened if one.kind != "job.quoted"]
     assert [one.kind for one in told] == [
         *("job.submitted", "job.agent", "job.agent", "job.generation", "job.restarted"),
         *("job.checkpoint.committed", "capacity.noticed", "job.notice", "job.generation"),
