@@ -46,6 +46,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
         # Nothing is dropped because the collector, which shares this process, was slow.
         environment.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60")
         environment.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "65536")
+        # A system that another test ran in this process has turned metrics on, without an endpoint.
+        exporting.shut_down()
         scrape = exporting.scraped_metrics()
         try:
             folder = tmp_path_factory.mktemp("traced")
@@ -154,9 +156,10 @@ def test_a_scrape_shows_what_is_listed_and_every_service(told: Told) -> None:
     ):
         assert {labels["spotline_service"] for labels in samples[name]} == SERVICES
     missing = PROMETHEUS_NAMES - set(samples)
-    # All that the run does not have: a cap on what a job may cost, a program that saves, a limit of
-    # JetStream's room, an entry that is parked.
-    assert missing == {
+    # Whether all are heard is not judged while they start, and a quick run ends before that does.
+    assert missing - {"spotline_services_silent"} == {
+        # All that the run does not have: a cap on what a job may cost, a program that saves, a
+        # limit of JetStream's room, an entry that is parked.
         "spotline_spend_cap_used",
         "spotline_checkpoint_save_seconds",
         "spotline_storage_free_bytes",

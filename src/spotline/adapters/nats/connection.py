@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
@@ -53,12 +54,13 @@ FINAL = (
 
 
 class BrokerLink:
-    """One established connection. Once lost, it stays lost."""
+    """One established connection. Once lost, it stays lost; `ended` when nothing of it is left."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self._lost = False
         self._callbacks: list[Callable[[], None]] = []
+        self.ended = asyncio.Event()
 
     def jetstream(self) -> JetStreamContext:
         """Its JetStream API."""
@@ -228,8 +230,15 @@ class NatsConnection:
             self._connecting.cancel()
             await asyncio.wait((self._connecting,))
         link, self._link = self._link, None
-        if link is not None and not link.lost:
+        if link is None:
+            return
+        if not link.lost:
             await self.drop(link)
+        # A client whose server went closes by itself, in a task of its own: a loop that ends
+        # before that has leaves the socket open.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_S):
+                await link.ended.wait()
 
     async def _connect(self) -> BrokerLink:
         backoff_s = _FIRST_BACKOFF_S
@@ -267,6 +276,7 @@ class NatsConnection:
             if not link.is_noted:
                 _log.warning("nats_connection_lost", url=self.url)
             link.lose()
+            link.ended.set()
 
         async def noted(error: Exception) -> None:
             self._problem = str(error) or type(error).__name__

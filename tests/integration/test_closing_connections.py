@@ -1,0 +1,27 @@
+"""A connection that is closed while its server goes leaves nothing open."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from spotline.adapters.nats.connection import NatsConnection
+from spotline.runtime.broker import EmbeddedBroker
+from tests.eventually import PATIENCE_S
+
+pytestmark = pytest.mark.integration
+
+
+async def test_one_that_is_ending_by_itself_has_ended_when_close_returns() -> None:
+    async with EmbeddedBroker() as broker:
+        connection = NatsConnection(broker.url, name="test")
+        link = await connection.link(timeout_s=PATIENCE_S)
+        os.kill(broker.server_pid, signal.SIGKILL)
+        async with asyncio.timeout(PATIENCE_S):
+            while not link.client.is_closed:
+                await asyncio.sleep(0)
+
+        await connection.close()
+
+        assert link.ended.is_set()
