@@ -1,6 +1,5 @@
 """A connection that is closed while its server goes leaves nothing open."""
 
-import asyncio
 import os
 import signal
 
@@ -8,7 +7,7 @@ import pytest
 
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.runtime.broker import EmbeddedBroker
-from tests.eventually import PATIENCE_S
+from tests.eventually import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -18,9 +17,7 @@ async def test_one_that_is_ending_by_itself_has_ended_when_close_returns() -> No
         connection = NatsConnection(broker.url, name="test")
         link = await connection.link(timeout_s=PATIENCE_S)
         os.kill(broker.server_pid, signal.SIGKILL)
-        async with asyncio.timeout(PATIENCE_S):
-            while not link.client.is_closed:
-                await asyncio.sleep(0)
+        await eventually(lambda: link.client.is_closed, every_s=0)
 
         await connection.close()
 
