@@ -8,7 +8,7 @@ from spotline.application.allocation.allocate import at_rates, forecast_of
 from spotline.application.allocation.measuring import Followed
 from spotline.application.allocation.value_tables import same_table_of
 from spotline.application.selector.endings import note_cancelled, note_exited, note_retry
-from spotline.application.selector.holding import note_capacity, note_refused
+from spotline.application.selector.holding import forget_doubts, note_capacity, note_refused
 from spotline.application.selector.job_run import JobRun, JobTable, RunPhase
 from spotline.application.selector.spent import note_ended, note_launched, note_spent
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
@@ -309,6 +309,7 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
     state.caps = {}
     for run in state.running():
         run.lost = 0
+        forget_doubts(run, event.slot)
 
 
 def _note_forecast(state: SelectorState, event: ForecastIssued) -> None:

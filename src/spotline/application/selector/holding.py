@@ -8,7 +8,7 @@ from dataclasses import replace
 from spotline.application.selector.endings import moment_s, reopen, unheeded
 from spotline.application.selector.job_run import HeldStretch, JobRun, RunPhase
 from spotline.application.selector.state import SelectorState, SlotPhase
-from spotline.domain.events.capacity import CapacityReported, LaunchRefused
+from spotline.domain.events.capacity import CapacityReported, LaunchRefused, RefusalClass
 from spotline.domain.jobs.program import Holding
 from spotline.domain.market.offering import CapacityType
 
@@ -18,6 +18,17 @@ def note_refused(state: SelectorState, event: LaunchRefused) -> None:
     state.refused[event.offering_id, event.capacity_type] = True
     if event.capacity_type is CapacityType.ON_DEMAND and event.offering_id in state.stock:
         state.stock[event.offering_id][-1] = 0
+    run = state.runs.get(event.job_id)
+    if run is not None and event.refusal_class is RefusalClass.UNKNOWN_OUTCOME:
+        run.in_doubt[event.offering_id] = event.slot
+
+
+def forget_doubts(run: JobRun, slot: int) -> None:
+    """Let go of launches that the cloud was looked through for since; `slot` is the open one.
+
+    The first decision of the slot after may still be made before it is known what came of them.
+    """
+    run.in_doubt = {home: since for home, since in run.in_doubt.items() if since >= slot - 1}
 
 
 def note_capacity(state: SelectorState, event: CapacityReported) -> None:
@@ -77,10 +88,19 @@ def _interrupted(
 
 
 def _note_caps(state: SelectorState) -> None:
-    """A refusal shows the stock: what everybody holds of the offering is all there is."""
-    for offering_id, capacity_type in state.refused:
-        held = 0
-        for run in state.runs.values():
-            at = run.held_at(offering_id)
-            held += at.spot if capacity_type is CapacityType.SPOT else at.on_demand
-        state.caps[offering_id, capacity_type] = held
+    """A refusal shows the stock: what everybody holds of the offering is all there is.
+
+    Where more is held than one has shown, a launch of unknown outcome has come to something since.
+    """
+    for key in state.refused:
+        state.caps[key] = _held_of(state, *key)
+    for key, most in state.caps.items():
+        state.caps[key] = max(most, _held_of(state, *key))
+
+
+def _held_of(state: SelectorState, offering_id: str, capacity_type: CapacityType) -> int:
+    held = 0
+    for run in state.runs.values():
+        at = run.held_at(offering_id)
+        held += at.spot if capacity_type is CapacityType.SPOT else at.on_demand
+    return held
