@@ -342,8 +342,9 @@ def _launch_items(launch: Launch) -> list[str | int]:
 
 def _launch(items: Sequence[Any]) -> Launch:
     kind, requested, permitted, token, detail, *refusal = items
-    # What came later is at the end, and is not there in older rows.
-    refusal_class, retry_after_s, scope = (*refusal, *(None, 0, None)[len(refusal) :])
+    refusal_class, retry_after_s = refusal[:2] or (None, 0)
+    # It came later, and is not there in older rows.
+    scope = refusal[2] if len(refusal) > 2 else None
     return Launch(
         capacity_type=CapacityType(kind),
         requested=requested,
