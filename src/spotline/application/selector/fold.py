@@ -43,6 +43,7 @@ from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.events.training import CheckpointCommitted, TrainingRestarted
 from spotline.domain.jobs.lot import holding_of
 from spotline.domain.jobs.program import IDLE
+from spotline.domain.limits.expected_rate import ENOUGH_REPORTS
 from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.interface import START
 from spotline.domain.policies.prediction import UNCOUNTED
@@ -205,6 +206,7 @@ def _take_rates(state: SelectorState, run: JobRun, event: ThroughputReestimated)
     if run.phase is RunPhase.RUNNING:
         program = state.program_of(after, run.offering_id)
     run.believe(after, program, rerated)
+    run.rate_reports = max(run.rate_reports, ENOUGH_REPORTS)
 
 
 def _take_measured(state: SelectorState, run: JobRun, measured: Followed) -> None:
