@@ -8,6 +8,7 @@ from dataclasses import replace
 from spotline.application.allocation.allocate import at_rates, forecast_of
 from spotline.application.allocation.measuring import Followed
 from spotline.application.allocation.value_tables import same_table_of
+from spotline.application.selector.answer_checks import check_answers
 from spotline.application.selector.endings import (
     moment_s,
     note_cancelled,
@@ -336,10 +337,11 @@ def _note_answer(state: SelectorState, event: AllocationAnswered) -> None:
         return
     if event.revision != state.revision:
         return
-    state.trigger = event
     if event.outcome is CallOutcome.ANSWERED:
+        check_answers(state, event.answers)
         for answer in event.answers:
             state.runs[answer.job_id].memory = answer.memory
+    state.trigger = event
 
 
 def _note_capacity(state: SelectorState, event: CapacityReported) -> None:
