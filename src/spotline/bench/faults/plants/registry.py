@@ -17,6 +17,7 @@ from spotline.bench.faults.plants import (
     owners,
     poison,
     price,
+    runaway,
     version,
 )
 from spotline.bench.faults.plants.interface import Plant
@@ -33,6 +34,7 @@ PLANTS: Mapping[str, tuple[Plant, ...]] = MappingProxyType(
         "price": price.PLANTS,
         "clock": clock.PLANTS,
         "bytes": noise.PLANTS,
+        "runaway": runaway.PLANTS,
         "disk": disk.PLANTS,
         "version": version.PLANTS,
     }
