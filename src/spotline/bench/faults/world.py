@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -48,6 +48,7 @@ from spotline.bench.faults.stream import MemoryBroker, MemorySnapshots, MemorySt
 from spotline.bench.faults.virtual_time import run_virtually
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
+from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ContractError, InvariantViolation
 from spotline.contracts.mapping import digest
 from spotline.domain.events.event import Event
@@ -134,6 +135,7 @@ class FaultWorld:
         self.stalled = ""
         self.patience_s = PATIENCE_S
         self.most_crashes = _MOST_CRASHES
+        self._decoded: list[tuple[StoredEntry, tuple[Event, ...]]] = []
         self._feed = JobFeed()
         self._answering = asyncio.Event()
         self._down: set[str] = set()
@@ -215,14 +217,14 @@ class FaultWorld:
 
     def events(self, *kinds: type[Event]) -> Sequence[Event]:
         """What the log holds of these kinds, in order."""
-        wanted = tuple(kinds)
-        found: list[Event] = []
-        for entry in self.broker.entries:
-            try:
-                found += [event_of(event) for event in unpacked(entry)]
-            except ContractError:
-                continue
-        return [event for event in found if isinstance(event, wanted)]
+        entries, decoded = self.broker.entries, self._decoded
+        # A log that was cut goes on with other entries: what is no longer in it is read no more.
+        while decoded and (
+            len(decoded) > len(entries) or entries[len(decoded) - 1] is not decoded[-1][0]
+        ):
+            decoded.pop()
+        decoded += [(entry, tuple(_events_of(entry))) for entry in entries[len(decoded) :]]
+        return [event for _, events in decoded for event in events if isinstance(event, kinds)]
 
     # --- one process of a service -------------------------------------------------------------
 
@@ -414,6 +416,15 @@ class FaultWorld:
             await admitting.admitted(job.job_id)
         else:
             await admitting.record(job)
+
+
+def _events_of(entry: StoredEntry) -> Iterator[Event]:
+    """The events of an entry; none where it cannot be read, none behind one that cannot."""
+    try:
+        for stored in unpacked(entry):
+            yield event_of(stored)
+    except ContractError:
+        return
 
 
 def _is_killed(ended: BaseException) -> bool:
