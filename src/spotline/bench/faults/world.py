@@ -214,15 +214,20 @@ class FaultWorld:
         return {event.job_id for event in self.events(JobClosed) if isinstance(event, JobClosed)}
 
     def events(self, *kinds: type[Event]) -> Sequence[Event]:
-        """What the log holds of these kinds, in order."""
-        wanted = tuple(kinds)
-        found: list[Event] = []
+        """What the log holds of these kinds, in order, but for what a fault wrote."""
+        return [event for _, event in self.logged() if isinstance(event, kinds)]
+
+    def logged(self) -> Sequence[tuple[str, Event]]:
+        """What the log holds, in order, by id, but for what a fault wrote."""
+        foreign: Any = self.family.notes.get("foreign", ())
+        found: list[tuple[str, Event]] = []
         for entry in self.broker.entries:
             try:
-                found += [event_of(event) for event in unpacked(entry)]
+                events = [(each.envelope().event_id, event_of(each)) for each in unpacked(entry)]
             except ContractError:
                 continue
-        return [event for event in found if isinstance(event, wanted)]
+            found += [(event_id, event) for event_id, event in events if event_id not in foreign]
+        return found
 
     # --- one process of a service -------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from spotline.bench.faults.plants import (
     clock,
     disk,
     duplicate,
+    forged,
     kill,
     launch,
     noise,
@@ -35,5 +36,6 @@ PLANTS: Mapping[str, tuple[Plant, ...]] = MappingProxyType(
         "bytes": noise.PLANTS,
         "disk": disk.PLANTS,
         "version": version.PLANTS,
+        "forged": forged.PLANTS,
     }
 )
