@@ -79,7 +79,7 @@ class _Try:
     parked_by: tuple[str, ...] | None = None
 
 
-class Forged(Hasty):
+class Forgeries(Hasty):
     """Writes entries that no service has written, on every subject."""
 
     name: ClassVar[str] = "forged"
