@@ -135,7 +135,7 @@ class FaultWorld:
         self.stalled = ""
         self.patience_s = PATIENCE_S
         self.most_crashes = _MOST_CRASHES
-        self._decoded: list[tuple[StoredEntry, tuple[Event, ...]]] = []
+        self._decoded: list[tuple[StoredEntry, tuple[tuple[str, Event], ...]]] = []
         self._feed = JobFeed()
         self._answering = asyncio.Event()
         self._down: set[str] = set()
@@ -216,7 +216,11 @@ class FaultWorld:
         return {event.job_id for event in self.events(JobClosed) if isinstance(event, JobClosed)}
 
     def events(self, *kinds: type[Event]) -> Sequence[Event]:
-        """What the log holds of these kinds, in order."""
+        """What the log holds of these kinds, in order, but for what a fault wrote."""
+        return [event for _, event in self.logged() if isinstance(event, kinds)]
+
+    def logged(self) -> Sequence[tuple[str, Event]]:
+        """What the log holds, in order, by id, but for what a fault wrote."""
         entries, decoded = self.broker.entries, self._decoded
         # A log that was cut goes on with other entries: what is no longer in it is read no more.
         while decoded and (
@@ -224,7 +228,13 @@ class FaultWorld:
         ):
             decoded.pop()
         decoded += [(entry, tuple(_events_of(entry))) for entry in entries[len(decoded) :]]
-        return [event for _, events in decoded for event in events if isinstance(event, kinds)]
+        foreign: Any = self.family.notes.get("foreign", ())
+        return [
+            (event_id, event)
+            for _, events in decoded
+            for event_id, event in events
+            if event_id not in foreign
+        ]
 
     # --- one process of a service -------------------------------------------------------------
 
@@ -418,11 +428,11 @@ class FaultWorld:
             await admitting.record(job)
 
 
-def _events_of(entry: StoredEntry) -> Iterator[Event]:
-    """The events of an entry; none where it cannot be read, none behind one that cannot."""
+def _events_of(entry: StoredEntry) -> Iterator[tuple[str, Event]]:
+    """The events of an entry by id; none where it cannot be read, none behind one that cannot."""
     try:
         for stored in unpacked(entry):
-            yield event_of(stored)
+            yield stored.envelope().event_id, event_of(stored)
     except ContractError:
         return
 
