@@ -7,6 +7,7 @@ from dataclasses import replace
 from spotline.application.allocation.allocate import at_rates, forecast_of
 from spotline.application.allocation.measuring import Followed
 from spotline.application.allocation.value_tables import same_table_of
+from spotline.application.selector.answer_checks import check_answers
 from spotline.application.selector.endings import note_cancelled, note_exited, note_retry
 from spotline.application.selector.holding import forget_doubts, note_capacity, note_refused
 from spotline.application.selector.job_run import JobRun, JobTable, RunPhase
@@ -43,6 +44,7 @@ from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.events.training import CheckpointCommitted, TrainingRestarted
 from spotline.domain.jobs.lot import holding_of
 from spotline.domain.jobs.program import IDLE
+from spotline.domain.limits.expected_rate import ENOUGH_REPORTS
 from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.interface import START
 from spotline.domain.policies.prediction import UNCOUNTED
@@ -205,6 +207,7 @@ def _take_rates(state: SelectorState, run: JobRun, event: ThroughputReestimated)
     if run.phase is RunPhase.RUNNING:
         program = state.program_of(after, run.offering_id)
     run.believe(after, program, rerated)
+    run.rate_reports = max(run.rate_reports, ENOUGH_REPORTS)
 
 
 def _take_measured(state: SelectorState, run: JobRun, measured: Followed) -> None:
@@ -327,10 +330,11 @@ def _note_answer(state: SelectorState, event: AllocationAnswered) -> None:
         return
     if event.revision != state.revision:
         return
-    state.trigger = event
     if event.outcome is CallOutcome.ANSWERED:
+        check_answers(state, event.answers)
         for answer in event.answers:
             state.runs[answer.job_id].memory = answer.memory
+    state.trigger = event
 
 
 def _record_slot(state: SelectorState) -> None:

@@ -80,7 +80,7 @@ class JobRun:
 
     `on_demand_quote_micro_usd` is what all of it would have cost on on-demand when it was admitted;
     it `is_limited` if limits were on then. `at_limit` is the last that was said of a limit that it
-    has reached.
+    has reached. `rate_reports` counts reports of its progress, by which its rates are known.
     """
 
     job: Job
@@ -126,6 +126,7 @@ class JobRun:
     on_demand_quote_micro_usd: int = 0
     is_limited: bool = False
     at_limit: LimitReached | None = None
+    rate_reports: int = 0
 
     @property
     def compiled(self) -> JobProgram:
@@ -307,6 +308,7 @@ class JobRun:
         quanta = scale.quanta_from_work(report.done)
         if report.generation < self.generation:
             return
+        self.rate_reports += 1
         if report.generation == 0:
             self.has_moved |= quanta > (self.reported_quanta or 0)
             self.reported_quanta = max(quanta, self.reported_quanta or 0)
