@@ -24,6 +24,27 @@ def room_now(state: SelectorState, options: SelectorOptions) -> Room:
     return room
 
 
+def task_under_own_caps(state: SelectorState, run: JobRun, task: JobTask) -> JobTask:
+    """The task of a job that a limit of its own or of its tenant has refused more in this slot."""
+    if not state.own_caps:
+        return task
+    job_id = run.job.job_id
+    capped = {offering_id for whose, offering_id, _ in state.own_caps if whose == job_id}
+    places = tuple(place for place in task.alternatives if place.offering_id not in capped)
+    spot = state.own_cap(job_id, task.offering_id, CapacityType.SPOT)
+    on_demand = state.own_cap(job_id, task.offering_id, CapacityType.ON_DEMAND)
+    return replace(
+        task,
+        alternatives=places,
+        most_spot=_least(task.most_spot, spot),
+        most_on_demand=_least(task.most_on_demand, on_demand),
+    )
+
+
+def _least(bound: int | None, cap: int | None) -> int | None:
+    return min((each for each in (bound, cap) if each is not None), default=None)
+
+
 def task_within_spending(
     state: SelectorState, run: JobRun, task: JobTask, options: SelectorOptions
 ) -> JobTask:

@@ -10,7 +10,8 @@ from spotline.domain.events.capacity import ProvisioningCommanded, RefusalClass
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.ledger.billing import OfferingPrice
 from spotline.domain.ledger.caps import JOB_CAP, Caps, Permit, Usage, fewer, limited, permit
-from spotline.domain.limits.spending import Room, SpentIn
+from spotline.domain.limits.freezes import FreezeScope
+from spotline.domain.limits.spending import Room, SpentIn, is_of_tenant
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import cost_micro_usd
 
@@ -37,7 +38,7 @@ class Launch:
     """One request to a cloud: `requested` by the command, `permitted` by us, and why fewer.
 
     With a `refusal_class` it is refused without being asked for; `retry_after_s` (0: not said) is
-    when to try again.
+    when to try again, `limit_scope` for what the limit holds that refused it.
     """
 
     capacity_type: CapacityType
@@ -47,6 +48,7 @@ class Launch:
     detail: str = ""
     refusal_class: RefusalClass | None = None
     retry_after_s: int = 0
+    limit_scope: FreezeScope | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +254,7 @@ def _barred(
     if intent.offering_id not in plan.prices:
         return NOT_QUOTED
     if intent.job_id in dropped:
-        return limited(JOB_CAP)
+        return limited(JOB_CAP, scope=FreezeScope.JOB)
     return plan.barred.get((intent.command_id, capacity_type))
 
 
@@ -299,6 +301,7 @@ def _launch(
         detail=permitted.detail,
         refusal_class=permitted.refusal_class,
         retry_after_s=permitted.retry_after_s,
+        limit_scope=permitted.limit_scope,
     )
 
 
@@ -343,11 +346,13 @@ class _Tally:
             price.spot_micro_usd, price.on_demand_micro_usd
         )
         if spot and not discounted:
-            return limited("limit least discount of spot")
+            return limited("limit least discount of spot", scope=FreezeScope.OFFERING)
         most, name = self._room.instances(
             intent.tenant, capacity_type, price.of(capacity_type), self._rest_s
         )
-        return by_caps if most < 0 else fewer(by_caps, limited(f"limit {name}", most))
+        scope = FreezeScope.TENANT if is_of_tenant(name) else FreezeScope.SYSTEM
+        by_spending = limited(f"limit {name}", most, scope=scope)
+        return by_caps if most < 0 else fewer(by_caps, by_spending)
 
     def take(self, intent: Intent, capacity_type: CapacityType, count: int) -> None:
         """Count what is launched."""

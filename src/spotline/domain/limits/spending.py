@@ -15,10 +15,17 @@ from typing import Any
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import PPM, S_PER_HOUR, cost_micro_usd
 
+_TENANT = "tenant"
+
 SPANS_S = {"hour": 3600, "day": 86_400, "month": 30 * 86_400}
 
 SpentIn = Mapping[int, Mapping[tuple[str, CapacityType], int]]
 """Micro-USD spent in the last so many seconds, by tenant and capacity type."""
+
+
+def is_of_tenant(name: str) -> bool:
+    """Whether the limit that `Spending.left` names is one tenant's own."""
+    return name.startswith(f"{_TENANT} ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +91,8 @@ class Spending:
                 used = sum(
                     cost
                     for (whose, of_kind), cost in in_span.items()
-                    if (what != "tenant" or whose == tenant)
-                    and (what in ("tenant", "total") or of_kind is kind)
+                    if (what != _TENANT or whose == tenant)
+                    and (what in (_TENANT, "total") or of_kind is kind)
                 )
                 found.append((most - used, f"{what} USD per {name}"))
         return min(found, default=None)
@@ -93,7 +100,7 @@ class Spending:
     def _limits_on(self, tenant: str, kind: CapacityType) -> Iterator[tuple[str, SpendLimit]]:
         yield "total", self.total
         yield (("spot", self.spot) if kind is CapacityType.SPOT else ("on-demand", self.on_demand))
-        yield "tenant", self.tenants.get(tenant, self.every_tenant)
+        yield _TENANT, self.tenants.get(tenant, self.every_tenant)
 
     def discounted(self, spot_price: int, on_demand_price: int) -> bool:
         """Whether spot is as much below on-demand as it must be."""
