@@ -10,7 +10,7 @@ from spotline.domain.events.capacity import ProvisioningCommanded, RefusalClass
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.ledger.billing import OfferingPrice
 from spotline.domain.ledger.caps import JOB_CAP, Caps, Permit, Usage, fewer, limited, permit
-from spotline.domain.limits.spending import Room, SpentIn
+from spotline.domain.limits.spending import PoolRoom, Room, SpentIn, quota_limit
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import cost_micro_usd
 
@@ -319,6 +319,9 @@ class _Tally:
         for instance in held:
             price = plan.prices[instance.offering_id].of(instance.capacity_type)
             self._room.take(instance.tenant, instance.capacity_type, price, 1, self._rest_s)
+        self._pools = PoolRoom.within(plan.caps.spending)
+        for instance in held:
+            self._pools.take(instance.quota_pool, 1)
 
     def permit(
         self, intent: Intent, capacity_type: CapacityType, requested: int, excepted: int
@@ -347,7 +350,11 @@ class _Tally:
         most, name = self._room.instances(
             intent.tenant, capacity_type, price.of(capacity_type), self._rest_s
         )
-        return by_caps if most < 0 else fewer(by_caps, limited(f"limit {name}", most))
+        allowed = by_caps if most < 0 else fewer(by_caps, limited(f"limit {name}", most))
+        in_pool = self._pools.instances(intent.quota_pool)
+        if in_pool is None:
+            return allowed
+        return fewer(allowed, limited(f"limit {quota_limit(intent.quota_pool)}", in_pool))
 
     def take(self, intent: Intent, capacity_type: CapacityType, count: int) -> None:
         """Count what is launched."""
@@ -357,5 +364,6 @@ class _Tally:
         self._per_hour += rate * count
         self._launches += count
         self._room.take(intent.tenant, capacity_type, rate, count, self._rest_s)
+        self._pools.take(intent.quota_pool, count)
         bill = self._bills.get(intent.job_id, 0)
         self._bills[intent.job_id] = bill + cost_micro_usd(rate, count, self._rest_s)
