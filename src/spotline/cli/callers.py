@@ -46,3 +46,25 @@ MostOpenJobs = Annotated[
 ]
 
 DEFAULTS = CallerLimits()
+
+
+def callers_of(
+    calls: tuple[int, int], streams: tuple[int, int], others: tuple[int, int]
+) -> CallerLimits:
+    """The limits that options say.
+
+    Parameters
+    ----------
+    calls, streams
+        Of all and of one tenant.
+    others
+        Calls of Allocate in flight, and open jobs of a tenant.
+    """
+    return CallerLimits(
+        most_calls=calls[0],
+        most_calls_a_tenant=calls[1],
+        most_streams=streams[0],
+        most_streams_a_tenant=streams[1],
+        most_allocations=others[0],
+        most_open_jobs_a_tenant=others[1],
+    )

@@ -16,12 +16,12 @@ from spotline.cli.callers import (
     MostOpenJobs,
     MostStreams,
     MostStreamsATenant,
+    callers_of,
 )
 from spotline.cli.doubts import ListPrices, PriceSanity, StaleAfter, judged
 from spotline.cli.ports import check_ports
 from spotline.cli.stores import StoreOption, store_folder
 from spotline.cli.tables import fact_lines, print_line
-from spotline.contracts.limits import CallerLimits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -283,13 +283,10 @@ def up(
             ingest=judged(paced, traded, (price_sanity, list_price, stale_after)),
             market_s_per_s=pace.market_s_per_s,
             agreement=_agreement(reap, reap_accounts, compare_every),
-            callers=CallerLimits(
-                most_calls=most_calls,
-                most_calls_a_tenant=most_calls_a_tenant,
-                most_streams=most_streams,
-                most_streams_a_tenant=most_streams_a_tenant,
-                most_allocations=most_allocations,
-                most_open_jobs_a_tenant=most_open_jobs,
+            callers=callers_of(
+                (most_calls, most_calls_a_tenant),
+                (most_streams, most_streams_a_tenant),
+                (most_allocations, most_open_jobs),
             ),
         )
         check_ports(_ports_of(options, health_port))
