@@ -69,6 +69,11 @@ class JobsState:
         """Market time: when the latest slot opened, before that when the first one will."""
         return self.recent.now_ns
 
+    def tenant_of(self, job_id: str) -> str | None:
+        """Whose a job is, None where it is not known."""
+        status = self.statuses.get(job_id)
+        return None if status is None else status.job.tenant
+
     def submitted(self, job_id: str) -> Job | None:
         """A job as its platform submitted it, None where there is none."""
         status = self.statuses.get(job_id)

@@ -64,7 +64,8 @@ class JobRun:
 
     `offering_id` is the job's home, where it runs or ran last, `first_offering_id` where it was
     admitted. `state` stands at the opening of the current slot, `held_lots` is what the cloud last
-    reported, `target` what was last decided for the home. `tables` are by offering. `records` are
+    reported, `target` what was last decided for the home, `in_doubt` the slot of the latest launch of
+    unknown outcome by offering: something may turn up there. `tables` are by offering. `records` are
     what the job was offered at its home of each slot; once it has moved to where it runs at other
     rates, or its owner has changed it (`mixed`), they are those of no one job. `moves` counts those
     that copied a checkpoint, which has cost `egress_micro_usd` in all, `transfer_cost_micro_usd` of
@@ -96,6 +97,7 @@ class JobRun:
     moves: int = 0
     mixed: bool = False
     target: Holding = IDLE
+    in_doubt: dict[str, int] = field(default_factory=dict)
     lost: int = 0
     memory: Memory = START
     spent_micro_usd: int = 0
