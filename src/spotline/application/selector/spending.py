@@ -21,6 +21,7 @@ from spotline.domain.jobs.program import Holding
 from spotline.domain.limits.spending import PoolRoom, Room, Spending, quota_limit
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason, JobAnswer
+from spotline.domain.policies.interface import START
 from spotline.domain.units import NS_PER_S
 
 _MINUTE_NS = 60 * NS_PER_S
@@ -51,7 +52,11 @@ def within_limits(
             granted.answers.append(answer)
             continue
         granted.cut.add(answer.job_id)
-        granted.answers.append(replace(answer, lots=lots, reason=DecisionReason.BUDGET))
+        cut = replace(answer, lots=lots, reason=DecisionReason.BUDGET)
+        if not lots and answer.move is not None:
+            # It stays where it is: no checkpoint is copied, and what was planned is for elsewhere.
+            cut = replace(cut, move=None, memory=START)
+        granted.answers.append(cut)
         if not lots and (run.at_limit is None or run.at_limit.limit != limit):
             granted.reached.append(waiting_for(state, run, options, limit))
     return granted

@@ -7,9 +7,13 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spotline.application.selector.spending import within_limits
 from spotline.domain.events.lifecycle import JobAdvanced
 from spotline.domain.events.limits import LimitAction, LimitReached
+from spotline.domain.jobs.lot import Lot
 from spotline.domain.limits.spending import Spending, SpendLimit
+from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move
+from spotline.domain.policies.interface import START
 from tests.depth import examples
 from tests.fakes.selector import SLOT_S, SelectorWorld, job_of, market_of
 
@@ -146,3 +150,27 @@ def test_limits_that_are_far_change_no_decision():
             world.next_slot()
 
     assert far.log == none.log
+
+
+def test_a_move_that_limits_leave_nothing_of_is_none_and_copies_nothing():
+    world = world_of(Spending(quotas={"neocloud:neo-1": 0, "cloud:east-1": 2}), jobs=1)
+    for _ in range(2):
+        world.next_slot()
+    world.open()
+    run = world.run_of(1)
+    home, other = "cloud:east-1a:a100-1x", "neocloud:neo-1:a100-1x"
+    assert run.offering_id == home
+    moved = JobAnswer(
+        job_id="job-1",
+        policy_id=run.policy_id,
+        lots=(Lot(offering_id=other, spot=2),),
+        memory=START,
+        reason=DecisionReason.POLICY,
+        move=Move(from_offering_id=home, overhead_s=90, cost_micro_usd=140_000),
+    )
+
+    granted = within_limits(world.state, [moved], world.handler._options)
+
+    (answer,) = granted.answers
+    assert (answer.lots, answer.move) == ((), None)
+    assert (answer.reason, granted.cut) == (DecisionReason.BUDGET, {"job-1"})
