@@ -148,6 +148,7 @@ _METHODS: Mapping[str, tuple[Does, Reach, frozenset[Role]]] = MappingProxyType(
         "OperationsService/Resume": (Does.WRITE, Reach.SYSTEM, _OPERATORS),
         "OperationsService/ListOrphans": (Does.READ, Reach.SYSTEM, _WATCHERS),
         "OperationsService/ReapOrphans": (Does.WRITE, Reach.SYSTEM, _OPERATORS),
+        "OperationsService/GetLimits": (Does.READ, Reach.SYSTEM, _WATCHERS),
         "PlacementService/Place": (Does.WRITE, Reach.TENANT, _OWNERS),
         "PlacementService/Release": (Does.WRITE, Reach.TENANT, _ENDERS),
         "PlacementService/ListPlacements": (Does.READ, Reach.TENANT, _READERS),

@@ -52,7 +52,9 @@ def task_within_spending(
 
     What all jobs together are granted is cut when they have answered; what is held stays offered.
     """
-    if not options.limits_on_spending.spans_s:
+    spending = options.limits_on_spending
+    in_pool = spending.quotas.get(state.offerings[task.offering_id].quota_pool)
+    if not spending.spans_s and in_pool is None:
         return task
     room = room_now(state, options)
     quoted = {sq.quote.offering_id: sq for sq in state.current.quotes}[task.offering_id]
@@ -63,6 +65,8 @@ def task_within_spending(
         (CapacityType.ON_DEMAND, task.holding.on_demand, task.most_on_demand),
     ):
         count, _ = room.instances(run.job.tenant, kind, quoted.worst_price(kind), rest_s)
+        if in_pool is not None:
+            count = in_pool if count < 0 else min(count, in_pool)
         most[kind] = bound
         if 0 <= count < run.job.max_instances:
             most[kind] = max(held, count if bound is None else min(bound, count))

@@ -11,7 +11,7 @@ from spotline.domain.jobs.lot import Lot
 from spotline.domain.ledger.billing import OfferingPrice
 from spotline.domain.ledger.caps import JOB_CAP, Caps, Permit, Usage, fewer, limited, permit
 from spotline.domain.limits.freezes import FreezeScope
-from spotline.domain.limits.spending import Room, SpentIn, is_of_tenant
+from spotline.domain.limits.spending import PoolRoom, Room, SpentIn, is_of_tenant, quota_limit
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import cost_micro_usd
 
@@ -322,6 +322,9 @@ class _Tally:
         for instance in held:
             price = plan.prices[instance.offering_id].of(instance.capacity_type)
             self._room.take(instance.tenant, instance.capacity_type, price, 1, self._rest_s)
+        self._pools = PoolRoom.within(plan.caps.spending)
+        for instance in held:
+            self._pools.take(instance.quota_pool, 1)
 
     def permit(
         self, intent: Intent, capacity_type: CapacityType, requested: int, excepted: int
@@ -352,7 +355,14 @@ class _Tally:
         )
         scope = FreezeScope.TENANT if is_of_tenant(name) else FreezeScope.SYSTEM
         by_spending = limited(f"limit {name}", most, scope=scope)
-        return by_caps if most < 0 else fewer(by_caps, by_spending)
+        allowed = by_caps if most < 0 else fewer(by_caps, by_spending)
+        in_pool = self._pools.instances(intent.quota_pool)
+        if in_pool is None:
+            return allowed
+        by_quota = limited(
+            f"limit {quota_limit(intent.quota_pool)}", in_pool, scope=FreezeScope.SYSTEM
+        )
+        return fewer(allowed, by_quota)
 
     def take(self, intent: Intent, capacity_type: CapacityType, count: int) -> None:
         """Count what is launched."""
@@ -362,5 +372,6 @@ class _Tally:
         self._per_hour += rate * count
         self._launches += count
         self._room.take(intent.tenant, capacity_type, rate, count, self._rest_s)
+        self._pools.take(intent.quota_pool, count)
         bill = self._bills.get(intent.job_id, 0)
         self._bills[intent.job_id] = bill + cost_micro_usd(rate, count, self._rest_s)
