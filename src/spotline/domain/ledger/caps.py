@@ -11,6 +11,7 @@ from spotline.domain.units import S_PER_HOUR
 
 _CAP = "cap"
 _EXCEPTED = "excepted for a hard deadline from "
+_CUT = "; cut by "
 JOB_CAP = f"{_CAP} USD per job"
 
 
@@ -89,12 +90,24 @@ def excepted_from(
 
 def stood_against(detail: str) -> str:
     """What stood against a launch that was made all the same; empty for nothing."""
-    return detail.removeprefix(_EXCEPTED) if detail.startswith(_EXCEPTED) else ""
+    if not detail.startswith(_EXCEPTED):
+        return ""
+    return detail.removeprefix(_EXCEPTED).partition(_CUT)[0]
 
 
 def fewer(one: Permit, other: Permit) -> Permit:
-    """The permit that allows fewer; of equals the first."""
-    return min(one, other, key=lambda found: found.instances)
+    """The permit that allows fewer; of equals the first. That there was an exception stays said."""
+    least = min(one, other, key=lambda found: found.instances)
+    against = stood_against(one.detail) or stood_against(other.detail)
+    return _still_excepted(least, against) if against else least
+
+
+def _still_excepted(permit: Permit, against: str) -> Permit:
+    """A permit of less than was excepted, with what the exception was from."""
+    if permit.instances <= 0 or stood_against(permit.detail):
+        return permit
+    cut = f"{_CUT}{permit.detail}" if permit.detail else ""
+    return replace(permit, detail=f"{_EXCEPTED}{against}{cut}")
 
 
 def permit(
@@ -112,11 +125,11 @@ def permit(
     yield to `excepted` instances that a hard deadline needs.
     """
     fitting: list[Permit] = [Permit(instances=wanted)]
+    per_minute = f"{_CAP} launches per minute"
     per_minutes = (caps.launches_per_minute, caps.spending.launches_per_minute)
     most = min((each for each in per_minutes if each is not None), default=None)
     if most is not None:
         left = most - usage.launches
-        per_minute = f"{_CAP} launches per minute"
         if left < min(wanted, excepted):
             # Of equals the first counts: that there was an exception must be said.
             fitting.insert(0, excepted_from(per_minute, min(wanted, excepted)))
@@ -130,4 +143,7 @@ def permit(
         per_job = max(0, left) * S_PER_HOUR // (price_micro_usd * rest_s)
         fitting.append(limited(JOB_CAP, per_job, scope=FreezeScope.JOB))
     least = min(fitting, key=lambda fit: fit.instances)
+    if most is not None and least.instances > max(0, most - usage.launches):
+        # Fewer than excepted, but more than the rate allows.
+        least = _still_excepted(least, per_minute)
     return replace(least, instances=max(0, least.instances))

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spotline.application.selector.spending import within_limits
+from spotline.application.selector.state import SelectorOptions
 from spotline.domain.events.lifecycle import JobAdvanced
 from spotline.domain.events.limits import LimitAction, LimitReached
 from spotline.domain.jobs.lot import Lot
@@ -174,3 +175,43 @@ def test_a_move_that_limits_leave_nothing_of_is_none_and_copies_nothing():
     (answer,) = granted.answers
     assert (answer.lots, answer.move) == ((), None)
     assert (answer.reason, granted.cut) == (DecisionReason.BUDGET, {"job-1"})
+
+
+def granted(held: Lot, wanted: Lot, *, per_minute: int, slot: int = 1) -> Lot:
+    """What a job of up to 4 instances that holds `held` gets of what was answered."""
+    spending = Spending(launches_per_minute=per_minute).to_json()
+    world = SelectorWorld(
+        job_of(1, slots=8, work_slots=6.0, allowed_counts=(1, 2, 4)), limits=True, spending=spending
+    )
+    for _ in range(slot):
+        world.next_slot()
+    world.open()
+    run = world.run_of(1)
+    offering_id = run.offering_id
+    run.held_lots = (replace(held, offering_id=offering_id),)
+    answer = JobAnswer(
+        job_id=run.job.job_id,
+        policy_id=run.policy_id,
+        lots=(replace(wanted, offering_id=offering_id),),
+        memory=(),
+        reason=DecisionReason.POLICY,
+    )
+    options = SelectorOptions(rehearsals=0, limits=True, spending=spending)
+    (found,) = within_limits(world.state, [answer], options).answers
+    (lot,) = found.lots
+    return replace(lot, offering_id="")
+
+
+def lot(spot: int = 0, on_demand: int = 0) -> Lot:
+    return Lot(offering_id="", spot=spot, on_demand=on_demand)
+
+
+def test_what_is_held_is_kept_where_the_rate_cuts_what_it_is_changed_for():
+    assert granted(lot(on_demand=4), lot(spot=4), per_minute=2) == lot(on_demand=4)
+    assert granted(lot(on_demand=2), lot(spot=4), per_minute=2) == lot(on_demand=2)
+
+
+def test_of_what_is_new_as_much_is_launched_as_the_rate_allows():
+    assert granted(lot(spot=1), lot(spot=4), per_minute=1) == lot(spot=2)
+    assert granted(lot(on_demand=4), lot(spot=4), per_minute=4) == lot(spot=4)
+    assert granted(lot(on_demand=4), lot(on_demand=1), per_minute=0) == lot(on_demand=1)
