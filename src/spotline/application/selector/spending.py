@@ -19,9 +19,10 @@ from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.domain.events.limits import LimitReached
 from spotline.domain.jobs.lot import Lot, holding_of
 from spotline.domain.jobs.program import Holding
-from spotline.domain.limits.spending import Room, Spending
+from spotline.domain.limits.spending import PoolRoom, Room, Spending, quota_limit
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason, JobAnswer
+from spotline.domain.policies.interface import START
 from spotline.domain.units import NS_PER_S
 
 _MINUTE_NS = 60 * NS_PER_S
@@ -53,10 +54,12 @@ def within_limits(
             granted.answers.append(answer)
             continue
         granted.cut.add(answer.job_id)
-        # A job that keeps what it holds at home does not move.
-        stays = bool(lots) and lots[0].offering_id == run.offering_id
-        move = None if stays else answer.move
-        granted.answers.append(replace(answer, lots=lots, reason=DecisionReason.BUDGET, move=move))
+        cut = replace(answer, lots=lots, reason=DecisionReason.BUDGET)
+        stays = not lots or lots[0].offering_id == run.offering_id
+        if stays and answer.move is not None:
+            # No checkpoint is copied then, and what was planned is for elsewhere.
+            cut = replace(cut, move=None, memory=START)
+        granted.answers.append(cut)
         if not lots and (run.at_limit is None or run.at_limit.limit != limit):
             granted.reached.append(waiting_for(state, run, options, limit))
     return granted
@@ -74,6 +77,7 @@ class _Granting:
         self._rest_s = state.current.slot_s - state.offset_s
         self._quotes = {sq.quote.offering_id: sq for sq in state.current.quotes}
         self._room = room_now(state, options)
+        self._pools = PoolRoom.within(spending)
         now_ns = state.current.ts_event_ns + state.offset_s * NS_PER_S
         self._launched = sum(
             count for at_ns, count in state.launched if at_ns > now_ns - _MINUTE_NS
@@ -82,6 +86,7 @@ class _Granting:
             if run.job.job_id not in answered:
                 for lot in run.held_lots:
                     self._take(self._room, run, lot)
+                    self._pools.take(self._pool_of(lot.offering_id), lot.spot + lot.on_demand)
 
     def grant(self, run: JobRun, lots: tuple[Lot, ...]) -> tuple[tuple[Lot, ...], str]:
         """The most of what was answered that fits, and the limit that allows no more; empty: all."""
@@ -105,6 +110,7 @@ class _Granting:
 
     def _granted(self, run: JobRun, lot: Lot) -> tuple[Lot, ...]:
         self._take(self._room, run, lot)
+        self._pools.take(self._pool_of(lot.offering_id), lot.spot + lot.on_demand)
         self._launched += _bought(run, lot)
         return (lot,)
 
@@ -149,6 +155,10 @@ class _Granting:
     def _used_up(self, run: JobRun) -> str:
         """The limit that leaves nothing to a job whatever it wants; empty where none does."""
         least, found = run.job.allowed_counts[0], ""
+        pool = self._pool_of(run.offering_id)
+        in_pool = self._pools.instances(pool)
+        if in_pool is not None and in_pool < least:
+            return quota_limit(pool)
         for kind in CapacityType:
             price = self._quotes[run.offering_id].worst_price(kind)
             most, found = self._room.instances(run.job.tenant, kind, price, self._rest_s)
@@ -158,6 +168,10 @@ class _Granting:
 
     def _limit(self, run: JobRun, lot: Lot, exempt: int) -> str | None:
         """The limit that a lot would pass, `exempt` instances aside; None for none."""
+        pool = self._pool_of(lot.offering_id)
+        in_pool = self._pools.instances(pool)
+        if in_pool is not None and lot.spot + lot.on_demand > in_pool:
+            return quota_limit(pool)
         per_minute = self._spending.launches_per_minute
         bought = _bought(run, lot)
         if per_minute is not None and bought and self._launched + bought - exempt > per_minute:
@@ -170,6 +184,9 @@ class _Granting:
                 return name
             room.take(run.job.tenant, kind, price, count, self._rest_s)
         return None
+
+    def _pool_of(self, offering_id: str) -> str:
+        return self._state.offerings[offering_id].quota_pool
 
     def _take(self, room: Room, run: JobRun, lot: Lot) -> None:
         quoted = self._quotes.get(lot.offering_id)

@@ -235,6 +235,20 @@ def only_poison_is_parked(accounts: Accounts) -> Problems:
         yield f"{event_id} cannot be taken, and nobody says that it was left out"
 
 
+def forgeries_are_not_believed(accounts: Accounts) -> Problems:
+    """Whoever gets a forged entry leaves it out, and says that it was not believed."""
+    expected: Any = accounts.outcome.notes.get("not_believed", {})
+    parked = {
+        (event.service, event.event_id)
+        for event in accounts.events(EntryParked)
+        if event.error_type in ("Forged", "Unproven")
+    }
+    for event_id, services in sorted(expected.items()):
+        for service in services:
+            if (service, event_id) not in parked:
+                yield f"{service} got the forged {event_id}, and does not say that it left it out"
+
+
 def what_cannot_be_used_is_refused(accounts: Accounts) -> Problems:
     """Stores that are damaged or of another release are refused, and the refusal says which."""
     unrefused: Any = accounts.outcome.notes.get("unrefused", ())
@@ -271,6 +285,7 @@ ALWAYS: tuple[Oracle, ...] = (
     no_more_is_decided_than_is_of_use,
     former_owners_are_fenced,
     only_poison_is_parked,
+    forgeries_are_not_believed,
     what_cannot_be_used_is_refused,
     noise_is_told,
 )

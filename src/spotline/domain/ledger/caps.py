@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from spotline.domain.events.capacity import LaunchRefused, RefusalClass
+from spotline.domain.limits.freezes import FreezeScope
 from spotline.domain.limits.spending import Spending
 from spotline.domain.units import S_PER_HOUR
 
@@ -64,19 +65,27 @@ class Permit:
     detail: str = ""
     refusal_class: RefusalClass | None = None
     retry_after_s: int = 0
+    limit_scope: FreezeScope | None = None
 
 
-def limited(detail: str, instances: int = 0) -> Permit:
-    """What a limit of ours leaves."""
-    return Permit(instances=instances, detail=detail, refusal_class=RefusalClass.LIMIT)
+def limited(detail: str, instances: int = 0, *, scope: FreezeScope = FreezeScope.SYSTEM) -> Permit:
+    """What a limit of ours leaves, and for what it holds."""
+    return Permit(
+        instances=instances,
+        detail=detail,
+        refusal_class=RefusalClass.LIMIT,
+        limit_scope=scope,
+    )
 
 
-def excepted_from(against: str, instances: int) -> Permit:
+def excepted_from(
+    against: str, instances: int, *, scope: FreezeScope = FreezeScope.SYSTEM
+) -> Permit:
     """So many may be launched for a hard deadline's sake, though `against` stands against it.
 
     The ledger keeps a launch's words and nothing else of this, so they say it.
     """
-    return limited(f"{_EXCEPTED}{against}", instances)
+    return limited(f"{_EXCEPTED}{against}", instances, scope=scope)
 
 
 def stood_against(detail: str) -> str:
@@ -132,7 +141,7 @@ def permit(
     if caps.micro_usd_per_job is not None and rest_s > 0 and price_micro_usd:
         left = caps.micro_usd_per_job - usage.job_micro_usd
         per_job = max(0, left) * S_PER_HOUR // (price_micro_usd * rest_s)
-        fitting.append(limited(JOB_CAP, per_job))
+        fitting.append(limited(JOB_CAP, per_job, scope=FreezeScope.JOB))
     least = min(fitting, key=lambda fit: fit.instances)
     if most is not None and least.instances > max(0, most - usage.launches):
         # Fewer than excepted, but more than the rate allows.

@@ -10,6 +10,7 @@ from spotline.bench.faults.plants import (
     clock,
     disk,
     duplicate,
+    forged,
     kill,
     launch,
     noise,
@@ -37,5 +38,6 @@ PLANTS: Mapping[str, tuple[Plant, ...]] = MappingProxyType(
         "runaway": runaway.PLANTS,
         "disk": disk.PLANTS,
         "version": version.PLANTS,
+        "forged": forged.PLANTS,
     }
 )
