@@ -25,7 +25,8 @@ from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.application.admission import Accepted
 from spotline.application.allocator.handler import JobsHandler, check_submission
-from spotline.application.cloud_actuator.actuation import CloudActuation
+from spotline.application.cloud_actuator.actuation import ActuationOptions, CloudActuation
+from spotline.application.cloud_actuator.agreeing import AgreementRules
 from spotline.application.cloud_actuator.handler import ActuateHandler
 from spotline.application.cloud_actuator.ports import CloudProvider
 from spotline.application.forecaster.handler import ForecastHandler, ForecastStateCodec
@@ -359,7 +360,9 @@ class FaultWorld:
         cloud = SimulatedCloud(self.cloud_file, self.scenario.cloud)
         stack.callback(cloud.close)
         actuation = CloudActuation(
-            counted_cloud(self.family.cloud(cloud), line), counted_ledger(ledger, line)
+            counted_cloud(self.family.cloud(cloud), line),
+            counted_ledger(ledger, line),
+            ActuationOptions(agreement=AgreementRules()),
         )
         await actuation.start()
         calls = SimulatedCloudDriver(cloud, actuation.perform)
