@@ -26,7 +26,6 @@ NEVER_REACHED = {
     "cloud_actuator.Ledger.settle": "settles the bills of clouds that send some",
     "cloud_actuator.Ledger.job_records": "asked where the jobs of a lost log are told again",
     "cloud_actuator.Ledger.raise_epoch": "called where the ledger was lost or restored older",
-    "forecaster.SnapshotStore.set_aside": "asked where a snapshot cannot be used",
 }
 
 _FOLLOWERS = ("market_ingest", "forecaster", "selector", "cloud_actuator", "allocator")

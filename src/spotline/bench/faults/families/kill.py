@@ -6,11 +6,14 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from spotline.bench.faults.families.interface import Hasty
 from spotline.bench.faults.points import Lifeline, all_points
 from spotline.bench.faults.scenario import Scenario
+
+if TYPE_CHECKING:
+    from spotline.bench.faults.world import FaultWorld
 
 # How many kills of whom; those with most to lose have most points.
 _KILLS = (
@@ -19,6 +22,7 @@ _KILLS = (
     (("market_ingest", "forecaster"), 1),
     (("allocator", "read_model"), 1),
 )
+_SET_ASIDE = ".SnapshotStore.set_aside."
 
 
 class Kill(Hasty):
@@ -42,6 +46,17 @@ class Kill(Hasty):
         # What only trouble leads to is killed at when it is first reached.
         self._rare = {point for point in all_points() if not self.calm_points[point]}
         self._reached: Counter[str] = Counter()
+
+    async def disturb(self, world: FaultWorld) -> None:
+        """Spoil a snapshot where the turn has come to what is done about one."""
+        if not any(_SET_ASIDE in point for point in self._due):
+            return
+        while not world.broker.snapshots:
+            await world.broker.grown().wait()
+        for name, data in sorted(world.broker.snapshots.items()):
+            world.broker.snapshots[name] = data[: len(data) // 2]
+            # Only the next process reads it.
+            world.kill(name.partition(".")[0])
 
     def reach(self, line: Lifeline, point: str) -> None:
         """Kill where it is due."""
