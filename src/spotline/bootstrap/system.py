@@ -53,6 +53,7 @@ from spotline.bootstrap.servers import (
     serve_read_model,
 )
 from spotline.contracts.batch import MOST_EVENTS
+from spotline.contracts.limits import CallerLimits
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market
@@ -80,7 +81,7 @@ class SystemOptions:
     A job without a value is worth (1 + `quote_margin`) x its on-demand quote, which is recorded
     with it. With `outlooks` every job is quoted, and looked ahead for while it runs, at a third of a
     core at most. From the limits `health` on it is told that something is not well. `agreement` is
-    how log, ledger and cloud are compared.
+    how log, ledger and cloud are compared, `callers` how much is taken from callers at a time.
     """
 
     market: Market
@@ -114,6 +115,7 @@ class SystemOptions:
     outlooks: bool = True
     health: HealthLimits = field(default_factory=HealthLimits)
     agreement: AgreementRules = field(default_factory=AgreementRules)
+    callers: CallerLimits = field(default_factory=CallerLimits)
 
     def agents(self) -> AgentsAt:
         """Where agents dial in; `ConfigError` where that cannot be."""
@@ -303,6 +305,7 @@ async def _start_servers(services: _Services, options: SystemOptions) -> None:
                 quote_margin=options.quote_margin,
                 selector=options.selector,
                 outlooks=options.outlooks,
+                callers=options.callers,
             ),
             address=options.allocator_address,
             agents_listening=agents_listening,

@@ -20,6 +20,7 @@ from time import perf_counter
 from spotline.bench.faults.accounts import Accounts, accounts_of
 from spotline.bench.faults.families.interface import FaultFamily
 from spotline.bench.faults.families.registry import FAMILIES
+from spotline.bench.faults.limit_oracles import deadlines_are_kept
 from spotline.bench.faults.oracles import Violation, judge, same_ledger, spend_stays_within
 from spotline.bench.faults.outcome import FaultOutcome
 from spotline.bench.faults.plants.interface import Plant
@@ -145,8 +146,8 @@ def run_fault(name: str, seed: int, plant: Plant | None = None) -> FaultRun:
     scenario = scenario_of(seed)
     family = FAMILIES[name](scenario, random.Random(f"{name} {seed}"), points)  # noqa: S311
     with _folder() as folder:
-        with plant.planted() if plant is not None else nullcontext():
-            outcome = run_world(scenario, family, folder)
+        with family.in_force(), plant.planted() if plant is not None else nullcontext():
+            outcome = run_world(family.scenario, family, folder)
         # Outside: no oracle is to be led by the bug.
         accounts = accounts_of(outcome)
     violations = judged(family, accounts, calm)
@@ -162,13 +163,16 @@ def run_fault(name: str, seed: int, plant: Plant | None = None) -> FaultRun:
 
 def judged(family: FaultFamily, accounts: Accounts, calm: Accounts) -> list[Violation]:
     """Everything that did not hold in a run."""
-    violations = judge(accounts)
+    violations = [*judge(accounts), *judge(accounts, family.oracles)]
     if family.same_ledger:
         violations += same_ledger(accounts, calm)
     if family.most_spend_percent:
         violations += spend_stays_within(accounts, calm, family.most_spend_percent)
+    if family.keeps_deadlines:
+        violations += deadlines_are_kept(accounts, calm)
     if not violations:
-        violations += replays_the_same(accounts.outcome)
+        with family.in_force():
+            violations += replays_the_same(accounts.outcome)
     return violations
 
 

@@ -50,7 +50,7 @@ from spotline.bench.faults.virtual_time import run_virtually
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry
-from spotline.contracts.errors import ContractError, InvariantViolation
+from spotline.contracts.errors import ContractError, InvariantViolation, ProviderUnavailable
 from spotline.contracts.mapping import digest
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobClosed
@@ -68,6 +68,7 @@ OWNER = "default"
 _HOST = HostSettings(batch=32, idle_s=5.0, snapshot_every=16)
 _LOOK_EVERY_S = 0.5
 _RETRY_S = 1.0
+_START_AGAIN_S = 1.0
 _MOST_CRASHES = 6
 # Nothing has come for so long: nothing will.
 PATIENCE_S = 6 * 3600.0
@@ -136,7 +137,7 @@ class FaultWorld:
         self.stalled = ""
         self.patience_s = PATIENCE_S
         self.most_crashes = _MOST_CRASHES
-        self._decoded: list[tuple[StoredEntry, tuple[Event, ...]]] = []
+        self._decoded: list[tuple[StoredEntry, tuple[tuple[str, Event], ...]]] = []
         self._feed = JobFeed()
         self._answering = asyncio.Event()
         self._down: set[str] = set()
@@ -217,7 +218,11 @@ class FaultWorld:
         return {event.job_id for event in self.events(JobClosed) if isinstance(event, JobClosed)}
 
     def events(self, *kinds: type[Event]) -> Sequence[Event]:
-        """What the log holds of these kinds, in order."""
+        """What the log holds of these kinds, in order, but for what a fault wrote."""
+        return [event for _, event in self.logged() if isinstance(event, kinds)]
+
+    def logged(self) -> Sequence[tuple[str, Event]]:
+        """What the log holds, in order, by id, but for what a fault wrote."""
         entries, decoded = self.broker.entries, self._decoded
         # A log that was cut goes on with other entries: what is no longer in it is read no more.
         while decoded and (
@@ -225,7 +230,13 @@ class FaultWorld:
         ):
             decoded.pop()
         decoded += [(entry, tuple(_events_of(entry))) for entry in entries[len(decoded) :]]
-        return [event for _, events in decoded for event in events if isinstance(event, kinds)]
+        foreign: Any = self.family.notes.get("foreign", ())
+        return [
+            (event_id, event)
+            for _, events in decoded
+            for event_id, event in events
+            if event_id not in foreign
+        ]
 
     # --- one process of a service -------------------------------------------------------------
 
@@ -362,9 +373,9 @@ class FaultWorld:
         actuation = CloudActuation(
             counted_cloud(self.family.cloud(cloud), line),
             counted_ledger(ledger, line),
-            ActuationOptions(agreement=AgreementRules()),
+            ActuationOptions(caps=self.scenario.caps, agreement=AgreementRules()),
         )
-        await actuation.start()
+        await _started(actuation)
         calls = SimulatedCloudDriver(cloud, actuation.perform)
         return ServiceHost(ActuateHandler(), self._stream(line), calls=calls, settings=_HOST)
 
@@ -419,11 +430,21 @@ class FaultWorld:
             await admitting.record(job)
 
 
-def _events_of(entry: StoredEntry) -> Iterator[Event]:
-    """The events of an entry; none where it cannot be read, none behind one that cannot."""
+async def _started(actuation: CloudActuation) -> None:
+    """Start it as a process does: again while the cloud does not answer."""
+    while True:
+        try:
+            await actuation.start()
+            return
+        except ProviderUnavailable:
+            await asyncio.sleep(_START_AGAIN_S)
+
+
+def _events_of(entry: StoredEntry) -> Iterator[tuple[str, Event]]:
+    """The events of an entry by id; none where it cannot be read, none behind one that cannot."""
     try:
         for stored in unpacked(entry):
-            yield event_of(stored)
+            yield stored.envelope().event_id, event_of(stored)
     except ContractError:
         return
 
