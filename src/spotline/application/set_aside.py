@@ -9,7 +9,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+from spotline.application.unfit import Forged
 from spotline.contracts.envelope import OPERATOR, Envelope
+from spotline.contracts.publishers import why_forged
+from spotline.domain.events.event import Event
 
 # Of older ones a person can no more be asked to vouch.
 _MOST = 1 << 13
@@ -29,18 +32,29 @@ class SetAside:
         if len(self._digests) > _MOST:
             del self._digests[next(iter(self._digests))]
 
-    def why_forged(self, envelope: Envelope) -> tuple[str, str, str] | None:
-        """Field, expected and found, where a retry is none of what was set aside; else None."""
-        if envelope.source != OPERATOR:
-            return None
+    def check(self, event: Event, envelope: Envelope, own: str = "") -> None:
+        """Refuse what nobody has published who may; `own` as in `why_forged`.
+
+        Raises
+        ------
+        Forged
+            Its source may not publish it, or it is a retry of nothing that was set aside.
+        """
+        if envelope.source == OPERATOR:
+            self._check_retry(envelope)
+            return
+        forged = why_forged(event, envelope, own)
+        if forged is not None:
+            raise Forged(*forged)
+
+    def _check_retry(self, envelope: Envelope) -> None:
         known = self._digests.get(envelope.causation_id)
         if known is None:
             expected = f"the id of an event that {self._service} has set aside"
-            return "ce-causationid", expected, envelope.causation_id or "empty"
+            raise Forged("ce-causationid", expected, envelope.causation_id or "empty")
         found = _digest(envelope)
         if found != known:
-            return "payload", f"that of {envelope.causation_id} ({known})", found
-        return None
+            raise Forged("payload", f"that of {envelope.causation_id} ({known})", found)
 
     def noted(self) -> Sequence[str]:
         """A line for each, oldest first, which no id of an event looks like."""

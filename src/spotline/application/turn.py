@@ -21,7 +21,6 @@ from spotline.application.unfit import Forged, Unfit
 from spotline.contracts.build import envelope_for, event_of, job_of
 from spotline.contracts.envelope import Envelope, StoredEntry, answer_id
 from spotline.contracts.errors import InvariantViolation
-from spotline.contracts.publishers import why_forged
 from spotline.contracts.subjects import KINDS
 from spotline.domain.events.event import Event
 from spotline.domain.events.parking import EntryParked
@@ -422,12 +421,9 @@ class Turns(Generic[StateT]):
 
     def _check_origin(self, event: Event, ctx: Context) -> None:
         """Refuse what nobody has published who may."""
-        envelope = ctx.envelope
-        if envelope is None:
-            return
-        forged = self._set_aside.why_forged(envelope) or why_forged(event, envelope)
-        if forged is not None:
-            raise Forged(*forged)
+        if ctx.envelope is not None:
+            own = self.service if type(event) in self._produces else ""
+            self._set_aside.check(event, ctx.envelope, own)
 
     def _set(self, event: Event, ctx: Context, error: Exception) -> Turn:
         """Set an event aside for good, and say so."""

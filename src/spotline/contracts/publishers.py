@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from spotline.contracts.envelope import OPERATOR, Envelope, derive_id
+from spotline.contracts.envelope import Envelope, derive_id
 from spotline.contracts.subjects import KINDS, PRODUCERS, SINGLE_KINDS
 from spotline.domain.events import (
     agreement,
@@ -89,8 +89,13 @@ CAUSED: frozenset[str] = frozenset(
 """Kinds that are only ever decided on an entry of the log: their ids follow from that one's."""
 
 
-def why_forged(event: Event, envelope: Envelope) -> tuple[str, str, str] | None:
+def why_forged(event: Event, envelope: Envelope, own: str = "") -> tuple[str, str, str] | None:
     """What shows that nobody who may has published `event`; None for nothing.
+
+    Parameters
+    ----------
+    own
+        A service that publishes this kind beside those of the table: the one that asks.
 
     Returns
     -------
@@ -98,11 +103,8 @@ def why_forged(event: Event, envelope: Envelope) -> tuple[str, str, str] | None:
         The field of the envelope, what was expected there, and what was found.
     """
     source = envelope.source
-    if source == OPERATOR:
-        # Whoever had parked it knows what it was, and takes nothing else.
-        return None
     may = PUBLISHERS[KINDS[type(event)]]
-    if source not in may:
+    if source not in may and not (own and source == own):
         return "ce-source", f"{' or '.join(sorted(may))} for {envelope.kind}", repr(source)
     if envelope.carried_by_other:
         return "ce-source", f"{envelope.carrier}, in whose batch it came", repr(source)

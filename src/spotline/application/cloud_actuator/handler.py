@@ -26,7 +26,7 @@ from spotline.application.cloud_actuator.messages import (
     SignalRequest,
     StoppedLaunch,
 )
-from spotline.application.cloud_actuator.proof import PROVEN_BY, Evidence
+from spotline.application.cloud_actuator.proof import PROVEN_BY, Proofs
 from spotline.application.slot_checks import check_slot, slot_of
 from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome, Spec, Timer
 from spotline.application.unfit import Unfit
@@ -147,7 +147,7 @@ class ActuateState:
 
     `pipelines` are commands that wait for a revision, by job and offering; `carried` those that go
     with the revision decided last. `freezes` say where nothing is bought, `log` is what ledger and
-    cloud are compared with, `evidence` what commands are proved by. `revision` is the open slot's last one, -1 before its first.
+    cloud are compared with, `proofs` what commands are proved by. `revision` is the open slot's last one, -1 before its first.
     `resumed_slot` is the last slot that was open in a part of the log that is lost, -1 once the
     next one has opened.
     """
@@ -163,7 +163,7 @@ class ActuateState:
     carried: tuple[ProvisioningCommanded, ...] = ()
     freezes: Freezes = field(default_factory=Freezes)
     log: LogFold = field(default_factory=LogFold)
-    evidence: Evidence = field(default_factory=Evidence)
+    proofs: Proofs = field(default_factory=Proofs)
 
 
 class ActuateHandler:
@@ -177,7 +177,7 @@ class ActuateHandler:
 
     def check(self, state: ActuateState, event: Event) -> None:
         """Refuse what the log does not bear out; see `Checks`."""
-        state.evidence.check(event, state.commands, state.log.closed)
+        state.proofs.check(event, state.commands, state.log.closed)
 
     def evolve(self, state: ActuateState, event: Event) -> None:
         """Apply `event` to `state`."""
@@ -292,7 +292,7 @@ class ActuateHandler:
 def _note(state: ActuateState, event: Event) -> None:
     """Keep what commands are proved by, and what ledger and cloud are compared with."""
     if isinstance(event, PROVEN_BY):
-        state.evidence.fold(event, state.log.closed)
+        state.proofs.fold(event, state.log.closed)
     if isinstance(event, FOLDED):
         state.log.fold(event)
 

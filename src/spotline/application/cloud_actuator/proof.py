@@ -47,7 +47,7 @@ _NO_LOTS: Mapping[str, Lot] = {}
 
 
 @dataclass(slots=True)
-class Evidence:
+class Proofs:
     """What the log says of jobs and decisions, so far as commands are proved by it.
 
     Parameters

@@ -10,10 +10,10 @@ import dataclasses
 import random
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from spotline.domain.events.event import Event
 
@@ -51,7 +51,8 @@ def altered(event: Event, names: Names, rng: random.Random) -> Event:
         if other is None or other == value:
             continue
         try:
-            return dataclasses.replace(event, **{field.name: other})
+            changed: Event = dataclasses.replace(cast("Any", event), **{field.name: other})
+            return changed
         except (TypeError, ValueError):
             continue
     return event
@@ -70,8 +71,8 @@ def _other(value: object) -> object:
 
 
 @lru_cache(maxsize=512)
-def _hints(made: type[Any]) -> Mapping[str, Any]:
-    return typing.get_type_hints(made)
+def _hints(made: Hashable) -> Mapping[str, Any]:
+    return typing.get_type_hints(cast("type[Any]", made))
 
 
 def _instance(made: type[Any], names: Names, depth: int) -> Any:

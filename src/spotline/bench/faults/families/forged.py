@@ -79,7 +79,7 @@ class _Try:
     parked_by: tuple[str, ...] | None = None
 
 
-class Forged(Hasty):
+class Forgeries(Hasty):
     """Writes entries that no service has written, on every subject."""
 
     name: ClassVar[str] = "forged"
@@ -323,6 +323,6 @@ def _seen(world: FaultWorld) -> _Seen:
         events=events,
         jobs={each.job.job_id: each.job.tenant for each in submitted},
         submitted=submitted,
-        slot=next((event for _, event in reversed(slots) if isinstance(event, SlotOpened)), None),
+        slot=slots[-1][1] if slots else None,
         cause_id=slots[-1][0] if slots else "0" * 32,
     )

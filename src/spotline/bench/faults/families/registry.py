@@ -9,7 +9,7 @@ from spotline.bench.faults.families.bus import Bus
 from spotline.bench.faults.families.clock import Clock
 from spotline.bench.faults.families.disk import Disk
 from spotline.bench.faults.families.duplicate import Duplicate
-from spotline.bench.faults.families.forged import Forged
+from spotline.bench.faults.families.forged import Forgeries
 from spotline.bench.faults.families.interface import FaultFamily
 from spotline.bench.faults.families.kill import Kill
 from spotline.bench.faults.families.launch import RoughLaunches
@@ -36,7 +36,7 @@ FAMILIES: Mapping[str, type[FaultFamily]] = MappingProxyType(
             Noise,
             Disk,
             Version,
-            Forged,
+            Forgeries,
         )
     }
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from spotline.application import turn
-from spotline.application.cloud_actuator.proof import Evidence
+from spotline.application import set_aside
+from spotline.application.cloud_actuator.proof import Proofs
 from spotline.application.selector import handler as selector
 from spotline.application.selector import parked_entries
 from spotline.application.set_aside import SetAside
@@ -14,17 +14,17 @@ from spotline.bench.faults.plants.interface import Plant, Replacement
 
 
 def _anybody_may_publish() -> Sequence[Replacement]:
-    def why_forged(event: Any, envelope: Any) -> None:
+    def why_forged(event: Any, envelope: Any, own: str) -> None:
         return None
 
-    return (Replacement(where=turn, name="why_forged", value=why_forged),)
+    return (Replacement(where=set_aside, name="why_forged", value=why_forged),)
 
 
 def _commands_are_believed() -> Sequence[Replacement]:
     def check(self: Any, event: Any, waiting: Any, closed: Any) -> None:
         return None
 
-    return (Replacement(where=Evidence, name="check", value=check),)
+    return (Replacement(where=Proofs, name="check", value=check),)
 
 
 def _a_forged_entry_stops_its_job() -> Sequence[Replacement]:
@@ -32,10 +32,10 @@ def _a_forged_entry_stops_its_job() -> Sequence[Replacement]:
 
 
 def _retries_are_believed() -> Sequence[Replacement]:
-    def why_forged(self: Any, envelope: Any) -> None:
+    def check_retry(self: Any, envelope: Any) -> None:
         return None
 
-    return (Replacement(where=SetAside, name="why_forged", value=why_forged),)
+    return (Replacement(where=SetAside, name="_check_retry", value=check_retry),)
 
 
 def _any_tenant_speaks_for_a_job() -> Sequence[Replacement]:
