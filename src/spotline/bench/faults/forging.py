@@ -78,7 +78,7 @@ def _hints(made: Hashable) -> Mapping[str, Any]:
 def _instance(made: type[Any], names: Names, depth: int) -> Any:
     if depth > _DEEPEST:
         raise Unforgeable(f"{made.__name__} holds itself")
-    hints = _hints(made)
+    hints = _hints(cast("Hashable", made))
     # Defaults are as good as any, and fit each other.
     plain = [
         field
