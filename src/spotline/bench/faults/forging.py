@@ -22,6 +22,9 @@ Names = Mapping[str, str]
 
 _COMMON: Names = {"unit": "gpu_hours", "source": "here", "destination": "there"}
 
+# A deadline lies behind a start, and work gets done.
+_NUMBERS: Mapping[str, int] = {"at_ns": 2_000_000_000, "expires_ns": 2_000_000_000, "alpha": 1}
+
 _DEEPEST = 6
 
 
@@ -86,6 +89,7 @@ def _instance(made: type[Any], names: Names, depth: int) -> Any:
         if field.init
         and (
             field.name in names
+            or field.name in _NUMBERS
             or (
                 field.default is dataclasses.MISSING
                 and field.default_factory is dataclasses.MISSING
@@ -116,9 +120,7 @@ def _value(hint: Any, name: str, names: Names, number: int, depth: int) -> Any:
     if hint is str:
         return names.get(name, "forged")
     if hint in (int, float, bool):
-        # Whatever ends after something begins.
-        later = name.startswith(("expires", "deadline", "ends", "finish"))
-        return hint(number * (2_000_000_000 if later else 1))
+        return hint(_NUMBERS.get(name, number))
     if hint is bytes:
         return b"forged"
     if isinstance(hint, type) and issubclass(hint, Enum):
