@@ -122,6 +122,7 @@ async def serve_allocator(
             views=JobViews(host, feed, outlooks=outlooks),
         )
         server.bound_by(parts.callers)
+        server.hold_to(parts.selector)
         explainer = LiveExplainer(bus, parts.selector)
         stack.callback(explainer.close)
         server.read_log(explainer, stream)

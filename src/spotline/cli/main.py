@@ -17,6 +17,7 @@ COMMANDS = (
     "jobs",
     "updates",
     "freezing",
+    "limits",
     "reading",
     "fetch",
     "explain",
@@ -48,8 +49,8 @@ PANELS = {
     "Results": ("fetch", "explain", "plot"),
     "Pipelines across regions": ("place", "pipelines"),
     "The system": (
-        *("up", "down", "pause", "resume", "parked", "orphans", "store", "agent", "market"),
-        "stats",
+        *("up", "down", "pause", "resume", "limits", "parked", "orphans", "store", "agent"),
+        *("market", "stats"),
     ),
     "Trying out": ("demo", "train-demo", "simulate", "replay", "bench", "knowledge"),
     "What there is": ("policies", "forecasters", "presets", "version"),

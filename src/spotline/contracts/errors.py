@@ -101,5 +101,9 @@ class LedgerDamaged(SpotlineError):
         self.key = key
 
 
+class Unauthenticated(SpotlineError):
+    """What a caller showed proves nobody; the message never holds what was shown."""
+
+
 class InvariantViolation(SpotlineError):
     """Something that cannot be has happened: a bug."""

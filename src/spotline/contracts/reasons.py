@@ -48,3 +48,6 @@ class Reason(Enum):
     LOG_BEGINS_LATE = "the log's beginning is no longer kept: decisions cannot be worked out again"
     EXPLAINER_BUSY = "another decision is being explained; try again"
     NO_EXPLAINER = "this server explains no decisions"
+    UNAUTHENTICATED = "no token, or none that is good here; the message says what is wrong with it"
+    ROLE_DENIED = "the token's role may not do this; the message names the roles that may"
+    TENANT_DENIED = "the token is another tenant's"

@@ -11,7 +11,7 @@ import grpc
 
 from spotline.adapters.agents.enrolment import Identity, sha256_of
 from spotline.adapters.grpc.agent.keeper import GangKeeper
-from spotline.adapters.grpc.agent.sessions import Caller, Sessions
+from spotline.adapters.grpc.agent.sessions import GangMember, Sessions
 from spotline.adapters.grpc.kit.answering import answers, refuse, with_clock
 from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext
 from spotline.api.v1 import agent_service_pb2 as pb
@@ -356,7 +356,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
 
     # --- shared ---------------------------------------------------------------------------------
 
-    def _caller(self, context: ServerContext) -> Caller:
+    def _caller(self, context: ServerContext) -> GangMember:
         caller = self._sessions.caller(context, self._host.state.gangs)
         self._keeper.heard(caller.gang, caller.instance_id)
         return caller

@@ -26,7 +26,7 @@ _LONGEST_SESSION = 4_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class GangMember:
     """An agent that has joined, and the gang of its job."""
 
     instance_id: str
@@ -72,7 +72,7 @@ class Sessions:
         """The session of an agent that has joined."""
         return open_session(self._signer, identity, nonce)
 
-    def caller(self, context: ServerContext, gangs: Gangs) -> Caller:
+    def caller(self, context: ServerContext, gangs: Gangs) -> GangMember:
         """Who calls.
 
         Raises
@@ -88,7 +88,7 @@ class Sessions:
         joined = None if gang is None else gang.joined.get(identity.instance_id)
         if gang is None or joined is None or joined.nonce_sha256 != nonce_sha256:
             raise _unknown("the session is refused: no such agent has joined")
-        return Caller(instance_id=identity.instance_id, gang=gang)
+        return GangMember(instance_id=identity.instance_id, gang=gang)
 
 
 def _said(context: ServerContext) -> str:

@@ -18,6 +18,7 @@ from spotline.bench.faults.families.notice import Notice
 from spotline.bench.faults.families.owners import Owners
 from spotline.bench.faults.families.poison import Poison
 from spotline.bench.faults.families.price import Price
+from spotline.bench.faults.families.runaway import Runaway
 from spotline.bench.faults.families.version import Version
 
 FAMILIES: Mapping[str, type[FaultFamily]] = MappingProxyType(
@@ -34,6 +35,7 @@ FAMILIES: Mapping[str, type[FaultFamily]] = MappingProxyType(
             Poison,
             Clock,
             Noise,
+            Runaway,
             Disk,
             Version,
             Forgeries,

@@ -18,6 +18,7 @@ from spotline.bench.faults.plants import (
     owners,
     poison,
     price,
+    runaway,
     version,
 )
 from spotline.bench.faults.plants.interface import Plant
@@ -34,6 +35,7 @@ PLANTS: Mapping[str, tuple[Plant, ...]] = MappingProxyType(
         "price": price.PLANTS,
         "clock": clock.PLANTS,
         "bytes": noise.PLANTS,
+        "runaway": runaway.PLANTS,
         "disk": disk.PLANTS,
         "version": version.PLANTS,
         "forged": forged.PLANTS,

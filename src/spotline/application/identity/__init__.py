@@ -1,0 +1,1 @@
+"""Who a caller is, and what he may do."""

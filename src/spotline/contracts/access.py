@@ -1,0 +1,166 @@
+"""Who may do what at which door: the one table.
+
+The servers' checks, docs/access.md and the tests of every cell are made from it. What may be
+published and followed on the bus is in `contracts.publishers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+
+
+class Role(Enum):
+    """What a caller is; the value is how tokens and files name it."""
+
+    OWNER = "owner"
+    OPERATOR = "operator"
+    VIEWER = "viewer"
+    SERVICE = "service"
+    INSTANCE = "instance"
+
+
+ROLE_MEANINGS: Mapping[Role, str] = MappingProxyType(
+    {
+        Role.OWNER: "a tenant's: hands in its jobs, changes and ends them, reads what is its own",
+        Role.OPERATOR: "of the whole system: reads everything, stops buying, mends, ends any job",
+        Role.VIEWER: "reads: a tenant's own, or everything where it is bound to no tenant",
+        Role.SERVICE: "a service or a training platform: acts for any tenant",
+        Role.INSTANCE: "one instance of one job: reports for its own allocation, for minutes",
+    }
+)
+
+
+class DoorKind(Enum):
+    """Where a caller comes in."""
+
+    GRPC = "gRPC"
+    HTTP = "HTTP"
+
+
+class Does(Enum):
+    """Whether an action changes anything."""
+
+    READ = "reads"
+    WRITE = "writes"
+
+
+class Reach(Enum):
+    """Whose things an action touches."""
+
+    SYSTEM = "nobody's in particular: market, knowledge, the state of the system"
+    TENANT = "one tenant's, or of every tenant that the caller may see"
+    ALLOCATION = "the caller's own allocation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """A row: what can be asked at a door, and which roles may.
+
+    `name` is a method's full gRPC name (`/package.Service/Method`) or an HTTP method and route.
+    """
+
+    door: DoorKind
+    name: str
+    does: Does
+    reach: Reach
+    roles: frozenset[Role]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Somebody who has proved who he is.
+
+    Parameters
+    ----------
+    subject
+        Who, for people and for the audit: the name of an API key, the `sub` of a token, an
+        instance's id.
+    tenant
+        Whose he is; empty: bound to none, as operators and services are.
+    credential_id
+        Which credential proved it; never the credential.
+    job_id, generation
+        Of an instance: its allocation.
+    """
+
+    subject: str
+    role: Role
+    tenant: str = ""
+    credential_id: str = ""
+    job_id: str = ""
+    generation: int = 0
+
+    def sees(self, tenant: str) -> bool:
+        """Whether a tenant's things are his to ask for."""
+        return not self.tenant or self.tenant == tenant
+
+
+_READERS = frozenset({Role.OWNER, Role.OPERATOR, Role.VIEWER, Role.SERVICE})
+_OWNERS = frozenset({Role.OWNER, Role.SERVICE})
+_ENDERS = frozenset({Role.OWNER, Role.SERVICE, Role.OPERATOR})
+_OPERATORS = frozenset({Role.OPERATOR})
+_WATCHERS = frozenset({Role.OPERATOR, Role.VIEWER, Role.SERVICE})
+_SERVICES = frozenset({Role.SERVICE})
+_INSTANCES = frozenset({Role.INSTANCE})
+# As they come: with the token of an instance that is to be started, traded for a session.
+_NOBODY_YET = frozenset[Role]()
+
+_PACKAGE = "/spotline.api.v1."
+_METHODS: Mapping[str, tuple[Does, Reach, frozenset[Role]]] = MappingProxyType(
+    {
+        "AgentService/Join": (Does.WRITE, Reach.ALLOCATION, _NOBODY_YET),
+        "AgentService/WatchAllocation": (Does.READ, Reach.ALLOCATION, _INSTANCES),
+        "AgentService/ReportHeartbeat": (Does.WRITE, Reach.ALLOCATION, _INSTANCES),
+        "AgentService/ReportRanks": (Does.WRITE, Reach.ALLOCATION, _INSTANCES),
+        "AgentService/ReportWork": (Does.WRITE, Reach.ALLOCATION, _INSTANCES),
+        "AgentService/ReportCheckpoint": (Does.WRITE, Reach.ALLOCATION, _INSTANCES),
+        "AgentService/AcknowledgeNotice": (Does.WRITE, Reach.ALLOCATION, _INSTANCES),
+        "AgentService/SendOutput": (Does.WRITE, Reach.ALLOCATION, _INSTANCES),
+        "AllocatorService/Allocate": (Does.READ, Reach.SYSTEM, _SERVICES),
+        "AllocatorService/Plan": (Does.READ, Reach.TENANT, _READERS),
+        "AllocatorService/ComparePolicies": (Does.READ, Reach.TENANT, _READERS),
+        "AnalyticsService/Query": (Does.READ, Reach.TENANT, _READERS),
+        "AnalyticsService/ListKeys": (Does.READ, Reach.TENANT, _READERS),
+        "ConfigurationService/Complete": (Does.READ, Reach.TENANT, _READERS),
+        "ConfigurationService/Predict": (Does.READ, Reach.SYSTEM, _READERS),
+        "ConfigurationService/Learn": (Does.WRITE, Reach.SYSTEM, _SERVICES | _OPERATORS),
+        "ConfigurationService/Sources": (Does.READ, Reach.SYSTEM, _READERS),
+        "JobService/Submit": (Does.WRITE, Reach.TENANT, _OWNERS),
+        "JobService/Get": (Does.READ, Reach.TENANT, _READERS),
+        "JobService/List": (Does.READ, Reach.TENANT, _READERS),
+        "JobService/Cancel": (Does.WRITE, Reach.TENANT, _ENDERS),
+        "JobService/ReportProgress": (Does.WRITE, Reach.TENANT, _OWNERS),
+        "JobService/Watch": (Does.READ, Reach.TENANT, _READERS),
+        "JobService/UpdateJob": (Does.WRITE, Reach.TENANT, _OWNERS),
+        "JobService/ReportExit": (Does.WRITE, Reach.TENANT, _OWNERS),
+        "JobService/GetMarket": (Does.READ, Reach.SYSTEM, _READERS),
+        "JobService/ReadOutput": (Does.READ, Reach.TENANT, _READERS),
+        "JobService/ReadEvents": (Does.READ, Reach.TENANT, _READERS),
+        "JobService/ExplainDecision": (Does.READ, Reach.TENANT, _READERS),
+        "OperationsService/GetSystemStatus": (Does.READ, Reach.SYSTEM, _WATCHERS),
+        "OperationsService/ListParked": (Does.READ, Reach.SYSTEM, _WATCHERS),
+        "OperationsService/RetryParked": (Does.WRITE, Reach.SYSTEM, _OPERATORS),
+        "OperationsService/DropParked": (Does.WRITE, Reach.SYSTEM, _OPERATORS),
+        "OperationsService/Pause": (Does.WRITE, Reach.SYSTEM, _OPERATORS),
+        "OperationsService/Resume": (Does.WRITE, Reach.SYSTEM, _OPERATORS),
+        "OperationsService/ListOrphans": (Does.READ, Reach.SYSTEM, _WATCHERS),
+        "OperationsService/ReapOrphans": (Does.WRITE, Reach.SYSTEM, _OPERATORS),
+        "PlacementService/Place": (Does.WRITE, Reach.TENANT, _OWNERS),
+        "PlacementService/Release": (Does.WRITE, Reach.TENANT, _ENDERS),
+        "PlacementService/ListPlacements": (Does.READ, Reach.TENANT, _READERS),
+        "PlacementService/Explain": (Does.READ, Reach.TENANT, _READERS),
+    }
+)
+
+GRPC_ACTIONS: Mapping[str, Action] = MappingProxyType(
+    {
+        _PACKAGE + name: Action(
+            door=DoorKind.GRPC, name=_PACKAGE + name, does=does, reach=reach, roles=roles
+        )
+        for name, (does, reach, roles) in _METHODS.items()
+    }
+)
+"""Every method of every service of ours; a test holds it to the protos."""
