@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from spotline.adapters.agents.enrolment import Identity, open_session, read_session, read_token
-from spotline.adapters.agents.signing import ForgedStatement, Signer
 from spotline.adapters.eventlog.manifest import UnreadableLog, read_manifest
 from spotline.adapters.files.geography.geography_file import read_geography
 from spotline.adapters.files.job_file import read_job_file, read_jobs, read_stated_job
 from spotline.adapters.files.pipeline_file import read_pipeline
 from spotline.adapters.files.reservations_file import add_reservations
 from spotline.adapters.files.weights_file import read_weights
+from spotline.adapters.identity.signing import ForgedStatement, Signer
 from spotline.adapters.market.parquet import read_market, write_market
 from spotline.adapters.market.parse import json_value, read_csv
 from spotline.adapters.web.asking import (

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from spotline.adapters.agents.keys import AgentKeys, Now, utc_now
-from spotline.adapters.agents.signing import ForgedStatement, Signer
+from spotline.adapters.agents.keys import AgentKeys
+from spotline.adapters.identity.signing import ForgedStatement, Signer
+from spotline.adapters.identity.wall_clock import Now, utc_now
 
 _TOKEN = "join"  # noqa: S105 - what a statement is for
 _SESSION = "session"

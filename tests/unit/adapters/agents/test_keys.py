@@ -18,7 +18,7 @@ from spotline.adapters.agents.enrolment import (
     read_token,
 )
 from spotline.adapters.agents.keys import AgentKeys
-from spotline.adapters.agents.signing import ForgedStatement
+from spotline.adapters.identity.signing import ForgedStatement
 from spotline.contracts.errors import ConfigError
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

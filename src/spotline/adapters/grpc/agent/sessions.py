@@ -13,9 +13,9 @@ from spotline.adapters.agents.enrolment import (
     read_token,
     sha256_of,
 )
-from spotline.adapters.agents.keys import Now, utc_now
-from spotline.adapters.agents.signing import ForgedStatement, Signer
 from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext
+from spotline.adapters.identity.signing import ForgedStatement, Signer
+from spotline.adapters.identity.wall_clock import Now, utc_now
 from spotline.application.allocator.agent_messages import JoinAsked
 from spotline.application.allocator.gang import Gang, Gangs, JoinedAgent
 from spotline.contracts.reasons import Reason
