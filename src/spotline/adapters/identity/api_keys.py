@@ -24,8 +24,8 @@ from spotline.adapters.files.json_file import read_json
 from spotline.adapters.files.yaml_file import Limits
 from spotline.adapters.identity.private_files import locked, write_private
 from spotline.adapters.identity.wall_clock import Now, utc_now, written_moment
-from spotline.application.identity.credentials import Proof
-from spotline.application.identity.grants import Grant
+from spotline.application.identity.credentials import ProvedCaller
+from spotline.application.identity.grants import RoleGrant
 from spotline.contracts.access import Caller, Role
 from spotline.contracts.errors import ConfigError, ContractError, Unauthenticated
 from spotline.domain.units import NS_PER_S
@@ -58,7 +58,7 @@ class ApiKey:
 
     key_id: str
     name: str
-    grant: Grant
+    grant: RoleGrant
     created: datetime
     sha256: str
     expires: datetime | None = None
@@ -103,7 +103,7 @@ class ApiKeys:
             return str(error)
         return found.st_ino, found.st_mtime_ns, found.st_size
 
-    async def read(self, token: str) -> Proof:
+    async def read(self, token: str) -> ProvedCaller:
         """Whom a key proves.
 
         Raises
@@ -126,7 +126,7 @@ class ApiKeys:
         if ended:
             raise Unauthenticated(f"the API key {found.key_id} ({found.name}) {ended}")
         ends = [moment for moment in (found.expires, found.revoked) if moment is not None]
-        return Proof(
+        return ProvedCaller(
             caller=Caller(
                 subject=found.name,
                 role=found.grant.role,
@@ -160,7 +160,7 @@ class ApiKeys:
         """
         return tuple(self._load().values())
 
-    def create(self, name: str, grant: Grant, *, expires: datetime | None = None) -> str:
+    def create(self, name: str, grant: RoleGrant, *, expires: datetime | None = None) -> str:
         """Make a key; returns the token, which is kept nowhere.
 
         Raises
@@ -303,7 +303,7 @@ def _keys_of(content: Any, *, where: str) -> Mapping[str, ApiKey]:
     keys: dict[str, ApiKey] = {}
     for index, read in enumerate(part.keys):
         try:
-            grant = Grant(role=Role(read.role), tenant=read.tenant)
+            grant = RoleGrant(role=Role(read.role), tenant=read.tenant)
         except ValueError as error:
             raise ContractError(f"{where}: keys[{index}]", str(error)) from error
         if read.id in keys:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spotline.adapters.identity.wall_clock import Now, utc_now
-from spotline.application.identity.credentials import MOST_TOKEN_BYTES, Proof, TokenReader
+from spotline.application.identity.credentials import MOST_TOKEN_BYTES, ProvedCaller, TokenReader
 from spotline.contracts.access import Caller
 from spotline.contracts.errors import Unauthenticated
 
@@ -17,7 +17,7 @@ _MOST_REMEMBERED = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Remembered:
-    proof: Proof
+    proof: ProvedCaller
     reader: TokenReader
     state: object
 

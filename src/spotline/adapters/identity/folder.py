@@ -22,7 +22,7 @@ from spotline.adapters.identity.private_files import (
 )
 from spotline.adapters.identity.wall_clock import Now, utc_now
 from spotline.application.identity.credentials import TokenReader
-from spotline.application.identity.grants import Grant
+from spotline.application.identity.grants import RoleGrant
 from spotline.contracts.access import Role
 from spotline.contracts.errors import ConfigError
 
@@ -151,7 +151,7 @@ class IdentityFolder:
 
     def _draw_token(self, name: str) -> None:
         # The key counts before its file is there: nobody reads one that is unknown yet.
-        token = self.keys.create(name, Grant(role=_PERSON.get(name, Role.SERVICE)))
+        token = self.keys.create(name, RoleGrant(role=_PERSON.get(name, Role.SERVICE)))
         write_private(self.token_file(name), token.encode() + b"\n")
 
     def _write_ca(self) -> None:

@@ -12,7 +12,7 @@ MOST_TOKEN_BYTES = 8 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
+class ProvedCaller:
     """Whom a token proves.
 
     Parameters
@@ -36,7 +36,7 @@ class TokenReader(Protocol):
         """Equal as long as what was proved stays so: another one after a revocation."""
         ...
 
-    async def read(self, token: str) -> Proof:
+    async def read(self, token: str) -> ProvedCaller:
         """Whom a token of this kind proves.
 
         Raises

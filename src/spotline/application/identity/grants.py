@@ -13,7 +13,7 @@ _OF_NO_TENANT = frozenset({Role.OPERATOR, Role.SERVICE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class RoleGrant:
     """A role, and the tenant it is for; empty: for none.
 
     Raises
