@@ -170,6 +170,21 @@ class ApiKeys:
         ContractError
             It is not what was written before, or name or time are not as expected.
         """
+        key, token = self._drawn(name, grant, expires)
+        if key.ended(key.created):
+            found = written_moment(key.expires)
+            raise ContractError("expires", f"expected a time that is to come, found {found}")
+        self._change(lambda keys: {**keys, key.key_id: key})
+        return token
+
+    def create_each(self, grants: Mapping[str, RoleGrant]) -> Mapping[str, str]:
+        """Make a key that never expires for each name, at once; the tokens. Raises as `create`."""
+        drawn = {name: self._drawn(name, grant, None) for name, grant in grants.items()}
+        made = {key.key_id: key for key, _ in drawn.values()}
+        self._change(lambda keys: {**keys, **made})
+        return {name: token for name, (_, token) in drawn.items()}
+
+    def _drawn(self, name: str, grant: RoleGrant, expires: datetime | None) -> tuple[ApiKey, str]:
         secret = secrets.token_hex(_SECRET_BYTES)
         key = ApiKey(
             key_id=secrets.token_hex(_ID_BYTES),
@@ -179,11 +194,7 @@ class ApiKeys:
             sha256=_sha256(secret),
             expires=None if expires is None else _to_the_second(expires),
         )
-        if key.ended(key.created):
-            found = written_moment(key.expires)
-            raise ContractError("expires", f"expected a time that is to come, found {found}")
-        self._change(lambda keys: {**keys, key.key_id: key})
-        return f"{_PREFIX}{key.key_id}_{secret}"
+        return key, f"{_PREFIX}{key.key_id}_{secret}"
 
     def revoke(self, which: str) -> ApiKey:
         """End a key by its id, or by its name where that is one key's; again: as it was.

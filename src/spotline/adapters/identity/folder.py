@@ -69,8 +69,8 @@ class IdentityFolder:
             self.authority = Authority(self.path / "authority", title="Spotline authority", now=now)
             self.keys = ApiKeys(self.path, now=now)
             with locked(self._tokens):
-                for name in (*_PERSON, *SERVICES):
-                    self._make_token(name)
+                names = (*_PERSON, *SERVICES)
+                self._draw_tokens([name for name in names if not self.token_file(name).exists()])
             self._write_ca()
         except (OSError, ValueError, TypeError) as error:
             raise ConfigError(
@@ -136,23 +136,20 @@ class IdentityFolder:
             self.authority.rotate(keep_former=keep_former)
             self._write_ca()
             with locked(self._tokens):
-                replaced = []
-                for name in (*_PERSON, *SERVICES):
-                    path = self.token_file(name)
-                    replaced.append(key_id_of(read_token_file(path, str(path))))
-                    self._draw_token(name)
+                files = [self.token_file(name) for name in (*_PERSON, *SERVICES)]
+                replaced = [key_id_of(read_token_file(file, str(file))) for file in files]
+                self._draw_tokens((*_PERSON, *SERVICES))
             self.keys.end_later(replaced, self._now() + overlap)
         except OSError as error:
             raise ConfigError(f"{self.path} cannot be used ({error})") from error
 
-    def _make_token(self, name: str) -> None:
-        if not self.token_file(name).exists():
-            self._draw_token(name)
-
-    def _draw_token(self, name: str) -> None:
-        # The key counts before its file is there: nobody reads one that is unknown yet.
-        token = self.keys.create(name, RoleGrant(role=_PERSON.get(name, Role.SERVICE)))
-        write_private(self.token_file(name), token.encode() + b"\n")
+    def _draw_tokens(self, names: Sequence[str]) -> None:
+        if not names:
+            return
+        grants = {name: RoleGrant(role=_PERSON.get(name, Role.SERVICE)) for name in names}
+        # Keys count before their files are there: nobody reads one that is unknown yet.
+        for name, token in self.keys.create_each(grants).items():
+            write_private(self.token_file(name), token.encode() + b"\n")
 
     def _write_ca(self) -> None:
         with locked(self.path):
