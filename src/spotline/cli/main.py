@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from spotline import __version__
+from spotline.cli.contexts import take_addresses
+from spotline.cli.failures import explained
 from spotline.cli.usage import CommandLine
 
 # Modules of this package, in the order in which `--help` lists their commands.
@@ -28,6 +30,8 @@ COMMANDS = (
     "agent",
     "orphans",
     "parked",
+    "auth",
+    "contexts",
     "market",
     "market_status",
     "stats",
@@ -49,7 +53,7 @@ PANELS = {
     "Pipelines across regions": ("place", "pipelines"),
     "The system": (
         *("up", "down", "pause", "resume", "parked", "orphans", "store", "agent", "market"),
-        "stats",
+        *("stats", "auth", "context"),
     ),
     "Trying out": ("demo", "train-demo", "simulate", "replay", "bench", "knowledge"),
     "What there is": ("policies", "forecasters", "presets", "version"),
@@ -73,6 +77,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -80,7 +85,9 @@ def root(
         ),
     ] = False,
 ) -> None:
-    """Take the options that come before a command."""
+    """Take the options that come before a command, and addresses from the context in use."""
+    with explained():
+        take_addresses(context)
 
 
 def _register() -> None:

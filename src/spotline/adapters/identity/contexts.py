@@ -182,6 +182,6 @@ def context_of(name: str, stated: Mapping[str, str]) -> ServiceContext:
     ContractError
         A field is not as expected.
     """
-    part = read_part(_ContextsPart, {"contexts": {name: dict(stated)}}, where=f"context {name}")
-    (made,) = part.contexts.values()
+    read_part(_ContextsPart, {"current": name}, where="NAME")
+    made = read_part(_ContextPart, dict(stated), where=f"context {name}")
     return ServiceContext(name=name, **made.model_dump())
