@@ -170,7 +170,7 @@ def test_contexts_are_added_used_listed_and_removed(tmp_path):
     [
         (("add", "a", "--allocator", "x"), "context a: allocator: expected HOST:PORT"),
         (("add", "a", "--http", "x"), "context a: http: expected a URL"),
-        (("add", "", "--allocator", "x:1"), "expected"),
+        (("add", "", "--allocator", "x:1"), "NAME: expected a name of one line, found ''"),
         (("add", "a", "--token-file", "/nowhere"), "--token-file: /nowhere: expected a readable"),
         (("use", "a"), "NAME: expected a context (none yet), found 'a'"),
         (("remove", "a"), "NAME: expected a context (none yet), found 'a'"),
