@@ -129,6 +129,7 @@ _METHODS: Mapping[str, tuple[Does, Reach, frozenset[Role]]] = MappingProxyType(
         "ConfigurationService/Predict": (Does.READ, Reach.SYSTEM, _READERS),
         "ConfigurationService/Learn": (Does.WRITE, Reach.WHOLE, _SERVICES | _OPERATORS),
         "ConfigurationService/Sources": (Does.READ, Reach.SYSTEM, _READERS),
+        "IdentityService/WhoAmI": (Does.READ, Reach.SYSTEM, frozenset(Role)),
         "JobService/Submit": (Does.WRITE, Reach.TENANT, _OWNERS),
         "JobService/Get": (Does.READ, Reach.TENANT, _READERS),
         "JobService/List": (Does.READ, Reach.TENANT, _READERS),

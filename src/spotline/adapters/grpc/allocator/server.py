@@ -12,6 +12,7 @@ from spotline.adapters.grpc.allocator.explaining import Explaining
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.job_servicer import JobServicer
 from spotline.adapters.grpc.allocator.standing import JobViews, unknown_job
+from spotline.adapters.grpc.identity.servicer import IdentityServicer
 from spotline.adapters.grpc.kit.doors import stated_tenant
 from spotline.adapters.grpc.kit.errors import RpcRefused
 from spotline.adapters.grpc.kit.serving import GrpcServer
@@ -19,6 +20,8 @@ from spotline.adapters.grpc.operations.servicer import OperationsServicer
 from spotline.api.v1 import (
     allocator_service_pb2,
     allocator_service_pb2_grpc,
+    identity_service_pb2,
+    identity_service_pb2_grpc,
     job_service_pb2,
     job_service_pb2_grpc,
     operations_service_pb2,
@@ -65,6 +68,7 @@ class RpcServer(GrpcServer):
         allocator_service_pb2.DESCRIPTOR.services_by_name["AllocatorService"].full_name,
         job_service_pb2.DESCRIPTOR.services_by_name["JobService"].full_name,
         operations_service_pb2.DESCRIPTOR.services_by_name["OperationsService"].full_name,
+        identity_service_pb2.DESCRIPTOR.services_by_name["IdentityService"].full_name,
     )
 
     def __init__(
@@ -125,6 +129,7 @@ class RpcServer(GrpcServer):
         operations_service_pb2_grpc.add_OperationsServiceServicer_to_server(
             self._operations, server
         )
+        identity_service_pb2_grpc.add_IdentityServiceServicer_to_server(IdentityServicer(), server)
 
     def tenant_of(self, request: Any) -> str:
         """The tenant that a request states, or whose job it names."""
