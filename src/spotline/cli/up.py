@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from spotline.cli.doubts import ListPrices, PriceSanity, StaleAfter, judged
+from spotline.cli.identities import AskIdentity, IdentityHosts, Issuers, asked_identity
 from spotline.cli.ports import check_ports
 from spotline.cli.stores import StoreOption, store_folder
 from spotline.cli.tables import fact_lines, print_line
@@ -211,6 +212,9 @@ def up(
         Path | None,
         typer.Option(metavar="FILE", help="Weights to start with, from --save-weights."),
     ] = None,
+    identity: AskIdentity = True,
+    identity_hosts: IdentityHosts = "",
+    issuers: Issuers = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     verbose: Annotated[
         bool,
@@ -268,6 +272,7 @@ def up(
             ingest=judged(paced, traded, (price_sanity, list_price, stale_after)),
             market_s_per_s=pace.market_s_per_s,
             agreement=_agreement(reap, reap_accounts, compare_every),
+            identity=asked_identity(store, asked=identity, hosts=identity_hosts, issuers=issuers),
         )
         check_ports(_ports_of(options, health_port))
         check_inputs(options)

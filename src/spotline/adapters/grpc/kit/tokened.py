@@ -49,13 +49,11 @@ class TokenedChannel(grpc.aio.Channel):
         return self._shown(method, self._inner.stream_stream(method, *args, **options))
 
     def _shown(self, method: str, calling: _Calling) -> _Calling:
-        token = self._token_for(method)
-        if not token:
-            return calling
-        said = (METADATA_KEY, f"Bearer {token}")
-
         def called(*args: Any, metadata: Any = None, **options: Any) -> Any:
-            return calling(*args, metadata=(*(metadata or ()), said), **options)
+            # Asked for with every call: a token may be renewed while the channel lives.
+            token = self._token_for(method)
+            said = ((METADATA_KEY, f"Bearer {token}"),) if token else ()
+            return calling(*args, metadata=(*(metadata or ()), *said), **options)
 
         return called
 
