@@ -19,6 +19,7 @@ COMMANDS = (
     "jobs",
     "updates",
     "freezing",
+    "limits",
     "reading",
     "fetch",
     "explain",
@@ -52,8 +53,8 @@ PANELS = {
     "Results": ("fetch", "explain", "plot"),
     "Pipelines across regions": ("place", "pipelines"),
     "The system": (
-        *("up", "down", "pause", "resume", "parked", "orphans", "store", "agent", "market"),
-        *("stats", "auth", "context"),
+        *("up", "down", "pause", "resume", "limits", "parked", "orphans", "store", "agent"),
+        *("market", "stats", "auth", "context"),
     ),
     "Trying out": ("demo", "train-demo", "simulate", "replay", "bench", "knowledge"),
     "What there is": ("policies", "forecasters", "presets", "version"),
