@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spotline.cli.doubts import PriceSanity, without_pause
+from spotline.cli.identities import AskIdentity, asked_identity
 from spotline.cli.tables import print_line
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def demo(
     explain: Annotated[
         bool, typer.Option("--explain", help="Also show rules, weights, drafts and accounts.")
     ] = False,
+    identity: AskIdentity = True,
 ) -> None:
     """Run jobs with deadlines on a market, end to end, and show what it saved.
 
@@ -104,6 +106,7 @@ def demo(
             selector=SelectorOptions(warm_start=read_weights(warm_start), limits=True),
             # A demo has no time between its slots to look ahead.
             outlooks=False,
+            identity=asked_identity(folder / "store", asked=identity),
         )
     with beside_json(json_out):
         if not planners_compiled():
