@@ -22,6 +22,7 @@ from spotline.adapters.nats.stream import NatsEventStream
 from spotline.contracts.subjects import StreamPart
 from spotline.runtime.broker import EmbeddedBroker
 from tests.eventually import PATIENCE_S
+from tests.fakes.bytecode import compile_tests
 from tests.fakes.jetstream import jetstream_of
 from tests.fakes.postgresql import running_postgresql
 from tests.fakes.shared_kernels import share_kernels
@@ -61,7 +62,9 @@ def pytest_xdist_auto_num_workers(config):
         env={**os.environ, "PYTHONPATH": os.pathsep.join(("src", "."))},
         stdout=subprocess.DEVNULL,
     )
-    return WORKERS_PER_CPU * len(os.sched_getaffinity(0))
+    processors = len(os.sched_getaffinity(0))
+    compile_tests(config.rootpath / "tests", processors)
+    return WORKERS_PER_CPU * processors
 
 
 @pytest.hookimpl(optionalhook=True)

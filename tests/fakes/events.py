@@ -2,6 +2,8 @@
 
 from spotline.application.spec import derive_id
 from spotline.contracts.build import envelope_for
+from spotline.contracts.publishers import PUBLISHERS
+from spotline.contracts.subjects import KINDS
 from spotline.domain.events.forecast import ForecastOverdue
 from spotline.domain.events.lifecycle import JobCancelled
 
@@ -14,7 +16,10 @@ def cancelled(number):
     return JobCancelled(job_id=f"job-{number}", tenant="Team.A")
 
 
-def envelope(event, *, event_id=None, source="test", causation_id="", index=0):
+def envelope(event, *, event_id=None, source=None, causation_id="", index=0):
+    """Wrap an event as one that a service has published which may."""
+    if source is None:
+        source = min(PUBLISHERS[KINDS[type(event)]])
     if event_id is None:
         event_id = derive_id(source, repr(event))
     return envelope_for(

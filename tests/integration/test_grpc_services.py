@@ -34,6 +34,7 @@ from spotline.application.allocator.messages import (
 )
 from spotline.application.allocator.planning import plan
 from spotline.application.board.messages import FleetView, JobPhase, WaitingFor
+from spotline.application.selector.state import SelectorOptions
 from spotline.application.spec import Call
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.mapping import digest, to_message
@@ -68,10 +69,16 @@ pytestmark = pytest.mark.integration
 
 
 @asynccontextmanager
-async def serving(host: FakeJobsHost, address: str = "127.0.0.1:0"):
+async def serving(
+    host: FakeJobsHost,
+    address: str = "127.0.0.1:0",
+    *,
+    selector: SelectorOptions = SelectorOptions(),  # noqa: B008 - frozen
+):
     feed = JobFeed()
     host.listeners.append(feed.on_applied)
     server = RpcServer(host, feed, address=address, await_admission=host.admits)
+    server.hold_to(selector)
     bound = await server.start()
     try:
         yield bound

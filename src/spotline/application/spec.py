@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from spotline.contracts.envelope import Envelope
 from spotline.contracts.envelope import derive_id as derive_id
 from spotline.domain.events.event import Event
 
@@ -75,7 +76,8 @@ class Spec:
 class Context:
     """Time, identity and chance of the event being handled: equal on every redelivery.
 
-    `place` tells the events of one entry apart.
+    `place` tells the events of one entry apart. `envelope` is what it came in, by which it is told
+    whether it is believed; None where it was made in this process.
     """
 
     seq: int
@@ -83,6 +85,7 @@ class Context:
     event_id: str
     correlation_id: str
     place: int = 0
+    envelope: Envelope | None = field(default=None, repr=False)
 
     def derive_id(self, kind: str, index: int = 0) -> str:
         """An id that depends on the handled event, `kind` and `index` alone."""

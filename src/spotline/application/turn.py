@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from spotline.application.rollback import Rollback
+from spotline.application.set_aside import SetAside
 from spotline.application.spec import Call, CallSpec, Context, Handler, Timer, derive_id
-from spotline.application.unfit import Unfit
+from spotline.application.unfit import Forged, Unfit
 from spotline.contracts.build import envelope_for, event_of, job_of
 from spotline.contracts.envelope import Envelope, StoredEntry, answer_id
 from spotline.contracts.errors import InvariantViolation
@@ -148,6 +149,7 @@ def context_of(entry: StoredEntry, envelope: Envelope) -> Context:
         now_ns=entry.stored_ns,
         event_id=envelope.event_id,
         correlation_id=envelope.correlation_id or envelope.event_id,
+        envelope=envelope,
     )
 
 
@@ -227,6 +229,7 @@ class Turns(Generic[StateT]):
         self._produces = frozenset(spec.produces)
         self._calls = {call.name: call for call in spec.calls}
         self._applied = RecentIds()
+        self._set_aside = SetAside(self.service)
         if not spec.consumes:
             raise InvariantViolation(f"the SPEC of {self.service} consumes nothing")
         if len(self._consumes) != len(spec.consumes):
@@ -271,18 +274,21 @@ class Turns(Generic[StateT]):
         """
         return self._tried(event, ctx, lambda: self._refolded(event, recorded))
 
-    def leave_out(self, event_id: str, parked: Output) -> Turn:
+    def leave_out(self, ctx: Context, parked: Output) -> Turn:
         """Take no turn on an event: the log says that it is parked."""
-        if not self._applied.add(event_id):
+        if not self._applied.add(ctx.event_id):
             return _NO_TURN
         reason = parked.event
         if not isinstance(reason, EntryParked):
             raise InvariantViolation(f"expected EntryParked, found {type(reason).__name__}")
+        if ctx.envelope is not None and reason.error_type != Forged.__name__:
+            self._set_aside.keep(ctx.envelope)
         return Turn(outputs=(parked,), parked=reason)
 
     def attempt(self, event: Event, ctx: Context) -> Turn:
         """The turn that `event` would lead to; nothing is changed by it."""
         try:
+            self._check_origin(event, ctx)
             self._check(self.state, event)
             turn, _ = self._taken(event, ctx, {})
         except SpecBroken:
@@ -336,15 +342,16 @@ class Turns(Generic[StateT]):
         return tuple(outputs)
 
     def applied_ids(self) -> list[str]:
-        """The ids that were applied of late, oldest first."""
-        return self._applied.latest()
+        """The ids that were applied of late, oldest first, and a note of each event set aside."""
+        return [*self._applied.latest(), *self._set_aside.noted()]
 
     def restore(self, state: StateT, applied_ids: Iterable[str]) -> None:
         """Go on from a state that was kept, and the ids that were applied to it."""
         self.state = state
         self._rollback.restart(state)
         for event_id in applied_ids:
-            self._applied.add(event_id)
+            if not self._set_aside.take_note(event_id):
+                self._applied.add(event_id)
 
     def _tried(
         self, event: Event, ctx: Context, turn_of: Callable[[], tuple[Turn, list[Event]]]
@@ -353,16 +360,17 @@ class Turns(Generic[StateT]):
         if not self._applied.add(ctx.event_id):
             return _NO_TURN
         try:
+            self._check_origin(event, ctx)
             self._check(self.state, event)
         except Unfit as unfit:
-            return self._parked(event, ctx, unfit)
+            return self._set(event, ctx, unfit)
         try:
             turn, evolved = turn_of()
         except SpecBroken:
             raise
         except Exception as error:  # noqa: BLE001 - nobody foresees what fails: recorded, told, counted
             self.state = self._rollback.back(self._handler.evolve)
-            return self._parked(event, ctx, error)
+            return self._set(event, ctx, error)
         for output in turn.outputs:
             self._applied.add(output.event_id)
         self._rollback.note(self.state, evolved)
@@ -410,6 +418,18 @@ class Turns(Generic[StateT]):
         for event in fresh:
             self._handler.evolve(self.state, event)
         return ordered, fresh
+
+    def _check_origin(self, event: Event, ctx: Context) -> None:
+        """Refuse what nobody has published who may."""
+        if ctx.envelope is not None:
+            own = self.service if type(event) in self._produces else ""
+            self._set_aside.check(event, ctx.envelope, own)
+
+    def _set(self, event: Event, ctx: Context, error: Exception) -> Turn:
+        """Set an event aside for good, and say so."""
+        if ctx.envelope is not None and not isinstance(error, Forged):
+            self._set_aside.keep(ctx.envelope)
+        return self._parked(event, ctx, error)
 
     def _parked(self, event: Event, ctx: Context, error: Exception) -> Turn:
         """Say that `event` is left out, and why."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from spotline.adapters.identity.endpoints import (
     ClientIdentity,
     publish_endpoint,
-    read_token_file,
     withdraw_endpoint,
 )
 from spotline.adapters.identity.folder import IdentityFolder
@@ -44,23 +41,6 @@ class IdentityAt:
     mtls: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RenewedIdentity(ClientIdentity):
-    """A service's identity whose key is read again when its file is another: it was rotated."""
-
-    token_file: Path
-
-    def token_for(self, method: str) -> str:
-        """The key as its file has it now."""
-        found = os.stat(self.token_file)
-        return _token_of(self.token_file, found.st_mtime_ns, found.st_ino)
-
-
-@lru_cache(maxsize=64)
-def _token_of(file: Path, mtime_ns: int, inode: int) -> str:
-    return read_token_file(file, str(file))
-
-
 class InstalledIdentity:
     """The identity of an installation, as its services use it.
 
@@ -90,14 +70,8 @@ class InstalledIdentity:
         )
 
     def client(self, service: str) -> ClientIdentity:
-        """By what a service is known to the others."""
-        known = self._folder.service_identity(service, mtls=self._at.mtls)
-        return RenewedIdentity(
-            token=known.token,
-            ca_pem=known.ca_pem,
-            key_and_chain=known.key_and_chain,
-            token_file=self._folder.token_file(service),
-        )
+        """By what a service is known to the others; a rotated key is taken while it runs."""
+        return self._folder.service_identity(service, mtls=self._at.mtls)
 
     def publish(self, addresses: Sequence[str]) -> Callable[[], None]:
         """Tell this user's clients what these addresses ask for, until the result is called."""

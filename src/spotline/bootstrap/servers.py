@@ -127,6 +127,7 @@ async def serve_allocator(
             views=JobViews(host, feed, outlooks=outlooks),
         )
         server.bound_by(parts.callers)
+        server.hold_to(parts.selector)
         server.identify(hooks.server_identity())
         explainer = LiveExplainer(bus, parts.selector)
         stack.callback(explainer.close)

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from spotline import __version__
+from spotline.cli.contexts import take_addresses
+from spotline.cli.failures import explained
 from spotline.cli.usage import CommandLine
 
 # Modules of this package, in the order in which `--help` lists their commands.
@@ -17,6 +19,7 @@ COMMANDS = (
     "jobs",
     "updates",
     "freezing",
+    "limits",
     "reading",
     "fetch",
     "explain",
@@ -28,6 +31,8 @@ COMMANDS = (
     "agent",
     "orphans",
     "parked",
+    "auth",
+    "contexts",
     "market",
     "market_status",
     "stats",
@@ -48,8 +53,8 @@ PANELS = {
     "Results": ("fetch", "explain", "plot"),
     "Pipelines across regions": ("place", "pipelines"),
     "The system": (
-        *("up", "down", "pause", "resume", "parked", "orphans", "store", "agent", "market"),
-        "stats",
+        *("up", "down", "pause", "resume", "limits", "parked", "orphans", "store", "agent"),
+        *("market", "stats", "auth", "context"),
     ),
     "Trying out": ("demo", "train-demo", "simulate", "replay", "bench", "knowledge"),
     "What there is": ("policies", "forecasters", "presets", "version"),
@@ -73,6 +78,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -80,7 +86,9 @@ def root(
         ),
     ] = False,
 ) -> None:
-    """Take the options that come before a command."""
+    """Take the options that come before a command, and addresses from the context in use."""
+    with explained():
+        take_addresses(context)
 
 
 def _register() -> None:

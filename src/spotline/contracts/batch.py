@@ -9,7 +9,7 @@ import hashlib
 import re
 import zlib
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
@@ -84,6 +84,12 @@ def packed(envelopes: Sequence[Envelope], *, most_events: int = MOST_EVENTS) -> 
                 batch = _batch(chunk, last_id, left=len(members) - done)
                 entries.append(PackedEntry(batch, len(chunk)))
     return entries
+
+
+def packed_for(service: str, envelope: Envelope) -> Envelope:
+    """A batch of one event alone, whatever its kind, on the subject of `service`."""
+    batch = _batch([envelope], _last_answer_id([envelope]), left=0)
+    return replace(batch, subject=batch_subject(service))
 
 
 def _belonging(envelope: Envelope) -> tuple[object, ...]:
@@ -209,6 +215,7 @@ def unpacked(entry: StoredEntry, kinds: Container[str] | None = None) -> tuple[S
     if not is_batch(entry):
         return (entry,)
     around = entry.envelope()
+    carrier = entry.subject.removeprefix(_BATCH_HEAD)
     batch = _read(entry)
     wanted = [kinds is None or kind in kinds for kind in batch.kinds]
     if not any(wanted):
@@ -243,6 +250,7 @@ def unpacked(entry: StoredEntry, kinds: Container[str] | None = None) -> tuple[S
             payload=event.payload,
             job_id=job_id,
             trace_headers=dict(event.trace_headers) if event.trace_headers else {},
+            carrier=carrier,
         )
         found.append(
             StoredEntry(

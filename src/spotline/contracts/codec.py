@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from google.protobuf import json_format
@@ -63,6 +64,12 @@ def decode(kind: str, payload: bytes) -> Event:
     ContractError
         No such kind, bytes that are no such message, or a value its type refuses.
     """
+    if len(payload) <= _REMEMBERED_BYTES:
+        return _remembered(kind, payload)
+    return _decoded(kind, payload)
+
+
+def _decoded(kind: str, payload: bytes) -> Event:
     event_type = EVENT_TYPES.get(kind)
     if event_type is None:
         raise ContractError(
@@ -70,6 +77,12 @@ def decode(kind: str, payload: bytes) -> Event:
         )
     event: Event = decode_value(event_type, kind, payload)
     return event
+
+
+# Services in one process read the same entries one after the other. Events are frozen through and
+# through, so they may share them. At most 4 MiB of payloads are kept.
+_REMEMBERED_BYTES, _REMEMBERED_EVENTS = 4096, 1024
+_remembered = lru_cache(maxsize=_REMEMBERED_EVENTS)(_decoded)
 
 
 def encode_dead_letter(entry: StoredEntry, service: str, error: ContractError) -> bytes:

@@ -38,7 +38,8 @@ class Envelope:
 
     `ts_event_ns` is when it happened in the market's time, 0 where it has none of its own;
     `job_id` the job or pipeline that it is about, empty where it is about none. `stored_ns` is when
-    the stream stored it, in wall time (0: it has not, or that is not known); it is no part of it.
+    the stream stored it, in wall time (0: it has not, or that is not known), `carrier` the service
+    in whose batch it came (empty: in none); they are no part of it.
     """
 
     event_id: str
@@ -53,6 +54,12 @@ class Envelope:
     job_id: str = ""
     trace_headers: Mapping[str, str] = field(default_factory=dict)
     stored_ns: int = field(default=0, compare=False)
+    carrier: str = field(default="", compare=False)
+
+    @property
+    def carried_by_other(self) -> bool:
+        """Whether it came in a batch of another than its source."""
+        return self.carrier not in ("", self.source)
 
     def is_for(self, service: str) -> bool:
         """Whether a service is to take it: what is published again is for one that had parked it.

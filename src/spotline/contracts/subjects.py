@@ -14,6 +14,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
+from spotline.contracts.envelope import OPERATOR
 from spotline.contracts.errors import ContractError
 from spotline.domain.events import (
     agreement,
@@ -294,6 +295,9 @@ def subjects_with(event_types: Iterable[type[Event]], *also_by: str) -> list[str
     listed = {event_type for produced in PRODUCERS.values() for event_type in produced}
     if not listed.issuperset(in_batches):
         services = {"*"}
+    if "*" not in services:
+        # What was parked and is published again comes in batches of its own.
+        services.add(OPERATOR)
     return [
         *map(filter_of, wanted),
         *(f"{PREFIX}{BATCH_KIND}.{service}" for service in sorted(services)),

@@ -190,8 +190,7 @@ class SelectorRefold:
             return
         while self._waiting[0].envelope.event_id != cause:
             self._fold(self._waiting.popleft(), whole=True)
-        self._waiting.popleft()
-        self._turns.leave_out(cause, parked)
+        self._turns.leave_out(self._waiting.popleft().context, parked)
 
     def _take_output(self, event: Event, envelope: Envelope) -> None:
         """Keep what followed from an input; all inputs before that one are complete by now."""

@@ -12,6 +12,7 @@ from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of, is_dead_letter
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import ContractError
+from spotline.contracts.publishers import why_forged
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobCancelled, JobSubmitted
 from spotline.domain.events.market import MarketOpened, SlotOpened
@@ -75,7 +76,7 @@ class Observations:
 
 
 def observations_of(entries: Iterable[StoredEntry]) -> Observations:
-    """Rebuild the market and the jobs of a log.
+    """Rebuild the market and the jobs of a log; what is forged was nobody's.
 
     Quotes of slots that were not opened are held; an offering first quoted later on has its first
     price and no capacity until then.
@@ -89,6 +90,8 @@ def observations_of(entries: Iterable[StoredEntry]) -> Observations:
     slots: dict[int, SlotOpened] = {}
     jobs: dict[str, Job] = {}
     for recorded in readable_events(entries):
+        if why_forged(recorded.event, recorded.envelope) is not None:
+            continue
         match recorded.event:
             case MarketOpened():
                 opened = recorded.event

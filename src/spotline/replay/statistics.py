@@ -10,7 +10,8 @@ from typing import Any
 from spotline.application.analytics.handler import SPEC, StatisticsFold
 from spotline.application.analytics.store import Issue
 from spotline.contracts.codec import encode
-from spotline.contracts.envelope import Envelope, StoredEntry
+from spotline.contracts.envelope import OPERATOR, Envelope, StoredEntry
+from spotline.contracts.publishers import why_forged
 from spotline.contracts.subjects import KINDS
 from spotline.domain.events.event import Event
 from spotline.domain.events.statistics import MarketStatisticsIssued, PlatformStatisticsIssued
@@ -49,7 +50,9 @@ class StatisticsReplay:
         self.recomputed = 0
 
     def take(self, entry: StoredEntry, envelope: Envelope, event: Event) -> None:
-        """Fold an entry that is no statistics."""
+        """Fold an entry that is no statistics, nor forged, nor published again for another."""
+        if envelope.source == OPERATOR or why_forged(event, envelope) is not None:
+            return
         issues = self._fold.take(
             event,
             event_id=envelope.event_id,

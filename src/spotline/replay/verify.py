@@ -20,6 +20,7 @@ from spotline.adapters.eventlog.manifest import Environment, Manifest, Unreadabl
 from spotline.application.analytics.handler import StatisticsFold
 from spotline.application.spec import Context, Handler, Spec
 from spotline.application.turn import Output, PendingCall, Turns, context_of
+from spotline.application.unfit import NOT_BELIEVED, Forged
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of, is_dead_letter
 from spotline.contracts.codec import encode
@@ -174,6 +175,11 @@ class _Replay:
         parkings: Mapping[ParkedBy, RecordedParking],
     ) -> None:
         self._parkings = parkings
+        self._not_believed = {
+            event_id
+            for (_, event_id), parking in parkings.items()
+            if parking.reason.error_type in NOT_BELIEVED
+        }
         self._now_taken: list[NowTaken] = []
         self._hosted = [_hosted(handler) for handler in handlers]
         self._statistics = StatisticsReplay(statistics) if statistics is not None else None
@@ -228,10 +234,12 @@ class _Replay:
         if self._take_statistics(entry, envelope, event):
             return
         for hosted in self._hosted:
-            if envelope.source == hosted.spec.service:
+            # What came in another's batch is not its own, whatever it says.
+            own = envelope.source == hosted.spec.service and not envelope.carried_by_other
+            if own:
                 cause = hosted.seen.get(envelope.causation_id, _NOWHERE)
                 hosted.last_cause = max(hosted.last_cause, cause)
-            if envelope.source == hosted.spec.service and is_decision(hosted.spec, event, envelope):
+            if own and is_decision(hosted.spec, event, envelope):
                 self._meet(hosted, entry, envelope, event)
             elif hosted.turns.consumes(event) and envelope.is_for(hosted.spec.service):
                 event_there = self._recomputed(hosted, entry, envelope, event)
@@ -282,6 +290,9 @@ class _Replay:
             self._leave_out(hosted, parking, event, ctx)
             return
         turn = hosted.turns.take(event, ctx)
+        if isinstance(turn.error, Forged):
+            # Its service left it out, or never got it: nothing follows from it either way.
+            return
         if turn.parked is not None:
             hosted.unrecorded.append(_Unrecorded(turn.parked, (entry.seq, entry.place)))
             return
@@ -310,13 +321,15 @@ class _Replay:
                     error=reason.error,
                 )
             )
-        hosted.turns.leave_out(ctx.event_id, parking.output)
+        hosted.turns.leave_out(ctx, parking.output)
 
     def _recomputed(
         self, hosted: _Hosted, entry: StoredEntry, envelope: Envelope, event: Event
     ) -> Event:
         """The event as the handler should get it: an answer to its own call is computed again."""
         if type(event) not in hosted.recomputed_answers or envelope.source != hosted.spec.service:
+            return event
+        if (hosted.spec.service, envelope.event_id) in self._parkings:
             return event
         found = _call_answered(hosted, envelope)
         if found is None or found.pending.spec.recompute is None:
@@ -343,6 +356,9 @@ class _Replay:
         cause_seq, _ = at
         place = _Place(hosted, entry.seq, envelope.kind, cause_seq)
         expected = hosted.expected.pop((envelope.causation_id, envelope.index), None)
+        if expected is None and envelope.event_id in self._not_believed:
+            # Nobody took it for a decision of that handler, and the log says so.
+            return
         if expected is None:
             cause = envelope.causation_id or "(none)"
             why = "" if cause_seq else f": its cause {cause} is not among the inputs"

@@ -12,6 +12,7 @@ from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import ContractError, ProviderUnavailable
+from spotline.contracts.publishers import why_forged
 from spotline.contracts.subjects import (
     BATCH_KIND,
     ONLY_IN_BATCHES,
@@ -141,7 +142,9 @@ class FanOut:
         except ContractError:
             return []  # those who consume it have said so
         return [
-            self._message(event) for event in events if (event.seq, event.place) > self._published
+            self._message(event)
+            for event in events
+            if (event.seq, event.place) > self._published and _is_believed(event)
         ]
 
     def _message(self, entry: StoredEntry) -> Envelope:
@@ -181,3 +184,12 @@ class FanOut:
 
 def _place_in(headers: Mapping[str, str]) -> _Place:
     return int(headers.get(LOG_SEQ, "0")), int(headers.get(LOG_PLACE, "0"))
+
+
+def _is_believed(entry: StoredEntry) -> bool:
+    """Whether plain clients may take it for what its services say; what cannot be read is told."""
+    try:
+        event, envelope = event_of(entry), entry.envelope()
+    except ContractError:
+        return True
+    return why_forged(event, envelope) is None

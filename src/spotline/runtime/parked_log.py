@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spotline.contracts.batch import packed, unpacked
-from spotline.contracts.envelope import OPERATOR, Envelope, StoredEntry, retry_id
-from spotline.contracts.subjects import EVENT_TYPES, ONLY_IN_BATCHES, PRODUCERS, batch_subject
+from spotline.contracts.batch import packed_for, unpacked
+from spotline.contracts.envelope import OPERATOR, StoredEntry, retry_id
 from spotline.runtime.stream import EventStream
 
 
@@ -36,15 +35,6 @@ class StreamParkedLog:
             index=0,
             trace_headers={},
         )
-        await self._stream.publish([_entry(again)])
+        # Of a source of its own, so in batches of its own: no other subject has to admit it.
+        await self._stream.publish([packed_for(OPERATOR, again)])
         return again.event_id
-
-
-def _entry(again: Envelope) -> Envelope:
-    """The message: where the log takes a kind only in batches, one that its consumers follow."""
-    if again.kind not in ONLY_IN_BATCHES:
-        return again
-    event_type = EVENT_TYPES[again.kind]
-    producer = next(name for name, produced in PRODUCERS.items() if event_type in produced)
-    (entry,) = packed([again])
-    return replace(entry.envelope, subject=batch_subject(producer))

@@ -40,7 +40,7 @@ class RecordedTurns(Generic[StateT]):
         """Take an input up, or again behind the floor: decide what is not recorded yet."""
         stored, parked = self._recorded(envelope)
         if parked is not None:
-            return self._turns.leave_out(envelope.event_id, parked), stored
+            return self._turns.leave_out(ctx, parked), stored
         turn = self._turns.take(event, ctx, _outputs_of(stored))
         self._tell(turn, envelope, ctx)
         # What is parked now is stored nowhere yet, whatever an earlier version decided on it.
@@ -50,7 +50,7 @@ class RecordedTurns(Generic[StateT]):
         """Apply an acknowledged input, and what is recorded of it; decide nothing."""
         stored, parked = self._recorded(envelope)
         if parked is not None:
-            return self._turns.leave_out(envelope.event_id, parked), stored
+            return self._turns.leave_out(ctx, parked), stored
         turn = self._turns.refold(event, ctx, _outputs_of(stored))
         self._tell(turn, envelope, ctx)
         # What is parked now is stored nowhere yet, whatever an earlier version decided on it.

@@ -132,7 +132,7 @@ def test_what_the_log_says_is_parked_is_left_out_even_if_it_could_be_taken():
     turns = Turns(ToyHandler())
     before = replace(turns.state)
 
-    turn = turns.leave_out("cause", bad)
+    turn = turns.leave_out(context("cause"), bad)
 
     assert turn.parked == bad.event
     assert turn.error is None

@@ -36,7 +36,7 @@ def played():
         record=log.append,
     )
     for slot in SLOTS:
-        host.publish(overdue(slot), source="test")
+        host.publish(overdue(slot), source="selector")
     return log, host.state_of("toy")
 
 

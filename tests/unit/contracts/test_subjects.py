@@ -111,12 +111,16 @@ def test_decisions_are_published_beside_the_log():
 
 
 def test_whoever_consumes_an_event_follows_the_batches_of_those_who_make_it():
-    assert subjects_with([SlotOpened]) == ["spotline.v1.market.slot"]
+    assert subjects_with([SlotOpened]) == [
+        "spotline.v1.market.slot",
+        "spotline.v1.batch.operator",
+    ]
     assert subjects_with([SlotOpened, CostAccrued, JobClosed]) == [
         "spotline.v1.market.slot",
         "spotline.v1.cost.>",
         "spotline.v1.job.closed.>",
         "spotline.v1.batch.cloud_actuator",
+        "spotline.v1.batch.operator",
         "spotline.v1.batch.selector",
     ]
 

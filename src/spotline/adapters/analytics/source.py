@@ -14,7 +14,7 @@ acknowledged when all of its events are done, and taken again with all of them o
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +27,9 @@ from spotline.adapters.faust.messages import StreamMessage
 from spotline.adapters.faust.topics import STREAMS, SUBJECTS
 from spotline.contracts.batch import is_batch, unpacked
 from spotline.contracts.build import event_of
-from spotline.contracts.envelope import Envelope, StoredEntry
+from spotline.contracts.envelope import OPERATOR, Envelope, StoredEntry
 from spotline.contracts.errors import ContractError
+from spotline.contracts.publishers import why_forged
 from spotline.contracts.subjects import KINDS, stream_name, subjects_with
 from spotline.domain.events.event import Event
 
@@ -122,8 +123,10 @@ class _EventSchema(faust.Schema):  # type: ignore[type-arg]
                 payload=message.value or b"",
             )
             try:
-                events = unpacked(entry, kinds)
-                sourced = [SourcedEvent(event_of(held), message.partition, held) for held in events]
+                events = _first_told(unpacked(entry, kinds))
+                sourced = [
+                    SourcedEvent(_believed(held), message.partition, held) for held in events
+                ]
             except ContractError as error:
                 if not is_batch(entry):
                     raise ValueDecodeError(str(error)) from error
@@ -135,18 +138,33 @@ class _EventSchema(faust.Schema):  # type: ignore[type-arg]
         return decode
 
 
+def _first_told(events: Sequence[StoredEntry]) -> list[StoredEntry]:
+    """Without those that are published again for a service that had parked them."""
+    return [held for held in events if held.envelope().source != OPERATOR]
+
+
+def _believed(held: StoredEntry) -> Event:
+    """The event, where its source may publish it; `ContractError` where not."""
+    event = event_of(held)
+    forged = why_forged(event, held.envelope())
+    if forged is not None:
+        field, expected, found = forged
+        raise ContractError(held.subject, f"{field} must be {expected}, was {found}")
+    return event
+
+
 def _readable(
     batch: StoredEntry, kinds: frozenset[str], partition: int, counters: SourceCounters
 ) -> list[SourcedEvent]:
     """What can be read of a batch of which something cannot."""
     try:
-        events = unpacked(batch, kinds)
+        events = _first_told(unpacked(batch, kinds))
     except ContractError as error:
         raise ValueDecodeError(str(error)) from error
     sourced = []
     for held in events:
         try:
-            sourced.append(SourcedEvent(event_of(held), partition, held))
+            sourced.append(SourcedEvent(_believed(held), partition, held))
         except ContractError as error:
             counters.rejected += 1
             _tell_rejected(partition, held.seq, held.subject, str(error))

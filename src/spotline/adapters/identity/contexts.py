@@ -13,9 +13,11 @@ from platformdirs import user_config_path
 from pydantic import AfterValidator, Field
 
 from spotline.adapters.files.fields import Name, Part, Text, expected, read_part
+from spotline.adapters.files.mistake import shown
 from spotline.adapters.files.yaml_file import read_yaml
 from spotline.adapters.identity.private_files import locked, write_private
 from spotline.contracts.errors import ConfigError
+from spotline.contracts.limits import name_problem
 
 CONTEXT = "SPOTLINE_CONTEXT"
 
@@ -179,9 +181,12 @@ def context_of(name: str, stated: Mapping[str, str]) -> ServiceContext:
 
     Raises
     ------
+    ConfigError
+        The name is none.
     ContractError
         A field is not as expected.
     """
-    part = read_part(_ContextsPart, {"contexts": {name: dict(stated)}}, where=f"context {name}")
-    (made,) = part.contexts.values()
+    if not name or name_problem(name):
+        raise ConfigError(f"NAME: expected a name of one line, found {shown(name)}")
+    made = read_part(_ContextPart, dict(stated), where=f"context {name}")
     return ServiceContext(name=name, **made.model_dump())

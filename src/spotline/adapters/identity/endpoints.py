@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 from platformdirs import user_state_path
 from pydantic import Field
 
@@ -32,6 +33,38 @@ _HOST_AND_PORT = re.compile(r"(?P<host>.+):(?P<port>\d{1,5})")
 _THIS_MACHINE = frozenset({"localhost", "0.0.0.0", "[::]", "[::1]", ""})  # noqa: S104
 _MOST_CA_BYTES = 1 << 20
 
+_log = structlog.get_logger()
+
+
+class TokenFile:
+    """A token in a file, read again when the file was replaced.
+
+    Raises
+    ------
+    ConfigError
+        It cannot be read, or holds no token.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: object = None
+        self._token = ""
+        self.token()
+
+    def token(self) -> str:
+        """The token as it is now; the one before where the file cannot be read any more."""
+        try:
+            found = self._path.stat()
+            seen = (found.st_ino, found.st_mtime_ns, found.st_size)
+            if seen != self._seen:
+                self._token = read_token_file(self._path, str(self._path))
+                self._seen = seen
+        except (OSError, ConfigError) as error:
+            if not self._token:
+                raise ConfigError(f"{self._path}: expected a token, found: {error}") from error
+            _log.warning("token_file_unreadable", path=str(self._path), error=str(error))
+        return self._token
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientIdentity:
@@ -49,6 +82,8 @@ class ClientIdentity:
         Further tokens by role, of a person who has several: for what `token`'s role may not do.
     key_and_chain
         A client's certificate, where the server asks for one (mTLS).
+    token_file
+        Where `token` is read again once it was replaced there: who runs for long takes a rotated one.
     """
 
     token: str = field(default="", repr=False)
@@ -56,17 +91,20 @@ class ClientIdentity:
     server_name: str = ""
     tokens: Mapping[Role, str] = field(default_factory=dict, repr=False)
     key_and_chain: tuple[bytes, bytes] | None = field(default=None, repr=False)
+    token_file: TokenFile | None = None
 
     def token_for(self, method: str) -> str:
         """The token to show to a gRPC method (`/package.Service/Method`)."""
         action = GRPC_ACTIONS.get(method)
-        return self.token if action is None else self.token_of(action.roles)
+        return self.token_of(frozenset() if action is None else action.roles)
 
     def token_of(self, roles: frozenset[Role]) -> str:
         """The token to show where one of these roles is asked for.
 
         `token` itself unless another of ours is of such a role and none is known of `token`'s.
         """
+        if self.token_file is not None:
+            return self.token_file.token()
         own = [role for role, token in self.tokens.items() if token == self.token]
         if not self.tokens or any(role in roles for role in own):
             return self.token

@@ -13,7 +13,12 @@ from pathlib import Path
 from spotline.adapters.identity.api_keys import ApiKeys, key_id_of
 from spotline.adapters.identity.authority import Authority, KeyAndChain
 from spotline.adapters.identity.chain import AuthenticatorChain
-from spotline.adapters.identity.endpoints import ClientIdentity, Endpoint, read_token_file
+from spotline.adapters.identity.endpoints import (
+    ClientIdentity,
+    Endpoint,
+    TokenFile,
+    read_token_file,
+)
 from spotline.adapters.identity.private_files import (
     check_private,
     locked,
@@ -104,8 +109,10 @@ class IdentityFolder:
         ConfigError
             There is no such service, or its key cannot be read.
         """
+        file = TokenFile(self.token_file(service))
         return ClientIdentity(
-            token=read_token_file(self.token_file(service), str(self.path)),
+            token=file.token(),
+            token_file=file,
             ca_pem=self.authority.ca_pem.encode(),
             key_and_chain=self.authority.service_identity(service) if mtls else None,
         )
@@ -142,6 +149,21 @@ class IdentityFolder:
             self.keys.end_later(replaced, self._now() + overlap)
         except OSError as error:
             raise ConfigError(f"{self.path} cannot be used ({error})") from error
+
+    def retire_former(self) -> bool:
+        """Trust the authority of before the last rotation no more; whether there was one.
+
+        Raises
+        ------
+        ConfigError
+            The folder cannot be used.
+        """
+        try:
+            there = self.authority.retire_former()
+            self._write_ca()
+        except OSError as error:
+            raise ConfigError(f"{self.path} cannot be used ({error})") from error
+        return there
 
     def _draw_tokens(self, names: Sequence[str]) -> None:
         if not names:

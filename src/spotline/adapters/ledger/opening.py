@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ _EXTRA = "pip install 'spotline[postgresql]'"
 _OPENING_LOCK = 7_245_180_213
 # SQLite says by these words that a file is no longer a database of its.
 _MALFORMED = ("malformed", "not a database", "disk image")
+
+# Bytes that are no text must not end the reading: their row's checksum tells.
+_AS_TEXT = methodcaller("decode", "utf-8", "backslashreplace")
 
 
 def ledger_url(path: Path) -> str:
@@ -173,8 +177,7 @@ def _is_sqlite(engine: Engine | Connection) -> bool:
 
 
 def _harden(connection: Any, _record: object) -> None:
-    # Bytes that are no text must not end the reading: their row's checksum tells.
-    connection.text_factory = lambda stored: stored.decode("utf-8", "backslashreplace")
+    connection.text_factory = _AS_TEXT
     write_ahead(connection)
     cursor = connection.cursor()
     for pragma in ("synchronous=FULL", "busy_timeout=10000"):

@@ -6,14 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import (
     Connection,
     Engine,
+    Insert,
     Row,
     Select,
     Table,
+    Update,
     bindparam,
     delete,
     func,
@@ -62,6 +65,8 @@ class OwnedRows:
 
     def _read_keyed(self, table: Table, column: Any, keys: Sequence[str]) -> Sequence[Row[Any]]:
         """The rows whose `column` is one of many keys."""
+        if not keys:
+            return []
         with reading(self._engine) as connection:
             return _keyed(connection, self._owner, table, column, keys)
 
@@ -76,16 +81,16 @@ class OwnedRows:
         """
         with writing(self._engine) as connection:
             # PostgreSQL waits here for one who holds the row; SQLite has waited already.
-            self._look_at_epoch(connection, select(t.owners).with_for_update())
+            self._look_at_epoch(connection, _THIS_OWNER_HELD)
             yield Transaction(connection, self._owner)
 
     def _check_epoch(self) -> None:
         with reading(self._engine) as connection:
-            self._look_at_epoch(connection, select(t.owners))
+            self._look_at_epoch(connection, _THIS_OWNER)
 
     def _look_at_epoch(self, connection: Connection, query: Select[Any]) -> None:
-        query = query.where(t.owners.c.owner == self._owner.name)
-        rows = list(verified(t.owners, connection.execute(query)))
+        named = {_OWNER: self._owner.name}
+        rows = list(verified(t.owners, connection.execute(query, named)))
         if not rows:
             key = f"owner={self._owner.name!r}"
             raise LedgerDamaged(t.owners.name, key, "the row is no longer there")
@@ -122,7 +127,7 @@ class Transaction:
         """Insert rows; they name every column but the owner and the checksum."""
         added = [sealed(table, {"owner": self._owner.name, **row}) for row in rows]
         if added:
-            self._connection.execute(insert(table), added)
+            self._connection.execute(_insertion(table), added)
 
     def remove(self, table: Table, condition: Any) -> None:
         """Delete the owner's rows that meet a condition."""
@@ -147,11 +152,7 @@ class Transaction:
         others = [column.name for column in table.columns if column.name not in keys]
         if only:
             others = [*only, CHECKSUM]
-        statement = (
-            update(table)
-            .where(*(table.c[name] == bindparam(f"key_{name}") for name in keys))
-            .values({name: bindparam(f"new_{name}") for name in others})
-        )
+        statement = _overwriting(table, tuple(others))
         self._connection.execute(
             statement,
             [
@@ -200,6 +201,39 @@ def _keyed(
 ) -> list[Row[Any]]:
     found: list[Row[Any]] = []
     for first in range(0, len(keys), _AT_A_TIME):
-        some = column.in_(list(keys[first : first + _AT_A_TIME]))
-        found += _rows(connection, owner, table, (some,), ())
+        some = {_OWNER: owner.name, _KEYS: list(keys[first : first + _AT_A_TIME])}
+        found += verified(table, connection.execute(_one_of(table, column), some))
     return found
+
+
+# --- statements, made once: to make one takes longer than to run it ---------------------------
+
+_OWNER, _KEYS = "of_owner", "of_keys"
+
+
+@cache
+def _one_of(table: Table, column: Any) -> Select[Any]:
+    """The owner's rows whose `column` is one of the keys, by primary key."""
+    some = column.in_(bindparam(_KEYS, expanding=True))
+    query = select(table).where(table.c.owner == bindparam(_OWNER), some)
+    return query.order_by(*table.primary_key.columns)
+
+
+@cache
+def _insertion(table: Table) -> Insert:
+    return insert(table)
+
+
+@cache
+def _overwriting(table: Table, others: tuple[str, ...]) -> Update:
+    """The update of the columns `others`, row by row by primary key."""
+    keys = [column.name for column in table.primary_key.columns]
+    return (
+        update(table)
+        .where(*(table.c[name] == bindparam(f"key_{name}") for name in keys))
+        .values({name: bindparam(f"new_{name}") for name in others})
+    )
+
+
+_THIS_OWNER = select(t.owners).where(t.owners.c.owner == bindparam(_OWNER))
+_THIS_OWNER_HELD = _THIS_OWNER.with_for_update()

@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from spotline.api.v1 import agreement_pb2 as _agreement_pb2
 from spotline.api.v1 import freeze_pb2 as _freeze_pb2
+from spotline.api.v1 import limits_pb2 as _limits_pb2
 from spotline.api.v1 import market_pb2 as _market_pb2
 from spotline.api.v1 import parking_pb2 as _parking_pb2
 import builtins as _builtins
@@ -578,3 +579,110 @@ class ReapOrphansResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReapOrphansResponse: _TypeAlias = ReapOrphansResponse  # noqa: Y015
+
+@_typing.final
+class GetLimitsRequest(_message.Message):
+    """Ask for the limits on money."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetLimitsRequest: _TypeAlias = GetLimitsRequest  # noqa: Y015
+
+@_typing.final
+class SpendUse(_message.Message):
+    """What was billed in a time, and the most that may be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WHAT_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    SPAN_FIELD_NUMBER: _builtins.int
+    USED_MICRO_USD_FIELD_NUMBER: _builtins.int
+    LIMIT_MICRO_USD_FIELD_NUMBER: _builtins.int
+    what: _builtins.str
+    """"total", "spot", "on-demand", "tenant" or "every other tenant"."""
+    tenant: _builtins.str
+    """Which tenant; empty: it is about no single one."""
+    span: _builtins.str
+    """The time: "hour", "day" or "month" (30 days), that end with the open slot."""
+    used_micro_usd: _builtins.int
+    """Billed in it, micro-USD."""
+    limit_micro_usd: _builtins.int
+    """The most that may be spent in it, micro-USD; absent: no limit."""
+    def __init__(
+        self,
+        *,
+        what: _builtins.str = ...,
+        tenant: _builtins.str = ...,
+        span: _builtins.str = ...,
+        used_micro_usd: _builtins.int = ...,
+        limit_micro_usd: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_limit_micro_usd", b"_limit_micro_usd", "limit_micro_usd", b"limit_micro_usd"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit_micro_usd", b"_limit_micro_usd", "limit_micro_usd", b"limit_micro_usd", "span", b"span", "tenant", b"tenant", "used_micro_usd", b"used_micro_usd", "what", b"what"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__limit_micro_usd: _TypeAlias = _typing.Literal["limit_micro_usd"]  # noqa: Y015
+    _WhichOneofArgType__limit_micro_usd: _TypeAlias = _typing.Literal["_limit_micro_usd", b"_limit_micro_usd"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__limit_micro_usd) -> _WhichOneofReturnType__limit_micro_usd | None: ...
+
+Global___SpendUse: _TypeAlias = SpendUse  # noqa: Y015
+
+@_typing.final
+class GetLimitsResponse(_message.Message):
+    """The limits on money that are in force, and what is used of them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOBS_JUDGED_FIELD_NUMBER: _builtins.int
+    USES_FIELD_NUMBER: _builtins.int
+    LEAST_SPOT_DISCOUNT_PPM_FIELD_NUMBER: _builtins.int
+    LAUNCHES_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
+    jobs_judged: _builtins.bool
+    """Whether every job is judged by what it still costs against what it still gains."""
+    least_spot_discount_ppm: _builtins.int
+    """Spot that is not so far below on-demand is not bought, parts per million."""
+    launches_per_minute: _builtins.int
+    """At most so many instances are launched in a minute of the market; absent: no limit."""
+    @_builtins.property
+    def uses(self) -> _containers.RepeatedCompositeFieldContainer[Global___SpendUse]:
+        """In total, by capacity type, by tenant."""
+
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[_limits_pb2.LimitReached]:
+        """Jobs that are at a limit: the last that was said of each."""
+
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """What time it is in the market; absent: not known."""
+
+    def __init__(
+        self,
+        *,
+        jobs_judged: _builtins.bool = ...,
+        uses: _abc.Iterable[Global___SpendUse] | None = ...,
+        least_spot_discount_ppm: _builtins.int = ...,
+        launches_per_minute: _builtins.int | None = ...,
+        jobs: _abc.Iterable[_limits_pb2.LimitReached] | None = ...,
+        clock: _market_pb2.MarketClock | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_launches_per_minute", b"_launches_per_minute", "clock", b"clock", "launches_per_minute", b"launches_per_minute"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_launches_per_minute", b"_launches_per_minute", "clock", b"clock", "jobs", b"jobs", "jobs_judged", b"jobs_judged", "launches_per_minute", b"launches_per_minute", "least_spot_discount_ppm", b"least_spot_discount_ppm", "uses", b"uses"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__launches_per_minute: _TypeAlias = _typing.Literal["launches_per_minute"]  # noqa: Y015
+    _WhichOneofArgType__launches_per_minute: _TypeAlias = _typing.Literal["_launches_per_minute", b"_launches_per_minute"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__launches_per_minute) -> _WhichOneofReturnType__launches_per_minute | None: ...
+
+Global___GetLimitsResponse: _TypeAlias = GetLimitsResponse  # noqa: Y015

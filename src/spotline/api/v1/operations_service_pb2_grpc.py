@@ -76,6 +76,11 @@ class OperationsServiceStub:
                 request_serializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.ReapOrphansRequest.SerializeToString,
                 response_deserializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.ReapOrphansResponse.FromString,
                 _registered_method=True)
+        self.GetLimits = channel.unary_unary(
+                '/spotline.api.v1.OperationsService/GetLimits',
+                request_serializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.GetLimitsRequest.SerializeToString,
+                response_deserializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.GetLimitsResponse.FromString,
+                _registered_method=True)
 
 
 class OperationsServiceServicer:
@@ -139,6 +144,13 @@ class OperationsServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetLimits(self, request, context):
+        """The limits on money that are in force, and what is used of them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperationsServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -181,6 +193,11 @@ def add_OperationsServiceServicer_to_server(servicer, server):
                     servicer.ReapOrphans,
                     request_deserializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.ReapOrphansRequest.FromString,
                     response_serializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.ReapOrphansResponse.SerializeToString,
+            ),
+            'GetLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetLimits,
+                    request_deserializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.GetLimitsRequest.FromString,
+                    response_serializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.GetLimitsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -401,6 +418,33 @@ class OperationsService:
             '/spotline.api.v1.OperationsService/ReapOrphans',
             spotline_dot_api_dot_v1_dot_operations__service__pb2.ReapOrphansRequest.SerializeToString,
             spotline_dot_api_dot_v1_dot_operations__service__pb2.ReapOrphansResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetLimits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spotline.api.v1.OperationsService/GetLimits',
+            spotline_dot_api_dot_v1_dot_operations__service__pb2.GetLimitsRequest.SerializeToString,
+            spotline_dot_api_dot_v1_dot_operations__service__pb2.GetLimitsResponse.FromString,
             options,
             channel_credentials,
             insecure,

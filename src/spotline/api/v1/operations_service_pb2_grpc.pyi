@@ -51,6 +51,8 @@ class OperationsServiceStub:
     """Instances of ours that belong to no job."""
     ReapOrphans: _grpc.UnaryUnaryMultiCallable[_operations_service_pb2.ReapOrphansRequest, _operations_service_pb2.ReapOrphansResponse]
     """Have such instances ended."""
+    GetLimits: _grpc.UnaryUnaryMultiCallable[_operations_service_pb2.GetLimitsRequest, _operations_service_pb2.GetLimitsResponse]
+    """The limits on money that are in force, and what is used of them."""
 
 @_typing.type_check_only
 class OperationsServiceAsyncStub(OperationsServiceStub):
@@ -75,6 +77,8 @@ class OperationsServiceAsyncStub(OperationsServiceStub):
     """Instances of ours that belong to no job."""
     ReapOrphans: _aio.UnaryUnaryMultiCallable[_operations_service_pb2.ReapOrphansRequest, _operations_service_pb2.ReapOrphansResponse]  # type: ignore[assignment]
     """Have such instances ended."""
+    GetLimits: _aio.UnaryUnaryMultiCallable[_operations_service_pb2.GetLimitsRequest, _operations_service_pb2.GetLimitsResponse]  # type: ignore[assignment]
+    """The limits on money that are in force, and what is used of them."""
 
 class OperationsServiceServicer(metaclass=_abc_1.ABCMeta):
     """How the system is, and what a person can do about it. A request that changes something takes a
@@ -144,5 +148,13 @@ class OperationsServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_operations_service_pb2.ReapOrphansResponse, _abc.Awaitable[_operations_service_pb2.ReapOrphansResponse]]:
         """Have such instances ended."""
+
+    @_abc_1.abstractmethod
+    def GetLimits(
+        self,
+        request: _operations_service_pb2.GetLimitsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operations_service_pb2.GetLimitsResponse, _abc.Awaitable[_operations_service_pb2.GetLimitsResponse]]:
+        """The limits on money that are in force, and what is used of them."""
 
 def add_OperationsServiceServicer_to_server(servicer: OperationsServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

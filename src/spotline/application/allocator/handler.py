@@ -26,6 +26,7 @@ from spotline.application.operations.fold import OPERATIONS_EVENTS
 from spotline.application.outlook.following import FOLLOWED, Following
 from spotline.application.selector.state import SelectorOptions
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
+from spotline.application.tenancy import check_tenant
 from spotline.domain.events.agreement import OrphanReapRequested
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import (
@@ -171,6 +172,10 @@ class JobsHandler:
     def due(self, state: JobsState) -> Sequence[Timer]:
         """Wait for nothing."""
         return ()
+
+    def check(self, state: JobsState, event: Event) -> None:
+        """Refuse another tenant's word of a job; see `Checks`."""
+        check_tenant(event, state.tenant_of)
 
     def evolve(self, state: JobsState, event: Event) -> None:
         """Apply `event` to `state`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spotline.application.unfit import NOT_BELIEVED
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import (
     CapacityLost,
@@ -101,6 +102,8 @@ def happening_text(event: Event) -> str | None:
 def _of_parking(event: Event) -> str | None:
     if not isinstance(event, EntryParked):
         return None
+    if event.error_type in NOT_BELIEVED:
+        return f"{event.service} did not believe {event.kind} ({event.error}): nothing follows"
     return f"{event.service} could not take {event.kind} ({event.error}): nothing is bought for it"
 
 

@@ -12,6 +12,7 @@ from spotline.application.allocator.updates import changeable
 from spotline.application.board.fold import BoardState
 from spotline.application.market_view import MarketFold, MarketStatus, MarketView, WorkNeeded
 from spotline.application.operations.fold import OperationsState
+from spotline.application.operations.spending import SpendingState
 from spotline.application.outlook.following import Following
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.event import Event
@@ -42,7 +43,8 @@ class JobsState:
     are not over. `recorded` are the
     jobs that the ledger holds, `unrecorded` those it still is to hold: jobs of before 0.3.0 are in
     neither. `work` says whether market time is needed, `gangs` on what the programs run that
-    Spotline starts, `board` what people are told, `operations` what those are who run Spotline. `following` is what the selector knows, None
+    Spotline starts, `board` what people are told, `operations` what those are who run Spotline, `spending` what is
+    used of limits on money. `following` is what the selector knows, None
     where nobody asks what is expected.
     """
 
@@ -58,6 +60,7 @@ class JobsState:
     measuring: Measuring = field(default_factory=Measuring)
     board: BoardState = field(default_factory=BoardState)
     operations: OperationsState = field(default_factory=OperationsState)
+    spending: SpendingState = field(default_factory=SpendingState)
     following: Following | None = None
     applied: int = 0
 
@@ -65,6 +68,11 @@ class JobsState:
     def now_ns(self) -> int:
         """Market time: when the latest slot opened, before that when the first one will."""
         return self.recent.now_ns
+
+    def tenant_of(self, job_id: str) -> str | None:
+        """Whose a job is, None where it is not known."""
+        status = self.statuses.get(job_id)
+        return None if status is None else status.job.tenant
 
     def submitted(self, job_id: str) -> Job | None:
         """A job as its platform submitted it, None where there is none."""
@@ -135,6 +143,7 @@ class JobsState:
         except Exception as error:  # noqa: BLE001 - only looked at: counted and shown, not parked
             self.board.leave_out(event, error)
         self.operations.fold(event)
+        self.spending.fold(event)
         if self.following is not None:
             self.following.fold(event)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from spotline.application.board.entry import BoardEntry
 from spotline.application.board.offers import OfferBook
 from spotline.application.market_view import MarketFold
+from spotline.application.unfit import NOT_BELIEVED
 from spotline.contracts.build import job_of
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import (
@@ -112,11 +113,7 @@ class BoardState:
             case BuyingUnfrozen():
                 self.freezes.end(event.freeze_id)
             case EntryParked():
-                entry = self.entries.get(event.job_id)
-                if entry is not None:
-                    key = event.service, event.event_id
-                    self.parked[key] = event.job_id
-                    entry.parked[key] = f"{event.service} could not take {event.kind}"
+                self._park(event)
             case ParkedEntryRetried() | ParkedEntryDropped():
                 job_id = self.parked.pop((event.service, event.event_id), None)
                 if job_id is not None:
@@ -140,6 +137,14 @@ class BoardState:
     def at_ns(self, slot: int, offset_s: int) -> int:
         """A moment inside a slot, ns since the epoch."""
         return self.opened_ns + ((slot - self.slot) * self.slot_s + offset_s) * NS_PER_S
+
+    def _park(self, event: EntryParked) -> None:
+        """Show at a job what was left out of it; what was not believed says nothing of it."""
+        entry = self.entries.get(event.job_id)
+        if entry is not None and event.error_type not in NOT_BELIEVED:
+            key = event.service, event.event_id
+            self.parked[key] = event.job_id
+            entry.parked[key] = f"{event.service} could not take {event.kind}"
 
     def _open(self, market: MarketFold) -> None:
         self.slot_s, self.opened_ns = market.slot_s, market.now_ns

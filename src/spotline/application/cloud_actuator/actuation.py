@@ -59,6 +59,7 @@ from spotline.application.cloud_actuator.reporting import (
     transfers,
     withdrawals,
 )
+from spotline.application.cloud_actuator.turning_up import is_in_doubt, untold
 from spotline.application.spec import Call
 from spotline.contracts.errors import InvariantViolation
 from spotline.domain.events.capacity import CapacityReported
@@ -301,14 +302,17 @@ class CloudActuation:
     ) -> Sequence[Event]:
         at = request.at
         lives = await self._lives_at(at)
+        if is_in_doubt(request.commands, lives):
+            await self._look_first(at, lives)
         cooldowns = await self._cooldowns(at)
         held = await self._ledger.held()
         done = await self._carry_out(request, held, lives, cooldowns)
+        news = untold(held, request.log, request.commands, lives) - done.ended.keys()
         running = held_after(held, done.launched, done.ended)
         lost = [instance for instance in held if instance.instance_id in done.dropped]
         lost += self._unattended
         told = _NOTHING_TOLD
-        if not lost and not done.refusals:
+        if not lost and not done.refusals and not news:
             # Something that needs a decision now is decided now; later losses come after it.
             told = await self._hear(key, at, lives, running)
         found = await self._look(lives, running, may_adopt=True)
@@ -318,7 +322,7 @@ class CloudActuation:
         lost += [instance for instance in running if instance.instance_id in found.gone]
         ends = [done.ended.setdefault(end.instance_id, end) for end in lost_ends(lost, at, lost_s)]
         loops = await self._looping.lost(lost, request.log, at, lost_s, told.noticed)
-        settled = not ends and not done.refusals and not adopted
+        settled = not ends and not done.refusals and not adopted and not news
         running = held_after(running, adopted, done.ended)
         report = report_of(request, lost_s, running, settled=settled)
         entry = LedgerEntry(
@@ -356,6 +360,16 @@ class CloudActuation:
         self._unattended = ()
         self._options.on_look(found)
         return answers
+
+    async def _look_first(self, at: Moment, lives: LivesInHand) -> None:
+        """Take over what has turned up of launches of unknown outcome, before more is launched."""
+        found = await self._look(lives, await self._ledger.held(), may_adopt=True)
+        launched = tuple(adopted_launch(instance, lives, at) for instance in found.adopted)
+        # Recorded at once: the intents that follow may release it.
+        await self._ledger.record(
+            LedgerEntry(slot=at.slot, launched=launched, transitions=lives.drain())
+        )
+        self._options.on_look(found)
 
     async def _cooldowns(self, at: Moment) -> CooldownsInHand:
         known, epoch = await self._ledger.cooldowns(), self._ledger.owner.epoch

@@ -26,6 +26,7 @@ from spotline.application.cloud_actuator.messages import (
     SignalRequest,
     StoppedLaunch,
 )
+from spotline.application.cloud_actuator.proof import PROVEN_BY, Proofs
 from spotline.application.slot_checks import check_slot, slot_of
 from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome, Spec, Timer
 from spotline.application.unfit import Unfit
@@ -38,6 +39,7 @@ from spotline.domain.events.agreement import (
     OrphanReapRequested,
     OrphanSettled,
 )
+from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
@@ -54,6 +56,7 @@ from spotline.domain.events.event import Event
 from spotline.domain.events.freeze import BuyingExcepted, BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.lifecycle import (
     AdmissionRecorded,
+    JobAdmitted,
     JobCancelled,
     JobClosed,
     JobSubmitted,
@@ -61,7 +64,13 @@ from spotline.domain.events.lifecycle import (
 )
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.parking import EntryParked
-from spotline.domain.events.placement import PipelineProvisioningCommanded
+from spotline.domain.events.placement import (
+    PipelineProvisioningCommanded,
+    PipelineSubmitted,
+    PlacementDecided,
+    PlacementEnded,
+    RegionObserved,
+)
 from spotline.domain.ledger.billing import OfferingPrice, SlotPrices
 from spotline.domain.ledger.cooldowns import OfferingPlace
 from spotline.domain.ledger.job_records import JobEvent, JobRecord
@@ -107,6 +116,9 @@ SPEC = Spec(
         OrphanReapRequested,
         # Beside what it acts on, what log, ledger and cloud are compared by.
         *(CapacityReported, CostAccrued, OrphanFound, OrphanSettled),
+        # What a command is proved by.
+        *(JobAdmitted, AllocationDecided),
+        *(RegionObserved, PipelineSubmitted, PlacementDecided, PlacementEnded),
     ),
     produces=(
         *(*_OBSERVED, CapacitySignalled, AdmissionRecorded, BuyingExcepted, *_TOLD),
@@ -135,7 +147,7 @@ class ActuateState:
 
     `pipelines` are commands that wait for a revision, by job and offering; `carried` those that go
     with the revision decided last. `freezes` say where nothing is bought, `log` is what ledger and
-    cloud are compared with. `revision` is the open slot's last one, -1 before its first.
+    cloud are compared with, `proofs` what commands are proved by. `revision` is the open slot's last one, -1 before its first.
     `resumed_slot` is the last slot that was open in a part of the log that is lost, -1 once the
     next one has opened.
     """
@@ -151,6 +163,7 @@ class ActuateState:
     carried: tuple[ProvisioningCommanded, ...] = ()
     freezes: Freezes = field(default_factory=Freezes)
     log: LogFold = field(default_factory=LogFold)
+    proofs: Proofs = field(default_factory=Proofs)
 
 
 class ActuateHandler:
@@ -162,10 +175,13 @@ class ActuateHandler:
         """No slot yet."""
         return ActuateState()
 
+    def check(self, state: ActuateState, event: Event) -> None:
+        """Refuse what the log does not bear out; see `Checks`."""
+        state.proofs.check(event, state.commands, state.log.closed)
+
     def evolve(self, state: ActuateState, event: Event) -> None:
         """Apply `event` to `state`."""
-        if isinstance(event, FOLDED):
-            state.log.fold(event)
+        _note(state, event)
         if isinstance(event, MarketOpened):
             state.places |= {offering.offering_id: _place(offering) for offering in event.offerings}
         elif isinstance(event, SlotOpened):
@@ -177,7 +193,7 @@ class ActuateHandler:
             known = -1 if state.opened is None else state.opened.slot
             if event.last_slot_before > known:
                 state.resumed_slot = max(state.resumed_slot, event.last_slot_before)
-        elif isinstance(event, ProvisioningCommanded):
+        elif isinstance(event, ProvisioningCommanded) and _is_due(state, event.slot):
             # What an earlier revision left behind was never decided and never will be.
             same = (event.slot, event.revision)
             state.commands = [
@@ -273,6 +289,14 @@ class ActuateHandler:
         return ()
 
 
+def _note(state: ActuateState, event: Event) -> None:
+    """Keep what commands are proved by, and what ledger and cloud are compared with."""
+    if isinstance(event, PROVEN_BY):
+        state.proofs.fold(event, state.log.closed)
+    if isinstance(event, FOLDED):
+        state.log.fold(event)
+
+
 def _stops(
     state: ActuateState, commands: Sequence[ProvisioningCommanded]
 ) -> tuple[StoppedLaunch, ...]:
@@ -314,6 +338,11 @@ def _put_off(state: ActuateState, event: PipelineProvisioningCommanded) -> None:
     state.pipelines[where] = replace(
         event, transfer_cost_micro_usd=event.transfer_cost_micro_usd + owed
     )
+
+
+def _is_due(state: ActuateState, slot: int) -> bool:
+    """Whether a command is not of a slot that is over: it must not drop those of the open one."""
+    return state.opened is None or slot >= state.opened.slot
 
 
 def _of_open_slot(state: ActuateState, decided: SlotDecided) -> bool:

@@ -147,7 +147,7 @@ class LogFold:
                 self._commanded(event)
             case SlotOpened():
                 self.last_slot = max(self.last_slot, event.slot)
-            case SlotDecided():
+            case SlotDecided() if event.slot == self.last_slot:
                 self.decided_s = event.offset_s
             case CapacityReported():
                 self._reported(event)

@@ -35,7 +35,9 @@ class RoleGrant:
                 "agent gets that joins"
             )
         if self.role in _OF_A_TENANT and not self.tenant:
-            raise ValueError(f"tenant must be stated for the role {self.role.value}, was ''")
+            raise ValueError(
+                f"tenant must be a tenant's name for the role {self.role.value}, was ''"
+            )
         if self.role in _OF_NO_TENANT and self.tenant:
             raise ValueError(
                 f"tenant must be empty for the role {self.role.value}, which acts for every tenant, "

@@ -24,7 +24,7 @@ from spotline.application.market_ingest.opening import (
 from spotline.application.market_view import WORK_EVENTS, WorkNeeded
 from spotline.application.slot_checks import check_slot
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
-from spotline.application.unfit import Unfit
+from spotline.application.unfit import NOT_BELIEVED, Unfit
 from spotline.contracts.subjects import KINDS
 from spotline.domain.events.agreement import IncarnationBegun
 from spotline.domain.events.capacity import CapacityReported, SlotDecided
@@ -152,7 +152,12 @@ _SETTLES: Mapping[str, frozenset[str]] = {
 
 
 def _go_on_without(state: IngestState, parked: EntryParked) -> None:
-    """Let the market go on where the report that it waits for will not come, or was not taken."""
+    """Let the market go on where the report that it waits for will not come, or was not taken.
+
+    The true one still comes where one was not believed.
+    """
+    if parked.error_type in NOT_BELIEVED:
+        return
     if parked.service == SPEC.service and parked.kind == KINDS[SlotOpened]:
         # It has been opened for all others, and is not opened again.
         if parked.slot == state.slot + 1:

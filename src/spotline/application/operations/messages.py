@@ -8,6 +8,7 @@ from typing import ClassVar
 from spotline.application.market_view import ClockReading
 from spotline.application.paging import PagedQuery
 from spotline.domain.events.agreement import AgreementChecked, OrphanFound
+from spotline.domain.events.limits import LimitReached
 from spotline.domain.events.parking import EntryParked
 from spotline.domain.limits.freezes import Freeze, FreezeScope
 
@@ -130,3 +131,36 @@ class Orphans:
     message_name: ClassVar[str] = "ListOrphansResponse"
 
     orphans: tuple[OrphanFound, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpendUse:
+    """What was billed in a time, micro-USD, and the most that may be; None: no limit.
+
+    `what` is "total", "spot", "on-demand", "tenant" (which one, `tenant` says) or "every other
+    tenant"; `span` "hour", "day" or "month".
+    """
+
+    what: str
+    tenant: str = ""
+    span: str = ""
+    used_micro_usd: int = 0
+    limit_micro_usd: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsInForce:
+    """The limits on money that are in force, and what is used of them.
+
+    With `jobs_judged` every job has a limit of its own; `jobs` are those that are at a limit, by
+    the last that was said of each.
+    """
+
+    message_name: ClassVar[str] = "GetLimitsResponse"
+
+    jobs_judged: bool
+    uses: tuple[SpendUse, ...] = ()
+    least_spot_discount_ppm: int = 0
+    launches_per_minute: int | None = None
+    jobs: tuple[LimitReached, ...] = ()
+    clock: ClockReading | None = None

@@ -12,6 +12,7 @@ from spotline.application.allocator.jobs_state import JobsState
 from spotline.application.board.fold import BOARD_EVENTS
 from spotline.application.operations.fold import OPERATIONS_EVENTS
 from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
+from spotline.application.tenancy import check_tenant
 from spotline.domain.events.event import Event
 from spotline.domain.events.knowledge import ThroughputReestimated
 from spotline.domain.events.lifecycle import JobUpdated
@@ -50,6 +51,10 @@ class ReadModelHandler:
     def due(self, state: JobsState) -> Sequence[Timer]:
         """Wait for nothing."""
         return ()
+
+    def check(self, state: JobsState, event: Event) -> None:
+        """Refuse another tenant's word of a job; see `Checks`."""
+        check_tenant(event, state.tenant_of)
 
     def evolve(self, state: JobsState, event: Event) -> None:
         """Apply `event` to `state`."""

@@ -82,9 +82,10 @@ def finish_slot(
         changes += _changes(state.runs[decision.job_id], decision.lots, decision.move)
     for job_id in sorted(state.runs):
         run = state.runs[job_id]
-        over = state.revision == 0 and run.phase is RunPhase.CLOSED
-        if over or (job_id in ending and job_id not in held):
+        if run.phase is RunPhase.CLOSED or (job_id in ending and job_id not in held):
             changes += _changes(run, ())
+        elif run.phase is RunPhase.RUNNING and job_id not in held:
+            changes += _beside(run, run.offering_id, set())
     changes = [_with_exemption(state, change, options) for change in changes]
     # Releases go first: what they free may be what the others launch.
     changes.sort(
@@ -148,16 +149,8 @@ def _changes(run: JobRun, lots: tuple[Lot, ...], move: Move | None = None) -> li
     """What must change for a job to hold `lots` and nothing else; no lots: nothing at all."""
     job_id = run.job.job_id
     target = lots[0] if lots else Lot(offering_id=run.offering_id)
-    changes = [
-        _Change(
-            run=run,
-            target=Lot(offering_id=lot.offering_id),
-            grows=False,
-            id_part=f"command:{job_id}:{lot.offering_id}",
-        )
-        for lot in run.held_lots
-        if lot.offering_id != target.offering_id
-    ]
+    # Who runs elsewhere gives up what may still turn up; who holds nothing may come to keep it.
+    changes = _beside(run, target.offering_id, run.in_doubt.keys() if lots else set())
     before = run.held_at(target.offering_id)
     if move is not None or before != holding_of(lots):
         changes.append(
@@ -170,6 +163,20 @@ def _changes(run: JobRun, lots: tuple[Lot, ...], move: Move | None = None) -> li
             )
         )
     return changes
+
+
+def _beside(run: JobRun, home: str, in_doubt: Set[str]) -> list[_Change]:
+    """Nothing elsewhere than at `home`, neither of what is held nor of what is `in_doubt`."""
+    others = {lot.offering_id for lot in run.held_lots} | in_doubt
+    return [
+        _Change(
+            run=run,
+            target=Lot(offering_id=offering_id),
+            grows=False,
+            id_part=f"command:{run.job.job_id}:{offering_id}",
+        )
+        for offering_id in sorted(others - {home})
+    ]
 
 
 def _explain(run: JobRun, answer: JobAnswer, state: SelectorState, options: SelectorOptions) -> str:

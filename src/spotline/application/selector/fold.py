@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from spotline.application.allocation.allocate import at_rates, forecast_of
 from spotline.application.allocation.measuring import Followed
 from spotline.application.allocation.value_tables import same_table_of
-from spotline.application.selector.endings import (
-    moment_s,
-    note_cancelled,
-    note_exited,
-    note_retry,
-    reopen,
-    unheeded,
-)
-from spotline.application.selector.job_run import HeldStretch, JobRun, JobTable, RunPhase
+from spotline.application.selector.answer_checks import check_answers
+from spotline.application.selector.endings import note_cancelled, note_exited, note_retry
+from spotline.application.selector.holding import forget_doubts, note_capacity, note_refused
+from spotline.application.selector.job_run import JobRun, JobTable, RunPhase
 from spotline.application.selector.spent import note_ended, note_launched, note_spent
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.application.selector.tripping import note_health
@@ -49,8 +43,8 @@ from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.events.training import CheckpointCommitted, TrainingRestarted
 from spotline.domain.jobs.lot import holding_of
-from spotline.domain.jobs.program import IDLE, Holding
-from spotline.domain.market.offering import CapacityType
+from spotline.domain.jobs.program import IDLE
+from spotline.domain.limits.expected_rate import ENOUGH_REPORTS
 from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.interface import START
 from spotline.domain.policies.prediction import UNCOUNTED
@@ -213,6 +207,7 @@ def _take_rates(state: SelectorState, run: JobRun, event: ThroughputReestimated)
     if run.phase is RunPhase.RUNNING:
         program = state.program_of(after, run.offering_id)
     run.believe(after, program, rerated)
+    run.rate_reports = max(run.rate_reports, ENOUGH_REPORTS)
 
 
 def _take_measured(state: SelectorState, run: JobRun, measured: Followed) -> None:
@@ -247,14 +242,12 @@ def _fold_slot(state: SelectorState, event: Event, options: SelectorOptions) -> 
             for run in state.runs.values():
                 run.lost = 0
         case LaunchRefused() if event.slot == state.slot and event.offering_id in state.offerings:
-            state.refused[event.offering_id, event.capacity_type] = True
-            if event.capacity_type is CapacityType.ON_DEMAND and event.offering_id in state.stock:
-                state.stock[event.offering_id][-1] = 0
+            note_refused(state, event)
         case CapacityLost() if event.slot == state.slot:
             if event.job_id in state.runs:
                 state.runs[event.job_id].lost += len(event.instance_ids)
         case CapacityReported():
-            _note_capacity(state, event)
+            note_capacity(state, event)
         case _:
             pass
 
@@ -319,6 +312,7 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
     state.caps = {}
     for run in state.running():
         run.lost = 0
+        forget_doubts(run, event.slot)
 
 
 def _note_forecast(state: SelectorState, event: ForecastIssued) -> None:
@@ -336,75 +330,11 @@ def _note_answer(state: SelectorState, event: AllocationAnswered) -> None:
         return
     if event.revision != state.revision:
         return
-    state.trigger = event
     if event.outcome is CallOutcome.ANSWERED:
+        check_answers(state, event.answers)
         for answer in event.answers:
             state.runs[answer.job_id].memory = answer.memory
-
-
-def _note_capacity(state: SelectorState, event: CapacityReported) -> None:
-    if event.slot != state.slot or event.revision != state.revision:
-        return
-    # What the cloud tells of a settled slot is news: the rest of it is decided again.
-    news = state.phase is SlotPhase.SETTLED and not event.settled
-    if state.phase is not SlotPhase.AWAITING_CAPACITY and not news:
-        return
-    reported = {holding.job_id: holding.lots for holding in event.holdings}
-    first_s = state.offset_s
-    offered = state.offers()
-    for job_id in sorted(state.runs):
-        run = state.runs[job_id]
-        run.held_lots = reported.get(job_id, ())
-        run.launched = run.launched or bool(run.held_lots)
-        held = run.held
-        if run.phase is RunPhase.RUNNING:
-            # What was granted was held until instances were lost inside the slot.
-            granted = replace(held, spot=held.spot + run.lost)
-            if granted.instances == run.target.instances:
-                # All was granted, so the target says of which kind the lost ones were.
-                granted = run.target
-            broken = _interrupted(state, run, granted, offered)
-            run.place(HeldStretch(offset_s=first_s, holding=granted, interrupted=broken))
-            if run.lost:
-                run.place(HeldStretch(offset_s=event.offset_s, holding=held, interrupted=True))
-            if run.lost or (broken and not first_s):
-                run.note_loss(event.offset_s if run.lost else 0)
-    # What is told at the very end of a slot is for the next one to decide.
-    if event.settled or event.offset_s >= state.current.slot_s:
-        state.phase = SlotPhase.SETTLED
-        if unheeded(state):
-            reopen(state, event, moment_s(state, 0))
-        return
-    _note_caps(state)
-    state.affected = tuple(
-        job_id for job_id in state.order if state.runs[job_id].held != state.runs[job_id].target
-    )
-    state.offset_s = event.offset_s
-    state.revision += 1
-    # A pipeline's refusals are settled with revisions too, and use up none of the jobs'.
-    state.job_revisions += bool(state.affected)
-    state.refused = {}
-    state.phase = SlotPhase.ALLOCATING
     state.trigger = event
-
-
-def _interrupted(
-    state: SelectorState, run: JobRun, granted: Holding, offered: Callable[[str], tuple[int, int]]
-) -> bool:
-    """Whether the segment that starts now follows a loss of what was held before it."""
-    if state.offset_s:
-        return any(s.interrupted and s.offset_s == state.offset_s for s in run.segments)
-    return run.state.holding.spot > offered(run.job.job_id)[0]
-
-
-def _note_caps(state: SelectorState) -> None:
-    """A refusal shows the stock: what everybody holds of the offering is all there is."""
-    for offering_id, capacity_type in state.refused:
-        held = 0
-        for run in state.runs.values():
-            at = run.held_at(offering_id)
-            held += at.spot if capacity_type is CapacityType.SPOT else at.on_demand
-        state.caps[offering_id, capacity_type] = held
 
 
 def _record_slot(state: SelectorState) -> None:

@@ -43,6 +43,8 @@ from spotline.application.selector.tables import tables_again, tables_wanted, ta
 from spotline.application.selector.tripping import tripped
 from spotline.application.slot_checks import check_slot, slot_of
 from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome, Spec, Timer
+from spotline.application.tenancy import check_tenant
+from spotline.application.unfit import NOT_BELIEVED
 from spotline.contracts.subjects import KINDS
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
 from spotline.domain.events.capacity import (
@@ -170,9 +172,10 @@ class SelectHandler:
         )
 
     def check(self, state: SelectorState, event: Event) -> None:
-        """Refuse a slot that cannot be gone on from; see `Checks`."""
+        """Refuse a slot that cannot be gone on from, and another tenant's word; see `Checks`."""
         if isinstance(event, SlotOpened) and event.slot > state.slot:
             check_slot(event, *slot_of(state.opened))
+        check_tenant(event, state.tenant_of)
 
     def evolve(self, state: SelectorState, event: Event) -> None:
         """Apply one event."""
@@ -334,6 +337,7 @@ class SelectHandler:
         """Whether the open slot waits for an answer that could not be taken."""
         return (
             parked.service == SPEC.service
+            and parked.error_type not in NOT_BELIEVED
             and parked.kind == KINDS[AllocationAnswered]
             and parked.slot == state.slot
             and state.phase is SlotPhase.ALLOCATING

@@ -64,7 +64,8 @@ class JobRun:
 
     `offering_id` is the job's home, where it runs or ran last, `first_offering_id` where it was
     admitted. `state` stands at the opening of the current slot, `held_lots` is what the cloud last
-    reported, `target` what was last decided for the home. `tables` are by offering. `records` are
+    reported, `target` what was last decided for the home, `in_doubt` the slot of the latest launch of
+    unknown outcome by offering: something may turn up there. `tables` are by offering. `records` are
     what the job was offered at its home of each slot; once it has moved to where it runs at other
     rates, or its owner has changed it (`mixed`), they are those of no one job. `moves` counts those
     that copied a checkpoint, which has cost `egress_micro_usd` in all, `transfer_cost_micro_usd` of
@@ -79,7 +80,7 @@ class JobRun:
 
     `on_demand_quote_micro_usd` is what all of it would have cost on on-demand when it was admitted;
     it `is_limited` if limits were on then. `at_limit` is the last that was said of a limit that it
-    has reached.
+    has reached. `rate_reports` counts reports of its progress, by which its rates are known.
     """
 
     job: Job
@@ -96,6 +97,7 @@ class JobRun:
     moves: int = 0
     mixed: bool = False
     target: Holding = IDLE
+    in_doubt: dict[str, int] = field(default_factory=dict)
     lost: int = 0
     memory: Memory = START
     spent_micro_usd: int = 0
@@ -124,6 +126,7 @@ class JobRun:
     on_demand_quote_micro_usd: int = 0
     is_limited: bool = False
     at_limit: LimitReached | None = None
+    rate_reports: int = 0
 
     @property
     def compiled(self) -> JobProgram:
@@ -305,6 +308,7 @@ class JobRun:
         quanta = scale.quanta_from_work(report.done)
         if report.generation < self.generation:
             return
+        self.rate_reports += 1
         if report.generation == 0:
             self.has_moved |= quanta > (self.reported_quanta or 0)
             self.reported_quanta = max(quanta, self.reported_quanta or 0)

@@ -20,6 +20,11 @@ from spotline.domain.events.limits import LimitAction, LimitReached
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.jobs.progress import JobProgress
+from spotline.domain.limits.expected_rate import (
+    ENOUGH_REPORTS,
+    at_expected_rate,
+    expected_over_planned_ppm,
+)
 from spotline.domain.limits.judgement import (
     BUDGET,
     DEFAULT,
@@ -91,7 +96,7 @@ def arrival_limit(state: SelectorState, run: JobRun, offering_id: str) -> Arriva
     program = state.program_of(run.job, offering_id)
     quote = _on_demand_quote(state, program, offering_id)
     terms = _terms(state, offering_id, overhead_s=program.launch_s)
-    found = prospect(program, JobProgress(), 0, terms)
+    found = prospect(_expected(state, run, program, offering_id), JobProgress(), 0, terms)
     refusal = None
     if not found.is_worth_it:
         action = action_where_not_worth_it(run.job)
@@ -246,7 +251,7 @@ def _prospect_of(state: SelectorState, run: JobRun, options: SelectorOptions) ->
     overhead_s = run.state.pending_overhead_s if run.held.instances else run.compiled.launch_s
     ways = [
         prospect(
-            run.compiled,
+            _expected(state, run, run.compiled, run.offering_id),
             run.state,
             elapsed,
             _terms(state, run.offering_id, overhead_s=overhead_s),
@@ -270,7 +275,18 @@ def _elsewhere(
         terms = _terms(
             state, offering_id, overhead_s=way.overhead_s, entrance_micro_usd=way.cost_micro_usd
         )
-        yield prospect(state.program_of(run.job, offering_id), run.state, elapsed, terms)
+        program = _expected(state, run, state.program_of(run.job, offering_id), offering_id)
+        yield prospect(program, run.state, elapsed, terms)
+
+
+def _expected(
+    state: SelectorState, run: JobRun, program: JobProgram, offering_id: str
+) -> JobProgram:
+    """The program at the rate that is expected there, until its progress has shown the true one."""
+    if run.rate_reports >= ENOUGH_REPORTS:
+        return program
+    instance_type = state.offerings[offering_id].instance_type
+    return at_expected_rate(program, expected_over_planned_ppm(run.job, offering_id, instance_type))
 
 
 def _terms(

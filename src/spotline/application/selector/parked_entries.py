@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spotline.application.selector.job_run import RunPhase
 from spotline.application.selector.state import SelectorState
+from spotline.application.unfit import NOT_BELIEVED
 from spotline.domain.events.event import Event
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.parking import EntryParked, ParkedEntryDropped, ParkedEntryRetried
@@ -16,7 +17,12 @@ def freeze_id_of(service: str, event_id: str) -> str:
 
 
 def frozen_by(state: SelectorState, parked: EntryParked) -> tuple[Event, ...]:
-    """Stop buying for the job that a parked entry is about; nothing where it is about none."""
+    """Stop buying for the job that a parked entry is about; nothing where it is about none.
+
+    What was not believed is about nobody: a forged entry must stop no job.
+    """
+    if parked.error_type in NOT_BELIEVED:
+        return ()
     run = state.runs.get(parked.job_id)
     over = run is not None and run.phase is RunPhase.CLOSED
     freeze_id = freeze_id_of(parked.service, parked.event_id)

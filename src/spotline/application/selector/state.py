@@ -167,6 +167,11 @@ class SelectorState:
     spent: dict[int, dict[tuple[str, CapacityType], int]] = field(default_factory=dict)
     launched: list[tuple[int, int]] = field(default_factory=list)
 
+    def tenant_of(self, job_id: str) -> str | None:
+        """Whose a job is, None where it is not known."""
+        run = self.runs.get(job_id)
+        return None if run is None else run.job.tenant
+
     def running(self) -> list[JobRun]:
         """Admitted jobs that are not closed, by job id."""
         return [

@@ -40,7 +40,10 @@ class LoggedEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudInstance:
-    """An instance as the cloud remembers it, in market time; `end_ns` is None while it runs."""
+    """An instance as the cloud remembers it, in market time; `end_ns` is None while it runs.
+
+    One that `failed` ended by itself.
+    """
 
     instance_id: str
     job_id: str
@@ -48,6 +51,7 @@ class CloudInstance:
     capacity_type: str
     start_ns: int
     end_ns: int | None
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,20 +148,22 @@ def _instances(file: Path, delay_ns: int) -> Iterator[CloudInstance]:
     with closing(sqlite3.connect(file)) as connection:
         connection.row_factory = sqlite3.Row
         ends = {
-            row["instance_id"]: row["at_ns"]
+            row["instance_id"]: (row["at_ns"], row["interruption"])
             for row in connection.execute(
-                "SELECT instance_id, min(at_ns) AS at_ns FROM events "
+                "SELECT instance_id, min(at_ns) AS at_ns, interruption FROM events "
                 "WHERE state = 'ended' GROUP BY instance_id"
             )
         }
         for row in connection.execute("SELECT * FROM instances ORDER BY launch_order"):
+            end_ns, interruption = ends.get(row["instance_id"], (None, None))
             yield CloudInstance(
                 instance_id=row["instance_id"],
                 job_id=row["job_id"],
                 offering_id=row["offering_id"],
                 capacity_type=row["capacity_type"],
                 start_ns=row["ready_ns"] - delay_ns,
-                end_ns=None if row["state"] == "running" else ends.get(row["instance_id"]),
+                end_ns=None if row["state"] == "running" else end_ns,
+                failed=interruption == "instance_failed",
             )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from spotline.bench.faults.accounts import Accounts, Row, comparable, slot_s_of
 from spotline.domain.events.allocation import AllocationDecided
-from spotline.domain.events.capacity import CostAccrued
+from spotline.domain.events.capacity import CapacityReported, CostAccrued
 from spotline.domain.events.lifecycle import JobClosed
 from spotline.domain.events.market import MarketOpened
 from spotline.domain.events.parking import EntryParked
@@ -200,6 +200,22 @@ def instances_belong_to_jobs(accounts: Accounts) -> Problems:
             yield f"{instance.instance_id} was started for {instance.job_id!r}, which is no job"
 
 
+def no_more_is_decided_than_is_of_use(accounts: Accounts) -> Problems:
+    """No decision gives a job more instances than it can use, but what it holds already."""
+    most = {job.job_id: job.allowed_counts[-1] for job in accounts.outcome.scenario.jobs}
+    held: dict[str, int] = {}
+    for event in accounts.events(AllocationDecided, CapacityReported):
+        if isinstance(event, CapacityReported):
+            held = {
+                holding.job_id: sum(lot.spot + lot.on_demand for lot in holding.lots)
+                for holding in event.holdings
+            }
+            continue
+        decided = sum(lot.spot + lot.on_demand for lot in event.lots)
+        if decided > max(most.get(event.job_id, 0), held.get(event.job_id, 0)):
+            yield f"job {event.job_id} is given {decided} instances in slot {event.slot}"
+
+
 def former_owners_are_fenced(accounts: Accounts) -> Problems:
     """Nobody calls the cloud once another owns the ledger."""
     yield from accounts.outcome.notes.get("stale_calls", ())  # type: ignore[misc]
@@ -210,12 +226,27 @@ def only_poison_is_parked(accounts: Accounts) -> Problems:
     notes = accounts.outcome.notes
     foreign: Any = notes.get("foreign", frozenset())
     parked = {event.event_id: event for event in accounts.events(EntryParked)}
+    expected: Any = notes.get("may_park", frozenset())
     for event_id, event in parked.items():
-        if event_id not in foreign:
+        if event_id not in foreign and (event.service, event.kind) not in expected:
             yield f"{event.service} parked {event.kind} of entry {event.seq}: {event.error}"
     must: Any = notes.get("must_park", frozenset())
     for event_id in sorted(must - set(parked)):
         yield f"{event_id} cannot be taken, and nobody says that it was left out"
+
+
+def forgeries_are_not_believed(accounts: Accounts) -> Problems:
+    """Whoever gets a forged entry leaves it out, and says that it was not believed."""
+    expected: Any = accounts.outcome.notes.get("not_believed", {})
+    parked = {
+        (event.service, event.event_id)
+        for event in accounts.events(EntryParked)
+        if event.error_type in ("Forged", "Unproven")
+    }
+    for event_id, services in sorted(expected.items()):
+        for service in services:
+            if (service, event_id) not in parked:
+                yield f"{service} got the forged {event_id}, and does not say that it left it out"
 
 
 def what_cannot_be_used_is_refused(accounts: Accounts) -> Problems:
@@ -251,8 +282,10 @@ ALWAYS: tuple[Oracle, ...] = (
     cloud_bills_what_is_charged,
     one_set_per_job_and_slot,
     instances_belong_to_jobs,
+    no_more_is_decided_than_is_of_use,
     former_owners_are_fenced,
     only_poison_is_parked,
+    forgeries_are_not_believed,
     what_cannot_be_used_is_refused,
     noise_is_told,
 )

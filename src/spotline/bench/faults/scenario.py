@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.application.selector.state import SelectorOptions
 from spotline.domain.jobs.job import Job
+from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.generate import PRESETS, generate
 from spotline.domain.market.market import Market
 from spotline.domain.units import NS_PER_S
@@ -38,6 +39,7 @@ class Scenario:
     cloud: SimulatedCloudSettings
     selector: SelectorOptions
     forecaster: str
+    caps: Caps = field(default_factory=Caps)
 
     @property
     def jobs(self) -> tuple[Job, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.application.admission import Accepted
 from spotline.application.allocator.handler import JobsHandler, check_submission
-from spotline.application.cloud_actuator.actuation import CloudActuation
+from spotline.application.cloud_actuator.actuation import ActuationOptions, CloudActuation
 from spotline.application.cloud_actuator.handler import ActuateHandler
 from spotline.application.cloud_actuator.ports import CloudProvider
 from spotline.application.forecaster.handler import ForecastHandler, ForecastStateCodec
@@ -48,6 +48,7 @@ from spotline.bench.faults.stream import MemoryBroker, MemorySnapshots, MemorySt
 from spotline.bench.faults.virtual_time import run_virtually
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
+from spotline.contracts.envelope import StoredEntry
 from spotline.contracts.errors import ContractError, InvariantViolation
 from spotline.contracts.mapping import digest
 from spotline.domain.events.event import Event
@@ -134,6 +135,7 @@ class FaultWorld:
         self.stalled = ""
         self.patience_s = PATIENCE_S
         self.most_crashes = _MOST_CRASHES
+        self._decoded: list[tuple[StoredEntry, tuple[tuple[str, Event], ...]]] = []
         self._feed = JobFeed()
         self._answering = asyncio.Event()
         self._down: set[str] = set()
@@ -214,15 +216,25 @@ class FaultWorld:
         return {event.job_id for event in self.events(JobClosed) if isinstance(event, JobClosed)}
 
     def events(self, *kinds: type[Event]) -> Sequence[Event]:
-        """What the log holds of these kinds, in order."""
-        wanted = tuple(kinds)
-        found: list[Event] = []
-        for entry in self.broker.entries:
-            try:
-                found += [event_of(event) for event in unpacked(entry)]
-            except ContractError:
-                continue
-        return [event for event in found if isinstance(event, wanted)]
+        """What the log holds of these kinds, in order, but for what a fault wrote."""
+        return [event for _, event in self.logged() if isinstance(event, kinds)]
+
+    def logged(self) -> Sequence[tuple[str, Event]]:
+        """What the log holds, in order, by id, but for what a fault wrote."""
+        entries, decoded = self.broker.entries, self._decoded
+        # A log that was cut goes on with other entries: what is no longer in it is read no more.
+        while decoded and (
+            len(decoded) > len(entries) or entries[len(decoded) - 1] is not decoded[-1][0]
+        ):
+            decoded.pop()
+        decoded += [(entry, tuple(_events_of(entry))) for entry in entries[len(decoded) :]]
+        foreign: Any = self.family.notes.get("foreign", ())
+        return [
+            (event_id, event)
+            for _, events in decoded
+            for event_id, event in events
+            if event_id not in foreign
+        ]
 
     # --- one process of a service -------------------------------------------------------------
 
@@ -357,7 +369,9 @@ class FaultWorld:
         cloud = SimulatedCloud(self.cloud_file, self.scenario.cloud)
         stack.callback(cloud.close)
         actuation = CloudActuation(
-            counted_cloud(self.family.cloud(cloud), line), counted_ledger(ledger, line)
+            counted_cloud(self.family.cloud(cloud), line),
+            counted_ledger(ledger, line),
+            ActuationOptions(caps=self.scenario.caps),
         )
         await actuation.start()
         calls = SimulatedCloudDriver(cloud, actuation.perform)
@@ -412,6 +426,15 @@ class FaultWorld:
             await admitting.admitted(job.job_id)
         else:
             await admitting.record(job)
+
+
+def _events_of(entry: StoredEntry) -> Iterator[tuple[str, Event]]:
+    """The events of an entry by id; none where it cannot be read, none behind one that cannot."""
+    try:
+        for stored in unpacked(entry):
+            yield stored.envelope().event_id, event_of(stored)
+    except ContractError:
+        return
 
 
 def _is_killed(ended: BaseException) -> bool:

@@ -8,6 +8,9 @@ What is still to come is an expectation: on-demand for all of the rest is what i
 would stop every job that pays on spot alone. So spot is expected in the share of slots in which it
 was there of late, and on-demand in the others, at the prices of now; spot is never taken to be
 dearer than on-demand. A job that is worth its on-demand price is therefore stopped by no spot price.
+
+A stop needs evidence: of the share of spot the upper bound counts that the slots seen allow, and a
+rate that is planned with caution counts as it is expected (`expected_rate.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from math import isqrt
 
 from spotline.domain.jobs.job import DeadlineKind, Job, OnLimit
 from spotline.domain.jobs.program import JobProgram
@@ -32,6 +36,10 @@ QUOTE_MARGIN_PPM = 1_500_000
 
 GRACE_SHARE_PPM = 50_000
 """Of the limit of a job that winds down at it, so much is kept for holding on while it saves."""
+
+# The 95 % quantile of a normal, and its square.
+_Z_PPM = 1_644_854
+_Z_SQUARED_PPM = 2_705_543
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,10 +205,14 @@ def budget_near_limit_micro_usd(
 
 
 class SpotShare:
-    """The share of slots in which spot instances are expected, by the counts seen of late.
+    """The share of slots in which spot instances may be expected, by the counts seen of late.
 
-    With none seen, spot is taken to be there: a cloud that tells no counts may have it. A few slots
-    are not taken for more than they are (Laplace's rule of succession).
+    It is the upper end of what the counts allow: what a few slots have not shown is no reason to
+    stop a job. With none seen, spot is taken to be there: a cloud that tells no counts may have it.
+
+    Notes
+    -----
+    Wilson's score bound (E. B. Wilson, "Probable inference", JASA 22, 1927), one-sided, 95 %.
     """
 
     def __init__(self, counts: Iterable[int]) -> None:
@@ -209,7 +221,9 @@ class SpotShare:
     def __call__(self, instances: int) -> int:
         """Parts per million of the slots with at least so many."""
         seen = len(self._counts)
-        if not seen:
-            return PPM
         enough = seen - bisect_left(self._counts, instances)
-        return (enough + 1) * PPM // (seen + 2)
+        if enough == seen:
+            return PPM
+        spread = isqrt(enough * (seen - enough) * PPM * PPM // seen + _Z_SQUARED_PPM * PPM // 4)
+        bound = enough * PPM + _Z_SQUARED_PPM // 2 + _Z_PPM * spread // PPM
+        return min(PPM, bound * PPM // (seen * PPM + _Z_SQUARED_PPM))

@@ -156,7 +156,7 @@ def read_with(tmp_path, *kept, **top):
     [
         ({"role": "instance"}, "keys[0].role: expected one of owner, operator, viewer or service"),
         ({"role": "root"}, "keys[0].role: expected one of owner"),
-        ({"tenant": ""}, "tenant must be stated for the role owner"),
+        ({"tenant": ""}, "tenant must be a tenant's name for the role owner"),
         ({"role": "operator"}, "tenant must be empty for the role operator"),
         ({"id": "xyz"}, "keys[0].id: expected 12 hexadecimal digits, found 'xyz'"),
         ({"sha256": "0" * 63}, "keys[0].sha256: expected 64 hexadecimal digits"),

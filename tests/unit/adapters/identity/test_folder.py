@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from spotline.adapters.identity.folder import SERVICES, IdentityFolder
+from spotline.application.identity.grants import RoleGrant
 from spotline.application.identity.permission import role_denial
 from spotline.contracts.access import GRPC_ACTIONS, Role
 from spotline.contracts.errors import ConfigError, Unauthenticated
@@ -93,9 +94,21 @@ async def test_keys_are_rotated_while_servers_run(folder, tmp_path, clock):
     assert folder.ca_file.read_text().count("BEGIN CERTIFICATE") == 2
 
 
-async def test_keys_of_others_outlive_a_rotation(folder, clock):
-    from spotline.application.identity.grants import RoleGrant
+async def test_a_service_that_runs_takes_its_new_key(folder, clock):
+    identity = folder.service_identity("selector")
+    before = identity.token_for("/spotline.api.v1.AllocatorService/Allocate")
 
+    folder.rotate(overlap=timedelta(0))
+    clock.pass_s(1)
+
+    after = identity.token_for("/spotline.api.v1.AllocatorService/Allocate")
+    assert after != before
+    assert (await folder.authenticator().caller(after)).subject == "selector"
+    folder.token_file("selector").unlink()
+    assert identity.token_for("") == after
+
+
+async def test_keys_of_others_outlive_a_rotation(folder, clock):
     given = folder.keys.create("ann", RoleGrant(role=Role.VIEWER))
 
     folder.rotate(overlap=timedelta(0))

@@ -69,7 +69,7 @@ def test_what_it_states_is_read(tmp_path):
         ({"groups": {"a": {"role": "instance"}}}, r"groups\.a\.role: expected one of owner"),
         (
             {"groups": {"a": {"role": "owner"}}},
-            r"groups\.a\.tenant: expected .*stated for the role",
+            r"groups\.a\.tenant: expected .*a tenant's name for the role",
         ),
         (
             {"groups": {"a": {"role": "service", "tenant": "t"}}},

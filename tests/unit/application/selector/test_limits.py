@@ -6,10 +6,24 @@ from dataclasses import replace
 
 import numpy as np
 
-from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobOutcome, JobUpdated
+from spotline.domain.configuration.provenance import (
+    JobConfiguration,
+    OriginKind,
+    ParameterOrigin,
+)
+from spotline.domain.events.lifecycle import (
+    JobAdmitted,
+    JobClosed,
+    JobOutcome,
+    JobProgressReported,
+    JobUpdated,
+)
 from spotline.domain.events.limits import LimitAction, LimitReached
 from spotline.domain.jobs.job import Deadline, DeadlineKind, Job, OnLimit
+from spotline.domain.limits.expected_rate import ENOUGH_REPORTS
 from spotline.domain.market.market import Market
+from spotline.domain.units import PPM
+from tests.fakes.knowledge import configuration
 from tests.fakes.selector import SLOT_S, START_NS, SelectorWorld, job_of, market_of
 
 
@@ -22,6 +36,12 @@ def priced(market: Market, first: int, factor: int, until: int | None = None) ->
         spot_price_micro_usd=np.asarray(spot),
         on_demand_price_micro_usd=np.asarray(on_demand),
     )
+
+
+def without_spot(market: Market, until: int | None = None) -> Market:
+    counts = market.spot_available.copy()
+    counts[:until] = 0
+    return replace(market, spot_available=np.asarray(counts))
 
 
 def soft(job: Job, late_slots: int = 10) -> Job:
@@ -75,12 +95,89 @@ def test_a_hard_deadline_that_costs_more_than_it_is_worth_is_stopped_and_says_so
 
 
 def test_money_that_is_spent_stops_nobody():
-    """It pays its whole value in five slots, and what is left is worth it then."""
-    job = job_of(1, slots=20, work_slots=12.0, value_micro_usd=60_000_000)
-    market = priced(market_of(), first=0, factor=3, until=5)
+    """Two instances run on on-demand from the first slot; half-way that becomes three times as dear.
+
+    What is left costs less than the value in every slot, what is spent and what is left more.
+    """
+    value = 75_000_000
+    job = job_of(1, slots=13, work_slots=12.0, value_micro_usd=value)
+    world = ran(job, priced(without_spot(market_of()), first=6, factor=3), slots=6)
+    spent = world.run_of(1).spent_micro_usd
+    to_come = 7 * 3 * 2 * 3_400_000 * SLOT_S // 3600
+
+    assert spent < value
+    assert to_come > value - spent
+    for _ in range(10):
+        world.next_slot()
+    assert closed(world).outcome is JobOutcome.COMPLETED
+    assert closed(world).cost_micro_usd > value
+
+
+def test_spot_that_was_missing_for_a_slot_or_two_is_no_reason_not_to_begin():
+    """On demand alone the job costs 20.40 USD, on spot alone 7.35 USD."""
+    market = without_spot(market_of(), until=2)
+    job = job_of(1, slots=30, value_micro_usd=13_000_000, start_ns=START_NS + SLOT_S * 10**9)
     world = ran(job, market)
 
+    assert told(world) == []
     assert closed(world).outcome is JobOutcome.COMPLETED
+    assert closed(world).cost_micro_usd < 13_000_000
+
+
+def test_spot_that_has_been_missing_for_a_day_is_not_expected():
+    market = without_spot(market_of(slots=80))
+    job = job_of(1, slots=70, value_micro_usd=13_000_000, start_ns=START_NS + 48 * SLOT_S * 10**9)
+    world = ran(job, market, slots=50)
+
+    assert told(world) == [("value still to gain", LimitAction.STOP)]
+
+
+def predicted(job: Job, *, low: float, high: float, kind: OriginKind = OriginKind.PREDICTED) -> Job:
+    """The job with an interval around its rate of instance-hours per hour on two instances."""
+    origin = ParameterOrigin(parameter="throughput.*", value="2", kind=kind, low=low, high=high)
+    completed = JobConfiguration(
+        configuration=configuration(gpus=2, nodes=2),
+        weak_scaling=False,
+        success_ppm=PPM,
+        stack="",
+        origins=(origin,),
+    )
+    return replace(job, configuration=completed)
+
+
+def test_a_rate_that_is_planned_with_caution_stops_no_job_as_it_arrives():
+    """At the planned rate it costs 7.35 USD on spot alone, at the expected one a third of that."""
+    job = job_of(1, slots=30, value_micro_usd=5_000_000)
+    market = market_of()
+
+    cautious = ran(predicted(job, low=1.0, high=36.0), market, slots=1)
+    stated = ran(predicted(job, low=1.0, high=36.0, kind=OriginKind.USER), market, slots=1)
+
+    assert told(cautious) == []
+    assert told(stated) == [("value still to gain", LimitAction.STOP)]
+
+
+def test_progress_that_shows_the_planned_rate_stops_a_job_that_is_not_worth_it():
+    job = predicted(job_of(1, slots=30, value_micro_usd=5_000_000), low=1.0, high=36.0)
+    world = ran(job, market_of(), slots=1)
+    for report in range(ENOUGH_REPORTS):
+        world.then(
+            JobProgressReported(
+                job_id="job-1", tenant="t", done=0.01 * report, ts_event_ns=world.at(60 + report)
+            )
+        )
+    assert told(world) == []
+    world.next_slot()
+
+    assert told(world) == [("value still to gain", LimitAction.STOP)]
+
+
+def test_a_price_a_thousand_times_as_high_stops_a_job_at_the_rate_that_is_expected():
+    job = predicted(job_of(1, slots=14, work_slots=12.0, value_micro_usd=10**8), low=1.0, high=36.0)
+    world = ran(job, priced(market_of(), first=3, factor=1000))
+
+    assert told(world) == [("value still to gain", LimitAction.STOP)]
+    assert closed(world).cost_micro_usd < 10**8
 
 
 def test_a_hard_deadline_goes_on_beyond_its_limit_while_that_is_worth_it():

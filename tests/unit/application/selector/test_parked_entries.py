@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from spotline.application.allocation.allocate import allocate
 from spotline.application.selector.state import SlotPhase
-from spotline.domain.events.allocation import AllocationAnswered, CallOutcome
+from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
 from spotline.domain.events.capacity import CapacityReported, SlotDecided
 from spotline.domain.events.forecast import ForecastIssued, ForecastOverdue
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
@@ -14,6 +15,7 @@ from spotline.domain.events.market import SlotOpened
 from spotline.domain.events.parking import EntryParked, ParkedEntryDropped, ParkedEntryRetried
 from spotline.domain.limits.freezes import FreezeReason, FreezeScope
 from spotline.domain.policies.answer import JobAnswer
+from spotline.replay import parts
 from spotline.replay.jobs import generated_jobs
 from tests.fakes.odd_run import OddRun, dumped
 from tests.fakes.recorded_run import small_market
@@ -238,6 +240,39 @@ def test_an_answer_about_a_job_that_nobody_knows_is_parked_and_decided_without()
     found = run({5: [odd]})
 
     assert_all_ended(found)
+
+
+def test_an_answer_of_more_instances_than_a_job_can_use_is_parked_and_decided_without(monkeypatch):
+    """An allocator that asks for ten times as many is not believed."""
+    most = {job.job_id: job.max_instances for job in JOBS}
+    at = next(
+        event.slot
+        for event in CLEAN.events(AllocationAnswered)
+        if any(answer.lots for answer in event.answers)
+    )
+
+    def tenfold(request):
+        answered = allocate(request)
+        if request.slot != at:
+            return answered
+        return replace(answered, answers=tuple(ten_times(answer) for answer in answered.answers))
+
+    monkeypatch.setattr(parts, "allocate", tenfold)
+    found = run({})
+
+    (parked,) = found.parked()
+    assert (parked.service, parked.slot) == ("selector", at)
+    assert parked.error.startswith("answers.lots must be <= ")
+    assert all(
+        sum(lot.spot + lot.on_demand for lot in event.lots) <= most[event.job_id]
+        for event in found.events(AllocationDecided)
+    )
+    assert_all_ended(found)
+
+
+def ten_times(answer):
+    lots = (replace(lot, spot=10 * lot.spot, on_demand=10 * lot.on_demand) for lot in answer.lots)
+    return replace(answer, lots=tuple(lots))
 
 
 def test_the_selector_is_as_before_behind_an_entry_that_it_parked():

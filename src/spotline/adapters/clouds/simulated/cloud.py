@@ -10,6 +10,7 @@ from pathlib import Path
 
 from spotline.adapters.clouds.simulated.faults import (
     SimulatedCloudSettings,
+    failure_s,
     interruption_s,
     is_refused,
 )
@@ -36,6 +37,13 @@ _SHOWN = (
     "owner = ? AND (state = 'running' OR instance_id IN (SELECT instance_id FROM ends "
     "WHERE slot >= (SELECT slot FROM clock) - 1))"
 )
+
+# How a loss comes, in the column `announced`: after a warning of its own, one that was given before,
+# or without a word, as what fails does.
+_WARNED, _ANNOUNCED, _FAILED = 0, 1, 2
+# The second of the slot, how it comes, and the instance.
+_Loss = tuple[int, int, sqlite3.Row]
+_Losses = list[_Loss]
 
 
 class Pace(Enum):
@@ -234,11 +242,17 @@ class SimulatedCloud:
         for row in self._store.select("signal_token = ?", (token,)):
             start_ns = at.ts_ns - at.offset_s * NS_PER_S
             lost_ns = start_ns + row["lost_s"] * NS_PER_S
-            if not row["announced"]:
+            if row["announced"] == _WARNED:
                 noticed_ns = start_ns + row["noticed_s"] * NS_PER_S
                 lead_s = row["lost_s"] - row["noticed_s"]
                 self._noticed(connection, row, "warning", noticed_ns, lead_s)
-            self._ended(connection, row, lost_ns, InterruptionKind.CAPACITY_RECLAIMED)
+            failed = row["announced"] == _FAILED
+            self._ended(
+                connection,
+                row,
+                lost_ns,
+                InterruptionKind.INSTANCE_FAILED if failed else InterruptionKind.CAPACITY_RECLAIMED,
+            )
 
     def _noticed(
         self, connection: sqlite3.Connection, row: sqlite3.Row, word: str, at_ns: int, lead_s: int
@@ -369,8 +383,23 @@ class SimulatedCloud:
         )
 
     def _take_back(self, connection: sqlite3.Connection, token: str, at: Moment) -> None:
-        """Mark as lost all running spot instances that go at the earliest moment after `at`."""
-        losses: list[tuple[int, bool, sqlite3.Row]] = []
+        """Mark as lost all running instances that go at the earliest moment after `at`."""
+        losses = [*self._reclaims(connection, at), *self._failures(at)]
+        first_s = min((lost_s for lost_s, _, _ in losses), default=0)
+        for lost_s, how, row in losses:
+            if lost_s != first_s:
+                continue
+            told = how != _WARNED
+            noticed_s = 0 if told else max(at.offset_s, lost_s - self._settings.notice_lead_s)
+            connection.execute(
+                "UPDATE instances SET state = 'lost', signal_token = ?, noticed_s = ?, "
+                "lost_s = ?, announced = ? WHERE launch_order = ?",
+                (token, noticed_s, lost_s, how, row["launch_order"]),
+            )
+
+    def _reclaims(self, connection: sqlite3.Connection, at: Moment) -> _Losses:
+        """When spot that runs is taken back after `at`, and how."""
+        losses: _Losses = []
         spot = self._store.select(f"{_RUNNING} AND capacity_type = ?", (CapacityType.SPOT.value,))
         # A slot shorter than the notice ends before the reclaim; it then comes at its last second.
         reclaim_s = max(at.offset_s, min(self._settings.notice_lead_s, at.slot_s - 1))
@@ -381,23 +410,30 @@ class SimulatedCloud:
                 for row in spot
                 if row["offering_id"] == offering_id and row["noticed_slot"] == at.slot
             ]
-            losses += [(reclaim_s, True, row) for row in noticed[len(noticed) - excess :]]
+            losses += [(reclaim_s, _ANNOUNCED, row) for row in noticed[len(noticed) - excess :]]
         reclaimed = {row["launch_order"] for _, _, row in losses}
         for row in spot:
             lost_s = interruption_s(self._settings, at.slot, at.slot_s, row["instance_id"])
             if lost_s is None or lost_s <= at.offset_s or row["launch_order"] in reclaimed:
                 continue
-            losses.append((lost_s, False, row))
-        first_s = min((lost_s for lost_s, _, _ in losses), default=0)
-        for lost_s, announced, row in losses:
-            if lost_s != first_s:
+            losses.append((lost_s, _WARNED, row))
+        return losses
+
+    def _failures(self, at: Moment) -> _Losses:
+        """When what was started in this slot fails."""
+        if self._settings.failing is None:
+            return []
+        opened_ns = at.ts_ns - at.offset_s * NS_PER_S
+        losses: _Losses = []
+        for row in self._store.select(_RUNNING):
+            started_ns = row["ready_ns"] - self._settings.launch_delay_s * NS_PER_S
+            started_s = (started_ns - opened_ns) // NS_PER_S
+            if started_s < 0:
                 continue
-            noticed_s = 0 if announced else max(at.offset_s, lost_s - self._settings.notice_lead_s)
-            connection.execute(
-                "UPDATE instances SET state = 'lost', signal_token = ?, noticed_s = ?, "
-                "lost_s = ?, announced = ? WHERE launch_order = ?",
-                (token, noticed_s, lost_s, announced, row["launch_order"]),
-            )
+            lost_s = failure_s(self._settings, at.slot, at.slot_s, row["token"], started_s)
+            if lost_s is not None and lost_s > at.offset_s:
+                losses.append((lost_s, _FAILED, row))
+        return losses
 
     def _fence(self, connection: sqlite3.Connection, owner: Owner) -> None:
         seen = connection.execute(

@@ -11,6 +11,26 @@ from spotline.domain.units import S_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EarlyFailures:
+    """Instances that fail without a word right after their start, as those of a broken program do.
+
+    Of the launches in slots `first_slot` to before `end_slot` a share of `probability` fails, each
+    as a whole, at most `within_s` seconds after its start and before its slot is over.
+    """
+
+    probability: float
+    first_slot: int
+    end_slot: int
+    within_s: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.probability <= 1:
+            raise ValueError(f"probability must lie in 0..1, was {self.probability}")
+        if self.within_s < 1:
+            raise ValueError(f"within_s must be >= 1, was {self.within_s}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedCloudSettings:
     """How the simulated cloud behaves.
 
@@ -19,6 +39,7 @@ class SimulatedCloudSettings:
     with `interruption_per_instance_hour` probability per hour held, within a slot at most 1.
     Instances end `lease_s` of market time after the last slot that was opened, where slots went by
     that nobody opened, as their agents would have it; 0, as no agent runs on them: they go on.
+    `failing` are launches that fail right after their start; None: none do.
     """
 
     seed: int = 0
@@ -27,6 +48,7 @@ class SimulatedCloudSettings:
     refusal_probability: float = 0.0
     interruption_per_instance_hour: float = 0.0
     lease_s: int = 0
+    failing: EarlyFailures | None = None
 
     def __post_init__(self) -> None:
         for name in ("launch_delay_s", "notice_lead_s", "lease_s"):
@@ -66,3 +88,17 @@ def interruption_s(
     if drawn >= probability or slot_s < 2:
         return None
     return 1 + int(drawn / probability * (slot_s - 1))
+
+
+def failure_s(
+    settings: SimulatedCloudSettings, slot: int, slot_s: int, token: str, started_s: int
+) -> int | None:
+    """Second of the slot in which a launch at `started_s` of it fails; None for never."""
+    failing = settings.failing
+    if failing is None or not failing.first_slot <= slot < failing.end_slot:
+        return None
+    drawn = uniform(settings.seed, "early failure", token)
+    if drawn >= failing.probability or started_s >= slot_s - 1:
+        return None
+    after_s = 1 + int(drawn / failing.probability * failing.within_s)
+    return min(started_s + after_s, slot_s - 1)

@@ -35,6 +35,7 @@ from spotline.application.explaining.ports import DecisionExplainer
 from spotline.application.health.conditions import HealthLimits
 from spotline.application.operations.messages import ServiceStatus
 from spotline.application.operations.ports import ParkedLog
+from spotline.application.selector.state import SelectorOptions
 from spotline.contracts.limits import CallerLimits, name_problem
 from spotline.runtime.parked_log import StreamParkedLog
 from spotline.runtime.stream import EventStream
@@ -102,6 +103,10 @@ class RpcServer(GrpcServer):
         """Take so much from callers; to be called before `start`."""
         super().bound_by(limits)
         self._jobs.admitting.most_open = limits.most_open_jobs_a_tenant
+
+    def hold_to(self, selector: SelectorOptions) -> None:
+        """Tell of the limits on money of a selector with such options."""
+        self._operations.hold_to(selector)
 
     def explain_with(self, explainer: DecisionExplainer) -> None:
         """Explain decisions from now on."""

@@ -7,6 +7,7 @@ from spotline.adapters.identity.endpoints import ClientIdentity
 from spotline.api.v1 import operations_service_pb2 as pb
 from spotline.api.v1 import operations_service_pb2_grpc
 from spotline.application.operations.messages import (
+    LimitsInForce,
     Orphans,
     ParkedPage,
     ParkedQuery,
@@ -44,6 +45,13 @@ class OperationsClient(RpcClient):
             self._stub.GetSystemStatus, pb.GetSystemStatusRequest(), timeout_s=_ANSWER_TIMEOUT_S
         )
         return from_message(SystemStatus, response)
+
+    async def limits(self) -> LimitsInForce:
+        """The limits on money that are in force, and what is used of them."""
+        response = await self._call(
+            self._stub.GetLimits, pb.GetLimitsRequest(), timeout_s=_ANSWER_TIMEOUT_S
+        )
+        return from_message(LimitsInForce, response)
 
     async def parked(self, query: ParkedQuery) -> ParkedPage:
         """Entries that are parked, a page of them."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, ClassVar
 
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
 from spotline.application.cloud_actuator.ports import CloudProvider
 from spotline.application.market_ingest.handler import IngestOptions
+from spotline.bench.faults.oracles import Oracle
 from spotline.bench.faults.points import Lifeline
 from spotline.bench.faults.scenario import Scenario
 from spotline.domain.market.market import Market
@@ -33,11 +35,19 @@ class FaultFamily:
         Whether the ledger must be that of the undisturbed run, to the micro-dollar.
     most_spend_percent
         What may be spent at most, of what the undisturbed run spends; 0: any amount.
+    oracles
+        What must hold beside what always must.
+    keeps_deadlines
+        Whether hard deadlines that are worth it must be met as in the undisturbed run.
+    scenario
+        The world as this family runs it: limits and a cloud of its own may be in it.
     """
 
     name: ClassVar[str] = "calm"
     same_ledger: ClassVar[bool] = True
     most_spend_percent: ClassVar[int] = 0
+    oracles: ClassVar[tuple[Oracle, ...]] = ()
+    keeps_deadlines: ClassVar[bool] = False
 
     def __init__(
         self, scenario: Scenario, rng: random.Random, calm_points: Counter[str] | None = None
@@ -67,6 +77,10 @@ class FaultFamily:
     def cloud(self, cloud: SimulatedCloud) -> CloudProvider:
         """The cloud as the actuator sees it."""
         return cloud
+
+    def in_force(self) -> AbstractContextManager[object]:
+        """What stands in for the product's own while it runs, and while its log is replayed."""
+        return nullcontext()
 
     def reach(self, line: Lifeline, point: str) -> None:
         """A service comes by a fail point; it may be killed there."""

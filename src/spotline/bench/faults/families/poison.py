@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from spotline.bench.faults.families.interface import Hasty
 from spotline.contracts.build import envelope_for
 from spotline.contracts.errors import ContractError
+from spotline.contracts.publishers import PUBLISHERS
+from spotline.contracts.subjects import KINDS
 from spotline.domain.events.allocation import AllocationAnswered
 from spotline.domain.events.capacity import (
     CapacityReported,
@@ -35,7 +37,6 @@ _ALTERED = (
     *(JobAdvanced, JobClosed, JobProgressReported),
     SlotOpened,
 )
-# What nobody's program wrote: that of a service would be a decision of its own that it never made.
 _WRITER = "stranger"
 
 
@@ -85,7 +86,8 @@ class Poison(Hasty):
             envelope = envelope_for(
                 event,
                 event_id=event_id,
-                source=_WRITER,
+                # As that service could by a bug: of a stranger it would not be looked at.
+                source=min(PUBLISHERS[KINDS[type(event)]]),
                 causation_id="",
                 correlation_id=event_id,
             )

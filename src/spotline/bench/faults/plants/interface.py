@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replacement:
-    """What stands in for an attribute of a class or a module while the bug is planted."""
-
-    where: Any
-    name: str
-    value: Any
-
-    @contextmanager
-    def planted(self) -> Iterator[None]:
-        """Replace it inside `with`."""
-        # Of a class: not what it inherits.
-        before = vars(self.where)[self.name]
-        setattr(self.where, self.name, self.value)
-        try:
-            yield
-        finally:
-            setattr(self.where, self.name, before)
+from spotline.bench.faults.replacement import Replacement as Replacement
+from spotline.bench.faults.replacement import replaced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +24,4 @@ class Plant:
 
     def planted(self) -> AbstractContextManager[object]:
         """Have the bug inside `with`."""
-        stack = ExitStack()
-        for replacement in self.replacements():
-            stack.enter_context(replacement.planted())
-        return stack
+        return replaced(self.replacements())

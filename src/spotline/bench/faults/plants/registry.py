@@ -10,6 +10,7 @@ from spotline.bench.faults.plants import (
     clock,
     disk,
     duplicate,
+    forged,
     kill,
     launch,
     noise,
@@ -17,6 +18,7 @@ from spotline.bench.faults.plants import (
     owners,
     poison,
     price,
+    runaway,
     version,
 )
 from spotline.bench.faults.plants.interface import Plant
@@ -33,7 +35,9 @@ PLANTS: Mapping[str, tuple[Plant, ...]] = MappingProxyType(
         "price": price.PLANTS,
         "clock": clock.PLANTS,
         "bytes": noise.PLANTS,
+        "runaway": runaway.PLANTS,
         "disk": disk.PLANTS,
         "version": version.PLANTS,
+        "forged": forged.PLANTS,
     }
 )

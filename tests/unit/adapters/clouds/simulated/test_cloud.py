@@ -4,7 +4,11 @@ from dataclasses import replace
 import pytest
 
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
-from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings, interruption_s
+from spotline.adapters.clouds.simulated.faults import (
+    EarlyFailures,
+    SimulatedCloudSettings,
+    interruption_s,
+)
 from spotline.application.cloud_actuator.ports import (
     CloudEventKind,
     InstanceState,
@@ -164,6 +168,34 @@ async def test_chance_interrupts_inside_the_slot_with_notice_and_the_same_way_ev
     assert sorted(seen) == expected
     assert all(0 < lost_s < SLOT_S for lost_s, _ in seen)
     assert await running_in(cloud) == []
+
+
+async def test_what_fails_ends_soon_after_its_start_as_a_whole_and_without_a_word(open_cloud):
+    failing = EarlyFailures(probability=1.0, first_slot=1, end_slot=2, within_s=60)
+    cloud = open_cloud(failing=failing)
+    cloud.open_slot(moment(), [quote(spot=8)])
+    before = ids((await cloud.launch(launch("before", 2))).instances)
+    cloud.open_slot(moment(1), [quote(spot=8)])
+    on_demand = replace(launch("t", 3, at=moment(1)), capacity_type=CapacityType.ON_DEMAND)
+    gang = ids((await cloud.launch(on_demand)).instances)
+
+    cloud.play_on(moment(1))
+    told = await cloud.events("s", moment(1))
+
+    assert ids(event.instance for event in told) == gang
+    assert {event.kind for event in told} == {CloudEventKind.STATE}
+    assert {event.interruption for event in told} == {InterruptionKind.INSTANCE_FAILED}
+    (at_ns,) = {event.at_ns for event in told}
+    assert 0 < at_ns - moment(1).ts_ns <= 60 * NS_PER_S
+    assert ids(await running_in(cloud)) == before
+
+
+@pytest.mark.parametrize("wrong", [{"probability": 1.5}, {"within_s": 0}])
+def test_failures_out_of_range_are_refused(wrong):
+    right = {"probability": 1.0, "first_slot": 0, "end_slot": 1, "within_s": 60}
+
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        EarlyFailures(**{**right, **wrong})
 
 
 def test_interruptions_come_about_as_often_as_asked():

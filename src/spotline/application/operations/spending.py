@@ -1,0 +1,133 @@
+"""What is spent against limits, as people are shown it: folded from bills and what was said of limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from spotline.application.market_view import ClockReading
+from spotline.application.operations.messages import LimitsInForce, SpendUse
+from spotline.application.selector.state import SelectorOptions
+from spotline.domain.events.capacity import CostAccrued
+from spotline.domain.events.event import Event
+from spotline.domain.events.lifecycle import JobClosed, JobUpdated
+from spotline.domain.events.limits import LimitAction, LimitReached
+from spotline.domain.events.market import SlotOpened
+from spotline.domain.limits.judgement import FORWARD
+from spotline.domain.limits.spending import NO_LIMIT, SPANS_S, SpendLimit
+from spotline.domain.market.offering import CapacityType
+
+SPENDING_EVENTS = (SlotOpened, CostAccrued, LimitReached, JobUpdated, JobClosed)
+"""All that the fold takes."""
+
+# Bills of short slots are kept together: a month of slots of a second would be millions of them.
+_BUCKET_S = 300
+
+
+@dataclass(slots=True)
+class SpendingState:
+    """What was billed in the last month of market time, and the jobs that are at a limit.
+
+    `billed` is micro-USD by bucket of slots, tenant and capacity type, `at_limit` the last that was
+    said of a limit that a job has reached, by job.
+    """
+
+    slot: int = -1
+    slot_s: int = 0
+    billed: dict[int, dict[tuple[str, CapacityType], int]] = field(default_factory=dict)
+    at_limit: dict[str, LimitReached] = field(default_factory=dict)
+
+    def fold(self, event: Event) -> None:
+        """Apply an event; nothing else changes it."""
+        match event:
+            case SlotOpened():
+                self.slot, self.slot_s = max(self.slot, event.slot), event.slot_s
+                first = self._bucket(self._first_slot(max(SPANS_S.values())))
+                for old in [bucket for bucket in self.billed if bucket < first]:
+                    del self.billed[old]
+            case CostAccrued() if self.slot_s:
+                by = self.billed.setdefault(self._bucket(event.slot), {})
+                key = event.tenant, event.capacity_type
+                by[key] = by.get(key, 0) + event.cost_micro_usd
+            case LimitReached():
+                lifted = event.limit == FORWARD and event.action is LimitAction.FINISH
+                if lifted:
+                    self.at_limit.pop(event.job_id, None)
+                else:
+                    self.at_limit[event.job_id] = event
+            case JobUpdated() | JobClosed():
+                # Its owner has changed it, so that it is judged anew, or it is over.
+                self.at_limit.pop(event.job_id, None)
+            case _:
+                pass
+
+    def billed_in(self, span_s: int) -> dict[tuple[str, CapacityType], int]:
+        """What was billed in a time that ends with the open slot, by tenant and capacity type.
+
+        A time that begins inside a slot, or among slots that are kept together, begins with them.
+        """
+        if not self.slot_s:
+            return {}
+        first = self._bucket(self._first_slot(span_s))
+        found: dict[tuple[str, CapacityType], int] = {}
+        for bucket, costs in self.billed.items():
+            for key, cost in costs.items() if bucket >= first else ():
+                found[key] = found.get(key, 0) + cost
+        return found
+
+    def _first_slot(self, span_s: int) -> int:
+        return self.slot - max(0, -(-span_s // self.slot_s) - 1)
+
+    def _bucket(self, slot: int) -> int:
+        return slot // max(1, _BUCKET_S // self.slot_s)
+
+
+def limits_in_force(
+    state: SpendingState, options: SelectorOptions, clock: ClockReading | None
+) -> LimitsInForce:
+    """The limits that a selector with such options holds to, and what is used of them."""
+    spending = options.limits_on_spending
+    return LimitsInForce(
+        jobs_judged=options.limits,
+        uses=tuple(_uses(state, options)),
+        least_spot_discount_ppm=spending.least_spot_discount_ppm,
+        launches_per_minute=spending.launches_per_minute,
+        jobs=tuple(state.at_limit[job_id] for job_id in sorted(state.at_limit)),
+        clock=clock,
+    )
+
+
+def _uses(state: SpendingState, options: SelectorOptions) -> Iterator[SpendUse]:
+    spending = options.limits_on_spending
+    billed = {span_s: state.billed_in(span_s) for span_s in SPANS_S.values()}
+    seen = {tenant for costs in billed.values() for tenant, _ in costs}
+
+    def uses(
+        what: str, limit: SpendLimit, *, tenant: str = "", kind: CapacityType | None = None
+    ) -> Iterator[SpendUse]:
+        most = {span_s: micro_usd for _, span_s, micro_usd in limit.each()}
+        for span, span_s in SPANS_S.items():
+            yield SpendUse(
+                what=what,
+                tenant=tenant,
+                span=span,
+                used_micro_usd=sum(
+                    cost
+                    for (whose, of_kind), cost in billed[span_s].items()
+                    if whose == (tenant or whose) and of_kind is (kind or of_kind)
+                ),
+                limit_micro_usd=most.get(span_s),
+            )
+
+    yield from uses("total", spending.total)
+    yield from uses("spot", spending.spot, kind=CapacityType.SPOT)
+    yield from uses("on-demand", spending.on_demand, kind=CapacityType.ON_DEMAND)
+    for tenant in sorted(seen | spending.tenants.keys()):
+        yield from uses(
+            "tenant", spending.tenants.get(tenant, spending.every_tenant), tenant=tenant
+        )
+    if spending.every_tenant != NO_LIMIT:
+        for span, _, micro_usd in spending.every_tenant.each():
+            yield SpendUse(
+                what="every other tenant", span=span, used_micro_usd=0, limit_micro_usd=micro_usd
+            )

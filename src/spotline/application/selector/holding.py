@@ -1,0 +1,106 @@
+"""What the cloud says of a revision, as the selector takes it: refusals, and what jobs hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from spotline.application.selector.endings import moment_s, reopen, unheeded
+from spotline.application.selector.job_run import HeldStretch, JobRun, RunPhase
+from spotline.application.selector.state import SelectorState, SlotPhase
+from spotline.domain.events.capacity import CapacityReported, LaunchRefused, RefusalClass
+from spotline.domain.jobs.program import Holding
+from spotline.domain.market.offering import CapacityType
+
+
+def note_refused(state: SelectorState, event: LaunchRefused) -> None:
+    """Take a refusal in the open slot: what it shows bounds what is decided for the rest of it."""
+    state.refused[event.offering_id, event.capacity_type] = True
+    if event.capacity_type is CapacityType.ON_DEMAND and event.offering_id in state.stock:
+        state.stock[event.offering_id][-1] = 0
+    run = state.runs.get(event.job_id)
+    if run is not None and event.refusal_class is RefusalClass.UNKNOWN_OUTCOME:
+        run.in_doubt[event.offering_id] = event.slot
+
+
+def forget_doubts(run: JobRun, slot: int) -> None:
+    """Let go of launches that the cloud was looked through for since; `slot` is the open one.
+
+    The first decision of the slot after may still be made before it is known what came of them.
+    """
+    run.in_doubt = {home: since for home, since in run.in_doubt.items() if since >= slot - 1}
+
+
+def note_capacity(state: SelectorState, event: CapacityReported) -> None:
+    """Take what the cloud holds after a revision; what is not settled is decided again."""
+    if event.slot != state.slot or event.revision != state.revision:
+        return
+    # What the cloud tells of a settled slot is news: the rest of it is decided again.
+    news = state.phase is SlotPhase.SETTLED and not event.settled
+    if state.phase is not SlotPhase.AWAITING_CAPACITY and not news:
+        return
+    reported = {holding.job_id: holding.lots for holding in event.holdings}
+    first_s = state.offset_s
+    offered = state.offers()
+    for job_id in sorted(state.runs):
+        run = state.runs[job_id]
+        run.held_lots = reported.get(job_id, ())
+        run.launched = run.launched or bool(run.held_lots)
+        held = run.held
+        if run.phase is RunPhase.RUNNING:
+            # What was granted was held until instances were lost inside the slot.
+            granted = replace(held, spot=held.spot + run.lost)
+            if granted.instances == run.target.instances:
+                # All was granted, so the target says of which kind the lost ones were.
+                granted = run.target
+            broken = _interrupted(state, run, granted, offered)
+            run.place(HeldStretch(offset_s=first_s, holding=granted, interrupted=broken))
+            if run.lost:
+                run.place(HeldStretch(offset_s=event.offset_s, holding=held, interrupted=True))
+            if run.lost or (broken and not first_s):
+                run.note_loss(event.offset_s if run.lost else 0)
+    # What is told at the very end of a slot is for the next one to decide.
+    if event.settled or event.offset_s >= state.current.slot_s:
+        state.phase = SlotPhase.SETTLED
+        if unheeded(state):
+            reopen(state, event, moment_s(state, 0))
+        return
+    _note_caps(state)
+    state.affected = tuple(
+        job_id for job_id in state.order if state.runs[job_id].held != state.runs[job_id].target
+    )
+    state.offset_s = event.offset_s
+    state.revision += 1
+    # A pipeline's refusals are settled with revisions too, and use up none of the jobs'.
+    state.job_revisions += bool(state.affected)
+    state.refused = {}
+    state.phase = SlotPhase.ALLOCATING
+    state.trigger = event
+
+
+def _interrupted(
+    state: SelectorState, run: JobRun, granted: Holding, offered: Callable[[str], tuple[int, int]]
+) -> bool:
+    """Whether the segment that starts now follows a loss of what was held before it."""
+    if state.offset_s:
+        return any(s.interrupted and s.offset_s == state.offset_s for s in run.segments)
+    return run.state.holding.spot > offered(run.job.job_id)[0]
+
+
+def _note_caps(state: SelectorState) -> None:
+    """A refusal shows the stock: what everybody holds of the offering is all there is.
+
+    Where more is held than one has shown, a launch of unknown outcome has come to something since.
+    """
+    for key in state.refused:
+        state.caps[key] = _held_of(state, *key)
+    for key, most in state.caps.items():
+        state.caps[key] = max(most, _held_of(state, *key))
+
+
+def _held_of(state: SelectorState, offering_id: str, capacity_type: CapacityType) -> int:
+    held = 0
+    for run in state.runs.values():
+        at = run.held_at(offering_id)
+        held += at.spot if capacity_type is CapacityType.SPOT else at.on_demand
+    return held

@@ -1,0 +1,120 @@
+"""`spotline limits`: the limits on money that are in force, and what is used of them."""
+
+# Imports of what the commands use are inside them: gRPC costs more than `--help` should.
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from spotline.cli.calls import DEFAULT_ADDRESS, Address, AsJson, answered
+from spotline.cli.jobs_view import plain, print_json
+from spotline.cli.tables import Column, Kind, print_line, print_table
+from spotline.domain.units import PPM, utc_iso
+
+if TYPE_CHECKING:
+    from spotline.application.operations.messages import LimitsInForce, SpendUse
+
+limits_app = typer.Typer(
+    name="limits",
+    help="Limits on money, on a running allocator.",
+    no_args_is_help=True,
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    app.add_typer(limits_app, name="limits")
+
+
+@limits_app.callback()
+def limits() -> None:
+    """Limits on money, on a running allocator."""
+
+
+@limits_app.command()
+def show(address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+    """Show what may be spent and what is used of it, and the jobs that are at a limit.
+
+    An hour, a day and a month (30 days) end with the open slot of the market.
+    """
+
+    async def run() -> LimitsInForce:
+        from spotline.adapters.grpc.operations.client import OperationsClient
+
+        async with OperationsClient(address) as client:
+            return await client.limits()
+
+    found = answered(run(), as_json=as_json)
+    if as_json:
+        print_json(plain(found))
+        return
+    _print(found)
+
+
+def _print(found: LimitsInForce) -> None:
+    at = "" if found.clock is None else f", at {utc_iso(found.clock.market_ns)} of the market"
+    judged = "by what they still cost and gain" if found.jobs_judged else "by nothing (--no-limits)"
+    print_line(f"jobs are judged {judged}{at}")
+    launches = found.launches_per_minute
+    print_line(
+        f"launches per minute: {'no limit' if launches is None else f'at most {launches}'}; "
+        f"least discount of spot: {100 * found.least_spot_discount_ppm / PPM:g} %"
+    )
+    print_table(
+        (
+            Column("limit on"),
+            Column("tenant", rank=1),
+            Column("time", rank=2),
+            Column("used USD", Kind.NUMBER),
+            Column("limit USD", Kind.NUMBER),
+            Column("left USD", Kind.NUMBER),
+        ),
+        [
+            (
+                use.what,
+                use.tenant,
+                use.span,
+                _usd(use.used_micro_usd),
+                "none" if use.limit_micro_usd is None else _usd(use.limit_micro_usd),
+                _left(use),
+            )
+            for use in found.uses
+        ],
+    )
+    if not found.jobs:
+        print_line("no job is at a limit")
+        return
+    print_table(
+        (
+            Column("job", Kind.ID),
+            Column("tenant", rank=3),
+            Column("limit"),
+            Column("what follows"),
+            Column("spent USD", Kind.NUMBER, rank=2),
+            Column("why", Kind.SENTENCE, rank=1),
+        ),
+        [
+            (
+                said.job_id,
+                said.tenant,
+                said.limit,
+                said.action.value.replace("_", " "),
+                _usd(said.spent_micro_usd),
+                said.detail,
+            )
+            for said in found.jobs
+        ],
+    )
+
+
+def _usd(micro_usd: int) -> str:
+    return f"{micro_usd / 1e6:,.2f}"
+
+
+def _left(use: SpendUse) -> str:
+    if use.limit_micro_usd is None:
+        return ""
+    # More is spent than may be where the limit was lowered, or prices rose in the open slot.
+    return _usd(max(0, use.limit_micro_usd - use.used_micro_usd))
