@@ -54,6 +54,7 @@ from spotline.bootstrap.servers import (
     serve_read_model,
 )
 from spotline.contracts.batch import MOST_EVENTS
+from spotline.contracts.limits import CallerLimits
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market
@@ -81,8 +82,8 @@ class SystemOptions:
     A job without a value is worth (1 + `quote_margin`) x its on-demand quote, which is recorded
     with it. With `outlooks` every job is quoted, and looked ahead for while it runs, at a third of a
     core at most. From the limits `health` on it is told that something is not well. `agreement` is
-    how log, ledger and cloud are compared. By `identity` servers speak TLS and know who calls; None:
-    they serve in the clear whoever reaches them.
+    how log, ledger and cloud are compared, `callers` how much is taken from callers at a time. By
+    `identity` servers speak TLS and know who calls; None: they serve in the clear whoever reaches them.
     """
 
     market: Market
@@ -116,6 +117,7 @@ class SystemOptions:
     outlooks: bool = True
     health: HealthLimits = field(default_factory=HealthLimits)
     agreement: AgreementRules = field(default_factory=AgreementRules)
+    callers: CallerLimits = field(default_factory=CallerLimits)
     identity: IdentityAt | None = None
 
     def installed_identity(self) -> InstalledIdentity | None:
@@ -346,6 +348,7 @@ async def _start_servers(services: _Services, options: SystemOptions) -> None:
                 quote_margin=options.quote_margin,
                 selector=options.selector,
                 outlooks=options.outlooks,
+                callers=options.callers,
             ),
             address=options.allocator_address,
             agents_listening=agents_listening,

@@ -49,7 +49,7 @@ from spotline.bench.faults.virtual_time import run_virtually
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry
-from spotline.contracts.errors import ContractError, InvariantViolation
+from spotline.contracts.errors import ContractError, InvariantViolation, ProviderUnavailable
 from spotline.contracts.mapping import digest
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobClosed
@@ -67,6 +67,7 @@ OWNER = "default"
 _HOST = HostSettings(batch=32, idle_s=5.0, snapshot_every=16)
 _LOOK_EVERY_S = 0.5
 _RETRY_S = 1.0
+_START_AGAIN_S = 1.0
 _MOST_CRASHES = 6
 # Nothing has come for so long: nothing will.
 PATIENCE_S = 6 * 3600.0
@@ -373,7 +374,7 @@ class FaultWorld:
             counted_ledger(ledger, line),
             ActuationOptions(caps=self.scenario.caps),
         )
-        await actuation.start()
+        await _started(actuation)
         calls = SimulatedCloudDriver(cloud, actuation.perform)
         return ServiceHost(ActuateHandler(), self._stream(line), calls=calls, settings=_HOST)
 
@@ -426,6 +427,16 @@ class FaultWorld:
             await admitting.admitted(job.job_id)
         else:
             await admitting.record(job)
+
+
+async def _started(actuation: CloudActuation) -> None:
+    """Start it as a process does: again while the cloud does not answer."""
+    while True:
+        try:
+            await actuation.start()
+            return
+        except ProviderUnavailable:
+            await asyncio.sleep(_START_AGAIN_S)
 
 
 def _events_of(entry: StoredEntry) -> Iterator[tuple[str, Event]]:
