@@ -161,7 +161,11 @@ async def serve_selector(
 
     async with AsyncExitStack() as stack:
         connection, stream = await stack.enter_async_context(open_stream(bus, name="selector"))
-        calls = AllocateCallPort(allocator_address, timeout_s=allocate_timeout_s)
+        calls = AllocateCallPort(
+            allocator_address,
+            timeout_s=allocate_timeout_s,
+            identity=hooks.client_identity("selector"),
+        )
         stack.push_async_callback(calls.close)
         host = ServiceHost(
             SelectHandler(options, digest=digest),

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from spotline.adapters.identity.endpoints import ClientIdentity
+from spotline.adapters.identity.shown import ServerIdentity
 from spotline.adapters.nats.belonging import settled_log
 from spotline.adapters.nats.configured import StreamLimits
 from spotline.adapters.nats.connection import NatsConnection
@@ -15,6 +17,7 @@ from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.health.conditions import HealthLimits
 from spotline.application.incarnations import LogRemembered
 from spotline.bootstrap.health import HealthMonitor, HealthProbes, Hosted, Probe
+from spotline.bootstrap.identity import InstalledIdentity
 from spotline.contracts.batch import MOST_EVENTS
 from spotline.contracts.subjects import StreamPart
 from spotline.runtime.exporting import scraped_metrics
@@ -40,13 +43,23 @@ class PartHooks:
     """What a host of services may want to know or hold back; all optional.
 
     `started` gets each service's host as soon as it exists, and its connection to the broker.
-    `health` is what is judged of the services of this process.
+    `health` is what is judged of the services of this process, `identity` by what servers know
+    callers and services are known to each other; None: nobody is asked who he is.
     """
 
     started: Callable[[str, Hosted, NatsConnection], None] | None = None
     on_applied: Listener | None = None
     gate: Gate | None = None
     health: HealthProbes | None = None
+    identity: InstalledIdentity | None = None
+
+    def server_identity(self) -> ServerIdentity | None:
+        """What a server shows, and knows its callers by; for one server."""
+        return None if self.identity is None else self.identity.server()
+
+    def client_identity(self, service: str) -> ClientIdentity | None:
+        """By what a service is known to the others; None: as its environment says."""
+        return None if self.identity is None else self.identity.client(service)
 
     def note(self, service: str, host: Hosted, connection: NatsConnection) -> None:
         """Tell that a service's host exists."""
@@ -104,6 +117,7 @@ async def with_health(
     port: int,
     metrics: bool = False,
     limits: HealthLimits | None = None,
+    identity: InstalledIdentity | None = None,
 ) -> None:
     """Run one service with its health endpoint beside it, and its metrics where they are wanted."""
     probes = HealthProbes(limits=limits or HealthLimits())
@@ -117,6 +131,6 @@ async def with_health(
     ):
         watching = tasks.create_task(monitor.run(), name="health")
         try:
-            await serve(PartHooks(started=probes.note, health=probes))
+            await serve(PartHooks(started=probes.note, health=probes, identity=identity))
         finally:
             watching.cancel()

@@ -12,6 +12,7 @@ from typing import TypeVar
 import structlog
 from pydantic import ValidationError
 
+from spotline.bootstrap.identity import IdentityAt, InstalledIdentity
 from spotline.bootstrap.parts import BusAddress, PartHooks, with_health
 from spotline.contracts.errors import (
     ConfigError,
@@ -51,6 +52,10 @@ def main(
     if settings.otlp_endpoint:
         os.environ.setdefault("OTEL_EXPORTER_OTLP_ENDPOINT", settings.otlp_endpoint)
     bus = BusAddress(nats_url=settings.nats_url, partition=settings.partition)
+    try:
+        installed = _identity_of(settings)
+    except (ConfigError, ContractError) as error:
+        return _told(error)
     if plans:
         from spotline.bootstrap.planners import compile_planners
 
@@ -65,9 +70,28 @@ def main(
             port=settings.health_port,
             metrics=settings.metrics,
             limits=settings.health,
+            identity=installed,
         )
 
     return run_to_exit_code(run())
+
+
+def _identity_of(settings: ServiceSettings) -> InstalledIdentity | None:
+    """By what the service knows callers and is known, None where its settings name no store."""
+    if settings.identity_store is None:
+        _log.warning(
+            "no_identity", detail="callers are not asked who they are, and nothing is encrypted"
+        )
+        return None
+    hosts = tuple(name.strip() for name in settings.identity_hosts.split(",") if name.strip())
+    return InstalledIdentity(
+        IdentityAt(
+            store=settings.identity_store,
+            hosts=hosts,
+            issuers=settings.identity_issuers,
+            mtls=settings.identity_mtls,
+        )
+    )
 
 
 def stop_on_signals() -> None:

@@ -19,6 +19,7 @@ from spotline.cli.callers import (
     callers_of,
 )
 from spotline.cli.doubts import ListPrices, PriceSanity, StaleAfter, judged
+from spotline.cli.identities import AskIdentity, IdentityHosts, Issuers, asked_identity
 from spotline.cli.ports import check_ports
 from spotline.cli.stores import StoreOption, store_folder
 from spotline.cli.tables import fact_lines, print_line
@@ -226,6 +227,9 @@ def up(
         Path | None,
         typer.Option(metavar="FILE", help="Weights to start with, from --save-weights."),
     ] = None,
+    identity: AskIdentity = True,
+    identity_hosts: IdentityHosts = "",
+    issuers: Issuers = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     verbose: Annotated[
         bool,
@@ -283,6 +287,7 @@ def up(
             ingest=judged(paced, traded, (price_sanity, list_price, stale_after)),
             market_s_per_s=pace.market_s_per_s,
             agreement=_agreement(reap, reap_accounts, compare_every),
+            identity=asked_identity(store, asked=identity, hosts=identity_hosts, issuers=issuers),
             callers=callers_of(
                 (most_calls, most_calls_a_tenant),
                 (most_streams, most_streams_a_tenant),

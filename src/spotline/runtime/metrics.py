@@ -200,6 +200,7 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
     },
     (Form.OBSERVED_COUNTER, "{request}"): {
         "spotline.http.requests": "HTTP requests answered since the start, by status.",
+        "spotline.callers.denied": "Calls that were turned away at a door since the start, by reason.",
     },
     (Form.GAUGE, "{reader}"): {
         "spotline.http.watches": "Readers that follow changes over HTTP.",
@@ -219,6 +220,7 @@ _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "rpc.client.call.duration": _RPC,
     "spotline.jobs.closed": (OUTCOME,),
     "spotline.decisions": (REASON,),
+    "spotline.callers.denied": (REASON,),
     "spotline.limits.reached": (REASON,),
     "spotline.buying.frozen": (REASON,),
     "spotline.offerings.doubted": (REASON,),
