@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from spotline.adapters.files.job_file import parse_job_file
+from spotline.adapters.files.limits_file import read_limits
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.server import RpcServer
 from spotline.cli import jobs as commands
 from spotline.cli import plan
 from spotline.domain.events.lifecycle import JobClosed, JobOutcome
+from spotline.domain.limits.spending import DEFAULT_SPENDING, SpendLimit
 from tests.fakes.allocator import FakeJobsHost, opened_host
 from tests.fakes.configurator import FakeConfigurator
 
@@ -191,7 +194,25 @@ async def test_several_files_are_planned_together_or_the_reason_is_shown(tmp_pat
         as_json = await run("plan", *files, "--json")
         none = await run("plan", *files, "--budget", "0.01")
         wrong = await run("plan", *files, "--quota", "us-east-1")
+        limits = tmp_path / "limits.yaml"
+        asked = ("plan", *files, "--write-limits", str(limits))
+        neither = await run(*asked)
+        unmet = await run(*asked, "--budget", "0.01")
+        assert not limits.exists()
+        within = ("--budget", "100", "--quota", "us-east-1=4")
+        written = await run(*asked, *within)
+        again = await run(*asked, *within)
 
+    assert written.exit_code == 0, written.stderr
+    assert f"spotline up --limits-file {limits}" in written.stderr
+    assert read_limits(limits) == replace(
+        DEFAULT_SPENDING,
+        total=SpendLimit(micro_usd_per_hour=100_000_000),
+        quotas={"us-east-1": 4},
+    )
+    assert (neither.exit_code, unmet.exit_code, again.exit_code) == (2, 1, 2)
+    assert "expected --quota or --budget beside it" in neither.stderr
+    assert "File exists" in again.stderr
     assert shown.exit_code == 0, shown.stderr
     assert "first" in shown.stdout
     assert "2 spot on aws/" in shown.stdout

@@ -43,6 +43,7 @@ async def test_limits_are_shown_with_what_is_used_and_left_of_them(host):
         every_tenant=SpendLimit(micro_usd_per_month=40_000_000),
         launches_per_minute=30,
         least_spot_discount_ppm=200_000,
+        quotas={"us-east-1": 8},
     )
     options = SelectorOptions(limits=True, spending=spending.to_json())
     async with serving(host, selector=options) as address:
@@ -56,6 +57,7 @@ async def test_limits_are_shown_with_what_is_used_and_left_of_them(host):
     assert day[-3:] == ["2.50", "10.00", "7.50"]
     assert "at most 30" in shown.output
     assert "20 %" in shown.output
+    assert "quota of us-east-1: 0 of at most 8 instances held" in shown.output
     assert "wind down" in shown.output
     found = json.loads(as_json.output)
     assert found["jobs_judged"] is True

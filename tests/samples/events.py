@@ -38,6 +38,7 @@ from spotline.domain.events.capacity import (
     InterruptionWithdrawn,
     LaunchRefused,
     ProvisioningCommanded,
+    RefusalClass,
     SlotDecided,
 )
 from spotline.domain.events.forecast import ForecastIssued, ForecastOverdue
@@ -356,7 +357,10 @@ SAMPLES = (
         slot=17,
         requested=6,
         granted=4,
-        detail="InsufficientInstanceCapacity",
+        detail="limit tenant USD per day",
+        refusal_class=RefusalClass.LIMIT,
+        retry_after_s=60,
+        limit_scope=FreezeScope.TENANT,
     ),
     InterruptionNoticed(
         **WHOSE,

@@ -34,6 +34,7 @@ from spotline.runtime.telemetry import telemetry_for
 if TYPE_CHECKING:
     from spotline.adapters.grpc.allocator.server import RpcServer
     from spotline.adapters.nats.heartbeats import HeardServices
+    from spotline.adapters.web.guarding import WebFigures
     from spotline.application.allocator.handler import JobsState
 
 
@@ -308,6 +309,7 @@ async def serve_analytics(
         analytics = Analytics(
             AnalyticsSettings(
                 nats_url=bus.nats_url,
+                identity=None if bus.identity is None else bus.identity.of("analytics"),
                 partition=bus.partition,
                 worker=parts.worker,
                 lease_s=parts.lease_s,
@@ -415,21 +417,9 @@ async def serve_read_model(
         # An address of one name is called by it; one that is every name's says nothing.
         own = (host_of(address),) if host_of(address) not in ("0.0.0.0", "[::]") else ()  # noqa: S104
         figures = WebFigures()
-        telemetry = telemetry_for("read_model")
-        stack.callback(
-            telemetry.observe(
-                "spotline.http.requests",
-                lambda: [
-                    (count, {HTTP_STATUS: str(status)})
-                    for status, count in tuple(figures.answered.items())
-                ],
-            )
-        )
-        stack.callback(telemetry.observe("spotline.http.watches", lambda: [(figures.watches, {})]))
+        for hide in _shown_figures(figures):
+            stack.callback(hide)
         identity = hooks.server_identity()
-        if identity is not None:
-            denied = telemetry.observe("spotline.callers.denied", figures.denials.readings)
-            stack.callback(denied)
         app = web_app(
             views,
             hosts=(*own, *hosts),
@@ -448,6 +438,22 @@ async def serve_read_model(
             await answer_while_following(
                 tasks, ServedHost(host=host, server=server, listening=listening)
             )
+
+
+def _shown_figures(figures: WebFigures) -> Sequence[Callable[[], None]]:
+    """Show what the read model's server has done as metrics, until the results are called."""
+    telemetry = telemetry_for("read_model")
+    return (
+        telemetry.observe(
+            "spotline.http.requests",
+            lambda: [
+                (count, {HTTP_STATUS: str(status)})
+                for status, count in tuple(figures.answered.items())
+            ],
+        ),
+        telemetry.observe("spotline.http.watches", lambda: [(figures.watches, {})]),
+        telemetry.observe("spotline.callers.denied", figures.denials.readings),
+    )
 
 
 def _all(listeners: Sequence[Listener]) -> Listener:

@@ -96,17 +96,16 @@ def demo(
         traded = demo_market(market, seed=seed, slot_s=slot, most_slots=slots)
         todo = demo_jobs(traded, jobs, seed)
         forecaster_factory(forecaster or DEFAULT_FORECASTER)
-        (folder / "store").mkdir(parents=True, exist_ok=True)
+        (store := folder / "store").mkdir(parents=True, exist_ok=True)
         options = SystemOptions(
             market=traded,
-            store=folder / "store",
+            store=store,
             nats_url=nats_url,
             forecaster=forecaster or DEFAULT_FORECASTER,
             ingest=without_pause(price_sanity=price_sanity),
             selector=SelectorOptions(warm_start=read_weights(warm_start), limits=True),
-            # A demo has no time between its slots to look ahead.
-            outlooks=False,
-            identity=asked_identity(folder / "store", asked=identity),
+            outlooks=False,  # there is no time between its slots to look ahead
+            identity=asked_identity(store, asked=identity),
         )
     with beside_json(json_out):
         if not planners_compiled():

@@ -83,6 +83,11 @@ def _print(found: LimitsInForce) -> None:
             for use in found.uses
         ],
     )
+    for quota in found.quotas:
+        print_line(
+            f"quota of {quota.quota_pool}: {quota.held_instances} of at most "
+            f"{quota.most_instances} instances held"
+        )
     if not found.jobs:
         print_line("no job is at a limit")
         return

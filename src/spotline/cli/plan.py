@@ -28,7 +28,7 @@ from spotline.cli.plan_view import print_joint_plan, print_plan
 from spotline.domain.units import utc_iso
 
 if TYPE_CHECKING:
-    from spotline.application.allocator.messages import PlanAnswer, QuotaLimit
+    from spotline.application.allocator.messages import PlanAnswer, PlanRequest, QuotaLimit
     from spotline.domain.jobs.draft import JobDraft
     from spotline.domain.jobs.job import Job
 
@@ -75,6 +75,13 @@ def plan(
     budget: Annotated[
         float, typer.Option(help="Plan together, spending at most this, USD per hour; 0: any.")
     ] = 0.0,
+    write_limits: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write --quota and --budget as limits that `spotline up --limits-file` enforces.",
+        ),
+    ] = None,
     egress: Annotated[
         float, typer.Option(help="Copying a checkpoint between regions, USD per GB.")
     ] = 0.0,
@@ -106,6 +113,9 @@ def plan(
     together = len(read) > 1 or bool(quota) or bool(budget)
     if together:
         _refuse_together(drafts, deadlines, as_json=as_json)
+    if write_limits is not None and not (quota or budget):
+        said = "--write-limits: expected --quota or --budget beside it, found neither"
+        fail(EXIT_BAD_INPUT, said, as_json=as_json)
     least_ppm = 0 if on_time is None else round(on_time * 1e6)
     now = _Now(deadlines, address, now_ns, as_json=as_json)
     if together:
@@ -132,6 +142,8 @@ def plan(
 
     sent = [(prepared.file, prepared.job) for prepared in ready]
     answer = answered(run(), as_json=as_json, sent=sent)
+    if write_limits is not None and answer.feasible:
+        _write_limits(write_limits, request, as_json=as_json)
     if as_json:
         print_json(plain(answer))
     elif answer.joint is not None:
@@ -140,6 +152,27 @@ def plan(
         _print_one_plan(_in_files(answer, sent), read[0], steps=steps, every=every)
     if not answer.feasible or not answer.likely_enough:
         raise typer.Exit(EXIT_REFUSED)
+
+
+def _write_limits(file: Path, request: PlanRequest, *, as_json: bool) -> None:
+    """Write what was planned within, beside the limits that hold where none are stated."""
+    from spotline.adapters.files.limits_file import limits_text
+    from spotline.domain.limits.spending import DEFAULT_SPENDING, SpendLimit
+
+    budget = request.budget_micro_usd_per_hour
+    planned = replace(
+        DEFAULT_SPENDING,
+        total=SpendLimit(micro_usd_per_hour=budget or None),
+        quotas={limit.quota_pool: limit.instances for limit in request.quotas},
+    )
+    try:
+        # A file that is there may hold limits that are in force.
+        with file.open("x", encoding="utf-8") as opened:
+            opened.write(limits_text(planned))
+    except OSError as error:
+        said = f"--write-limits: cannot write {file}: {error.strerror}"
+        fail(EXIT_BAD_INPUT, said, as_json=as_json)
+    typer.echo(f"limits written; enforce them with: spotline up --limits-file {file}", err=True)
 
 
 def _refuse_together(drafts: Sequence[JobDraft], deadlines: str, *, as_json: bool) -> None:

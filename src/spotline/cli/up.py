@@ -8,6 +8,16 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from spotline.cli.callers import (
+    DEFAULTS,
+    MostAllocations,
+    MostCalls,
+    MostCallsATenant,
+    MostOpenJobs,
+    MostStreams,
+    MostStreamsATenant,
+    callers_of,
+)
 from spotline.cli.doubts import ListPrices, PriceSanity, StaleAfter, judged
 from spotline.cli.identities import AskIdentity, IdentityHosts, Issuers, asked_identity
 from spotline.cli.ports import check_ports
@@ -22,7 +32,6 @@ if TYPE_CHECKING:
     from spotline.bootstrap.clouds import ChosenCloud
     from spotline.bootstrap.system import SystemOptions
     from spotline.domain.ledger.caps import Caps
-    from spotline.domain.limits.spending import Spending
     from spotline.domain.market.market import Market
 
 
@@ -208,6 +217,12 @@ def up(
             help="The most that may be spent in an hour, a day, a month (docs/operating.md).",
         ),
     ] = None,
+    most_calls: MostCalls = DEFAULTS.most_calls,
+    most_calls_a_tenant: MostCallsATenant = DEFAULTS.most_calls_a_tenant,
+    most_streams: MostStreams = DEFAULTS.most_streams,
+    most_streams_a_tenant: MostStreamsATenant = DEFAULTS.most_streams_a_tenant,
+    most_allocations: MostAllocations = DEFAULTS.most_allocations,
+    most_open_jobs: MostOpenJobs = DEFAULTS.most_open_jobs_a_tenant,
     warm_start: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Weights to start with, from --save-weights."),
@@ -272,6 +287,11 @@ def up(
             ingest=judged(paced, traded, (price_sanity, list_price, stale_after)),
             market_s_per_s=pace.market_s_per_s,
             agreement=_agreement(reap, reap_accounts, compare_every),
+            callers=callers_of(
+                (most_calls, most_calls_a_tenant),
+                (most_streams, most_streams_a_tenant),
+                (most_allocations, most_open_jobs),
+            ),
             identity=asked_identity(store, asked=identity, hosts=identity_hosts, issuers=issuers),
         )
         check_ports(_ports_of(options, health_port))
@@ -312,14 +332,6 @@ def _agreement(reap: str, accounts: str, every_slots: int) -> AgreementRules:
         every_slots=every_slots,
         reap=ReapRules(mode=ReapMode(reap), accounts=accounts_of(accounts)),
     )
-
-
-def _spending(file: Path | None, *, limits: bool) -> Spending:
-    """What may be spent: the limits of a file or the default ones, where there are any."""
-    from spotline.adapters.files.limits_file import read_limits
-    from spotline.domain.limits.spending import Spending
-
-    return read_limits(file) if limits else Spending()
 
 
 def _live(cloud: str) -> ChosenCloud:

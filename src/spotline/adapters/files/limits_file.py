@@ -1,13 +1,14 @@
-"""Read a file of limits on spending (docs/operating.md)."""
+"""Read and write a file of limits on spending (docs/operating.md)."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import yaml
 from pydantic import Field
 
-from spotline.adapters.files.fields import Name, Part, Usd, Whole, read_part
+from spotline.adapters.files.fields import Count, Name, Part, Usd, Whole, read_part
 from spotline.adapters.files.yaml_file import read_yaml
 from spotline.domain.limits.spending import (
     DEFAULT_SPENDING,
@@ -15,7 +16,7 @@ from spotline.domain.limits.spending import (
     Spending,
     SpendLimit,
 )
-from spotline.domain.units import PPM, micro_usd_from_usd
+from spotline.domain.units import PPM, micro_usd_from_usd, usd_from_micro_usd
 
 
 class _SpendPart(Part):
@@ -37,6 +38,7 @@ class _LimitsPart(Part):
     on_demand: _SpendPart = _SpendPart()
     every_tenant: _SpendPart = _SpendPart()
     tenants: dict[Name, _SpendPart] = Field(default_factory=dict)
+    quotas: dict[Name, Count] = Field(default_factory=dict)
     least_spot_discount_percent: Annotated[float, Field(ge=0, le=100)] = 0.0
     launches_per_minute: Whole = MOST_LAUNCHES_PER_MINUTE
 
@@ -58,9 +60,32 @@ def read_limits(path: Path | None) -> Spending:
         on_demand=part.on_demand.limit(),
         every_tenant=part.every_tenant.limit(),
         tenants={name: stated.limit() for name, stated in sorted(part.tenants.items())},
+        quotas=dict(sorted(part.quotas.items())),
         least_spot_discount_ppm=round(part.least_spot_discount_percent * PPM / 100),
         launches_per_minute=part.launches_per_minute,
     )
+
+
+def limits_text(spending: Spending) -> str:
+    """The limits as the text of a file that `read_limits` reads; those that are none are left out.
+
+    A file has always a limit on launches, of 1 or more.
+    """
+    stated: dict[str, Any] = {
+        name: _stated(getattr(spending, name))
+        for name in ("total", "spot", "on_demand", "every_tenant")
+    }
+    stated["tenants"] = {name: _stated(limit) for name, limit in sorted(spending.tenants.items())}
+    stated["quotas"] = dict(sorted(spending.quotas.items()))
+    stated["least_spot_discount_percent"] = spending.least_spot_discount_ppm * 100 / PPM
+    stated["launches_per_minute"] = spending.launches_per_minute
+    kept = {name: value for name, value in stated.items() if value not in ({}, None, 0.0)}
+    text: str = yaml.safe_dump(kept, sort_keys=False, allow_unicode=True)
+    return text
+
+
+def _stated(limit: SpendLimit) -> dict[str, float]:
+    return {f"usd_per_{name}": usd_from_micro_usd(most) for name, _, most in limit.each()}
 
 
 def _micro_usd(usd: float | None) -> int | None:

@@ -34,6 +34,7 @@ from spotline.domain.events.event import Event
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.ledger.billing import HeldInterval
 from spotline.domain.ledger.intents import HeldInstance, Intent, IntentResult, Launch
+from spotline.domain.limits.freezes import FreezeScope
 from spotline.domain.market.offering import CapacityType
 
 # An epoch before every owner's.
@@ -334,12 +335,16 @@ def _launch_items(launch: Launch) -> list[str | int]:
     ]
     if launch.refusal_class is not None:
         items += [launch.refusal_class.value, launch.retry_after_s]
+        if launch.limit_scope is not None:
+            items.append(launch.limit_scope.value)
     return items
 
 
 def _launch(items: Sequence[Any]) -> Launch:
     kind, requested, permitted, token, detail, *refusal = items
-    refusal_class, retry_after_s = refusal or (None, 0)
+    refusal_class, retry_after_s = refusal[:2] or (None, 0)
+    # It came later, and is not there in older rows.
+    scope = refusal[2] if len(refusal) > 2 else None
     return Launch(
         capacity_type=CapacityType(kind),
         requested=requested,
@@ -348,6 +353,7 @@ def _launch(items: Sequence[Any]) -> Launch:
         detail=detail,
         refusal_class=None if refusal_class is None else RefusalClass(refusal_class),
         retry_after_s=retry_after_s,
+        limit_scope=None if scope is None else FreezeScope(scope),
     )
 
 

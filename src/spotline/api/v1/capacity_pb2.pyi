@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from spotline.api.v1 import allocation_pb2 as _allocation_pb2
+from spotline.api.v1 import freeze_pb2 as _freeze_pb2
 from spotline.api.v1 import market_pb2 as _market_pb2
 import builtins as _builtins
 import sys
@@ -220,6 +221,7 @@ class LaunchRefused(_message.Message):
     DETAIL_FIELD_NUMBER: _builtins.int
     REFUSAL_CLASS_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_S_FIELD_NUMBER: _builtins.int
+    LIMIT_SCOPE_FIELD_NUMBER: _builtins.int
     command_id: _builtins.str
     """The command that asked."""
     job_id: _builtins.str
@@ -242,6 +244,10 @@ class LaunchRefused(_message.Message):
     """Why."""
     retry_after_s: _builtins.int
     """Nothing is asked for again before then, seconds from the refusal; 0: at once."""
+    limit_scope: _freeze_pb2.FreezeScope.ValueType
+    """For what the limit holds that refused it; unspecified where no limit of ours did, and before
+    0.3.0.
+    """
     def __init__(
         self,
         *,
@@ -256,10 +262,11 @@ class LaunchRefused(_message.Message):
         detail: _builtins.str = ...,
         refusal_class: Global___RefusalClass.ValueType = ...,
         retry_after_s: _builtins.int = ...,
+        limit_scope: _freeze_pb2.FreezeScope.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity_type", b"capacity_type", "command_id", b"command_id", "detail", b"detail", "granted", b"granted", "job_id", b"job_id", "offering_id", b"offering_id", "refusal_class", b"refusal_class", "requested", b"requested", "retry_after_s", b"retry_after_s", "slot", b"slot", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity_type", b"capacity_type", "command_id", b"command_id", "detail", b"detail", "granted", b"granted", "job_id", b"job_id", "limit_scope", b"limit_scope", "offering_id", b"offering_id", "refusal_class", b"refusal_class", "requested", b"requested", "retry_after_s", b"retry_after_s", "slot", b"slot", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -638,6 +638,36 @@ class SpendUse(_message.Message):
 Global___SpendUse: _TypeAlias = SpendUse  # noqa: Y015
 
 @_typing.final
+class QuotaUse(_message.Message):
+    """How many instances of a quota pool are held, and the most that may be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUOTA_POOL_FIELD_NUMBER: _builtins.int
+    HELD_INSTANCES_FIELD_NUMBER: _builtins.int
+    MOST_INSTANCES_FIELD_NUMBER: _builtins.int
+    quota_pool: _builtins.str
+    """The pool."""
+    held_instances: _builtins.int
+    """Held of it now."""
+    most_instances: _builtins.int
+    """The most that may be held at a time."""
+    def __init__(
+        self,
+        *,
+        quota_pool: _builtins.str = ...,
+        held_instances: _builtins.int = ...,
+        most_instances: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["held_instances", b"held_instances", "most_instances", b"most_instances", "quota_pool", b"quota_pool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QuotaUse: _TypeAlias = QuotaUse  # noqa: Y015
+
+@_typing.final
 class GetLimitsResponse(_message.Message):
     """The limits on money that are in force, and what is used of them."""
 
@@ -648,6 +678,7 @@ class GetLimitsResponse(_message.Message):
     LEAST_SPOT_DISCOUNT_PPM_FIELD_NUMBER: _builtins.int
     LAUNCHES_PER_MINUTE_FIELD_NUMBER: _builtins.int
     JOBS_FIELD_NUMBER: _builtins.int
+    QUOTAS_FIELD_NUMBER: _builtins.int
     CLOCK_FIELD_NUMBER: _builtins.int
     jobs_judged: _builtins.bool
     """Whether every job is judged by what it still costs against what it still gains."""
@@ -664,6 +695,10 @@ class GetLimitsResponse(_message.Message):
         """Jobs that are at a limit: the last that was said of each."""
 
     @_builtins.property
+    def quotas(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaUse]:
+        """Quota pools that have a limit, by name."""
+
+    @_builtins.property
     def clock(self) -> _market_pb2.MarketClock:
         """What time it is in the market; absent: not known."""
 
@@ -675,11 +710,12 @@ class GetLimitsResponse(_message.Message):
         least_spot_discount_ppm: _builtins.int = ...,
         launches_per_minute: _builtins.int | None = ...,
         jobs: _abc.Iterable[_limits_pb2.LimitReached] | None = ...,
+        quotas: _abc.Iterable[Global___QuotaUse] | None = ...,
         clock: _market_pb2.MarketClock | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_launches_per_minute", b"_launches_per_minute", "clock", b"clock", "launches_per_minute", b"launches_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_launches_per_minute", b"_launches_per_minute", "clock", b"clock", "jobs", b"jobs", "jobs_judged", b"jobs_judged", "launches_per_minute", b"launches_per_minute", "least_spot_discount_ppm", b"least_spot_discount_ppm", "uses", b"uses"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_launches_per_minute", b"_launches_per_minute", "clock", b"clock", "jobs", b"jobs", "jobs_judged", b"jobs_judged", "launches_per_minute", b"launches_per_minute", "least_spot_discount_ppm", b"least_spot_discount_ppm", "quotas", b"quotas", "uses", b"uses"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__launches_per_minute: _TypeAlias = _typing.Literal["launches_per_minute"]  # noqa: Y015
     _WhichOneofArgType__launches_per_minute: _TypeAlias = _typing.Literal["_launches_per_minute", b"_launches_per_minute"]  # noqa: Y015

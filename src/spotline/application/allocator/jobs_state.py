@@ -90,6 +90,16 @@ class JobsState:
         """The market as it stands, None before it opened."""
         return self.recent.view()
 
+    def held_in_pools(self) -> dict[str, int]:
+        """Instances that jobs were last granted, by quota pool."""
+        pools = {offer.offering_id: offer.quota_pool for offer in self.recent.offerings}
+        held: dict[str, int] = {}
+        for status in self.statuses.values():
+            for lot in status.lots:
+                pool = pools.get(lot.offering_id, "")
+                held[pool] = held.get(pool, 0) + lot.spot + lot.on_demand
+        return held
+
     def market_status(self) -> MarketStatus:
         """Whether market time goes on."""
         opened = self.recent.opened

@@ -176,7 +176,7 @@ _WAITS = {
 
 def _waits(point: Standpoint) -> str:
     if point.at.stopped is not None and point.at.waiting_for is WaitingFor.BUYING:
-        return _stopped(point.at.stopped)
+        return f"waits: {_stopped(point, point.at.stopped)}"
     return _waits_for(point)
 
 
@@ -215,9 +215,10 @@ def _waits_for(point: Standpoint) -> str:
             return "waits"
 
 
-def _stopped(stopped: Freeze) -> str:
+def _stopped(point: Standpoint, stopped: Freeze) -> str:
+    since = f", since {point.moment(stopped.ts_event_ns)}" * bool(stopped.ts_event_ns)
     goes_on = f"; it goes on with `{stopped.continue_with}`" * bool(stopped.continue_with)
-    return f"waits: {STOPS[stopped.reason]} ({stopped.detail}){goes_on}"
+    return f"{STOPS[stopped.reason]} ({stopped.detail}){since}{goes_on}"
 
 
 def _next_try(point: Standpoint) -> str:
@@ -255,6 +256,10 @@ def _alarms(point: Standpoint) -> Iterator[str]:
         heard_ns = point.entry.last_report_ns
         since = f"since {point.moment(heard_ns)}" if heard_ns else "since it got its instances"
         yield f"stalled: no report {since}"
+    stopped = point.at.stopped
+    if stopped is not None and stopped.reason is FreezeReason.CRASH_LOOP and point.entry.held:
+        # What it still holds goes on; what ends is not launched again.
+        yield f"buys nothing: {_stopped(point, stopped)}"
     if point.entry.parked:
         # Nothing is bought for it until somebody has looked at it.
         yield f"buys nothing: {point.entry.parked[min(point.entry.parked)]}, see spotline parked list"

@@ -16,6 +16,7 @@ from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobSubmitted
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.jobs.lot import Lot
+from spotline.domain.limits.freezes import FreezeScope
 from spotline.domain.market.offering import CapacityType, Offering
 from spotline.domain.market.stock import stock_terms
 from spotline.domain.policies.answer import DecisionReason
@@ -125,16 +126,19 @@ class OfferBook:
         served.append(event.job_id)
 
     def _refuse(self, event: LaunchRefused) -> None:
+        if event.limit_scope in (FreezeScope.JOB, FreezeScope.TENANT):
+            return
         self.refused.add((event.offering_id, event.capacity_type))
-        if event.capacity_type is CapacityType.ON_DEMAND and event.offering_id in self.stock:
+        of_cloud = event.limit_scope is None and event.capacity_type is CapacityType.ON_DEMAND
+        if of_cloud and event.offering_id in self.stock:
             self.stock[event.offering_id][-1] = 0
 
     def _report(self, event: CapacityReported) -> None:
         refused, self.refused = self.refused, set()
         if event.settled or self.opened is None or event.offset_s >= self.opened.slot_s:
             return
-        held = dict.fromkeys(refused, 0)
-        for holding in event.holdings if refused else ():
+        held = dict.fromkeys((*refused, *self.caps), 0)
+        for holding in event.holdings if held else ():
             for lot in holding.lots if holding.job_id in self.jobs else ():
                 for kind, count in (
                     (CapacityType.SPOT, lot.spot),
@@ -142,7 +146,9 @@ class OfferBook:
                 ):
                     if (lot.offering_id, kind) in held:
                         held[lot.offering_id, kind] += count
-        self.caps.update(held)
+        # What turned up since a refusal is there in spite of it.
+        for key, count in held.items():
+            self.caps[key] = count if key in refused else max(count, self.caps[key])
 
     def _close(self, event: JobClosed) -> None:
         offers = self.jobs[event.job_id]

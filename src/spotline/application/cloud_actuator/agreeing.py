@@ -199,7 +199,7 @@ class Agreeing:
                 freeze = freezes.blocking(purchase)
                 if freeze is not None:
                     stopped = f"buying is stopped ({freeze.freeze_id}): {freeze.detail}"
-                    bars[command.command_id, kind] = limited(stopped)
+                    bars[command.command_id, kind] = limited(stopped, scope=freeze.scope)
         return bars
 
     # --- what each of them says ---------------------------------------------------------------

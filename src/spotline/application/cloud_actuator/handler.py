@@ -325,6 +325,7 @@ def _stops(
                         freeze_id=freeze.freeze_id,
                         detail=freeze.detail,
                         yields=freeze.yields_to_deadlines,
+                        scope=freeze.scope,
                     )
                 )
     return tuple(found)

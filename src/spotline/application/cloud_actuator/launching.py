@@ -178,8 +178,8 @@ def _permit_under(stop: StoppedLaunch, commands: Sequence[ProvisioningCommanded]
             if command.command_id == stop.command_id
         )
     if excepted:
-        return excepted_from(stop.freeze_id, excepted)
-    return limited(f"buying is stopped ({stop.freeze_id}): {stop.detail}")
+        return excepted_from(stop.freeze_id, excepted, scope=stop.scope)
+    return limited(f"buying is stopped ({stop.freeze_id}): {stop.detail}", scope=stop.scope)
 
 
 class Launching:
@@ -371,4 +371,5 @@ def _refused(intent: Intent, launch: Launch, grant: Grant, at: Moment) -> Launch
         detail="; ".join(filter(None, (launch.detail, words))),
         refusal_class=launch.refusal_class if cloud is None else cloud.refusal_class,
         retry_after_s=launch.retry_after_s if cloud is None else cloud.retry_after_s,
+        limit_scope=launch.limit_scope if cloud is None else None,
     )

@@ -10,6 +10,7 @@ from spotline.domain.events.capacity import ProvisioningCommanded
 from spotline.domain.ledger.billing import SlotPrices
 from spotline.domain.ledger.cooldowns import OfferingPlace
 from spotline.domain.ledger.job_records import JobRecord
+from spotline.domain.limits.freezes import FreezeScope
 from spotline.domain.market.offering import CapacityType, Quote
 
 
@@ -39,7 +40,7 @@ class OpenSlotRequest:
     log: LogView | None = field(default=None, repr=False, compare=False)
 
 
-@canonical_as("StoppedLaunch", "command_id capacity_type freeze_id detail yields")
+@canonical_as("StoppedLaunch", "command_id capacity_type freeze_id detail yields", later="scope")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoppedLaunch:
     """A stop of buying stands against what a command launches; `yields` to hard deadlines."""
@@ -49,6 +50,7 @@ class StoppedLaunch:
     freeze_id: str
     detail: str
     yields: bool
+    scope: FreezeScope = FreezeScope.SYSTEM
 
 
 @canonical_as("ApplyRevisionRequest", "revision at prices commands last", later="places stops log")

@@ -73,10 +73,16 @@ class RevisionPlanning:
         return list(intents)
 
     async def _spent(self, request: ApplyRevisionRequest) -> dict[str, int]:
-        """Each job's bill up to now, the open slot included; empty where no cap needs it."""
+        """Each job's bill up to now, the open slot and what it copies now included.
+
+        Empty where no cap needs it.
+        """
         if self._caps.micro_usd_per_job is None:
             return {}
         spent = dict(await self._ledger.spend_by_job())
+        for command in request.commands:
+            copied = spent.get(command.job_id, 0) + command.transfer_cost_micro_usd
+            spent[command.job_id] = copied
         intervals = await self._ledger.intervals(request.prices.slot, request.prices.slot_s)
         for charge in bill(intervals, request.prices, until_s=request.at.offset_s):
             job_id = charge.cost.job_id
@@ -101,6 +107,11 @@ class RevisionPlanning:
                 key = charge.cost.tenant, charge.cost.capacity_type
                 for by in found.values():
                     by[key] = by.get(key, 0) + charge.cost.cost_micro_usd
+        for command in request.commands:
+            # What is copied now is billed as on-demand.
+            key = command.tenant, CapacityType.ON_DEMAND
+            for by in found.values():
+                by[key] = by.get(key, 0) + command.transfer_cost_micro_usd
         return found
 
 

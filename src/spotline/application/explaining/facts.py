@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spotline.application.allocation.messages import AllocateRequest
+from spotline.application.selector.freezing import blocking
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.state import SelectorState
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided
@@ -16,6 +17,7 @@ from spotline.domain.events.market import SlotOpened
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.jobs.program import Holding
+from spotline.domain.limits.freezes import Freeze
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason, JobAnswer
 from spotline.domain.policies.registry import POOL
@@ -29,7 +31,8 @@ class JobFacts:
 
     `done_ppm` and `saved_ppm` (None: not known) are shares of its work, `reported` says that they
     are its program's word and not the formula's. `weights_ppb` are those its policy was drawn
-    from, by policy. `tables` are the laws of its value tables, by offering and table id.
+    from, by policy. `tables` are the laws of its value tables, by offering and table id, `stopped` is
+    what stood against buying anything for it at home.
     """
 
     job: Job
@@ -46,6 +49,7 @@ class JobFacts:
     tables: tuple[tuple[str, str, str], ...]
     retry: int
     not_before_ns: int
+    stopped: Freeze | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +146,14 @@ def _job_facts(state: SelectorState, run: JobRun) -> JobFacts:
         ),
         retry=run.retry,
         not_before_ns=run.not_before_ns,
+        stopped=_stopped(state, run),
     )
+
+
+def _stopped(state: SelectorState, run: JobRun) -> Freeze | None:
+    """What stands against buying both spot and on-demand for a job where it is."""
+    found = [blocking(state, run, run.offering_id, kind) for kind in CapacityType]
+    return None if None in found else found[0]
 
 
 def lot_text(lots: tuple[Lot, ...]) -> str:

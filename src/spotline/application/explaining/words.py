@@ -28,7 +28,18 @@ def summary_of(trail: Trail, turn: DecidedTurn, found: Alternatives) -> str:
             f" and leaves {move.from_offering_id}, which takes {move.overhead_s} s and "
             f"{usd_text(move.cost_micro_usd)}"
         )
-    return f"{head}: {_why(trail, turn, found)}."
+    return f"{head}: {_why(trail, turn, found)}.{_stopped(turn, decision.job_id)}"
+
+
+def _stopped(turn: DecidedTurn, job_id: str) -> str:
+    """Why nothing was bought for the job, since when, and what goes on with it; empty where it was."""
+    job = turn.jobs.get(job_id)
+    stopped = None if job is None else job.stopped
+    if stopped is None:
+        return ""
+    since = f" since {utc_iso(stopped.ts_event_ns)}" * bool(stopped.ts_event_ns)
+    goes_on = f"; it goes on with `{stopped.continue_with}`" * bool(stopped.continue_with)
+    return f" Nothing is bought for it{since}: {stopped.detail}{goes_on}."
 
 
 def _why(trail: Trail, turn: DecidedTurn, found: Alternatives) -> str:

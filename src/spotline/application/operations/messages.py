@@ -149,6 +149,15 @@ class SpendUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaUse:
+    """How many instances of a quota pool are held, and the most that may be."""
+
+    quota_pool: str
+    held_instances: int
+    most_instances: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LimitsInForce:
     """The limits on money that are in force, and what is used of them.
 
@@ -163,4 +172,5 @@ class LimitsInForce:
     least_spot_discount_ppm: int = 0
     launches_per_minute: int | None = None
     jobs: tuple[LimitReached, ...] = ()
+    quotas: tuple[QuotaUse, ...] = ()
     clock: ClockReading | None = None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from spotline.application.market_view import ClockReading
-from spotline.application.operations.messages import LimitsInForce, SpendUse
+from spotline.application.operations.messages import LimitsInForce, QuotaUse, SpendUse
 from spotline.application.selector.state import SelectorOptions
 from spotline.domain.events.capacity import CostAccrued
 from spotline.domain.events.event import Event
@@ -83,9 +83,15 @@ class SpendingState:
 
 
 def limits_in_force(
-    state: SpendingState, options: SelectorOptions, clock: ClockReading | None
+    state: SpendingState,
+    options: SelectorOptions,
+    clock: ClockReading | None,
+    held: Mapping[str, int],
 ) -> LimitsInForce:
-    """The limits that a selector with such options holds to, and what is used of them."""
+    """The limits that a selector with such options holds to, and what is used of them.
+
+    `held` are the instances of each quota pool.
+    """
     spending = options.limits_on_spending
     return LimitsInForce(
         jobs_judged=options.limits,
@@ -93,6 +99,10 @@ def limits_in_force(
         least_spot_discount_ppm=spending.least_spot_discount_ppm,
         launches_per_minute=spending.launches_per_minute,
         jobs=tuple(state.at_limit[job_id] for job_id in sorted(state.at_limit)),
+        quotas=tuple(
+            QuotaUse(quota_pool=pool, held_instances=held.get(pool, 0), most_instances=most)
+            for pool, most in sorted(spending.quotas.items())
+        ),
         clock=clock,
     )
 

@@ -131,6 +131,8 @@ class Following:
             offerings=dict(state.offerings),
             refused=dict(state.refused),
             caps=dict(state.caps),
+            limited=dict(state.limited),
+            own_caps=dict(state.own_caps),
             runs={
                 job_id: _copied(run)
                 for job_id, run in state.runs.items()

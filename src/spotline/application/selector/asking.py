@@ -12,7 +12,7 @@ from spotline.application.selector.freezing import task_at_discount, task_under_
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.leaving import NextHome, can_stay, way_out, way_to
 from spotline.application.selector.limiting import task_at_limit
-from spotline.application.selector.offered_money import task_within_spending
+from spotline.application.selector.offered_money import task_under_own_caps, task_within_spending
 from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.market.named_law import NamedLaw
@@ -62,6 +62,7 @@ def _task(state: SelectorState, run: JobRun, options: SelectorOptions) -> JobTas
         task = _departed(state, run, task, way)
     task = task_at_discount(state, task_at_limit(state, run, task), options)
     task = task_within_spending(state, run, task, options)
+    task = task_under_own_caps(state, run, task)
     return task_under_freezes(state, run, task)
 
 

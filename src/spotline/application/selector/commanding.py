@@ -86,7 +86,10 @@ def finish_slot(
             changes += _changes(run, ())
         elif run.phase is RunPhase.RUNNING and job_id not in held:
             changes += _beside(run, run.offering_id, set())
-    changes = [_with_exemption(state, change, options) for change in changes]
+    changes = [
+        _with_exemption(state, change, options, cut=change.run.job.job_id in at_limit.cut)
+        for change in changes
+    ]
     # Releases go first: what they free may be what the others launch.
     changes.sort(
         key=lambda change: (change.grows, change.run.job.job_id, change.target.offering_id)
@@ -116,14 +119,20 @@ def finish_slot(
     return (*decided, *closed, *commands, slot_decided)
 
 
-def _with_exemption(state: SelectorState, change: _Change, options: SelectorOptions) -> _Change:
-    """The change with what a hard deadline needs of it, for stops and limits that yield to that."""
+def _with_exemption(
+    state: SelectorState, change: _Change, options: SelectorOptions, *, cut: bool
+) -> _Change:
+    """The change with what a hard deadline needs of it, for stops and limits that yield to that.
+
+    One that a limit has `cut` gets no more spot than it says.
+    """
     run, target = change.run, change.target
     at_home = target.offering_id == run.offering_id
     more = target.on_demand - run.held_at(target.offering_id).on_demand
     if more <= 0 or not at_home or not (run.is_limited or state.freezes.by_id):
         return change
-    found = exemption(state, run, task_at_home(state, run, options))
+    task = task_at_home(state, run, options)
+    found = exemption(state, run, replace(task, most_spot=target.spot) if cut else task)
     if not found.instances:
         return change
     return replace(change, exemption=replace(found, instances=min(more, found.instances)))

@@ -94,6 +94,7 @@ def reopen(state: SelectorState, trigger: Event, offset_s: int) -> None:
     state.offset_s = offset_s
     state.revision += 1
     state.refused = {}
+    state.limited = {}
     state.affected = ()
     state.phase = SlotPhase.ALLOCATING
     state.trigger = trigger

@@ -308,8 +308,8 @@ def _open_slot(state: SelectorState, event: SlotOpened, options: SelectorOptions
     state.revision = state.job_revisions = 0
     state.offset_s = 0
     state.trigger = None
-    state.refused = {}
-    state.caps = {}
+    state.refused, state.limited = {}, {}
+    state.caps, state.own_caps = {}, {}
     for run in state.running():
         run.lost = 0
         forget_doubts(run, event.slot)

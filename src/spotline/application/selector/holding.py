@@ -10,17 +10,34 @@ from spotline.application.selector.job_run import HeldStretch, JobRun, RunPhase
 from spotline.application.selector.state import SelectorState, SlotPhase
 from spotline.domain.events.capacity import CapacityReported, LaunchRefused, RefusalClass
 from spotline.domain.jobs.program import Holding
+from spotline.domain.limits.freezes import FreezeScope
 from spotline.domain.market.offering import CapacityType
 
 
 def note_refused(state: SelectorState, event: LaunchRefused) -> None:
-    """Take a refusal in the open slot: what it shows bounds what is decided for the rest of it."""
+    """Take a refusal in the open slot: what it shows bounds what is decided for the rest of it.
+
+    A limit of one job or tenant bounds those alone; no limit of ours shows what the cloud has.
+    """
+    if event.limit_scope in (FreezeScope.JOB, FreezeScope.TENANT):
+        for job_id in _limited_by(state, event):
+            state.limited[job_id, event.offering_id, event.capacity_type] = True
+        return
     state.refused[event.offering_id, event.capacity_type] = True
+    if event.limit_scope is not None:
+        return
     if event.capacity_type is CapacityType.ON_DEMAND and event.offering_id in state.stock:
         state.stock[event.offering_id][-1] = 0
     run = state.runs.get(event.job_id)
     if run is not None and event.refusal_class is RefusalClass.UNKNOWN_OUTCOME:
         run.in_doubt[event.offering_id] = event.slot
+
+
+def _limited_by(state: SelectorState, event: LaunchRefused) -> list[str]:
+    """The jobs that a limit of one job or tenant holds for."""
+    if event.limit_scope is FreezeScope.JOB:
+        return [event.job_id]
+    return [run.job.job_id for run in state.running() if run.job.tenant == event.tenant]
 
 
 def forget_doubts(run: JobRun, slot: int) -> None:
@@ -73,7 +90,7 @@ def note_capacity(state: SelectorState, event: CapacityReported) -> None:
     state.revision += 1
     # A pipeline's refusals are settled with revisions too, and use up none of the jobs'.
     state.job_revisions += bool(state.affected)
-    state.refused = {}
+    state.refused, state.limited = {}, {}
     state.phase = SlotPhase.ALLOCATING
     state.trigger = event
 
@@ -96,11 +113,20 @@ def _note_caps(state: SelectorState) -> None:
         state.caps[key] = _held_of(state, *key)
     for key, most in state.caps.items():
         state.caps[key] = max(most, _held_of(state, *key))
+    for job_id, offering_id, capacity_type in (*state.own_caps, *state.limited):
+        run = state.runs.get(job_id)
+        if run is not None:
+            held = _count(run.held_at(offering_id), capacity_type)
+            before = state.own_caps.get((job_id, offering_id, capacity_type), 0)
+            state.own_caps[job_id, offering_id, capacity_type] = max(before, held)
 
 
 def _held_of(state: SelectorState, offering_id: str, capacity_type: CapacityType) -> int:
     held = 0
     for run in state.runs.values():
-        at = run.held_at(offering_id)
-        held += at.spot if capacity_type is CapacityType.SPOT else at.on_demand
+        held += _count(run.held_at(offering_id), capacity_type)
     return held
+
+
+def _count(holding: Holding, capacity_type: CapacityType) -> int:
+    return holding.spot if capacity_type is CapacityType.SPOT else holding.on_demand

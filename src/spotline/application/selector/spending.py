@@ -1,7 +1,8 @@
 """Limits on spending in the selector: what jobs are granted is cut to what may still be spent.
 
 The neediest come first, as they are served; what is kept counts like what is bought, for its money
-is still to be spent. The actuator holds launches to the same limits.
+is still to be spent. The actuator holds launches to the same limits. A limit on launches takes
+nothing away: what it does not let a job change to is no reason to release what the job holds.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.domain.events.limits import LimitReached
 from spotline.domain.jobs.lot import Lot, holding_of
 from spotline.domain.jobs.program import Holding
-from spotline.domain.limits.spending import Room, Spending
+from spotline.domain.limits.spending import PoolRoom, Room, Spending, quota_limit
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason, JobAnswer
+from spotline.domain.policies.interface import START
 from spotline.domain.units import NS_PER_S
 
 _MINUTE_NS = 60 * NS_PER_S
+_RATE = "launches per minute"
 
 
 @dataclass(slots=True)
@@ -51,7 +54,12 @@ def within_limits(
             granted.answers.append(answer)
             continue
         granted.cut.add(answer.job_id)
-        granted.answers.append(replace(answer, lots=lots, reason=DecisionReason.BUDGET))
+        cut = replace(answer, lots=lots, reason=DecisionReason.BUDGET)
+        stays = not lots or lots[0].offering_id == run.offering_id
+        if stays and answer.move is not None:
+            # No checkpoint is copied then, and what was planned is for elsewhere.
+            cut = replace(cut, move=None, memory=START)
+        granted.answers.append(cut)
         if not lots and (run.at_limit is None or run.at_limit.limit != limit):
             granted.reached.append(waiting_for(state, run, options, limit))
     return granted
@@ -69,6 +77,7 @@ class _Granting:
         self._rest_s = state.current.slot_s - state.offset_s
         self._quotes = {sq.quote.offering_id: sq for sq in state.current.quotes}
         self._room = room_now(state, options)
+        self._pools = PoolRoom.within(spending)
         now_ns = state.current.ts_event_ns + state.offset_s * NS_PER_S
         self._launched = sum(
             count for at_ns, count in state.launched if at_ns > now_ns - _MINUTE_NS
@@ -77,27 +86,79 @@ class _Granting:
             if run.job.job_id not in answered:
                 for lot in run.held_lots:
                     self._take(self._room, run, lot)
+                    self._pools.take(self._pool_of(lot.offering_id), lot.spot + lot.on_demand)
 
     def grant(self, run: JobRun, lots: tuple[Lot, ...]) -> tuple[tuple[Lot, ...], str]:
         """The most of what was answered that fits, and the limit that allows no more; empty: all."""
         if not lots:
             return lots, "" if run.held_lots else self._used_up(run)
-        limit = ""
-        for lot in _smaller(run, lots[0]):
-            limit = self._limit(run, lot) or ""
-            if not limit:
-                self._take(self._room, run, lot)
-                self._launched += _bought(run, lot)
-                whole = lot == lots[0]
-                return (lot,), "" if whole else self._last
-            self._last = limit
-        return (), limit
+        whole = lots[0]
+        limit = self._limit(run, whole, self._exempt(run, whole))
+        if limit is None:
+            return self._granted(run, whole), ""
+        if limit == _RATE:
+            rescue = self._rescue(run, whole)
+            if rescue is not None and self._limit(run, rescue, _bought(run, rescue)) is None:
+                return self._granted(run, rescue), limit
+        last = limit
+        for lot in self._less(run, whole, limit):
+            found = self._limit(run, lot, self._exempt(run, lot))
+            if found is None:
+                return self._granted(run, lot), last
+            last = found
+        return (), last
 
-    _last = ""
+    def _granted(self, run: JobRun, lot: Lot) -> tuple[Lot, ...]:
+        self._take(self._room, run, lot)
+        self._pools.take(self._pool_of(lot.offering_id), lot.spot + lot.on_demand)
+        self._launched += _bought(run, lot)
+        return (lot,)
+
+    def _less(self, run: JobRun, lot: Lot, limit: str) -> Iterator[Lot]:
+        """What a job may get instead of a lot, most first."""
+        kept = _kept(run) if limit == _RATE else None
+        for smaller in _smaller(run, lot):
+            if kept is not None and smaller.spot + smaller.on_demand <= kept.spot + kept.on_demand:
+                yield kept
+                kept = None
+            yield smaller
+        if kept is not None:
+            yield kept
+
+    def _rescue(self, run: JobRun, lot: Lot) -> Lot | None:
+        """What is held, with the on-demand that a hard deadline needs as so little spot comes."""
+        if lot.offering_id != run.offering_id or self._spending.launches_per_minute is None:
+            return None
+        held = run.held_at(lot.offering_id)
+        left = max(0, self._spending.launches_per_minute - self._launched)
+        task = task_at_home(self._state, run, self._options)
+        task = replace(task, most_spot=held.spot + left)
+        more = exemption(self._state, run, task).instances
+        counts = [
+            count
+            for count in run.job.allowed_counts
+            if held.instances < count <= held.instances + more
+        ]
+        if not counts:
+            return None
+        return replace(lot, spot=held.spot, on_demand=counts[-1] - held.spot)
+
+    def _exempt(self, run: JobRun, lot: Lot) -> int:
+        """How much of a lot no rate may refuse; asked only where the rate would."""
+        per_minute = self._spending.launches_per_minute
+        bought = _bought(run, lot)
+        if per_minute is None or not bought or self._launched + bought <= per_minute:
+            return 0
+        task = task_at_home(self._state, run, self._options)
+        return exemption(self._state, run, task).instances
 
     def _used_up(self, run: JobRun) -> str:
         """The limit that leaves nothing to a job whatever it wants; empty where none does."""
         least, found = run.job.allowed_counts[0], ""
+        pool = self._pool_of(run.offering_id)
+        in_pool = self._pools.instances(pool)
+        if in_pool is not None and in_pool < least:
+            return quota_limit(pool)
         for kind in CapacityType:
             price = self._quotes[run.offering_id].worst_price(kind)
             most, found = self._room.instances(run.job.tenant, kind, price, self._rest_s)
@@ -105,16 +166,16 @@ class _Granting:
                 return ""
         return found
 
-    def _limit(self, run: JobRun, lot: Lot) -> str | None:
-        """The limit that a lot would pass; None for none."""
+    def _limit(self, run: JobRun, lot: Lot, exempt: int) -> str | None:
+        """The limit that a lot would pass, `exempt` instances aside; None for none."""
+        pool = self._pool_of(lot.offering_id)
+        in_pool = self._pools.instances(pool)
+        if in_pool is not None and lot.spot + lot.on_demand > in_pool:
+            return quota_limit(pool)
         per_minute = self._spending.launches_per_minute
         bought = _bought(run, lot)
-        if per_minute is not None and bought and self._launched + bought > per_minute:
-            exempt = exemption(
-                self._state, run, task_at_home(self._state, run, self._options)
-            ).instances
-            if self._launched + bought - exempt > per_minute:
-                return "launches per minute"
+        if per_minute is not None and bought and self._launched + bought - exempt > per_minute:
+            return _RATE
         room = Room.after(self._spending, self._room.spent)
         for kind, count in ((CapacityType.SPOT, lot.spot), (CapacityType.ON_DEMAND, lot.on_demand)):
             price = self._quotes[lot.offering_id].worst_price(kind)
@@ -124,6 +185,9 @@ class _Granting:
             room.take(run.job.tenant, kind, price, count, self._rest_s)
         return None
 
+    def _pool_of(self, offering_id: str) -> str:
+        return self._state.offerings[offering_id].quota_pool
+
     def _take(self, room: Room, run: JobRun, lot: Lot) -> None:
         quoted = self._quotes.get(lot.offering_id)
         if quoted is None:
@@ -132,10 +196,17 @@ class _Granting:
             room.take(run.job.tenant, kind, quoted.worst_price(kind), count, self._rest_s)
 
 
+def _kept(run: JobRun) -> Lot | None:
+    """What a job holds where it is at home; None where it cannot run on that."""
+    held = run.held_lots
+    if len(held) != 1 or held[0].offering_id != run.offering_id:
+        return None
+    return held[0] if holding_of(held).instances in run.job.allowed_counts else None
+
+
 def _smaller(run: JobRun, lot: Lot) -> Iterator[Lot]:
-    """The lot, then what is left of it at each smaller count that the job is allowed."""
+    """What is left of a lot at each smaller count that the job is allowed."""
     whole = holding_of((lot,))
-    yield lot
     for count in reversed(run.job.allowed_counts):
         if count < whole.instances:
             spot = min(whole.spot, count)

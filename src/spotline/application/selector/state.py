@@ -132,6 +132,9 @@ class SelectorState:
     `stock` likewise that of on-demand, where an unknown one is plenty and a refusal shows none.
     `measuring` is what programs have shown of themselves, `freezes` where nothing is bought,
     `breaker` which instances are unwell.
+    `refused` is where the cloud, or a limit of all, has refused a launch of this revision, `caps` what
+    that leaves all jobs together in this slot; `limited` and `own_caps` the same of one job, where a
+    limit of its own or of its tenant did.
     `spent` is what was spent by slot, tenant and capacity type, `launched` when how many instances
     were asked for; both only as far back, and only where, limits need them.
     `heard` is the slot as it was opened, `opened` the same with the quotes that it lacked.
@@ -155,6 +158,8 @@ class SelectorState:
     affected: tuple[str, ...] = ()
     refused: dict[tuple[str, CapacityType], bool] = field(default_factory=dict)
     caps: dict[tuple[str, CapacityType], int] = field(default_factory=dict)
+    limited: dict[tuple[str, str, CapacityType], bool] = field(default_factory=dict)
+    own_caps: dict[tuple[str, str, CapacityType], int] = field(default_factory=dict)
     runs: dict[str, JobRun] = field(default_factory=dict)
     draws: dict[str, Draw] = field(default_factory=dict)
     history: list[tuple[SlotOpened, ForecastIssued | None]] = field(default_factory=list)
@@ -218,6 +223,10 @@ class SelectorState:
         """Jobs that do not hold what they should, and are served, in their order."""
         served = set(self.in_order())
         return [job_id for job_id in self.affected if job_id in served]
+
+    def own_cap(self, job_id: str, offering_id: str, kind: CapacityType) -> int | None:
+        """The most that a limit of its own or of its tenant leaves a job; None: no such limit."""
+        return self.own_caps.get((job_id, offering_id, kind))
 
     def residual(self) -> ResidualCapacity:
         """What the slot's quotes offer, less what refusals have shown not to be there."""

@@ -26,6 +26,7 @@ from spotline.adapters.ledger.sql import SqlLedger
 from spotline.application.admission import Accepted
 from spotline.application.allocator.handler import JobsHandler, check_submission
 from spotline.application.cloud_actuator.actuation import ActuationOptions, CloudActuation
+from spotline.application.cloud_actuator.agreeing import AgreementRules
 from spotline.application.cloud_actuator.handler import ActuateHandler
 from spotline.application.cloud_actuator.ports import CloudProvider
 from spotline.application.forecaster.handler import ForecastHandler, ForecastStateCodec
@@ -49,7 +50,7 @@ from spotline.bench.faults.virtual_time import run_virtually
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry
-from spotline.contracts.errors import ContractError, InvariantViolation
+from spotline.contracts.errors import ContractError, InvariantViolation, ProviderUnavailable
 from spotline.contracts.mapping import digest
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobClosed
@@ -67,6 +68,7 @@ OWNER = "default"
 _HOST = HostSettings(batch=32, idle_s=5.0, snapshot_every=16)
 _LOOK_EVERY_S = 0.5
 _RETRY_S = 1.0
+_START_AGAIN_S = 1.0
 _MOST_CRASHES = 6
 # Nothing has come for so long: nothing will.
 PATIENCE_S = 6 * 3600.0
@@ -371,9 +373,9 @@ class FaultWorld:
         actuation = CloudActuation(
             counted_cloud(self.family.cloud(cloud), line),
             counted_ledger(ledger, line),
-            ActuationOptions(caps=self.scenario.caps),
+            ActuationOptions(caps=self.scenario.caps, agreement=AgreementRules()),
         )
-        await actuation.start()
+        await _started(actuation)
         calls = SimulatedCloudDriver(cloud, actuation.perform)
         return ServiceHost(ActuateHandler(), self._stream(line), calls=calls, settings=_HOST)
 
@@ -426,6 +428,16 @@ class FaultWorld:
             await admitting.admitted(job.job_id)
         else:
             await admitting.record(job)
+
+
+async def _started(actuation: CloudActuation) -> None:
+    """Start it as a process does: again while the cloud does not answer."""
+    while True:
+        try:
+            await actuation.start()
+            return
+        except ProviderUnavailable:
+            await asyncio.sleep(_START_AGAIN_S)
 
 
 def _events_of(entry: StoredEntry) -> Iterator[tuple[str, Event]]:

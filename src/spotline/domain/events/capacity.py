@@ -7,6 +7,7 @@ from enum import Enum
 
 from spotline.domain.canonical import canonical_as
 from spotline.domain.jobs.lot import JobHolding, Lot
+from spotline.domain.limits.freezes import FreezeScope
 from spotline.domain.market.offering import CapacityType
 
 
@@ -37,7 +38,9 @@ class LaunchRefused:
     """The cloud granted fewer instances than a command asked for.
 
     `detail` are the provider's words. Nothing is asked for again before `retry_after_s` seconds
-    have passed. `refusal_class` is None in logs from before 0.3.0.
+    have passed. `refusal_class` is None in logs from before 0.3.0. `limit_scope` is for what the limit
+    of ours holds that refused it: it says nothing of the cloud, nor of others; None: none did, or it
+    was not said.
     """
 
     command_id: str
@@ -51,6 +54,7 @@ class LaunchRefused:
     detail: str
     refusal_class: RefusalClass | None = None
     retry_after_s: int = 0
+    limit_scope: FreezeScope | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from spotline.domain.events.capacity import LaunchRefused, RefusalClass
+from spotline.domain.limits.freezes import FreezeScope
 from spotline.domain.limits.spending import Spending
 from spotline.domain.units import S_PER_HOUR
 
 _CAP = "cap"
 _EXCEPTED = "excepted for a hard deadline from "
+_CUT = "; cut by "
 JOB_CAP = f"{_CAP} USD per job"
 
 
@@ -63,29 +65,49 @@ class Permit:
     detail: str = ""
     refusal_class: RefusalClass | None = None
     retry_after_s: int = 0
+    limit_scope: FreezeScope | None = None
 
 
-def limited(detail: str, instances: int = 0) -> Permit:
-    """What a limit of ours leaves."""
-    return Permit(instances=instances, detail=detail, refusal_class=RefusalClass.LIMIT)
+def limited(detail: str, instances: int = 0, *, scope: FreezeScope = FreezeScope.SYSTEM) -> Permit:
+    """What a limit of ours leaves, and for what it holds."""
+    return Permit(
+        instances=instances,
+        detail=detail,
+        refusal_class=RefusalClass.LIMIT,
+        limit_scope=scope,
+    )
 
 
-def excepted_from(against: str, instances: int) -> Permit:
+def excepted_from(
+    against: str, instances: int, *, scope: FreezeScope = FreezeScope.SYSTEM
+) -> Permit:
     """So many may be launched for a hard deadline's sake, though `against` stands against it.
 
     The ledger keeps a launch's words and nothing else of this, so they say it.
     """
-    return limited(f"{_EXCEPTED}{against}", instances)
+    return limited(f"{_EXCEPTED}{against}", instances, scope=scope)
 
 
 def stood_against(detail: str) -> str:
     """What stood against a launch that was made all the same; empty for nothing."""
-    return detail.removeprefix(_EXCEPTED) if detail.startswith(_EXCEPTED) else ""
+    if not detail.startswith(_EXCEPTED):
+        return ""
+    return detail.removeprefix(_EXCEPTED).partition(_CUT)[0]
 
 
 def fewer(one: Permit, other: Permit) -> Permit:
-    """The permit that allows fewer; of equals the first."""
-    return min(one, other, key=lambda found: found.instances)
+    """The permit that allows fewer; of equals the first. That there was an exception stays said."""
+    least = min(one, other, key=lambda found: found.instances)
+    against = stood_against(one.detail) or stood_against(other.detail)
+    return _still_excepted(least, against) if against else least
+
+
+def _still_excepted(permit: Permit, against: str) -> Permit:
+    """A permit of less than was excepted, with what the exception was from."""
+    if permit.instances <= 0 or stood_against(permit.detail):
+        return permit
+    cut = f"{_CUT}{permit.detail}" if permit.detail else ""
+    return replace(permit, detail=f"{_EXCEPTED}{against}{cut}")
 
 
 def permit(
@@ -103,11 +125,11 @@ def permit(
     yield to `excepted` instances that a hard deadline needs.
     """
     fitting: list[Permit] = [Permit(instances=wanted)]
+    per_minute = f"{_CAP} launches per minute"
     per_minutes = (caps.launches_per_minute, caps.spending.launches_per_minute)
     most = min((each for each in per_minutes if each is not None), default=None)
     if most is not None:
         left = most - usage.launches
-        per_minute = f"{_CAP} launches per minute"
         if left < min(wanted, excepted):
             # Of equals the first counts: that there was an exception must be said.
             fitting.insert(0, excepted_from(per_minute, min(wanted, excepted)))
@@ -119,6 +141,9 @@ def permit(
     if caps.micro_usd_per_job is not None and rest_s > 0 and price_micro_usd:
         left = caps.micro_usd_per_job - usage.job_micro_usd
         per_job = max(0, left) * S_PER_HOUR // (price_micro_usd * rest_s)
-        fitting.append(limited(JOB_CAP, per_job))
+        fitting.append(limited(JOB_CAP, per_job, scope=FreezeScope.JOB))
     least = min(fitting, key=lambda fit: fit.instances)
+    if most is not None and least.instances > max(0, most - usage.launches):
+        # Fewer than excepted, but more than the rate allows.
+        least = _still_excepted(least, per_minute)
     return replace(least, instances=max(0, least.instances))

@@ -10,7 +10,8 @@ from spotline.domain.events.capacity import ProvisioningCommanded, RefusalClass
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.ledger.billing import OfferingPrice
 from spotline.domain.ledger.caps import JOB_CAP, Caps, Permit, Usage, fewer, limited, permit
-from spotline.domain.limits.spending import Room, SpentIn
+from spotline.domain.limits.freezes import FreezeScope
+from spotline.domain.limits.spending import PoolRoom, Room, SpentIn, is_of_tenant, quota_limit
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import cost_micro_usd
 
@@ -37,7 +38,7 @@ class Launch:
     """One request to a cloud: `requested` by the command, `permitted` by us, and why fewer.
 
     With a `refusal_class` it is refused without being asked for; `retry_after_s` (0: not said) is
-    when to try again.
+    when to try again, `limit_scope` for what the limit holds that refused it.
     """
 
     capacity_type: CapacityType
@@ -47,6 +48,7 @@ class Launch:
     detail: str = ""
     refusal_class: RefusalClass | None = None
     retry_after_s: int = 0
+    limit_scope: FreezeScope | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +254,7 @@ def _barred(
     if intent.offering_id not in plan.prices:
         return NOT_QUOTED
     if intent.job_id in dropped:
-        return limited(JOB_CAP)
+        return limited(JOB_CAP, scope=FreezeScope.JOB)
     return plan.barred.get((intent.command_id, capacity_type))
 
 
@@ -299,6 +301,7 @@ def _launch(
         detail=permitted.detail,
         refusal_class=permitted.refusal_class,
         retry_after_s=permitted.retry_after_s,
+        limit_scope=permitted.limit_scope,
     )
 
 
@@ -319,6 +322,9 @@ class _Tally:
         for instance in held:
             price = plan.prices[instance.offering_id].of(instance.capacity_type)
             self._room.take(instance.tenant, instance.capacity_type, price, 1, self._rest_s)
+        self._pools = PoolRoom.within(plan.caps.spending)
+        for instance in held:
+            self._pools.take(instance.quota_pool, 1)
 
     def permit(
         self, intent: Intent, capacity_type: CapacityType, requested: int, excepted: int
@@ -343,11 +349,20 @@ class _Tally:
             price.spot_micro_usd, price.on_demand_micro_usd
         )
         if spot and not discounted:
-            return limited("limit least discount of spot")
+            return limited("limit least discount of spot", scope=FreezeScope.OFFERING)
         most, name = self._room.instances(
             intent.tenant, capacity_type, price.of(capacity_type), self._rest_s
         )
-        return by_caps if most < 0 else fewer(by_caps, limited(f"limit {name}", most))
+        scope = FreezeScope.TENANT if is_of_tenant(name) else FreezeScope.SYSTEM
+        by_spending = limited(f"limit {name}", most, scope=scope)
+        allowed = by_caps if most < 0 else fewer(by_caps, by_spending)
+        in_pool = self._pools.instances(intent.quota_pool)
+        if in_pool is None:
+            return allowed
+        by_quota = limited(
+            f"limit {quota_limit(intent.quota_pool)}", in_pool, scope=FreezeScope.SYSTEM
+        )
+        return fewer(allowed, by_quota)
 
     def take(self, intent: Intent, capacity_type: CapacityType, count: int) -> None:
         """Count what is launched."""
@@ -357,5 +372,6 @@ class _Tally:
         self._per_hour += rate * count
         self._launches += count
         self._room.take(intent.tenant, capacity_type, rate, count, self._rest_s)
+        self._pools.take(intent.quota_pool, count)
         bill = self._bills.get(intent.job_id, 0)
         self._bills[intent.job_id] = bill + cost_micro_usd(rate, count, self._rest_s)

@@ -15,10 +15,17 @@ from typing import Any
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import PPM, S_PER_HOUR, cost_micro_usd
 
+_TENANT = "tenant"
+
 SPANS_S = {"hour": 3600, "day": 86_400, "month": 30 * 86_400}
 
 SpentIn = Mapping[int, Mapping[tuple[str, CapacityType], int]]
 """Micro-USD spent in the last so many seconds, by tenant and capacity type."""
+
+
+def is_of_tenant(name: str) -> bool:
+    """Whether the limit that `Spending.left` names is one tenant's own."""
+    return name.startswith(f"{_TENANT} ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +56,7 @@ NO_LIMIT = SpendLimit()
 class Spending:
     """Limits on spending. `tenants` are those that have one of their own, instead of `every_tenant`.
 
-    Spot that is not `least_spot_discount_ppm` below on-demand is not bought; in a minute of the
+    Of a quota pool in `quotas` at most so many instances are held at a time. Spot that is not `least_spot_discount_ppm` below on-demand is not bought; in a minute of the
     market at most `launches_per_minute` instances are.
     """
 
@@ -58,12 +65,16 @@ class Spending:
     on_demand: SpendLimit = NO_LIMIT
     every_tenant: SpendLimit = NO_LIMIT
     tenants: Mapping[str, SpendLimit] = field(default_factory=dict)
+    quotas: Mapping[str, int] = field(default_factory=dict)
     least_spot_discount_ppm: int = 0
     launches_per_minute: int | None = None
 
     def __post_init__(self) -> None:
         if self.launches_per_minute is not None and self.launches_per_minute < 0:
             raise ValueError(f"launches_per_minute must be >= 0, was {self.launches_per_minute}")
+        for pool, most in self.quotas.items():
+            if most < 0:
+                raise ValueError(f"quotas of {pool} must be >= 0, was {most}")
         if not 0 <= self.least_spot_discount_ppm <= PPM:
             raise ValueError(
                 f"least_spot_discount_ppm must lie in 0..{PPM}, was {self.least_spot_discount_ppm}"
@@ -84,8 +95,8 @@ class Spending:
                 used = sum(
                     cost
                     for (whose, of_kind), cost in in_span.items()
-                    if (what != "tenant" or whose == tenant)
-                    and (what in ("tenant", "total") or of_kind is kind)
+                    if (what != _TENANT or whose == tenant)
+                    and (what in (_TENANT, "total") or of_kind is kind)
                 )
                 found.append((most - used, f"{what} USD per {name}"))
         return min(found, default=None)
@@ -93,7 +104,7 @@ class Spending:
     def _limits_on(self, tenant: str, kind: CapacityType) -> Iterator[tuple[str, SpendLimit]]:
         yield "total", self.total
         yield (("spot", self.spot) if kind is CapacityType.SPOT else ("on-demand", self.on_demand))
-        yield "tenant", self.tenants.get(tenant, self.every_tenant)
+        yield _TENANT, self.tenants.get(tenant, self.every_tenant)
 
     def discounted(self, spot_price: int, on_demand_price: int) -> bool:
         """Whether spot is as much below on-demand as it must be."""
@@ -103,7 +114,11 @@ class Spending:
         """The limits as text, as options and manifests hold them; empty for none."""
         if self == Spending():
             return ""
-        return json.dumps(asdict(self), sort_keys=True)
+        stated = asdict(self)
+        if not self.quotas:
+            # Texts of before there were quotas stay the same.
+            del stated["quotas"]
+        return json.dumps(stated, sort_keys=True)
 
 
 def spending_of(text: str) -> Spending:
@@ -122,9 +137,11 @@ def spending_of(text: str) -> Spending:
         raise ValueError(f"limits must be JSON as `spotline` writes it: {error}") from error
     stated = _fields_of(Spending, stated, "limits")
     tenants = _mapping(stated.pop("tenants", {}), "limits.tenants")
+    quotas = _mapping(stated.pop("quotas", {}), "limits.quotas")
     discount = _whole(stated.pop("least_spot_discount_ppm", 0), "limits.least_spot_discount_ppm")
     launches = _whole(stated.pop("launches_per_minute", None), "limits.launches_per_minute")
     return Spending(
+        quotas={name: _count(value, f"limits.quotas.{name}") for name, value in quotas.items()},
         **{name: _limit(value, f"limits.{name}") for name, value in stated.items()},
         tenants={name: _limit(value, f"limits.tenants.{name}") for name, value in tenants.items()},
         least_spot_discount_ppm=discount or 0,
@@ -141,6 +158,13 @@ def _whole(value: object, where: str) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     raise ValueError(f"{where} must be a whole number, was {value!r}")
+
+
+def _count(value: object, where: str) -> int:
+    count = _whole(value, where)
+    if count is None:
+        raise ValueError(f"{where} must be a whole number, was {value!r}")
+    return count
 
 
 def _fields_of(cls: type[Any], stated: object, where: str) -> dict[str, Any]:
@@ -194,6 +218,33 @@ class Room:
         """Count what was spent."""
         for by in self.spent.values():
             by[tenant, kind] = by.get((tenant, kind), 0) + micro_usd
+
+
+@dataclass(slots=True)
+class PoolRoom:
+    """How many instances of each quota pool may still be held while holdings are granted."""
+
+    left: dict[str, int]
+
+    @staticmethod
+    def within(spending: Spending) -> PoolRoom:
+        """Where nothing is held yet."""
+        return PoolRoom(left=dict(spending.quotas))
+
+    def instances(self, pool: str) -> int | None:
+        """How many more may be held; None: any number."""
+        left = self.left.get(pool)
+        return None if left is None else max(0, left)
+
+    def take(self, pool: str, count: int) -> None:
+        """Count what is held."""
+        if pool in self.left:
+            self.left[pool] -= count
+
+
+def quota_limit(pool: str) -> str:
+    """What the limit on a quota pool is called."""
+    return f"quota of {pool}"
 
 
 MOST_LAUNCHES_PER_MINUTE = 300

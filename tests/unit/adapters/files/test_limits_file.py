@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotline.adapters.files.limits_file import read_limits
+from spotline.adapters.files.limits_file import limits_text, read_limits
 from spotline.adapters.files.mistake import BadFile
 from spotline.domain.limits.spending import (
     DEFAULT_SPENDING,
+    NO_LIMIT,
     Spending,
     SpendLimit,
     spending_of,
@@ -33,6 +34,9 @@ LIMITS = st.builds(
     micro_usd_per_day=st.none() | st.integers(0, 10**15),
     micro_usd_per_month=st.none() | st.integers(0, 10**15),
 )
+
+# Of what a name may be: no control characters, and a key that YAML reads as text.
+NAMES = st.text("abc:/-_1é", min_size=1, max_size=8)
 
 
 def test_all_that_is_stated_is_read(tmp_path: Path) -> None:
@@ -65,6 +69,7 @@ def test_without_a_file_the_default_limits_hold() -> None:
         ("total: {usd_per_hour: -1}", "total.usd_per_hour"),
         ("tenants: {a: {usd_per_day: many}}", "tenants.a.usd_per_day"),
         ("least_spot_discount_percent: 101", "least_spot_discount_percent"),
+        ("quotas: {a: -1}", "quotas.a"),
         ("launches_per_minute: 0.5", "launches_per_minute"),
     ],
 )
@@ -85,11 +90,37 @@ def test_a_wrong_field_is_named(tmp_path: Path, text: str, field: str) -> None:
         every_tenant=LIMITS,
         tenants=st.dictionaries(st.text(min_size=1, max_size=5), LIMITS, max_size=3),
         least_spot_discount_ppm=st.integers(0, 10**6),
+        quotas=st.dictionaries(st.text(min_size=1, max_size=5), st.integers(0, 999), max_size=3),
         launches_per_minute=st.none() | st.integers(0, 1000),
     )
 )
 def test_limits_are_written_and_read_as_the_same_text(spending: Spending) -> None:
     assert spending_of(spending.to_json()) == spending
+
+
+@given(
+    st.builds(
+        Spending,
+        total=LIMITS,
+        on_demand=LIMITS,
+        every_tenant=LIMITS,
+        tenants=st.dictionaries(NAMES, LIMITS.filter(lambda limit: limit != NO_LIMIT), max_size=3),
+        quotas=st.dictionaries(NAMES, st.integers(0, 999), max_size=3),
+        least_spot_discount_ppm=st.integers(0, 10**6),
+        launches_per_minute=st.integers(1, 1000),
+    )
+)
+def test_a_file_that_is_written_reads_as_the_same_limits(
+    tmp_path_factory: pytest.TempPathFactory, spending: Spending
+) -> None:
+    file = tmp_path_factory.mktemp("limits") / "limits.yaml"
+    file.write_text(limits_text(spending), encoding="utf-8")
+
+    assert read_limits(file) == spending
+
+
+def test_texts_of_before_there_were_quotas_stay_the_same() -> None:
+    assert "quotas" not in DEFAULT_SPENDING.to_json()
 
 
 @pytest.mark.parametrize(
@@ -101,6 +132,8 @@ def test_limits_are_written_and_read_as_the_same_text(spending: Spending) -> Non
         ('{"total": {"micro_usd_per_day": 0.5}}', "limits.total.micro_usd_per_day"),
         ('{"total": {"micro_usd_per_day": -1}}', "must be >= 0"),
         ('{"tenants": {"a": 3}}', "limits.tenants.a must be an object"),
+        ('{"quotas": {"a": null}}', "limits.quotas.a"),
+        ('{"quotas": {"a": -1}}', "quotas of a must be >= 0"),
         ('{"launches_per_minute": true}', "limits.launches_per_minute"),
     ],
 )

@@ -17,6 +17,8 @@ from spotline.domain.events.lifecycle import (
     JobRetryScheduled,
 )
 from spotline.domain.events.training import GenerationFormed, TrainingRestarted
+from spotline.domain.ledger.cooldowns import Cooldown, CoolingScope
+from spotline.domain.ledger.crash_loops import loop_freeze
 from spotline.domain.limits.freezes import Freeze, FreezeReason, FreezeScope
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason
@@ -367,3 +369,37 @@ def test_a_stop_that_leaves_it_something_to_buy_is_not_what_it_waits_for(other):
     story.tell(other)
 
     assert shown(story) == before
+
+
+def crash_loop(story):
+    """The stop that the actuator begins where a job's instances end again and again."""
+    cooldown = Cooldown(
+        scope=CoolingScope.JOB,
+        key=story.job.job_id,
+        refusal_class=RefusalClass.LIMIT,
+        refusals=3,
+        refused_ns=story.job.start_ns + 600 * 10**9,
+        until_ns=story.job.start_ns + 900 * 10**9,
+        epoch=0,
+        detail="instances ended 3 times within 300 s of their start",
+    )
+    return BuyingFrozen(freeze=loop_freeze(cooldown, slot=0))
+
+
+@pytest.mark.parametrize("holds", [False, True])
+def test_a_crash_loop_is_named_with_its_beginning_and_the_command_that_continues(holds):
+    story = BoardStory().running() if holds else BoardStory().submitted().opened(0).admitted()
+    if not holds:
+        story = story.decided(NO_LOTS).reported(NO_LOTS)
+    assert "again and again" not in story.view().headline
+
+    loop = crash_loop(story)
+    story.tell(loop)
+
+    headline = story.view().headline
+    assert "its program ends again and again" in headline
+    assert "instances ended 3 times within 300 s of their start" in headline
+    assert ", since " in headline
+    assert f"spotline resume --freeze crash-loop/{story.job.job_id}" in headline
+    story.tell(BuyingUnfrozen(freeze_id=loop.freeze.freeze_id))
+    assert "again and again" not in story.view().headline

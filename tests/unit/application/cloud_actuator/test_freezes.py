@@ -58,6 +58,7 @@ async def test_a_launch_under_a_stop_is_refused_as_a_limit_that_names_it(rig, sc
 
     refused = [event for event in answers if isinstance(event, LaunchRefused)]
     assert [event.refusal_class for event in refused] == [RefusalClass.LIMIT] * 2
+    assert [event.limit_scope for event in refused] == [scope] * 2
     assert all("f-1" in event.detail and "for a test" in event.detail for event in refused)
     assert reported(answers).holdings == ()
 

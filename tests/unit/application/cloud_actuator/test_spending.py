@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from spotline.domain.events.capacity import LaunchRefused, RefusalClass, SlotDecided
 from spotline.domain.ledger.caps import Caps
+from spotline.domain.limits.freezes import FreezeScope
 from spotline.domain.limits.spending import Spending, SpendLimit
 from tests.depth import examples
 from tests.fakes.actuator import Rig, command, lot, opened, quote, reported
@@ -60,6 +61,9 @@ async def test_launches_are_cut_to_what_may_still_be_spent_today(tmp_path):
         (Spending(every_tenant=day(4), tenants={"acme": day(100)}), {"j": 3, "k": 1}),
         (Spending(least_spot_discount_ppm=700_000), {"k": 2}),
         (Spending(launches_per_minute=4), {"j": 3, "k": 1}),
+        (Spending(quotas={"pool": 4}), {"j": 3, "k": 1}),
+        (Spending(quotas={"pool": 0}), {}),
+        (Spending(quotas={"another": 0}), {"j": 3, "k": 2}),
     ],
 )
 async def test_each_limit_binds_whom_it_is_about(tmp_path, spending, kept):
@@ -72,6 +76,34 @@ async def test_each_limit_binds_whom_it_is_about(tmp_path, spending, kept):
     rig.close()
 
     assert held(answers) == kept
+
+
+@pytest.mark.parametrize(
+    ("caps", "scope"),
+    [
+        (Caps(spending=Spending(total=day(1))), FreezeScope.SYSTEM),
+        (Caps(spending=Spending(spot=day(1))), FreezeScope.SYSTEM),
+        (Caps(spending=Spending(every_tenant=day(1))), FreezeScope.TENANT),
+        (Caps(spending=Spending(tenants={"acme": day(1)})), FreezeScope.TENANT),
+        (Caps(spending=Spending(least_spot_discount_ppm=999_999)), FreezeScope.OFFERING),
+        (Caps(launches_per_minute=1), FreezeScope.SYSTEM),
+        (Caps(micro_usd_per_hour=USD), FreezeScope.SYSTEM),
+        (Caps(micro_usd_per_job=USD), FreezeScope.JOB),
+    ],
+)
+@pytest.mark.parametrize("dies_at", [None, 1])
+async def test_a_refusal_says_for_whom_its_limit_holds(tmp_path, caps, scope, dies_at):
+    rig = Rig(tmp_path, caps=caps)
+    await rig.actuation.start()
+    await rig.feed(opened(0, quote(price=USD)))
+    # Killed right after the intents were written, it answers from what the ledger has kept.
+    rig.kill.passed, rig.kill.at = 0, set() if dies_at is None else {dies_at}
+
+    answers = await rig.decide(0, 0, 0, [("j", lot(spot=3))])
+    rig.close()
+
+    (refused,) = [event for event in answers if isinstance(event, LaunchRefused)]
+    assert (refused.refusal_class, refused.limit_scope) == (RefusalClass.LIMIT, scope)
 
 
 @settings(

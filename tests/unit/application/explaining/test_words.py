@@ -17,6 +17,7 @@ from spotline.domain.events.capacity import CapacityLost, LaunchRefused
 from spotline.domain.events.forecast import ForecastOverdue
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.jobs.lot import Lot
+from spotline.domain.limits.freezes import Freeze, FreezeReason, FreezeScope
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason, Move
 from spotline.domain.units import NS_PER_S
@@ -263,3 +264,24 @@ def test_a_failed_program_says_when_it_is_tried_again():
 
 def test_a_finishing_job_keeps_what_it_has():
     assert "until its program has ended" in said(DecisionReason.FINISHING)
+
+
+def test_a_stop_of_buying_is_named_with_its_beginning_and_the_command_that_continues():
+    stop = Freeze(
+        freeze_id="crash-loop/j",
+        scope=FreezeScope.JOB,
+        key=JOB.job_id,
+        reason=FreezeReason.CRASH_LOOP,
+        detail="instances ended 3 times within 300 s of their start",
+        continue_with="spotline resume --freeze crash-loop/j",
+        ts_event_ns=START_NS,
+    )
+    stopped = replace(turn(), jobs={JOB.job_id: replace(FACTS, stopped=stop)})
+
+    text = said(DecisionReason.POLICY, now=stopped)
+
+    assert text.startswith(said(DecisionReason.POLICY))
+    assert text.endswith(
+        " Nothing is bought for it since 2026-01-01T00:00:00Z: instances ended 3 times within 300 s "
+        "of their start; it goes on with `spotline resume --freeze crash-loop/j`."
+    )

@@ -45,7 +45,7 @@ def slot(number: int, slot_s: int):
 
 def uses(state: SpendingState, spending: Spending = DEFAULT_SPENDING):
     options = SelectorOptions(limits=True, spending=spending.to_json())
-    found = limits_in_force(state, options, None)
+    found = limits_in_force(state, options, None, {})
     return {
         (use.what, use.tenant, use.span): (use.used_micro_usd, use.limit_micro_usd)
         for use in found.uses
@@ -156,5 +156,5 @@ def test_a_job_is_at_a_limit_until_it_is_over_or_worth_it_again(after, known):
     for event in (REACHED, *after):
         state.fold(event)
 
-    jobs = limits_in_force(state, SelectorOptions(), None).jobs
+    jobs = limits_in_force(state, SelectorOptions(), None, {}).jobs
     assert [said.job_id for said in jobs] == (["j"] if known else [])

@@ -7,9 +7,14 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spotline.application.selector.spending import within_limits
+from spotline.application.selector.state import SelectorOptions
 from spotline.domain.events.lifecycle import JobAdvanced
 from spotline.domain.events.limits import LimitAction, LimitReached
+from spotline.domain.jobs.lot import Lot
 from spotline.domain.limits.spending import Spending, SpendLimit
+from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move
+from spotline.domain.policies.interface import START
 from tests.depth import examples
 from tests.fakes.selector import SLOT_S, SelectorWorld, job_of, market_of
 
@@ -112,10 +117,101 @@ def test_spot_that_is_not_cheap_enough_is_not_bought():
     assert not any(lot.spot for event in advanced for lot in event.lots)
 
 
+@settings(max_examples=examples(30), deadline=None)
+@given(most=st.integers(0, 6), jobs=st.integers(1, 4), seed=st.integers(0, 20))
+def test_no_more_of_a_quota_pool_is_held_than_may_be(most, jobs, seed):
+    world = world_of(Spending(quotas={"cloud:east-1": most}), jobs=jobs, seed=seed)
+    pools = {each.offering_id: each.quota_pool for each in world.market.offerings}
+
+    for _ in range(18):
+        world.next_slot()
+        held = [lot for lot in world.held.values() if pools[lot.offering_id] == "cloud:east-1"]
+        assert sum(lot.spot + lot.on_demand for lot in held) <= most
+
+
+def test_an_owner_is_told_of_a_quota_that_leaves_a_job_nothing():
+    pools = {"cloud:east-1": 0, "neocloud:neo-1": 0}
+    world = world_of(Spending(quotas=pools), jobs=1)
+
+    for _ in range(6):
+        world.next_slot()
+
+    (told,) = [event for event in world.log if isinstance(event, LimitReached)]
+    assert told.action is LimitAction.WAIT
+    assert told.limit in {f"quota of {pool}" for pool in pools}
+
+
 def test_limits_that_are_far_change_no_decision():
-    far, none = world_of(Spending(total=limits(day=10**12))), world_of(Spending())
+    spending = Spending(
+        total=limits(day=10**12), quotas={"cloud:east-1": 1000, "neocloud:neo-1": 1000}
+    )
+    far, none = world_of(spending), world_of(Spending())
     for world in (far, none):
         for _ in range(18):
             world.next_slot()
 
     assert far.log == none.log
+
+
+def test_a_move_that_limits_leave_nothing_of_is_none_and_copies_nothing():
+    world = world_of(Spending(quotas={"neocloud:neo-1": 0, "cloud:east-1": 2}), jobs=1)
+    for _ in range(2):
+        world.next_slot()
+    world.open()
+    run = world.run_of(1)
+    home, other = "cloud:east-1a:a100-1x", "neocloud:neo-1:a100-1x"
+    assert run.offering_id == home
+    moved = JobAnswer(
+        job_id="job-1",
+        policy_id=run.policy_id,
+        lots=(Lot(offering_id=other, spot=2),),
+        memory=START,
+        reason=DecisionReason.POLICY,
+        move=Move(from_offering_id=home, overhead_s=90, cost_micro_usd=140_000),
+    )
+
+    granted = within_limits(world.state, [moved], world.handler._options)
+
+    (answer,) = granted.answers
+    assert (answer.lots, answer.move) == ((), None)
+    assert (answer.reason, granted.cut) == (DecisionReason.BUDGET, {"job-1"})
+
+
+def granted(held: Lot, wanted: Lot, *, per_minute: int, slot: int = 1) -> Lot:
+    """What a job of up to 4 instances that holds `held` gets of what was answered."""
+    spending = Spending(launches_per_minute=per_minute).to_json()
+    world = SelectorWorld(
+        job_of(1, slots=8, work_slots=6.0, allowed_counts=(1, 2, 4)), limits=True, spending=spending
+    )
+    for _ in range(slot):
+        world.next_slot()
+    world.open()
+    run = world.run_of(1)
+    offering_id = run.offering_id
+    run.held_lots = (replace(held, offering_id=offering_id),)
+    answer = JobAnswer(
+        job_id=run.job.job_id,
+        policy_id=run.policy_id,
+        lots=(replace(wanted, offering_id=offering_id),),
+        memory=(),
+        reason=DecisionReason.POLICY,
+    )
+    options = SelectorOptions(rehearsals=0, limits=True, spending=spending)
+    (found,) = within_limits(world.state, [answer], options).answers
+    (lot,) = found.lots
+    return replace(lot, offering_id="")
+
+
+def lot(spot: int = 0, on_demand: int = 0) -> Lot:
+    return Lot(offering_id="", spot=spot, on_demand=on_demand)
+
+
+def test_what_is_held_is_kept_where_the_rate_cuts_what_it_is_changed_for():
+    assert granted(lot(on_demand=4), lot(spot=4), per_minute=2) == lot(on_demand=4)
+    assert granted(lot(on_demand=2), lot(spot=4), per_minute=2) == lot(on_demand=2)
+
+
+def test_of_what_is_new_as_much_is_launched_as_the_rate_allows():
+    assert granted(lot(spot=1), lot(spot=4), per_minute=1) == lot(spot=2)
+    assert granted(lot(on_demand=4), lot(spot=4), per_minute=4) == lot(spot=4)
+    assert granted(lot(on_demand=4), lot(on_demand=1), per_minute=0) == lot(on_demand=1)

@@ -44,6 +44,7 @@ def charge(slot, cost, *, tenant="a", kind="spot"):
         "cost_micro_usd": cost,
         "tenant": tenant,
         "capacity_type": kind,
+        "instances": 1,
     }
 
 

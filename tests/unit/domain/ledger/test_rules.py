@@ -13,7 +13,7 @@ from spotline.domain.ledger.billing import (
     constant_segments,
     lots_cost_micro_usd,
 )
-from spotline.domain.ledger.caps import Caps, Usage, permit
+from spotline.domain.ledger.caps import Caps, Usage, excepted_from, fewer, permit, stood_against
 from spotline.domain.ledger.intents import (
     HeldInstance,
     RevisionPlan,
@@ -126,6 +126,29 @@ def test_a_bill_up_to_a_moment_stops_there():
     charges = bill([interval(0, SLOT_S)], PRICES, until_s=600)
 
     assert [charge.cost.held_s for charge in charges] == [600]
+
+
+@pytest.mark.parametrize(
+    ("per_job", "launched", "permitted", "against"),
+    [
+        (None, 2, 5, "cap launches per minute"),
+        # Fewer than excepted, and still more than the rate allows.
+        (2_000_000, 2, 4, "cap launches per minute"),
+        # As few as the rate allows: nothing was excepted.
+        (1_000_000, 0, 2, ""),
+        (0, 2, 0, ""),
+    ],
+)
+def test_an_exception_that_a_cap_cuts_is_still_said(per_job, launched, permitted, against):
+    caps = Caps(launches_per_minute=2, micro_usd_per_job=per_job)
+    used = Usage(job_micro_usd=0, micro_usd_per_hour=0, launches=launched)
+
+    found = permit(caps, used, wanted=5, price_micro_usd=1_000_000, rest_s=1800, excepted=5)
+
+    assert (found.instances, stood_against(found.detail)) == (permitted, against)
+    under_a_stop = fewer(excepted_from("breaker", 5), found)
+    assert under_a_stop.instances == permitted
+    assert bool(stood_against(under_a_stop.detail)) is bool(permitted)
 
 
 @pytest.mark.parametrize(

@@ -25,4 +25,5 @@ class LimitsRpcs(OperationsAsked):
         self, request: pb.GetLimitsRequest, context: ServerContext
     ) -> LimitsInForce:
         """Limits as the selector was told them, and what was billed against them."""
-        return limits_in_force(self._host.state.spending, self._selector, self.clock())
+        state = self._host.state
+        return limits_in_force(state.spending, self._selector, self.clock(), state.held_in_pools())

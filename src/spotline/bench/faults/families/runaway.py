@@ -188,11 +188,12 @@ class _Flapping(_Way):
     """What is launched fails within minutes, for hours on end: a loop, unless somebody stops it."""
 
     def prepared(self, scenario: Scenario) -> Scenario:
-        first = self._rng.randint(8, self._slots // 2)
+        # From when the first jobs are there on.
+        first = self._rng.randint(8, 12)
         failing = EarlyFailures(
             probability=self._rng.choice((0.5, 0.9, 1.0)),
             first_slot=first,
-            end_slot=first + self._rng.randint(3, 10),
+            end_slot=first + self._rng.randint(6, 14),
             within_s=self._rng.choice((60, 250, 900)),
         )
         # What fails is to be told from what is taken back by chance.
