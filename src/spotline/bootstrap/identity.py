@@ -11,7 +11,7 @@ from spotline.adapters.identity.endpoints import (
     publish_endpoint,
     withdraw_endpoint,
 )
-from spotline.adapters.identity.folder import IdentityFolder
+from spotline.adapters.identity.folder import FOLDER, IdentityFolder
 from spotline.adapters.identity.jwt_tokens import JwtTokens
 from spotline.adapters.identity.shown import ServerIdentity
 
@@ -39,6 +39,19 @@ class IdentityAt:
     hosts: tuple[str, ...] = ()
     issuers: Path | None = None
     mtls: bool = False
+
+    def check(self) -> None:
+        """Say what is wrong with what is there already, and make nothing.
+
+        Raises
+        ------
+        ConfigError, ContractError
+            As `InstalledIdentity`.
+        """
+        if (self.store / FOLDER).exists():
+            IdentityFolder(self.store)
+        if self.issuers is not None:
+            JwtTokens.of_file(self.issuers)
 
 
 class InstalledIdentity:

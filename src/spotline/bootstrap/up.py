@@ -43,7 +43,8 @@ def check_inputs(options: SystemOptions) -> None:
         partition=options.partition,
         from_now=options.ingest.wall_clock,
     )
-    options.installed_identity()
+    if options.identity is not None:
+        options.identity.check()
     if options.knowledge is not None:
         from spotline.adapters.knowledge.store import read_knowledge
 

@@ -69,6 +69,24 @@ def _stated(file: Path) -> tuple[Path, StatedJob]:
     return _STDIN_NAME, parse_stated_job(text, where=where, folder=Path())
 
 
+def owned_jobs(
+    stated: Sequence[tuple[Path, StatedJob]], address: str, *, as_json: bool
+) -> list[tuple[Path, StatedJob]]:
+    """The files, as the token's tenant's where they do not say whose they are."""
+    from spotline.adapters.grpc.identity.client import IdentityClient
+
+    if not any(job.needs_tenant for _, job in stated):
+        return list(stated)
+
+    async def ask() -> str:
+        async with IdentityClient(address) as client:
+            caller = await client.who_am_i()
+            return "" if caller is None else caller.tenant
+
+    tenant = answered(ask(), as_json=as_json)
+    return [(file, job.of_tenant(tenant)) for file, job in stated]
+
+
 def market_ns(
     stated: Sequence[tuple[Path, StatedJob]], address: str, *, as_json: bool
 ) -> int | None:

@@ -31,6 +31,7 @@ from spotline.cli.failures import say
 from spotline.cli.job_files import (
     ReadyJob,
     market_ns,
+    owned_jobs,
     packed_jobs,
     stated_jobs,
     store_packages,
@@ -97,7 +98,7 @@ def submit(
     are read and packed before the first is submitted: a mistake in one submits none. A job that
     the allocator refuses keeps no other from being submitted.
     """
-    stated = stated_jobs(files, as_json=as_json)
+    stated = owned_jobs(stated_jobs(files, as_json=as_json), address, as_json=as_json)
     now_ns = market_ns(stated, address, as_json=as_json)
     with packed_jobs(stated, now_ns, package_mb=package_mb, as_json=as_json) as ready:
         store_packages(ready, as_json=as_json)

@@ -21,7 +21,7 @@ from spotline.cli.calls import (
     fail,
     in_files,
 )
-from spotline.cli.job_files import market_ns, planned_jobs, stated_jobs
+from spotline.cli.job_files import market_ns, owned_jobs, planned_jobs, stated_jobs
 from spotline.cli.jobs_view import plain, print_completion, print_json, print_run, quote_line
 from spotline.cli.likelihood import OnTime
 from spotline.cli.plan_view import print_joint_plan, print_plan
@@ -100,7 +100,7 @@ def plan(
     from spotline.domain.jobs.job import Job
     from spotline.domain.units import micro_usd_from_usd
 
-    stated = stated_jobs(files, as_json=as_json)
+    stated = owned_jobs(stated_jobs(files, as_json=as_json), address, as_json=as_json)
     now_ns = market_ns(stated, address, as_json=as_json)
     ready = planned_jobs(stated, now_ns, as_json=as_json)
     read = tuple(prepared.job for prepared in ready)

@@ -14,6 +14,7 @@ from spotline.adapters.files.job_file import StatedJob, read_stated_job, stated_
 from spotline.adapters.files.mistake import bad_file
 from spotline.adapters.files.packing import packed_job, store
 from spotline.adapters.grpc.allocator.client import DEFAULT_ADDRESS, JobClient
+from spotline.adapters.grpc.identity.client import IdentityClient
 from spotline.application.allocator.messages import (
     ChangeReceipt,
     JobQuery,
@@ -78,7 +79,7 @@ class AsyncClient:
         """
         if isinstance(job, (Job, JobDraft)):
             return await self._jobs.submit(job)
-        stated = _stated(job)
+        stated = await self._owned(_stated(job))
         now_ns = await self._market_ns(stated)
         return await self._jobs.submit(await asyncio.to_thread(_packed_and_stored, stated, now_ns))
 
@@ -187,6 +188,14 @@ class AsyncClient:
         """What time it is in the market, and whether that goes on."""
         return await self._jobs.market()
 
+    async def _owned(self, stated: StatedJob) -> StatedJob:
+        """The file, as the token's tenant's where it does not say whose it is."""
+        if not stated.needs_tenant:
+            return stated
+        async with IdentityClient(self._jobs.address) as client:
+            caller = await client.who_am_i()
+        return stated if caller is None else stated.of_tenant(caller.tenant)
+
     async def _market_ns(self, stated: StatedJob) -> int | None:
         """Market time where a deadline counts from it, else None."""
         if not stated.needs_clock:
@@ -198,6 +207,7 @@ class AsyncClient:
         """The job as it would be submitted now, without what would be packed for it."""
         if stated.workdir is not None and not stated.workdir.is_dir():
             raise bad_file(stated.where, "run.workdir", "a folder", f"none at {stated.workdir}")
+        stated = await self._owned(stated)
         return stated.resolved(now_ns=await self._market_ns(stated))
 
 

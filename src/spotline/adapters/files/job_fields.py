@@ -264,7 +264,12 @@ class JobFile(Part):
     """All that a job file may state; what it must state depends on whether it is a draft."""
 
     name: Annotated[Label, FieldRow("name", "| empty | for people")] = ""
-    tenant: Annotated[Name, FieldRow("tenant", "| required | whose job it is")]
+    tenant: Annotated[
+        Name | None,
+        FieldRow(
+            "tenant", "| that of your token | whose job it is; an API key may be of one tenant"
+        ),
+    ] = None
     request_id: Annotated[
         Name | None,
         FieldRow(

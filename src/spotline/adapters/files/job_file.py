@@ -68,6 +68,17 @@ class StatedJob:
         return bool(self.file.deadline.relative)
 
     @property
+    def needs_tenant(self) -> bool:
+        """Whether it is left to who submits it whose job it is."""
+        return self.file.tenant is None
+
+    def of_tenant(self, tenant: str) -> StatedJob:
+        """The same, as a tenant's where it says of none whose it is."""
+        if self.file.tenant is not None or not tenant:
+            return self
+        return replace(self, file=self.file.model_copy(update={"tenant": tenant}))
+
+    @property
     def workdir(self) -> Path | None:
         """The folder that is to be packed, None for none."""
         run = self.file.run
@@ -95,8 +106,12 @@ class StatedJob:
         Raises
         ------
         BadFile
-            `now_ns` is needed and None, or with it the values do not fit together.
+            `now_ns` is needed and None, or with it the values do not fit together; or nobody says
+            whose job it is.
         """
+        if self.needs_tenant:
+            expected = "this field, as no token says whose job it is"
+            raise bad_file(self.where, "tenant", expected, "nothing")
         if now_ns is None and self.needs_clock:
             expected = f"{A_TIME}, as there is no market here that says what time it is"
             raise BadFile(
@@ -131,7 +146,7 @@ class StatedJob:
             values |= {"run": run, "checkpoint": checkpoint, "awaits_exit": True}
         request_id = file.request_id or _content_id(completed, as_draft, package)
         values["client_request_id"] = request_id
-        values["job_id"] = job_id_for(file.tenant, request_id)
+        values["job_id"] = job_id_for(values["tenant"], request_id)
         return JobDraft(**values) if as_draft else Job(**values)
 
 

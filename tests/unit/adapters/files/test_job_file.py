@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from spotline.adapters.files.job_fields import rows
-from spotline.adapters.files.job_file import parse_job_file, read_job_file, read_jobs
+from spotline.adapters.files.job_file import (
+    parse_job_file,
+    parse_stated_job,
+    read_job_file,
+    read_jobs,
+)
 from spotline.adapters.files.mistake import BadFile
 from spotline.application.admission import job_id_for
 from spotline.domain.configuration.configuration import Method, MethodOption
@@ -118,6 +123,19 @@ def test_a_request_id_names_the_job() -> None:
     job = parse_job_file(LEAST + "request_id: r1\n")
 
     assert (job.client_request_id, job.job_id) == ("r1", job_id_for("research", "r1"))
+
+
+def test_a_job_that_says_not_whose_it_is_is_that_of_who_submits_it() -> None:
+    unowned = LEAST.replace("tenant: research\n", "")
+    assert unowned != LEAST
+    stated = parse_stated_job(unowned, where="the job file", folder=Path())
+
+    assert stated.needs_tenant
+    with pytest.raises(BadFile, match="tenant: expected this field, as no token says"):
+        stated.of_tenant("").resolved()
+    assert stated.of_tenant("research").resolved() == parse_job_file(LEAST)
+    owned = parse_stated_job(LEAST, where="the job file", folder=Path())
+    assert owned.of_tenant("other").resolved() == parse_job_file(LEAST)
 
 
 def test_a_soft_deadline_and_a_table_are_read() -> None:
