@@ -8,6 +8,7 @@ import logging
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import nats.js.errors
@@ -75,13 +76,22 @@ def pytest_xdist_node_collection_finished(node):
 
 def pytest_unconfigure(config):
     """Leave no process behind when the tests never began."""
+    if (folders := config.stash.get(FOLDERS_OF_A_USER, None)) is not None:
+        folders.cleanup()
     if (compiling := config.stash.get(COMPILING, None)) is not None:
         compiling.kill()
         compiling.wait()
 
 
+FOLDERS_OF_A_USER = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
+
+
 def pytest_configure(config):
-    """Share in a worker what another one compiled."""
+    """Be a user of one's own; share in a worker what another one compiled."""
+    # What systems tell this user's clients, and his contexts, are no business of other runs.
+    folders = config.stash[FOLDERS_OF_A_USER] = tempfile.TemporaryDirectory(prefix="spotline-user-")
+    for variable in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        os.environ[variable] = str(Path(folders.name) / variable.lower())
     if hasattr(config, "workerinput"):
         share_kernels()
 

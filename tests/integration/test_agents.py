@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import grpc
 import pytest
@@ -36,6 +37,7 @@ from tests.fakes.allocator import EAST, START_NS, market_opened, slot_opened
 from tests.fakes.scripted_agent import (
     NONCE,
     TIMES,
+    ControlPlane,
     ScriptedAgent,
     WrittenLog,
     channel_to,
@@ -283,12 +285,16 @@ async def test_a_token_is_good_for_one_agent_also_after_a_restart(plane, log):
         assert list(joined.job.run.command) == ["train"]
         assert (joined.lease_s, joined.heartbeat_s) == (3600, TIMES.heartbeat_s)
         again = await ours.join()
-        assert again.session == joined.session
+        assert again.job == joined.job
 
         await plane.stop()
         await plane.start()
 
-        assert (await ours.join()).session == joined.session
+        # What an allocator opened before it was started again still counts.
+        ours.session = joined.session
+        await ours.say("ReportHeartbeat", generation=0)
+        await ours.join()
+        await ours.say("ReportHeartbeat", generation=0)
         failure = await refused(thief.join())
         assert (failure.code, failure.reason) == ("PERMISSION_DENIED", "TOKEN_USED")
     assert len(await log.events(AgentJoined)) == 1
@@ -329,6 +335,51 @@ async def test_a_session_that_was_not_opened_here_says_nothing(plane, log):
             assert (failure.code, failure.reason) == ("UNAUTHENTICATED", "SESSION_REFUSED")
         bare = ours.stub.WatchAllocation(pb.WatchAllocationRequest(), timeout=60)
         assert (await refused(bare.read())).code == "UNAUTHENTICATED"
+
+
+async def test_a_watch_ends_with_its_session_and_goes_on_with_the_next(broker, log, tmp_path):
+    plane = ControlPlane(broker.url, tmp_path)
+    plane.at = replace(plane.at, times=replace(TIMES, session_s=1.0))
+    await plane.start()
+    try:
+        async with agent(plane, "i-1") as ours:
+            joined = await ours.join()
+            assert joined.session_s == 1.0
+            watch = ours.stub.WatchAllocation(
+                pb.WatchAllocationRequest(), metadata=ours.metadata, timeout=60
+            )
+            assert len([told async for told in watch]) == 1
+
+            failure = await refused(ours.say("ReportHeartbeat", generation=0))
+            assert (failure.code, failure.reason) == ("UNAUTHENTICATED", "SESSION_REFUSED")
+            assert "the session is refused: it ended at" in str(failure)
+            await ours.join()
+            await ours.say("ReportHeartbeat", generation=0)
+    finally:
+        await plane.stop()
+
+
+async def test_an_agent_of_days_ago_gets_its_next_session_by_its_nonce_and_no_other_does(
+    plane, log
+):
+    keys = AgentKeys(plane.at.folder)
+    expired = {
+        **plane.user_data("i-1", JOB_ID),
+        "SPOTLINE_JOIN_TOKEN": keys.signer.sign(
+            "join", {"instance": "i-1", "job": JOB_ID, "tenant": "research", "expires_s": 1}
+        ),
+    }
+    async with ScriptedAgent(expired) as late:
+        failure = await refused(late.join())
+        assert (failure.code, failure.field) == ("PERMISSION_DENIED", "join_token")
+        assert "it has expired" in str(failure)
+
+        async with agent(plane, "i-1") as ours:
+            await ours.join()
+        await late.join()
+        await late.say("ReportHeartbeat", generation=0)
+        failure = await refused(late.join(nonce="t" * 40))
+        assert failure.reason == "TOKEN_USED"
 
 
 async def test_only_those_who_trust_our_authority_speak_to_it_and_it_serves_nothing_else(

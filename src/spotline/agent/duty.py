@@ -21,7 +21,7 @@ from spotline.adapters.grpc.agent.messages import (
 from spotline.agent.following import InstanceStanding, Step, next_step
 from spotline.agent.generation import GenerationPorts, GenerationRun
 from spotline.agent.joining import Joining
-from spotline.agent.lease import InstanceLease
+from spotline.agent.lease import InstanceLease, SessionRenewal
 from spotline.agent.listening import ListenerPorts
 from spotline.agent.notices import PLATFORM, LocalNotice, NoticeFolder, NoticesInForce
 from spotline.agent.output import OutputSpool
@@ -114,6 +114,7 @@ class Duty:
         self._last = 0
         self._leaving: int | None = None
         self._changed = asyncio.Event()
+        self._renewal = SessionRenewal(clock, enrolled.session_s)
 
     def contacted(self, moment: MarketMoment | None) -> None:
         """Note that the control plane answered."""
@@ -248,14 +249,16 @@ class Duty:
         self._changed.set()
 
     async def _join_again(self) -> None:
-        """Ask with the same nonce: a control plane that lost its sessions knows the agent by it."""
+        """Ask with the same nonce, by which the control plane knows the agent: the next session."""
         try:
-            await self._joining.ask(self._control)
+            self._renewal.renew((await self._joining.ask(self._control)).session_s)
         except (AgentCallFailed, ContractError) as error:
             _log.warning("join_again_failed", error=str(error))
 
     async def _beat(self) -> None:
         while True:
+            if self._renewal.is_due:
+                await self._join_again()
             try:
                 await self._control.heartbeat(self._current.generation if self._current else 0)
             except AgentCallFailed as error:

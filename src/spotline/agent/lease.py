@@ -1,4 +1,4 @@
-"""How long an instance may go on without the control plane."""
+"""How long an instance may go on without the control plane, and with one session."""
 
 from __future__ import annotations
 
@@ -29,3 +29,22 @@ class InstanceLease:
         """Wait until it ends."""
         while (left_s := self.left_s) > 0:
             await self._clock.sleep(left_s)
+
+
+class SessionRenewal:
+    """Is due when half of a session is over; one of 0 seconds does not end."""
+
+    def __init__(self, clock: AgentClock, session_s: float) -> None:
+        self._clock = clock
+        self.renew(session_s)
+
+    def renew(self, session_s: float) -> None:
+        """Note that a session was opened, good for `session_s` wall seconds."""
+        self._session_s = session_s
+        self._opened_s = self._clock.elapsed_s()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the next session is to be asked for."""
+        passed_s = self._clock.elapsed_s() - self._opened_s
+        return self._session_s > 0 and passed_s >= self._session_s / 2

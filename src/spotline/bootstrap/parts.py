@@ -8,13 +8,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from spotline.adapters.identity.endpoints import ClientIdentity
+from spotline.adapters.identity.shown import ServerIdentity
 from spotline.adapters.nats.belonging import settled_log
 from spotline.adapters.nats.configured import StreamLimits
 from spotline.adapters.nats.connection import NatsConnection
+from spotline.adapters.nats.identities import BusIdentities
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.health.conditions import HealthLimits
 from spotline.application.incarnations import LogRemembered
+from spotline.bootstrap.bus_set_up import set_up
 from spotline.bootstrap.health import HealthMonitor, HealthProbes, Hosted, Probe
+from spotline.bootstrap.identity import InstalledIdentity
 from spotline.contracts.batch import MOST_EVENTS
 from spotline.contracts.subjects import StreamPart
 from spotline.runtime.exporting import scraped_metrics
@@ -31,8 +36,21 @@ class BusAddress:
 
     nats_url: str
     partition: int = 0
+    # As whom each connection comes; None: over an open door, in the clear.
+    identity: BusIdentities | None = None
     # How many events go into one entry of the log.
     most_events: int = MOST_EVENTS
+
+    def connection(self, name: str) -> NatsConnection:
+        """A connection, not open yet, of a service or of one of its parts.
+
+        Raises
+        ------
+        ConfigError
+            The service has no identity where one is needed.
+        """
+        identity = None if self.identity is None else self.identity.of(name)
+        return NatsConnection(self.nats_url, name=f"spotline-{name}", identity=identity)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,13 +58,23 @@ class PartHooks:
     """What a host of services may want to know or hold back; all optional.
 
     `started` gets each service's host as soon as it exists, and its connection to the broker.
-    `health` is what is judged of the services of this process.
+    `health` is what is judged of the services of this process, `identity` by what servers know
+    callers and services are known to each other; None: nobody is asked who he is.
     """
 
     started: Callable[[str, Hosted, NatsConnection], None] | None = None
     on_applied: Listener | None = None
     gate: Gate | None = None
     health: HealthProbes | None = None
+    identity: InstalledIdentity | None = None
+
+    def server_identity(self) -> ServerIdentity | None:
+        """What a server shows, and knows its callers by; for one server."""
+        return None if self.identity is None else self.identity.server()
+
+    def client_identity(self, service: str) -> ClientIdentity | None:
+        """By what a service is known to the others; None: as its environment says."""
+        return None if self.identity is None else self.identity.client(service)
 
     def note(self, service: str, host: Hosted, connection: NatsConnection) -> None:
         """Tell that a service's host exists."""
@@ -78,7 +106,8 @@ async def open_stream(
     ConfigError
         The server is too old, or its stream is another one or belongs to another installation.
     """
-    async with NatsConnection(bus.nats_url, name=f"spotline-{name}") as connection:
+    async with bus.connection(name) as connection:
+        await set_up(connection, bus.partition, bus.identity)
         stream = await NatsEventStream.open(connection, partition=bus.partition)
         stream.most_events = bus.most_events
         await settled_log(stream, remembered)
@@ -104,11 +133,12 @@ async def with_health(
     port: int,
     metrics: bool = False,
     limits: HealthLimits | None = None,
+    identity: InstalledIdentity | None = None,
 ) -> None:
     """Run one service with its health endpoint beside it, and its metrics where they are wanted."""
     probes = HealthProbes(limits=limits or HealthLimits())
     scraped = scraped_metrics() if metrics else None
-    monitor = HealthMonitor(bus.nats_url, probes, partition=bus.partition)
+    monitor = HealthMonitor(bus.connection("health"), probes, partition=bus.partition)
     async with (
         serve_health(
             {"service": probes.overall}, host=host, port=port, metrics=scraped, alive=probes.alive
@@ -117,6 +147,6 @@ async def with_health(
     ):
         watching = tasks.create_task(monitor.run(), name="health")
         try:
-            await serve(PartHooks(started=probes.note, health=probes))
+            await serve(PartHooks(started=probes.note, health=probes, identity=identity))
         finally:
             watching.cancel()

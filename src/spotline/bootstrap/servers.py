@@ -34,6 +34,7 @@ from spotline.runtime.telemetry import telemetry_for
 if TYPE_CHECKING:
     from spotline.adapters.grpc.allocator.server import RpcServer
     from spotline.adapters.nats.heartbeats import HeardServices
+    from spotline.adapters.web.guarding import WebFigures
     from spotline.application.allocator.handler import JobsState
 
 
@@ -96,7 +97,11 @@ async def serve_allocator(
         configurator = None
         if parts.configurator_address:
             configurator = await stack.enter_async_context(
-                ConfiguratorClient(parts.configurator_address, caller="allocator")
+                ConfiguratorClient(
+                    parts.configurator_address,
+                    caller="allocator",
+                    identity=hooks.client_identity("allocator"),
+                )
             )
         feed = JobFeed()
         listeners: list[Listener] = [_both(feed.on_applied, hooks.on_applied)]
@@ -123,6 +128,7 @@ async def serve_allocator(
         )
         server.bound_by(parts.callers)
         server.hold_to(parts.selector)
+        server.identify(hooks.server_identity())
         explainer = LiveExplainer(bus, parts.selector)
         stack.callback(explainer.close)
         server.read_log(explainer, stream)
@@ -214,6 +220,7 @@ async def serve_configurator(
         hooks.note("configurator", host, connection)
         shared = SharedKnowledge(KnowledgeBase(runs, stack=stack), host, feed)
         server = ConfiguratorServer(host, shared, address=address)
+        server.identify(hooks.server_identity())
         try:
             async with asyncio.TaskGroup() as tasks:
                 learning = tasks.create_task(shared.keep_learning(), name="learn")
@@ -268,6 +275,7 @@ async def serve_placer(
         )
         hooks.note("placer", host, connection)
         server = PlacerServer(host, feed, options, address=address)
+        server.identify(hooks.server_identity())
         show = partial(server.show_ready, partial(hooks.ready, "placer"))
         async with asyncio.TaskGroup() as tasks:
             await answer_while_following(
@@ -301,6 +309,7 @@ async def serve_analytics(
         analytics = Analytics(
             AnalyticsSettings(
                 nats_url=bus.nats_url,
+                identity=None if bus.identity is None else bus.identity.of("analytics"),
                 partition=bus.partition,
                 worker=parts.worker,
                 lease_s=parts.lease_s,
@@ -311,6 +320,7 @@ async def serve_analytics(
         )
         hooks.note("analytics", analytics, connection)
         server = AnalyticsServer(analytics, address=address)
+        server.identify(hooks.server_identity())
         try:
             bound = await server.start()
             if listening is not None:
@@ -352,7 +362,7 @@ async def serve_analytics_apart(
             bus,
             parts,
             address=address,
-            hooks=PartHooks(started=note, health=hooks.health),
+            hooks=PartHooks(started=note, health=hooks.health, identity=hooks.identity),
             listening=tell,
         ),
         name="analytics",
@@ -392,10 +402,11 @@ async def serve_read_model(
         connection, stream = await stack.enter_async_context(open_stream(bus, name="read_model"))
         outlooks, system = None, None
         if allocator_address:
-            client = JobClient(allocator_address, caller="read_model")
+            known = hooks.client_identity("read_model")
+            client = JobClient(allocator_address, caller="read_model", identity=known)
             outlooks = AskedOutlooks(await stack.enter_async_context(client))
             stack.callback(outlooks.close)
-            operations = OperationsClient(allocator_address, caller="read_model")
+            operations = OperationsClient(allocator_address, caller="read_model", identity=known)
             system = AskedSystem(await stack.enter_async_context(operations)).status
         views = FoldViews(outlooks=outlooks)
         host = ServiceHost(
@@ -406,24 +417,43 @@ async def serve_read_model(
         # An address of one name is called by it; one that is every name's says nothing.
         own = (host_of(address),) if host_of(address) not in ("0.0.0.0", "[::]") else ()  # noqa: S104
         figures = WebFigures()
-        telemetry = telemetry_for("read_model")
-        stack.callback(
-            telemetry.observe(
-                "spotline.http.requests",
-                lambda: [
-                    (count, {HTTP_STATUS: str(status)})
-                    for status, count in tuple(figures.answered.items())
-                ],
-            )
+        for hide in _shown_figures(figures):
+            stack.callback(hide)
+        identity = hooks.server_identity()
+        app = web_app(
+            views,
+            hosts=(*own, *hosts),
+            figures=figures,
+            system=system,
+            authenticator=None if identity is None else identity.authenticator,
         )
-        stack.callback(telemetry.observe("spotline.http.watches", lambda: [(figures.watches, {})]))
-        app = web_app(views, hosts=(*own, *hosts), figures=figures, system=system)
-        server = WebServer(app, address=address, end_streams=views.end)
+        server = WebServer(
+            app,
+            address=address,
+            end_streams=views.end,
+            tls=None if identity is None else identity.tls_context(),
+        )
         hooks.probe("read_model", ended_tasks({"HTTP": lambda: server.ended}))
         async with asyncio.TaskGroup() as tasks:
             await answer_while_following(
                 tasks, ServedHost(host=host, server=server, listening=listening)
             )
+
+
+def _shown_figures(figures: WebFigures) -> Sequence[Callable[[], None]]:
+    """Show what the read model's server has done as metrics, until the results are called."""
+    telemetry = telemetry_for("read_model")
+    return (
+        telemetry.observe(
+            "spotline.http.requests",
+            lambda: [
+                (count, {HTTP_STATUS: str(status)})
+                for status, count in tuple(figures.answered.items())
+            ],
+        ),
+        telemetry.observe("spotline.http.watches", lambda: [(figures.watches, {})]),
+        telemetry.observe("spotline.callers.denied", figures.denials.readings),
+    )
 
 
 def _all(listeners: Sequence[Listener]) -> Listener:

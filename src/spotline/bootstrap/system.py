@@ -22,7 +22,8 @@ from spotline.application.market_ingest.continuing import identity_of
 from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
-from spotline.bootstrap.agents import AgentsAt
+from spotline.bootstrap.agents import AgentsAt, host_of
+from spotline.bootstrap.bus_identities import bus_identities
 from spotline.bootstrap.clouds import ChosenCloud, chosen_cloud
 from spotline.bootstrap.followers import (
     ActuatorParts,
@@ -33,6 +34,7 @@ from spotline.bootstrap.followers import (
     serve_selector,
 )
 from spotline.bootstrap.health import HealthMonitor, HealthProbes
+from spotline.bootstrap.identity import IdentityAt, InstalledIdentity, serve_in_the_clear
 from spotline.bootstrap.installed import LEDGER_OWNER as LEDGER_OWNER
 from spotline.bootstrap.installed import (
     checked_store,
@@ -82,6 +84,9 @@ class SystemOptions:
     with it. With `outlooks` every job is quoted, and looked ahead for while it runs, at a third of a
     core at most. From the limits `health` on it is told that something is not well. `agreement` is
     how log, ledger and cloud are compared, `callers` how much is taken from callers at a time.
+    By `identity` servers and broker speak TLS and know who calls; None: they serve in the clear
+    whoever reaches them. An external NATS is asked for TLS where `nats_url` is `tls://...`, and
+    knows our keys.
     """
 
     market: Market
@@ -116,6 +121,24 @@ class SystemOptions:
     health: HealthLimits = field(default_factory=HealthLimits)
     agreement: AgreementRules = field(default_factory=AgreementRules)
     callers: CallerLimits = field(default_factory=CallerLimits)
+    identity: IdentityAt | None = None
+
+    def installed_identity(self) -> InstalledIdentity | None:
+        """The identity, its servers reached as these options say; None for none.
+
+        Raises
+        ------
+        ConfigError, ContractError
+            Its folder, or its file of issuers, cannot be used.
+        """
+        if self.identity is None:
+            return None
+        bound = (
+            *(self.allocator_address, self.configurator_address, self.placer_address),
+            *(self.analytics_address, self.http_address),
+        )
+        hosts = (*self.identity.hosts, *map(host_of, bound), *self.http_hosts)
+        return InstalledIdentity(replace(self.identity, hosts=hosts))
 
     def agents(self) -> AgentsAt:
         """Where agents dial in; `ConfigError` where that cannot be."""
@@ -193,11 +216,22 @@ async def running_system(
     )
     async with AsyncExitStack() as stack:
         options.store.mkdir(parents=True, exist_ok=True)
+        identities = None
+        if options.identity is not None:
+            identities = await asyncio.to_thread(
+                bus_identities, options.identity.store, options.nats_url
+            )
         url = options.nats_url
         if not url:
-            broker = await stack.enter_async_context(EmbeddedBroker(options.store / "broker"))
-            url = broker.url
-        bus = BusAddress(nats_url=url, partition=options.partition, most_events=options.most_events)
+            access = None if identities is None else identities.access(options.partition)
+            broker = EmbeddedBroker(options.store / "broker", access=access)
+            url = (await stack.enter_async_context(broker)).url
+        bus = BusAddress(
+            nats_url=url,
+            partition=options.partition,
+            identity=identities,
+            most_events=options.most_events,
+        )
         await _settle_log(bus, options.store)
         if options.ingest.wall_clock:
             traded = await market_of_wall_clock(bus, traded)
@@ -209,13 +243,29 @@ async def running_system(
             probes=HealthProbes(limits=options.health),
         )
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        services = _Services(system, tasks, listeners or {}, gate)
-        services.watch(HealthMonitor(url, system.probes, partition=options.partition))
+        installed = await asyncio.to_thread(options.installed_identity)
+        services = _Services(system, tasks, _Given(listeners or {}, gate, installed))
+        watched_by = bus.connection("health")
+        services.watch(HealthMonitor(watched_by, system.probes, partition=options.partition))
         # Leaving the block ends the services; called before the group waits for them.
         stack.callback(services.cancel)
         await _start_servers(services, options)
+        stack.callback(await asyncio.to_thread(_told_clients, system, installed))
         _start_followers(services, options, geography)
         yield system
+
+
+def _told_clients(system: RunningSystem, identity: InstalledIdentity | None) -> Callable[[], None]:
+    """Tell this machine's clients how to speak to the servers; the result takes it back."""
+    stated = (
+        *(system.allocator_address, system.configurator_address, system.placer_address),
+        *(system.analytics_address, system.http_address),
+    )
+    addresses = [address for address in stated if address]
+    if identity is not None:
+        return identity.publish(addresses)
+    serve_in_the_clear(addresses)
+    return lambda: None
 
 
 async def _settle_log(bus: BusAddress, store: Path) -> None:
@@ -230,6 +280,15 @@ async def _settle_log(bus: BusAddress, store: Path) -> None:
             ledger.close()
 
 
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What the host of a system hands to its services."""
+
+    listeners: Mapping[str, Listener]
+    gate: Gate | None
+    identity: InstalledIdentity | None
+
+
 class _Services:
     """The services of a system, each in a task of its own."""
 
@@ -237,22 +296,21 @@ class _Services:
         self,
         system: RunningSystem,
         tasks: asyncio.TaskGroup,
-        listeners: Mapping[str, Listener],
-        gate: Gate | None,
+        given: _Given,
     ) -> None:
         self.system = system
         self._tasks = tasks
-        self._listeners = listeners
-        self._gate = gate
+        self._given = given
         self._running: list[asyncio.Task[None]] = []
 
     def hooks(self, service: str) -> PartHooks:
         """What a service tells of itself; its timers wait for the gate where they need one."""
         return PartHooks(
             started=self.system.probes.note,
-            on_applied=self._listeners.get(service),
-            gate=self._gate,
+            on_applied=self._given.listeners.get(service),
+            gate=self._given.gate,
             health=self.system.probes,
+            identity=self._given.identity,
         )
 
     def watch(self, monitor: HealthMonitor) -> None:

@@ -34,7 +34,7 @@ def check_inputs(options: SystemOptions) -> None:
     ContractError
         The geography or the knowledge base is absent, or not what it should be.
     ConfigError
-        The store was made with something else.
+        The store was made with something else, or its identity cannot be used.
     """
     geography = geography_of(options.geography)
     checked_store(
@@ -43,6 +43,7 @@ def check_inputs(options: SystemOptions) -> None:
         partition=options.partition,
         from_now=options.ingest.wall_clock,
     )
+    options.installed_identity()
     if options.knowledge is not None:
         from spotline.adapters.knowledge.store import read_knowledge
 
@@ -107,7 +108,9 @@ async def _serve(
         ) as port,
         open_stream(system.bus, name="event_log") as (connection, stream),
     ):
-        http = {"HTTP": f"http://{system.http_address}/v1/jobs"} if system.http_address else {}
+        scheme = "http" if options.identity is None else "https"
+        at = f"{scheme}://{system.http_address}/v1/jobs"
+        http = {"HTTP": at} if system.http_address else {}
         told(
             {
                 "gRPC": system.allocator_address,

@@ -14,6 +14,7 @@ import typer
 from spotline.cli.completing import known_jobs
 from spotline.cli.failures import say, say_json
 from spotline.cli.jobs_view import plain
+from spotline.contracts.errors import ConfigError, ContractError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,7 +93,7 @@ def answered(
     except RpcFailed as error:
         failure = failure_of(error, sent)
         fail(failure.exit_code, failure.message, as_json=as_json, **failure.details)
-    except Ambiguous as error:
+    except (Ambiguous, ConfigError, ContractError) as error:
         fail(EXIT_BAD_INPUT, str(error), as_json=as_json)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None

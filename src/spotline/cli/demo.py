@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spotline.cli.doubts import PriceSanity, without_pause
+from spotline.cli.identities import AskIdentity, asked_identity
 from spotline.cli.tables import print_line
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def demo(
     explain: Annotated[
         bool, typer.Option("--explain", help="Also show rules, weights, drafts and accounts.")
     ] = False,
+    identity: AskIdentity = True,
 ) -> None:
     """Run jobs with deadlines on a market, end to end, and show what it saved.
 
@@ -94,16 +96,16 @@ def demo(
         traded = demo_market(market, seed=seed, slot_s=slot, most_slots=slots)
         todo = demo_jobs(traded, jobs, seed)
         forecaster_factory(forecaster or DEFAULT_FORECASTER)
-        (folder / "store").mkdir(parents=True, exist_ok=True)
+        (store := folder / "store").mkdir(parents=True, exist_ok=True)
         options = SystemOptions(
             market=traded,
-            store=folder / "store",
+            store=store,
             nats_url=nats_url,
             forecaster=forecaster or DEFAULT_FORECASTER,
             ingest=without_pause(price_sanity=price_sanity),
             selector=SelectorOptions(warm_start=read_weights(warm_start), limits=True),
-            # A demo has no time between its slots to look ahead.
-            outlooks=False,
+            outlooks=False,  # there is no time between its slots to look ahead
+            identity=asked_identity(store, asked=identity),
         )
     with beside_json(json_out):
         if not planners_compiled():

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from spotline import __version__
+from spotline.cli.contexts import take_addresses
+from spotline.cli.failures import explained
 from spotline.cli.usage import CommandLine
 
 # Modules of this package, in the order in which `--help` lists their commands.
@@ -29,6 +31,8 @@ COMMANDS = (
     "agent",
     "orphans",
     "parked",
+    "auth",
+    "contexts",
     "market",
     "market_status",
     "stats",
@@ -50,7 +54,7 @@ PANELS = {
     "Pipelines across regions": ("place", "pipelines"),
     "The system": (
         *("up", "down", "pause", "resume", "limits", "parked", "orphans", "store", "agent"),
-        *("market", "stats"),
+        *("market", "stats", "auth", "context"),
     ),
     "Trying out": ("demo", "train-demo", "simulate", "replay", "bench", "knowledge"),
     "What there is": ("policies", "forecasters", "presets", "version"),
@@ -74,6 +78,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -81,7 +86,9 @@ def root(
         ),
     ] = False,
 ) -> None:
-    """Take the options that come before a command."""
+    """Take the options that come before a command, and addresses from the context in use."""
+    with explained():
+        take_addresses(context)
 
 
 def _register() -> None:

@@ -50,7 +50,8 @@ class Does(Enum):
 class Reach(Enum):
     """Whose things an action touches."""
 
-    SYSTEM = "nobody's in particular: market, knowledge, the state of the system"
+    SYSTEM = "nobody's in particular: market, knowledge"
+    WHOLE = "of all tenants together: for callers that are bound to none"
     TENANT = "one tenant's, or of every tenant that the caller may see"
     ALLOCATION = "the caller's own allocation"
 
@@ -119,15 +120,16 @@ _METHODS: Mapping[str, tuple[Does, Reach, frozenset[Role]]] = MappingProxyType(
         "AgentService/ReportCheckpoint": (Does.WRITE, Reach.ALLOCATION, _INSTANCES),
         "AgentService/AcknowledgeNotice": (Does.WRITE, Reach.ALLOCATION, _INSTANCES),
         "AgentService/SendOutput": (Does.WRITE, Reach.ALLOCATION, _INSTANCES),
-        "AllocatorService/Allocate": (Does.READ, Reach.SYSTEM, _SERVICES),
+        "AllocatorService/Allocate": (Does.READ, Reach.WHOLE, _SERVICES),
         "AllocatorService/Plan": (Does.READ, Reach.TENANT, _READERS),
         "AllocatorService/ComparePolicies": (Does.READ, Reach.TENANT, _READERS),
         "AnalyticsService/Query": (Does.READ, Reach.TENANT, _READERS),
         "AnalyticsService/ListKeys": (Does.READ, Reach.TENANT, _READERS),
         "ConfigurationService/Complete": (Does.READ, Reach.TENANT, _READERS),
         "ConfigurationService/Predict": (Does.READ, Reach.SYSTEM, _READERS),
-        "ConfigurationService/Learn": (Does.WRITE, Reach.SYSTEM, _SERVICES | _OPERATORS),
+        "ConfigurationService/Learn": (Does.WRITE, Reach.WHOLE, _SERVICES | _OPERATORS),
         "ConfigurationService/Sources": (Does.READ, Reach.SYSTEM, _READERS),
+        "IdentityService/WhoAmI": (Does.READ, Reach.SYSTEM, frozenset(Role)),
         "JobService/Submit": (Does.WRITE, Reach.TENANT, _OWNERS),
         "JobService/Get": (Does.READ, Reach.TENANT, _READERS),
         "JobService/List": (Does.READ, Reach.TENANT, _READERS),
@@ -140,15 +142,15 @@ _METHODS: Mapping[str, tuple[Does, Reach, frozenset[Role]]] = MappingProxyType(
         "JobService/ReadOutput": (Does.READ, Reach.TENANT, _READERS),
         "JobService/ReadEvents": (Does.READ, Reach.TENANT, _READERS),
         "JobService/ExplainDecision": (Does.READ, Reach.TENANT, _READERS),
-        "OperationsService/GetSystemStatus": (Does.READ, Reach.SYSTEM, _WATCHERS),
-        "OperationsService/ListParked": (Does.READ, Reach.SYSTEM, _WATCHERS),
-        "OperationsService/RetryParked": (Does.WRITE, Reach.SYSTEM, _OPERATORS),
-        "OperationsService/DropParked": (Does.WRITE, Reach.SYSTEM, _OPERATORS),
-        "OperationsService/Pause": (Does.WRITE, Reach.SYSTEM, _OPERATORS),
-        "OperationsService/Resume": (Does.WRITE, Reach.SYSTEM, _OPERATORS),
-        "OperationsService/ListOrphans": (Does.READ, Reach.SYSTEM, _WATCHERS),
-        "OperationsService/ReapOrphans": (Does.WRITE, Reach.SYSTEM, _OPERATORS),
-        "OperationsService/GetLimits": (Does.READ, Reach.SYSTEM, _WATCHERS),
+        "OperationsService/GetSystemStatus": (Does.READ, Reach.WHOLE, _WATCHERS),
+        "OperationsService/ListParked": (Does.READ, Reach.WHOLE, _WATCHERS),
+        "OperationsService/RetryParked": (Does.WRITE, Reach.WHOLE, _OPERATORS),
+        "OperationsService/DropParked": (Does.WRITE, Reach.WHOLE, _OPERATORS),
+        "OperationsService/Pause": (Does.WRITE, Reach.WHOLE, _OPERATORS),
+        "OperationsService/Resume": (Does.WRITE, Reach.WHOLE, _OPERATORS),
+        "OperationsService/ListOrphans": (Does.READ, Reach.WHOLE, _WATCHERS),
+        "OperationsService/ReapOrphans": (Does.WRITE, Reach.WHOLE, _OPERATORS),
+        "OperationsService/GetLimits": (Does.READ, Reach.WHOLE, _WATCHERS),
         "PlacementService/Place": (Does.WRITE, Reach.TENANT, _OWNERS),
         "PlacementService/Release": (Does.WRITE, Reach.TENANT, _ENDERS),
         "PlacementService/ListPlacements": (Does.READ, Reach.TENANT, _READERS),
@@ -165,3 +167,44 @@ GRPC_ACTIONS: Mapping[str, Action] = MappingProxyType(
     }
 )
 """Every method of every service of ours; a test holds it to the protos."""
+
+_ROUTES: Mapping[str, tuple[Does, Reach, frozenset[Role]]] = MappingProxyType(
+    {
+        "/v1/jobs": (Does.READ, Reach.TENANT, _READERS),
+        "/v1/jobs/{job_id}": (Does.READ, Reach.TENANT, _READERS),
+        "/v1/jobs/{job_id}/events": (Does.READ, Reach.TENANT, _READERS),
+        "/v1/market": (Does.READ, Reach.SYSTEM, _READERS),
+        "/v1/fleet": (Does.READ, Reach.TENANT, _READERS),
+        "/v1/watch": (Does.READ, Reach.TENANT, _READERS),
+        "/v1/system": (Does.READ, Reach.WHOLE, _WATCHERS),
+    }
+)
+
+HTTP_ACTIONS: Mapping[str, Action] = MappingProxyType(
+    {
+        f"GET {route}": Action(
+            door=DoorKind.HTTP, name=f"GET {route}", does=does, reach=reach, roles=roles
+        )
+        for route, (does, reach, roles) in _ROUTES.items()
+    }
+)
+"""Every route of the read model that asks for a token; HEAD is as GET."""
+
+OPEN: Mapping[str, str] = MappingProxyType(
+    {
+        "/grpc.health.v1.Health/*": "every gRPC port: whether it serves, for those that watch it",
+        "GET /healthz": "health port, and the read model's: whether a service is well",
+        "GET /livez": "health port: whether a process is worth keeping",
+        "GET /readyz": "health port: whether a service should be sent work",
+        "GET /metrics": "health port: counts by service and kind, never of a tenant or job",
+    }
+)
+"""What anybody may ask who reaches the port, and what it tells. The health port is on loopback
+unless a setting says otherwise."""
+
+ANY_CALLER: Mapping[str, str] = MappingProxyType(
+    {
+        "/grpc.reflection.v1alpha.ServerReflection/*": "what a gRPC port serves, not who uses it",
+    }
+)
+"""What every caller may ask that has proved who he is."""

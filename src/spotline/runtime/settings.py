@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
@@ -54,16 +55,28 @@ class ServiceSettings(BaseSettings):
 
     `health_port` 0 takes any free port and says which in the log. `metrics` shows the metrics
     there too, at `/metrics`; traces, and the same metrics, go to `otlp_endpoint` where that is set.
-    `health` are the limits of `HealthLimits`, each by its own name.
+    `nats_seed` is the file of the key to connect to the broker with, named as its identity
+    (`selector.seed`), `nats_ca` that of the certificates that sign the broker's; neither: whoever
+    reaches the broker is let in.
+    `health` are the limits of `HealthLimits`, each by its own name. Callers are asked who they are,
+    over TLS, where `identity_store` names the folder that has `identity/`, shared by all services;
+    certificates name `identity_hosts` (separated by commas), JWTs of `identity_issuers` count, and
+    with `identity_mtls` callers must show a certificate of the same authority.
     """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
 
     nats_url: str = "nats://127.0.0.1:4222"
+    nats_seed: str = ""
+    nats_ca: str = ""
     partition: int = Field(default=0, ge=0)
     health_host: str = "127.0.0.1"
     health_port: int = Field(default=0, ge=0, le=65535)
     health: Annotated[HealthLimits, HEALTH_VARIABLES] = HealthLimits()
+    identity_store: Path | None = None
+    identity_hosts: str = ""
+    identity_issuers: Path | None = None
+    identity_mtls: bool = False
     metrics: bool = True
     otlp_endpoint: str = ""
     log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")

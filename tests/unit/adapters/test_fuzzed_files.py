@@ -6,14 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from spotline.adapters.agents.enrolment import Identity, open_session, read_session, read_token
-from spotline.adapters.agents.signing import ForgedStatement, Signer
+from spotline.adapters.agents.enrolment import SignedEnrolment, read_token
+from spotline.adapters.agents.keys import AgentKeys
 from spotline.adapters.eventlog.manifest import UnreadableLog, read_manifest
 from spotline.adapters.files.geography.geography_file import read_geography
 from spotline.adapters.files.job_file import read_job_file, read_jobs, read_stated_job
 from spotline.adapters.files.pipeline_file import read_pipeline
 from spotline.adapters.files.reservations_file import add_reservations
 from spotline.adapters.files.weights_file import read_weights
+from spotline.adapters.identity.instances import (
+    Identity,
+    InstanceSessions,
+    JoinedStanding,
+    sha256_of,
+)
+from spotline.adapters.identity.signing import ForgedStatement
 from spotline.adapters.market.parquet import read_market, write_market
 from spotline.adapters.market.parse import json_value, read_csv
 from spotline.adapters.web.asking import (
@@ -24,7 +31,7 @@ from spotline.adapters.web.asking import (
     asked_watch,
 )
 from spotline.application.read_model.ports import ViewRefused
-from spotline.contracts.errors import ConfigError, ContractError
+from spotline.contracts.errors import ConfigError, ContractError, Unauthenticated
 from tests.depth import examples
 from tests.fakes.bad_input import small_market
 from tests.fakes.mutation import changed_bytes, changed_text, only_raises
@@ -183,19 +190,28 @@ def test_where_a_watch_goes_on_is_read_or_refused(last_event_id):
     )
 
 
-def test_a_changed_token_or_session_is_forged():
-    signer = Signer(b"k" * 32)
-    session = open_session(signer, Identity(instance_id="i-1", job_id="job-1"), "nonce")
+def test_a_changed_token_or_session_is_forged(tmp_path):
+    keys = AgentKeys(tmp_path)
+    standing = JoinedStanding(nonce_sha256=sha256_of("nonce"), generation=1)
+    sessions = InstanceSessions(keys.signer, lambda _: standing, lasts_s=600)
+    session = sessions.open(Identity(instance_id="i-1", job_id="job-1"), sha256_of("nonce"))
+    made = SignedEnrolment(keys, advertise="head:7443").user_data(
+        instance_id="i-1", job_id="job-1", tenant="acme"
+    )
+    readers = (
+        (session, sessions.caller, Unauthenticated),
+        (made["SPOTLINE_JOIN_TOKEN"], lambda text: read_token(keys.signer, text), ForgedStatement),
+    )
     rng = random.Random("token")
-    for number in range(4 * TIMES):
-        wrong = changed_bytes(session.encode(), rng).decode("utf-8", "replace")
-        if wrong == session:
-            continue
-        for read in (read_session, read_token):
+    for right, read, refused in readers:
+        assert read(right)
+        for number in range(4 * TIMES):
+            wrong = changed_bytes(right.encode(), rng).decode("utf-8", "replace")
+            if wrong == right:
+                continue
             said = f"{number}: {wrong!r}"
-            assert not only_raises(
-                lambda read=read, wrong=wrong: read(signer, wrong), (ForgedStatement,), said
-            ), said
-    for wrong in ("", ".", "..", "a.b.c", "\ud800", "x" * 1_000_000, "token." + "A" * 5_000 + "."):
-        only_raises(lambda wrong=wrong: read_session(signer, wrong), (ForgedStatement,), wrong[:20])
-        only_raises(lambda wrong=wrong: read_token(signer, wrong), (ForgedStatement,), wrong[:20])
+            assert not only_raises(lambda read=read, wrong=wrong: read(wrong), (refused,), said), (
+                said
+            )
+        for wrong in ("", ".", "..", "a.b.c", "\ud800", "x" * 1_000_000, "t." + "A" * 5_000 + "."):
+            only_raises(lambda read=read, wrong=wrong: read(wrong), (refused,), wrong[:20])

@@ -3,6 +3,7 @@ import itertools
 import os
 import socket
 import sys
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -449,6 +450,20 @@ async def test_a_session_that_counts_no_more_is_asked_for_again(settings):
 
     assert run.code == 0
     assert script.joins == 3
+
+
+async def test_an_agent_asks_for_its_next_session_before_one_ends(settings):
+    enrolled = replace(enrolled_for(task_of()), session_s=0.02, heartbeat_s=0.01)
+    script = Script(enrolled)
+
+    async with Run(settings, script) as run:
+        await eventually(lambda: script.joins >= 4)
+        script.join_failures = [unreachable(), unknown_caller()]
+        before = script.joins
+        await eventually(lambda: script.joins >= before + 4)
+        script.say("LEAVE", 0)
+
+    assert run.code == 0
 
 
 async def test_an_agent_that_is_told_to_end_while_it_joins_ends(settings):

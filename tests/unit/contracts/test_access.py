@@ -9,7 +9,8 @@ import pytest
 from google.protobuf.descriptor import FileDescriptor
 
 import spotline.api.v1
-from spotline.contracts.access import GRPC_ACTIONS, ROLE_MEANINGS, Does, Role
+from spotline.contracts.access import GRPC_ACTIONS, HTTP_ACTIONS, ROLE_MEANINGS, Does, Role
+from tools.document_access import DOCUMENT, page
 
 
 def _methods() -> set[str]:
@@ -36,3 +37,15 @@ def test_who_only_reads_changes_nothing(name: str) -> None:
     action = GRPC_ACTIONS[name]
 
     assert action.does is Does.READ or Role.VIEWER not in action.roles
+
+
+def test_the_page_on_access_is_the_table() -> None:
+    # `python -m tools.document_access` writes it.
+    assert DOCUMENT.read_text(encoding="utf-8") == page()
+
+
+@pytest.mark.parametrize("role", sorted(Role, key=lambda role: role.value))
+def test_every_route_that_is_served_over_http_is_read_only(role: Role) -> None:
+    for action in HTTP_ACTIONS.values():
+        assert action.does is Does.READ
+        assert role is not Role.INSTANCE or role not in action.roles

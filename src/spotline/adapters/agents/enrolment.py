@@ -1,27 +1,30 @@
-"""How an instance gets to speak for itself: a token in its user data, traded for a session."""
+"""How an instance gets to speak for itself: a token in its user data, traded for a session.
+
+Sessions are in `spotline.adapters.identity.instances`.
+"""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from spotline.adapters.agents.keys import AgentKeys, Now, utc_now
-from spotline.adapters.agents.signing import ForgedStatement, Signer
+from spotline.adapters.agents.keys import AgentKeys
+from spotline.adapters.identity.instances import Identity
+from spotline.adapters.identity.signing import Signer
+from spotline.adapters.identity.wall_clock import Now, utc_now
 
 _TOKEN = "join"  # noqa: S105 - what a statement is for
-_SESSION = "session"
 # From the order of an instance until its agent joins: images are pulled, queues are waited in.
 _TOKEN_LASTS = timedelta(hours=24)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """One instance of one job."""
+class JoinToken:
+    """Whose a join token is, and until when an agent can join with it; seconds since the epoch."""
 
-    instance_id: str
-    job_id: str
+    identity: Identity
+    expires_s: int
 
 
 class SignedEnrolment:
@@ -59,45 +62,16 @@ class SignedEnrolment:
         }
 
 
-def read_token(signer: Signer, token: str, *, now: Now = utc_now) -> Identity:
-    """Whose a token is.
+def read_token(signer: Signer, token: str) -> JoinToken:
+    """Whose a token is, in time or not.
 
     Raises
     ------
     ForgedStatement
-        It is not one of ours, or has expired; says which.
+        It is not one of ours; says in which way.
     """
     said = signer.read(_TOKEN, token)
-    if int(said.get("expires_s", 0)) <= now().timestamp():
-        raise ForgedStatement("it has expired")
-    return Identity(instance_id=str(said["instance"]), job_id=str(said["job"]))
-
-
-def open_session(signer: Signer, identity: Identity, nonce: str) -> str:
-    """The session of an agent: the same for the same nonce, and good until its job is over."""
-    return signer.sign(
-        _SESSION,
-        {
-            "instance": identity.instance_id,
-            "job": identity.job_id,
-            "nonce_sha256": sha256_of(nonce),
-        },
+    return JoinToken(
+        identity=Identity(instance_id=str(said["instance"]), job_id=str(said["job"])),
+        expires_s=int(said.get("expires_s", 0)),
     )
-
-
-def read_session(signer: Signer, session: str) -> tuple[Identity, str]:
-    """Whose a session is, and the digest of the nonce that it was opened with.
-
-    Raises
-    ------
-    ForgedStatement
-        It is not one of ours.
-    """
-    said = signer.read(_SESSION, session)
-    identity = Identity(instance_id=str(said["instance"]), job_id=str(said["job"]))
-    return identity, str(said["nonce_sha256"])
-
-
-def sha256_of(text: str) -> str:
-    """SHA-256 of a text, hexadecimal."""
-    return hashlib.sha256(text.encode()).hexdigest()

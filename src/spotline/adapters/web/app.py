@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
@@ -22,10 +23,13 @@ from spotline.adapters.web.asking import (
 )
 from spotline.adapters.web.encoding import answer, encoded, iso_of_ns, json_text
 from spotline.adapters.web.guarding import Guard, WebFigures, WebLimits
+from spotline.adapters.web.identity import Reader, WebDoor
 from spotline.adapters.web.problems import plain_problem, refusal
-from spotline.adapters.web.streaming import EVENT_STREAM, events_of
+from spotline.adapters.web.streaming import EVENT_STREAM, end_text, events_of
+from spotline.application.identity.ports import Authenticator
 from spotline.application.operations.messages import SystemStatus
 from spotline.application.read_model.ports import ViewRefused, Views
+from spotline.contracts.access import HTTP_ACTIONS
 from spotline.contracts.reasons import Reason
 
 _JSON = "application/json"
@@ -33,7 +37,8 @@ _JSON = "application/json"
 SystemTelling = Callable[[], Awaitable[SystemStatus]]
 """Tells how the system is; it answers always."""
 
-Answering = Callable[[Request], Awaitable[Response]]
+Answering = Callable[[Request, Reader], Awaitable[Response]]
+_Served = Callable[[Request], Awaitable[Response]]
 
 
 def web_app(
@@ -43,15 +48,18 @@ def web_app(
     hosts: tuple[str, ...] = (),
     figures: WebFigures | None = None,
     system: SystemTelling | None = None,
+    authenticator: Authenticator | None = None,
 ) -> ASGIApp:
     """The app that serves `views`; `hosts` as `Guard` has them. It counts in `figures`.
 
-    How the whole system is, `system` tells; None: nobody does.
+    How the whole system is, `system` tells; None: nobody does. With an `authenticator` every caller
+    is asked who he is, but for `/healthz`.
     """
     limits, figures = limits or WebLimits(), figures or WebFigures()
-    asked = _Answers(views, limits, figures, system)
+    door = WebDoor(authenticator, figures.denials)
+    asked = _Answers(views, limits, figures, system, door)
     routes = [
-        Route(path, _answered(method), methods=["GET"])
+        Route(path, _admitted(path, method, door), methods=["GET"])
         for path, method in (
             ("/v1/jobs", asked.jobs),
             ("/v1/jobs/{job_id}", asked.job),
@@ -60,16 +68,30 @@ def web_app(
             ("/v1/fleet", asked.fleet),
             ("/v1/watch", asked.watch),
             ("/v1/system", asked.system),
-            ("/healthz", asked.health),
         )
     ]
+    routes.append(Route("/healthz", _answered(asked.health), methods=["GET"]))
     app = Starlette(routes=routes, exception_handlers={HTTPException: _other})
     # A path is what it is: no redirect to one that ends otherwise.
     app.router.redirect_slashes = False
     return Guard(app, limits, hosts, figures)
 
 
-def _answered(method: Answering) -> Answering:
+def _admitted(path: str, method: Answering, door: WebDoor) -> _Served:
+    """A route that is answered only to those who may ask."""
+    action = HTTP_ACTIONS[f"GET {path}"]
+
+    async def admitted(request: Request) -> Response:
+        try:
+            return await method(request, await door.admit(request, action))
+        except ViewRefused as refused:
+            door.note(request, refused)
+            raise
+
+    return _answered(admitted)
+
+
+def _answered(method: _Served) -> _Served:
     async def answered(request: Request) -> Response:
         try:
             return await method(request)
@@ -91,32 +113,40 @@ class _Answers:
     """What is answered at each path."""
 
     def __init__(
-        self, views: Views, limits: WebLimits, figures: WebFigures, system: SystemTelling | None
+        self,
+        views: Views,
+        limits: WebLimits,
+        figures: WebFigures,
+        system: SystemTelling | None,
+        door: WebDoor,
     ) -> None:
         self._views = views
+        self._door = door
         self._system = system
         self._limits = limits
         self._figures = figures
 
-    async def jobs(self, request: Request) -> Response:
+    async def jobs(self, request: Request, reader: Reader) -> Response:
         """A page of jobs."""
-        page = await self._views.jobs(asked_jobs(request.url.query))
+        query = asked_jobs(request.url.query, reader.tenant_for)
+        page = await self._views.jobs(query)
         return self._json(
             jobs=page.statuses, next_page_token=page.next_page_token or None, fleet=page.fleet
         )
 
-    async def job(self, request: Request) -> Response:
+    async def job(self, request: Request, reader: Reader) -> Response:
         """One job."""
         asked_nothing(request.url.query)
-        return self._json(job=await self._views.job(request.path_params["job_id"]))
+        job_id = request.path_params["job_id"]
+        return self._json(job=await self._views.job(job_id, tenant=reader.tenant))
 
-    async def events(self, request: Request) -> Response:
+    async def events(self, request: Request, reader: Reader) -> Response:
         """What happened to a job."""
-        query = asked_happenings(request.url.query)
+        query = replace(asked_happenings(request.url.query), tenant=reader.tenant)
         page = await self._views.happenings(request.path_params["job_id"], query)
         return self._json(events=page.happenings, next_after_seq=page.next_after_seq or None)
 
-    async def market(self, request: Request) -> Response:
+    async def market(self, request: Request, reader: Reader) -> Response:
         """The market."""
         asked_nothing(request.url.query)
         board = await self._views.market()
@@ -130,13 +160,15 @@ class _Answers:
             quotes=board.quotes,
         )
 
-    async def fleet(self, request: Request) -> Response:
+    async def fleet(self, request: Request, reader: Reader) -> Response:
         """What all jobs hold together."""
-        return self._json(fleet=await self._views.fleet(asked_fleet(request.url.query)))
+        tenant = reader.tenant_for(asked_fleet(request.url.query))
+        return self._json(fleet=await self._views.fleet(tenant))
 
-    async def watch(self, request: Request) -> Response:
+    async def watch(self, request: Request, reader: Reader) -> Response:
         """Changes, as they come."""
         query = asked_watch(request.url.query, request.headers)
+        query = replace(query, tenant=reader.tenant_for(query.tenant))
         if request.method == "HEAD":
             return Response(media_type=EVENT_STREAM)
         if self._figures.watches >= self._limits.most_watches:
@@ -150,7 +182,12 @@ class _Answers:
             self._figures.watches += 1
             try:
                 async for event in events_of(watch):
+                    await self._door.check_again(reader)
                     yield event
+            except ViewRefused as refused:
+                # Its token was revoked, or has expired, while it followed.
+                self._door.note(request, refused)
+                yield end_text(refused)
             finally:
                 self._figures.watches -= 1
 
@@ -158,7 +195,7 @@ class _Answers:
         unbuffered = {"X-Accel-Buffering": "no"}
         return StreamingResponse(counted(), headers=unbuffered, media_type=EVENT_STREAM)
 
-    async def system(self, request: Request) -> Response:
+    async def system(self, request: Request, reader: Reader) -> Response:
         """How every service is, and the system as a whole; 503 where nobody can tell."""
         asked_nothing(request.url.query)
         if self._system is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TypeVar
 from urllib.parse import parse_qsl
@@ -104,13 +104,17 @@ class Asked:
         self._problems.append(InputProblem(field=field, expected=expected, found=_shown(found)))
 
 
-def asked_jobs(query: str) -> ViewQuery:
-    """Which jobs a list is asked for; `ViewRefused` where that cannot be said."""
+def asked_jobs(query: str, whose: Callable[[str], str] = lambda stated: stated) -> ViewQuery:
+    """Which jobs a list is asked for; `ViewRefused` where that cannot be said.
+
+    `whose` makes of the stated tenant the one that is shown: a page's token counts for that.
+    """
     asked = Asked(query, ("tenant", "phase", "flag", "page_size", "page_token"))
     tenant, phase = asked.text("tenant"), asked.word("phase", JobPhase)
     flag, token = asked.word("flag", JobFlag), asked.text("page_token")
     size = asked.count("page_size", LARGEST_PAGE)
     asked.check()
+    tenant = whose(tenant)
     try:
         return ViewQuery(tenant=tenant, phase=phase, flag=flag, page_size=size, page_token=token)
     except ValueError:

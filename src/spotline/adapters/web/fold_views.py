@@ -150,15 +150,16 @@ class FoldViews:
             query.flag is None or query.flag in view.flags
         )
 
-    async def job(self, job_id: str) -> JobStatus:
+    async def job(self, job_id: str, *, tenant: str = "") -> JobStatus:
         """A job."""
-        whole = self._whole(job_id)
+        whole = self._whole(job_id, tenant)
         await self._refresh()
         return await self._views.status(whole)
 
     async def happenings(self, job_id: str, query: HappeningQuery) -> HappeningPage:
         """What happened to a job."""
-        found = self._feed.history.of(self._whole(job_id), after_seq=query.after_seq)
+        whole = self._whole(job_id, query.tenant)
+        found = self._feed.history.of(whole, after_seq=query.after_seq)
         size = query.size
         # Those of one entry of the log come together: a place leads behind all of them.
         while size < len(found) and found[size].seq == found[size - 1].seq:
@@ -184,7 +185,7 @@ class FoldViews:
     async def watch(self, query: WatchQuery) -> ChangeWatch:
         """Follow changes."""
         if query.job_id:
-            query = replace(query, job_id=self._whole(query.job_id))
+            query = replace(query, job_id=self._whole(query.job_id, query.tenant))
         return self._changes.watch(query)
 
     def health(self) -> Mapping[str, str | int | bool]:
@@ -198,12 +199,17 @@ class FoldViews:
 
     # --- one job --------------------------------------------------------------------------------
 
-    def _whole(self, job_id: str) -> str:
-        """The id of the only job whose id is, or begins with, `job_id`."""
+    def _whole(self, job_id: str, tenant: str) -> str:
+        """The id of the only job (of a tenant, where one is named) that `job_id` is, or begins."""
         statuses = self._state.statuses
-        if job_id in statuses:
+        known = statuses.get(job_id)
+        if known is not None and tenant in ("", known.job.tenant):
             return job_id
-        found = [whole for whole in statuses if whole.startswith(job_id)]
+        found = [
+            whole
+            for whole, status in statuses.items()
+            if whole.startswith(job_id) and tenant in ("", status.job.tenant)
+        ]
         if len(found) == 1 and job_id:
             return found[0]
         if not found or not job_id:

@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spotline.adapters.web.problems import plain_problem
+from spotline.runtime.callers import Denials
 
 _log = structlog.get_logger(__name__)
 
@@ -68,10 +69,11 @@ class WebLimits:
 
 @dataclass(slots=True)
 class WebFigures:
-    """What a server has done: answers by status since the start, readers that follow now."""
+    """What a server has done: answers by status and denials since the start, readers that follow."""
 
     answered: Counter[int] = field(default_factory=lambda: Counter({HTTPStatus.OK.value: 0}))
     watches: int = 0
+    denials: Denials = field(default_factory=Denials)
 
 
 class Guard:

@@ -18,6 +18,9 @@ PROBLEM_JSON = "application/problem+json"
 _STATUS: Mapping[Reason, HTTPStatus] = MappingProxyType(
     {
         Reason.FIELD_INVALID: HTTPStatus.BAD_REQUEST,
+        Reason.UNAUTHENTICATED: HTTPStatus.UNAUTHORIZED,
+        Reason.ROLE_DENIED: HTTPStatus.FORBIDDEN,
+        Reason.TENANT_DENIED: HTTPStatus.FORBIDDEN,
         Reason.UNKNOWN_JOB: HTTPStatus.NOT_FOUND,
         Reason.MARKET_NOT_OPEN: HTTPStatus.SERVICE_UNAVAILABLE,
         Reason.SERVER_STOPPING: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -72,4 +75,6 @@ def _response(problem: dict[str, Any], headers: Mapping[str, str] | None = None)
     more = dict(headers or {})
     if status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
         more.setdefault("Retry-After", str(_RETRY_S))
+    if status == HTTPStatus.UNAUTHORIZED:
+        more.setdefault("WWW-Authenticate", 'Bearer realm="spotline"')
     return Response(json_text(problem), status, more, PROBLEM_JSON)

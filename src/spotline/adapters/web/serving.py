@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,6 +30,8 @@ class WebServer:
         `host:port`; port 0 takes a free one, which `start` returns.
     end_streams
         Ends answers that would not end by themselves, once the server stops.
+    tls
+        What it speaks TLS with; None: it serves in the clear.
     """
 
     def __init__(
@@ -38,11 +41,13 @@ class WebServer:
         address: str,
         limits: WebLimits | None = None,
         end_streams: Callable[[], None] = lambda: None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._app = app
         self._address = address
         self._limits = limits or WebLimits()
         self._end_streams = end_streams
+        self._tls = tls
         self._server: _Server | None = None
         self._serving: asyncio.Task[None] | None = None
 
@@ -72,6 +77,9 @@ class WebServer:
             timeout_graceful_shutdown=_STOP_S,
             h11_max_incomplete_event_size=limits.header_bytes,
         )
+        config.load()
+        # Of uvicorn's own options there is none for a context that is there already.
+        config.ssl = self._tls
         server = self._server = _Server(config)
         self._serving = asyncio.create_task(server.serve(sockets=[bound]), name="http")
         port = int(bound.getsockname()[1])

@@ -211,7 +211,9 @@ class JoinRequest(_message.Message):
     instance_id: _builtins.str
     """Which instance."""
     nonce: _builtins.str
-    """The agent's own secret, at least 32 characters: asked again with it, the answer is the same."""
+    """The agent's own secret, at least 32 characters: asked again with it, the answer is its next
+    session, also when the token has expired.
+    """
     host: _builtins.str
     """Where other members reach this one; empty: they do not."""
     release: _builtins.str
@@ -245,6 +247,7 @@ class JoinResponse(_message.Message):
     LEASE_S_FIELD_NUMBER: _builtins.int
     HEARTBEAT_S_FIELD_NUMBER: _builtins.int
     CLOCK_FIELD_NUMBER: _builtins.int
+    SESSION_S_FIELD_NUMBER: _builtins.int
     session: _builtins.str
     """For the metadata of every other call."""
     market_s_per_s: _builtins.float
@@ -253,6 +256,8 @@ class JoinResponse(_message.Message):
     """Seconds of wall time without contact after which the agent saves and shuts down."""
     heartbeat_s: _builtins.float
     """Seconds of wall time between two heartbeats."""
+    session_s: _builtins.float
+    """Seconds of wall time for which the session is good; 0: it does not end."""
     @_builtins.property
     def job(self) -> _job_pb2.Job:
         """What is to be run."""
@@ -270,10 +275,11 @@ class JoinResponse(_message.Message):
         lease_s: _builtins.int = ...,
         heartbeat_s: _builtins.float = ...,
         clock: _market_pb2.MarketClock | None = ...,
+        session_s: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "heartbeat_s", b"heartbeat_s", "job", b"job", "lease_s", b"lease_s", "market_s_per_s", b"market_s_per_s", "session", b"session"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "heartbeat_s", b"heartbeat_s", "job", b"job", "lease_s", b"lease_s", "market_s_per_s", b"market_s_per_s", "session", b"session", "session_s", b"session_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

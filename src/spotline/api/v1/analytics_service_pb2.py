@@ -26,25 +26,25 @@ from spotline.api.v1 import market_pb2 as spotline_dot_api_dot_v1_dot_market__pb
 from spotline.api.v1 import statistics_pb2 as spotline_dot_api_dot_v1_dot_statistics__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'spotline/api/v1/analytics_service.proto\x12\x0fspotline.api.v1\x1a\x1cspotline/api/v1/market.proto\x1a spotline/api/v1/statistics.proto\"\xe5\x01\n\x0cQueryRequest\x12/\n\x05scope\x18\x01 \x01(\x0e\x32 .spotline.api.v1.StatisticsScope\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12\x10\n\x08window_s\x18\x04 \x01(\x03\x12\x15\n\rtumbling_only\x18\x05 \x01(\x08\x12\x0f\n\x07\x66rom_ns\x18\x06 \x01(\x03\x12\x10\n\x08until_ns\x18\x07 \x01(\x03\x12\x14\n\x0clatest_first\x18\x08 \x01(\x08\x12\x11\n\tpage_size\x18\t \x01(\x03\x12\x12\n\npage_token\x18\n \x01(\t\"\x8c\x02\n\rQueryResponse\x12\x37\n\x06market\x18\x01 \x03(\x0b\x32\'.spotline.api.v1.MarketStatisticsIssued\x12;\n\x08platform\x18\x02 \x03(\x0b\x32).spotline.api.v1.PlatformStatisticsIssued\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\x12\x14\n\x0cwatermark_ns\x18\x04 \x01(\x03\x12\x13\n\x0blate_merged\x18\x05 \x01(\x03\x12\x14\n\x0clate_dropped\x18\x06 \x01(\x03\x12+\n\x05\x63lock\x18\x07 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"i\n\x0fListKeysRequest\x12/\n\x05scope\x18\x01 \x01(\x0e\x32 .spotline.api.v1.StatisticsScope\x12\x11\n\tpage_size\x18\x02 \x01(\x03\x12\x12\n\npage_token\x18\x03 \x01(\t\"\x86\x01\n\x10ListKeysResponse\x12,\n\x04keys\x18\x01 \x03(\x0b\x32\x1e.spotline.api.v1.StatisticsKey\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12+\n\x05\x63lock\x18\x03 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"\x89\x01\n\rStatisticsKey\x12/\n\x05scope\x18\x01 \x01(\x0e\x32 .spotline.api.v1.StatisticsScope\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x0f\n\x07windows\x18\x03 \x01(\x03\x12\x14\n\x0c\x66irst_end_ns\x18\x04 \x01(\x03\x12\x13\n\x0blast_end_ns\x18\x05 \x01(\x03*\x8c\x01\n\x0fStatisticsScope\x12 \n\x1cSTATISTICS_SCOPE_UNSPECIFIED\x10\x00\x12\x1d\n\x19STATISTICS_SCOPE_OFFERING\x10\x01\x12\x1b\n\x17STATISTICS_SCOPE_TENANT\x10\x02\x12\x1b\n\x17STATISTICS_SCOPE_POLICY\x10\x03\x32\xab\x01\n\x10\x41nalyticsService\x12\x46\n\x05Query\x12\x1d.spotline.api.v1.QueryRequest\x1a\x1e.spotline.api.v1.QueryResponse\x12O\n\x08ListKeys\x12 .spotline.api.v1.ListKeysRequest\x1a!.spotline.api.v1.ListKeysResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'spotline/api/v1/analytics_service.proto\x12\x0fspotline.api.v1\x1a\x1cspotline/api/v1/market.proto\x1a spotline/api/v1/statistics.proto\"\xe5\x01\n\x0cQueryRequest\x12/\n\x05scope\x18\x01 \x01(\x0e\x32 .spotline.api.v1.StatisticsScope\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12\x10\n\x08window_s\x18\x04 \x01(\x03\x12\x15\n\rtumbling_only\x18\x05 \x01(\x08\x12\x0f\n\x07\x66rom_ns\x18\x06 \x01(\x03\x12\x10\n\x08until_ns\x18\x07 \x01(\x03\x12\x14\n\x0clatest_first\x18\x08 \x01(\x08\x12\x11\n\tpage_size\x18\t \x01(\x03\x12\x12\n\npage_token\x18\n \x01(\t\"\x8c\x02\n\rQueryResponse\x12\x37\n\x06market\x18\x01 \x03(\x0b\x32\'.spotline.api.v1.MarketStatisticsIssued\x12;\n\x08platform\x18\x02 \x03(\x0b\x32).spotline.api.v1.PlatformStatisticsIssued\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\x12\x14\n\x0cwatermark_ns\x18\x04 \x01(\x03\x12\x13\n\x0blate_merged\x18\x05 \x01(\x03\x12\x14\n\x0clate_dropped\x18\x06 \x01(\x03\x12+\n\x05\x63lock\x18\x07 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"y\n\x0fListKeysRequest\x12/\n\x05scope\x18\x01 \x01(\x0e\x32 .spotline.api.v1.StatisticsScope\x12\x11\n\tpage_size\x18\x02 \x01(\x03\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x0e\n\x06tenant\x18\x04 \x01(\t\"\x86\x01\n\x10ListKeysResponse\x12,\n\x04keys\x18\x01 \x03(\x0b\x32\x1e.spotline.api.v1.StatisticsKey\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12+\n\x05\x63lock\x18\x03 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"\x89\x01\n\rStatisticsKey\x12/\n\x05scope\x18\x01 \x01(\x0e\x32 .spotline.api.v1.StatisticsScope\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x0f\n\x07windows\x18\x03 \x01(\x03\x12\x14\n\x0c\x66irst_end_ns\x18\x04 \x01(\x03\x12\x13\n\x0blast_end_ns\x18\x05 \x01(\x03*\x8c\x01\n\x0fStatisticsScope\x12 \n\x1cSTATISTICS_SCOPE_UNSPECIFIED\x10\x00\x12\x1d\n\x19STATISTICS_SCOPE_OFFERING\x10\x01\x12\x1b\n\x17STATISTICS_SCOPE_TENANT\x10\x02\x12\x1b\n\x17STATISTICS_SCOPE_POLICY\x10\x03\x32\xab\x01\n\x10\x41nalyticsService\x12\x46\n\x05Query\x12\x1d.spotline.api.v1.QueryRequest\x1a\x1e.spotline.api.v1.QueryResponse\x12O\n\x08ListKeys\x12 .spotline.api.v1.ListKeysRequest\x1a!.spotline.api.v1.ListKeysResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spotline.api.v1.analytics_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_STATISTICSSCOPE']._serialized_start=1012
-  _globals['_STATISTICSSCOPE']._serialized_end=1152
+  _globals['_STATISTICSSCOPE']._serialized_start=1028
+  _globals['_STATISTICSSCOPE']._serialized_end=1168
   _globals['_QUERYREQUEST']._serialized_start=125
   _globals['_QUERYREQUEST']._serialized_end=354
   _globals['_QUERYRESPONSE']._serialized_start=357
   _globals['_QUERYRESPONSE']._serialized_end=625
   _globals['_LISTKEYSREQUEST']._serialized_start=627
-  _globals['_LISTKEYSREQUEST']._serialized_end=732
-  _globals['_LISTKEYSRESPONSE']._serialized_start=735
-  _globals['_LISTKEYSRESPONSE']._serialized_end=869
-  _globals['_STATISTICSKEY']._serialized_start=872
-  _globals['_STATISTICSKEY']._serialized_end=1009
-  _globals['_ANALYTICSSERVICE']._serialized_start=1155
-  _globals['_ANALYTICSSERVICE']._serialized_end=1326
+  _globals['_LISTKEYSREQUEST']._serialized_end=748
+  _globals['_LISTKEYSRESPONSE']._serialized_start=751
+  _globals['_LISTKEYSRESPONSE']._serialized_end=885
+  _globals['_STATISTICSKEY']._serialized_start=888
+  _globals['_STATISTICSKEY']._serialized_end=1025
+  _globals['_ANALYTICSSERVICE']._serialized_start=1171
+  _globals['_ANALYTICSSERVICE']._serialized_end=1342
 # @@protoc_insertion_point(module_scope)

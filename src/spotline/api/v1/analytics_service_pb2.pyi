@@ -168,22 +168,26 @@ class ListKeysRequest(_message.Message):
     SCOPE_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
     scope: Global___StatisticsScope.ValueType
     """Only of this scope; unspecified: any."""
     page_size: _builtins.int
     """At most n; 0: a default."""
     page_token: _builtins.str
     """From the page before; empty: from the beginning."""
+    tenant: _builtins.str
+    """Of tenants only this one, and policies of its jobs; empty: all."""
     def __init__(
         self,
         *,
         scope: Global___StatisticsScope.ValueType = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        tenant: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "scope", b"scope"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "scope", b"scope", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -81,6 +81,7 @@ class JoinAnswer:
     market_s_per_s: float
     lease_s: int
     heartbeat_s: float
+    session_s: float
     clock: ClockReading | None = None
 
 

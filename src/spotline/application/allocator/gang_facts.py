@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+DEFAULT_SESSION_S = 600.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTimes:
@@ -23,15 +25,18 @@ class AgentTimes:
         Without contact for so long, an agent is silent; 0: three heartbeats, at least 15 s.
     market_s_per_s
         Market seconds in a second of wall time.
+    session_s
+        How long a session of an agent is good; it gets the next one when half of it is over.
     """
 
     lease_s: int = 3600
     heartbeat_s: float = 5.0
     silent_s: float = 0.0
     market_s_per_s: float = 1.0
+    session_s: float = DEFAULT_SESSION_S
 
     def __post_init__(self) -> None:
-        for name in ("lease_s", "heartbeat_s", "market_s_per_s"):
+        for name in ("lease_s", "heartbeat_s", "market_s_per_s", "session_s"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be > 0, was {getattr(self, name)}")
         if self.silent_s and self.silent_s <= self.heartbeat_s:

@@ -83,11 +83,12 @@ class StatisticsPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeysQuery(PagedQuery):
-    """Of whom there are statistics."""
+    """Of whom there are statistics; of tenants only `tenant` where it is stated, and its policies."""
 
     message_name: ClassVar[str] = "ListKeysRequest"
 
     scope: StatisticsScope | None = None
+    tenant: str = ""
 
     def resumed(self) -> tuple[str, str]:
         """The last key of the page before: scope and name."""
@@ -195,8 +196,10 @@ def keys_of(query: KeysQuery, issued: Mapping[str, bytes]) -> KeysPage:
     extents: dict[tuple[str, str], list[int]] = {}
     for stored_as in issued:
         scope, _, _, end_s, name = stored_as.split(" ", 4)
+        if scope == "platform" and query.tenant not in ("", name):
+            continue
         places = [("offering" if scope == "market" else "tenant", name)]
-        if scope == "platform" and name == ALL_TENANTS:
+        if scope == "platform" and name == (query.tenant or ALL_TENANTS):
             places += [("policy", one) for one in load_policies(issued[stored_as]) if one]
         for place in places:
             extent = extents.setdefault(place, [0, int(end_s), int(end_s)])

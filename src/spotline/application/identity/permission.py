@@ -17,10 +17,11 @@ class DenialKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denial:
-    """Why not; `detail` tells nothing that the caller may not know."""
+    """Why not; `detail` tells nothing that the caller may not know, `field` what is at fault."""
 
     kind: DenialKind
     detail: str
+    field: str = ""
 
 
 def role_denial(action: Action, caller: Caller) -> Denial | None:
@@ -34,14 +35,25 @@ def role_denial(action: Action, caller: Caller) -> Denial | None:
     )
 
 
+def whole_denial(action: Action, caller: Caller) -> Denial | None:
+    """Why a caller that is bound to a tenant may not do this, None where he may."""
+    if action.reach is not Reach.WHOLE or not caller.tenant:
+        return None
+    return Denial(
+        kind=DenialKind.TENANT,
+        detail=f"{action.name} is about all tenants; {caller.subject} is of {caller.tenant!r}",
+    )
+
+
 def tenant_denial(action: Action, caller: Caller, tenant: str) -> Denial | None:
     """Why the caller may not do this to a tenant's things, None where he may.
 
     `tenant` is whose they are; empty where the request names none: then they are the caller's.
     """
-    if action.reach is Reach.SYSTEM or not tenant or caller.sees(tenant):
+    if action.reach is not Reach.TENANT or not tenant or caller.sees(tenant):
         return None
     return Denial(
         kind=DenialKind.TENANT,
-        detail=f"tenant: expected {caller.tenant!r}, which the token is of, found {tenant!r}",
+        detail=f"tenant: expected {caller.tenant!r}, which the token is of, found {tenant[:80]!r}",
+        field="tenant",
     )

@@ -28,10 +28,14 @@ class ViewQuery(PagedQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HappeningQuery:
-    """What happened to a job after a place in the log, `most` of it (0: as much as is given)."""
+    """What happened to a job after a place in the log, `most` of it (0: as much as is given).
+
+    With a `tenant` there are no jobs but its own.
+    """
 
     after_seq: int = 0
     most: int = 0
+    tenant: str = ""
 
     @property
     def size(self) -> int:

@@ -81,8 +81,11 @@ class Views(Protocol):
         """A page of jobs with their views, and what all of them hold together."""
         ...
 
-    async def job(self, job_id: str) -> JobStatus:
-        """A job by its id, or by the beginning of it that no other has."""
+    async def job(self, job_id: str, *, tenant: str = "") -> JobStatus:
+        """A job by its id, or by the beginning of it that no other has.
+
+        With a `tenant` there are no jobs but its own.
+        """
         ...
 
     async def happenings(self, job_id: str, query: HappeningQuery) -> HappeningPage:

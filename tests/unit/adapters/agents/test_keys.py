@@ -10,16 +10,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from cryptography import x509
 
-from spotline.adapters.agents.enrolment import (
-    Identity,
-    SignedEnrolment,
-    open_session,
-    read_session,
-    read_token,
-)
+from spotline.adapters.agents.enrolment import SignedEnrolment, read_token
 from spotline.adapters.agents.keys import AgentKeys
-from spotline.adapters.agents.signing import ForgedStatement
-from spotline.contracts.errors import ConfigError
+from spotline.adapters.identity.instances import Identity, InstanceSessions, sha256_of
+from spotline.adapters.identity.signing import ForgedStatement
+from spotline.contracts.errors import ConfigError, Unauthenticated
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -35,9 +30,7 @@ def test_keys_are_made_once_and_only_their_owner_may_read_them(tmp_path):
 
     again = AgentKeys(folder)
 
-    assert read_token(again.signer, token, now=lambda: NOW) == Identity(
-        instance_id="i-1", job_id="j-1"
-    )
+    assert read_token(again.signer, token).identity == Identity(instance_id="i-1", job_id="j-1")
     assert folder.stat().st_mode & 0o777 == 0o700
     again.server_identity(["gpu-head"])
     names = {path.name for path in folder.iterdir()} - {"lock"}
@@ -58,20 +51,19 @@ def test_user_data_holds_what_an_agent_needs_and_no_lasting_secret(tmp_path):
     assert x509.load_pem_x509_certificate(data["SPOTLINE_CONTROL_CA"].encode())
 
 
-def test_a_token_expires(tmp_path):
+def test_a_token_says_that_it_expires_in_a_day(tmp_path):
     keys = AgentKeys(tmp_path)
     token = user_data(keys)["SPOTLINE_JOIN_TOKEN"]
 
-    read_token(keys.signer, token, now=lambda: NOW + timedelta(hours=23))
-    with pytest.raises(ForgedStatement, match="has expired"):
-        read_token(keys.signer, token, now=lambda: NOW + timedelta(hours=25))
+    assert read_token(keys.signer, token).expires_s == (NOW + timedelta(days=1)).timestamp()
 
 
 def test_nothing_that_was_changed_or_signed_for_something_else_is_taken(tmp_path):
     keys = AgentKeys(tmp_path / "ours")
     other = AgentKeys(tmp_path / "theirs")
     token = user_data(keys)["SPOTLINE_JOIN_TOKEN"]
-    session = open_session(keys.signer, Identity(instance_id="i-1", job_id="j-1"), "n" * 32)
+    sessions = InstanceSessions(keys.signer, lambda _: None, lasts_s=600, now=lambda: NOW)
+    session = sessions.open(Identity(instance_id="i-1", job_id="j-1"), sha256_of("n" * 32))
     purpose, payload, mac = token.split(".")
     # Keys are drawn: no letter of what they sign is known before.
     other_letter = "B" if mac[0] == "A" else "A"
@@ -86,12 +78,9 @@ def test_nothing_that_was_changed_or_signed_for_something_else_is_taken(tmp_path
         "",
     ):
         with pytest.raises(ForgedStatement):
-            read_token(keys.signer, forged, now=lambda: NOW)
-    with pytest.raises(ForgedStatement):
-        read_session(keys.signer, token)
-    identity, nonce_sha256 = read_session(keys.signer, session)
-    assert (identity.instance_id, identity.job_id) == ("i-1", "j-1")
-    assert len(nonce_sha256) == 64
+            read_token(keys.signer, forged)
+    with pytest.raises(Unauthenticated, match="it is no session"):
+        sessions.caller(token)
 
 
 def test_the_certificate_is_renewed_before_it_runs_out_and_for_another_host(tmp_path):

@@ -203,3 +203,28 @@ async def test_a_stall_is_recorded_once_and_counted_until_a_report_ends_it():
 
     assert len(recorded(host, JobStalled)) == 1
     assert len(recorded(host, JobStallEnded)) == 1
+
+
+def test_an_agent_that_was_away_for_its_lease_is_not_in_it_any_more():
+    host, keeper, clock = keeping(times=AgentTimes(lease_s=60))
+    keeper.begin()
+    gang = hold_and_join(host, keeper)
+
+    clock.now_s += 59.0
+    assert keeper.in_lease(gang, "i-1")
+    keeper.heard(gang, "i-1")
+    clock.now_s += 59.0
+    assert keeper.in_lease(gang, "i-1")
+    clock.now_s += 1.0
+    assert not keeper.in_lease(gang, "i-1")
+
+
+def test_every_agent_is_in_its_lease_when_the_allocator_begins():
+    host, keeper, clock = keeping(times=AgentTimes(lease_s=60))
+    gang = hold_and_join(host, keeper)
+    clock.now_s += 10_000.0
+
+    again = GangKeeper(host, AgentTimes(lease_s=60), clock=clock)
+    again.begin()
+
+    assert again.in_lease(gang, "i-1")

@@ -35,6 +35,8 @@ from spotline.contracts.limits import MESSAGE_BYTES
 from spotline.contracts.mapping import from_message
 from spotline.domain.jobs.run import Run
 
+_Metadata = tuple[tuple[str, str], ...]
+
 _CALL_TIMEOUT_S = 10.0
 _OUTPUT_TIMEOUT_S = 30.0
 
@@ -102,7 +104,7 @@ class AgentClient:
     ) -> None:
         self.address = address
         self._contacted = contacted
-        self._metadata: tuple[tuple[str, str], ...] = ()
+        self._metadata: _Metadata = ()
         self._channel = grpc.aio.secure_channel(
             address,
             grpc.ssl_channel_credentials(ca_pem),
@@ -129,7 +131,7 @@ class AgentClient:
     async def join(
         self, *, join_token: str, instance_id: str, nonce: str, host: str, release: str
     ) -> Enrolled:
-        """Trade the token for a session, which all later calls carry. Idempotent by nonce.
+        """Trade the token for a session, which all later calls carry; again: for the next one.
 
         Raises
         ------
@@ -145,8 +147,8 @@ class AgentClient:
             host=host,
             release=release,
         )
-        self._metadata = ()  # a session that counts no more would be refused, token or not
-        answer = await self._call(self._stub.Join, request)
+        # Without a session: one that counts no more would be refused, token or not.
+        answer = await self._call(self._stub.Join, request, metadata=())
         enrolled = _read_enrolled(answer)
         self._metadata = (("authorization", f"Bearer {enrolled.session}"),)
         self._note_contact(answer)
@@ -208,9 +210,11 @@ class AgentClient:
         request: object,
         *,
         timeout_s: float = _CALL_TIMEOUT_S,
+        metadata: _Metadata | None = None,
     ) -> Any:
+        shown = self._metadata if metadata is None else metadata
         try:
-            return await method(request, timeout=timeout_s, metadata=self._metadata)
+            return await method(request, timeout=timeout_s, metadata=shown)
         except grpc.aio.AioRpcError as error:
             raise _failed(error, self.address) from error
 
@@ -260,6 +264,7 @@ def _read_enrolled(answer: api.JoinResponse) -> Enrolled:
             market_s_per_s=answer.market_s_per_s,
             lease_s=float(answer.lease_s),
             heartbeat_s=answer.heartbeat_s,
+            session_s=answer.session_s,
         )
     except ValueError as error:
         raise ContractError("JoinResponse", str(error)) from error

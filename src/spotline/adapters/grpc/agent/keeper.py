@@ -150,6 +150,11 @@ class GangKeeper:
         """An agent has called."""
         self._of(gang).hear(instance_id, self._clock())
 
+    def in_lease(self, gang: Gang, instance_id: str) -> bool:
+        """Whether an agent was heard of within its lease; all were when this process began."""
+        away_s = self._clock() - self._of(gang).last_heard_s(instance_id)
+        return away_s < self.times.lease_s
+
     def beat(self, gang: Gang, instance_id: str, generation: int) -> None:
         """An agent says which generation runs there."""
         facts = self._of(gang)

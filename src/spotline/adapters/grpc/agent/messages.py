@@ -49,8 +49,8 @@ class MarketMoment:
 class Enrolled:
     """What a token was traded for.
 
-    `market_s_per_s` are market seconds in a second of wall time; `lease_s` and `heartbeat_s` are
-    wall seconds.
+    `market_s_per_s` are market seconds in a second of wall time; `lease_s`, `heartbeat_s` and
+    `session_s`, for which the session is good, are wall seconds. Of 0 seconds it does not end.
     """
 
     session: str
@@ -58,6 +58,7 @@ class Enrolled:
     market_s_per_s: float
     lease_s: float
     heartbeat_s: float
+    session_s: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("market_s_per_s", "lease_s", "heartbeat_s"):

@@ -58,7 +58,8 @@ class AgentServer(GrpcServer):
         self._keeper = keeper
         self._keys = keys
         self._hosts = tuple(hosts)
-        self._servicer = AgentServicer(host, keeper, Sessions(keys.signer), output)
+        sessions = Sessions(keys.signer, lambda: host.state.gangs, lasts_s=keeper.times.session_s)
+        self._servicer = AgentServicer(host, keeper, sessions, output)
 
     def register(self, server: grpc.aio.Server) -> None:
         """Add the service."""

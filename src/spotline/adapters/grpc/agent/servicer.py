@@ -9,11 +9,11 @@ from typing import cast
 
 import grpc
 
-from spotline.adapters.agents.enrolment import Identity, sha256_of
 from spotline.adapters.grpc.agent.keeper import GangKeeper
 from spotline.adapters.grpc.agent.sessions import GangMember, Sessions
 from spotline.adapters.grpc.kit.answering import answers, refuse, with_clock
 from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext
+from spotline.adapters.identity.instances import Identity, sha256_of
 from spotline.api.v1 import agent_service_pb2 as pb
 from spotline.api.v1 import agent_service_pb2_grpc
 from spotline.application.allocator.agent_messages import (
@@ -78,26 +78,34 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
 
     @answers
     async def Join(self, request: pb.JoinRequest, context: ServerContext) -> JoinAnswer:
-        """Trade a token for a session; recorded before it is answered."""
+        """Trade a token for a session; recorded before it is answered.
+
+        Asked again with the same nonce it is the same agent: it gets its next session, also with a
+        token that has expired since, unless nothing was heard of it for its lease.
+        """
         asked = from_message(JoinAsked, request)
-        identity = self._sessions.identity_of(asked)
+        token = self._sessions.token_of(asked)
+        identity, times = token.identity, self._keeper.times
         gang, status = self._gang_of(identity)
         before = gang.joined.get(identity.instance_id)
         if before is None:
+            self._sessions.refuse_expired(token)
             await self._record_join(gang, asked)
             before = gang.joined[identity.instance_id]
             self._sessions.refuse_another(asked, before)
             self._keeper.joined(gang, identity.instance_id)
         else:
             self._sessions.refuse_another(asked, before)
+            if not self._keeper.in_lease(gang, identity.instance_id):
+                self._sessions.refuse_late(asked, times.lease_s)
             self._keeper.heard(gang, identity.instance_id)
-        times = self._keeper.times
         return JoinAnswer(
             session=self._sessions.open(identity, asked.nonce),
             job=status.job,
             market_s_per_s=times.market_s_per_s,
             lease_s=times.lease_s,
             heartbeat_s=times.heartbeat_s,
+            session_s=times.session_s,
         )
 
     def _gang_of(self, identity: Identity) -> tuple[Gang, JobStatus]:
@@ -154,7 +162,10 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
     async def WatchAllocation(
         self, request: pb.WatchAllocationRequest, context: ServerContext
     ) -> AsyncIterator[pb.WatchAllocationResponse]:
-        """What an instance is to do, and again after every change, until its job is over."""
+        """What an instance is to do, and again after every change, until its job is over.
+
+        The stream ends with its session: who watches on shows the next one.
+        """
         try:
             caller = self._caller(context)
         except RpcRefused as error:
@@ -162,6 +173,8 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         gang, instance_id = caller.gang, caller.instance_id
         changed = self._keeper.watch(gang.job_id)
         told: TrainingAllocation | None = None
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + caller.left_s
         try:
             while told is None or told.state is not AllocationState.OVER:
                 changed.clear()
@@ -172,7 +185,10 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
                     continue
                 if self._keeper.ended:
                     await refuse(context, _stopping())
-                await changed.wait()
+                async with asyncio.timeout_at(ends_at):
+                    await changed.wait()
+        except TimeoutError:
+            return
         finally:
             self._keeper.forget(gang.job_id, changed)
 
@@ -357,7 +373,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
     # --- shared ---------------------------------------------------------------------------------
 
     def _caller(self, context: ServerContext) -> GangMember:
-        caller = self._sessions.caller(context, self._host.state.gangs)
+        caller = self._sessions.caller(context)
         self._keeper.heard(caller.gang, caller.instance_id)
         return caller
 

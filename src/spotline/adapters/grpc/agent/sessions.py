@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import grpc
 
-from spotline.adapters.agents.enrolment import (
+from spotline.adapters.agents.enrolment import JoinToken, read_token
+from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext
+from spotline.adapters.identity.instances import (
     Identity,
-    open_session,
-    read_session,
-    read_token,
+    InstanceSessions,
+    JoinedStanding,
     sha256_of,
 )
-from spotline.adapters.agents.keys import Now, utc_now
-from spotline.adapters.agents.signing import ForgedStatement, Signer
-from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext
+from spotline.adapters.identity.signing import ForgedStatement, Signer
+from spotline.adapters.identity.wall_clock import Now, utc_now
 from spotline.application.allocator.agent_messages import JoinAsked
 from spotline.application.allocator.gang import Gang, Gangs, JoinedAgent
+from spotline.application.allocator.gang_facts import DEFAULT_SESSION_S
+from spotline.contracts.errors import Unauthenticated
 from spotline.contracts.reasons import Reason
 
 METADATA_KEY = "authorization"
@@ -27,34 +30,64 @@ _LONGEST_SESSION = 4_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangMember:
-    """An agent that has joined, and the gang of its job."""
+    """An agent that has joined, and the gang of its job; its session ends after `left_s`."""
 
     instance_id: str
     gang: Gang
+    left_s: float
 
 
 class Sessions:
-    """Checks tokens and sessions; what is used up is in the log."""
+    """Checks tokens and sessions; what is used up is in the log.
 
-    def __init__(self, signer: Signer, *, now: Now = utc_now) -> None:
+    Parameters
+    ----------
+    gangs
+        Gives the gangs of this allocator as its log has them now.
+    lasts_s
+        How long a session is good, seconds of wall time.
+    """
+
+    def __init__(
+        self,
+        signer: Signer,
+        gangs: Callable[[], Gangs],
+        *,
+        lasts_s: float = DEFAULT_SESSION_S,
+        now: Now = utc_now,
+    ) -> None:
         self._signer = signer
+        self._gangs = gangs
         self._now = now
+        self.tokens = InstanceSessions(signer, self._standing, lasts_s=lasts_s, now=now)
 
-    def identity_of(self, asked: JoinAsked) -> Identity:
-        """Whose token this is.
+    def _standing(self, identity: Identity) -> JoinedStanding | None:
+        gang = self._gangs().get(identity.job_id)
+        joined = None if gang is None else gang.joined.get(identity.instance_id)
+        if gang is None or joined is None:
+            return None
+        return JoinedStanding(nonce_sha256=joined.nonce_sha256, generation=gang.generation)
+
+    def token_of(self, asked: JoinAsked) -> JoinToken:
+        """What is shown to join, in time or not.
 
         Raises
         ------
         RpcRefused
-            PERMISSION_DENIED: it is not one of ours, has expired, or is another instance's.
+            PERMISSION_DENIED: it is not one of ours, or is another instance's.
         """
         try:
-            identity = read_token(self._signer, asked.join_token, now=self._now)
+            token = read_token(self._signer, asked.join_token)
         except ForgedStatement as error:
             raise _denied("join_token", f"join_token is refused: {error}") from error
-        if identity.instance_id != asked.instance_id:
+        if token.identity.instance_id != asked.instance_id:
             raise _denied("instance_id", "join_token is refused: it was made for another instance")
-        return identity
+        return token
+
+    def refuse_expired(self, token: JoinToken) -> None:
+        """Refuse a token of a day ago, with which no agent has joined; `RpcRefused` as before."""
+        if token.expires_s <= self._now().timestamp():
+            raise _denied("join_token", "join_token is refused: it has expired")
 
     @staticmethod
     def refuse_another(asked: JoinAsked, before: JoinedAgent) -> None:
@@ -68,36 +101,48 @@ class Sessions:
                 field="join_token",
             )
 
-    def open(self, identity: Identity, nonce: str) -> str:
-        """The session of an agent that has joined."""
-        return open_session(self._signer, identity, nonce)
+    @staticmethod
+    def refuse_late(asked: JoinAsked, lease_s: float) -> None:
+        """Refuse an agent that was away for its lease, in which it had to end; `RpcRefused`."""
+        raise _denied(
+            "join_token",
+            f"join_token is refused: nothing was heard of instance {asked.instance_id} for its lease "
+            f"of {lease_s:g} s; end the instance",
+        )
 
-    def caller(self, context: ServerContext, gangs: Gangs) -> GangMember:
+    def open(self, identity: Identity, nonce: str) -> str:
+        """A session, from now, of an agent that has joined."""
+        return self.tokens.open(identity, sha256_of(nonce))
+
+    def caller(self, context: ServerContext) -> GangMember:
         """Who calls.
 
         Raises
         ------
         RpcRefused
-            UNAUTHENTICATED: there is no session, or none that was opened here.
+            UNAUTHENTICATED: there is no session, or none that was opened here and is in time.
         """
         try:
-            identity, nonce_sha256 = read_session(self._signer, _said(context))
-        except ForgedStatement as error:
-            raise _unknown(f"the session is refused: {error}") from error
-        gang = gangs.get(identity.job_id)
-        joined = None if gang is None else gang.joined.get(identity.instance_id)
-        if gang is None or joined is None or joined.nonce_sha256 != nonce_sha256:
+            session = _said(context)
+            caller = self.tokens.caller(session)
+        except Unauthenticated as error:
+            raise _unknown(str(error)) from error
+        gang = self._gangs().get(caller.job_id)
+        if gang is None:
             raise _unknown("the session is refused: no such agent has joined")
-        return GangMember(instance_id=identity.instance_id, gang=gang)
+        left_s = self.tokens.seconds_left(session)
+        return GangMember(instance_id=caller.subject, gang=gang, left_s=left_s)
 
 
 def _said(context: ServerContext) -> str:
     for key, value in context.invocation_metadata() or ():
         if key == METADATA_KEY and isinstance(value, str):
             if not value.lower().startswith(_BEARER) or len(value) > _LONGEST_SESSION:
-                raise ForgedStatement("authorization must be `Bearer SESSION`")
+                raise Unauthenticated(
+                    "the session is refused: authorization must be `Bearer SESSION`"
+                )
             return value[len(_BEARER) :].strip()
-    raise ForgedStatement("authorization metadata is missing")
+    raise Unauthenticated("the session is refused: authorization metadata is missing")
 
 
 def _denied(field: str, message: str) -> RpcRefused:

@@ -10,6 +10,7 @@ import grpc
 
 from spotline.adapters.grpc.kit.calling import open_channel
 from spotline.adapters.grpc.kit.errors import failure_of
+from spotline.adapters.identity.endpoints import ClientIdentity
 from spotline.api.v1 import allocator_service_pb2, allocator_service_pb2_grpc
 from spotline.application.allocation.allocate import allocate
 from spotline.application.allocation.messages import AllocateAnswer, AllocateRequest
@@ -38,11 +39,16 @@ class AllocateCallPort:
     """
 
     def __init__(
-        self, address: str, *, timeout_s: float = 10.0, part_bytes: int = _PART_BYTES
+        self,
+        address: str,
+        *,
+        timeout_s: float = 10.0,
+        part_bytes: int = _PART_BYTES,
+        identity: ClientIdentity | None = None,
     ) -> None:
         self._timeout_s = timeout_s
         self._part_bytes = part_bytes
-        self._channel = open_channel(address, caller="selector")
+        self._channel = open_channel(address, caller="selector", identity=identity)
         self._stub = allocator_service_pb2_grpc.AllocatorServiceStub(self._channel)
 
     async def close(self) -> None:

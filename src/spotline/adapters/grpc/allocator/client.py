@@ -12,6 +12,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 
 from spotline.adapters.grpc.kit.calling import ANY_CLIENT, RpcClient
 from spotline.adapters.grpc.kit.errors import RpcFailed, failure_of
+from spotline.adapters.identity.endpoints import ClientIdentity
 from spotline.api.v1 import (
     allocator_service_pb2_grpc,
     job_pb2,
@@ -63,8 +64,14 @@ class JobClient(RpcClient):
 
     service = "allocator"
 
-    def __init__(self, address: str = DEFAULT_ADDRESS, *, caller: str = ANY_CLIENT) -> None:
-        super().__init__(address, caller=caller)
+    def __init__(
+        self,
+        address: str = DEFAULT_ADDRESS,
+        *,
+        caller: str = ANY_CLIENT,
+        identity: ClientIdentity | None = None,
+    ) -> None:
+        super().__init__(address, caller=caller, identity=identity)
         self._jobs = job_service_pb2_grpc.JobServiceStub(self._channel)
         self._allocator = allocator_service_pb2_grpc.AllocatorServiceStub(self._channel)
 

@@ -11,13 +11,17 @@ from spotline.adapters.grpc.allocator.allocator_servicer import AllocatorService
 from spotline.adapters.grpc.allocator.explaining import Explaining
 from spotline.adapters.grpc.allocator.job_feed import JobFeed
 from spotline.adapters.grpc.allocator.job_servicer import JobServicer
-from spotline.adapters.grpc.allocator.standing import JobViews
+from spotline.adapters.grpc.allocator.standing import JobViews, unknown_job
+from spotline.adapters.grpc.identity.servicer import IdentityServicer
 from spotline.adapters.grpc.kit.doors import stated_tenant
+from spotline.adapters.grpc.kit.errors import RpcRefused
 from spotline.adapters.grpc.kit.serving import GrpcServer
 from spotline.adapters.grpc.operations.servicer import OperationsServicer
 from spotline.api.v1 import (
     allocator_service_pb2,
     allocator_service_pb2_grpc,
+    identity_service_pb2,
+    identity_service_pb2_grpc,
     job_service_pb2,
     job_service_pb2_grpc,
     operations_service_pb2,
@@ -32,7 +36,7 @@ from spotline.application.health.conditions import HealthLimits
 from spotline.application.operations.messages import ServiceStatus
 from spotline.application.operations.ports import ParkedLog
 from spotline.application.selector.state import SelectorOptions
-from spotline.contracts.limits import CallerLimits
+from spotline.contracts.limits import CallerLimits, name_problem
 from spotline.runtime.parked_log import StreamParkedLog
 from spotline.runtime.stream import EventStream
 
@@ -65,6 +69,7 @@ class RpcServer(GrpcServer):
         allocator_service_pb2.DESCRIPTOR.services_by_name["AllocatorService"].full_name,
         job_service_pb2.DESCRIPTOR.services_by_name["JobService"].full_name,
         operations_service_pb2.DESCRIPTOR.services_by_name["OperationsService"].full_name,
+        identity_service_pb2.DESCRIPTOR.services_by_name["IdentityService"].full_name,
     )
 
     def __init__(
@@ -129,11 +134,21 @@ class RpcServer(GrpcServer):
         operations_service_pb2_grpc.add_OperationsServiceServicer_to_server(
             self._operations, server
         )
+        identity_service_pb2_grpc.add_IdentityServiceServicer_to_server(IdentityServicer(), server)
 
     def tenant_of(self, request: Any) -> str:
         """The tenant that a request states, or whose job it names."""
         status = self._host.state.statuses.get(getattr(request, "job_id", ""))
         return stated_tenant(request) if status is None else status.job.tenant
+
+    def hidden_from(self, request: Any, tenant: str) -> RpcRefused | None:
+        """A job that is not, or is another tenant's, is none to this tenant."""
+        job_id: str = getattr(request, "job_id", "")
+        if not job_id or name_problem(job_id):
+            return None  # what reads it says so
+        status = self._host.state.statuses.get(job_id)
+        theirs = status is not None and status.job.tenant == tenant
+        return None if theirs else unknown_job(job_id)
 
     def prepare(self) -> None:
         """Compile: the first decision would else wait for it, and its caller lose patience."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spotline.adapters.grpc.kit.calling import RpcClient
+from spotline.adapters.identity.endpoints import ClientIdentity
 from spotline.api.v1 import analytics_service_pb2_grpc
 from spotline.application.analytics.messages import (
     KeysPage,
@@ -21,8 +22,14 @@ class AnalyticsClient(RpcClient):
 
     service = "analytics"
 
-    def __init__(self, address: str = DEFAULT_ADDRESS, *, caller: str = "client") -> None:
-        super().__init__(address, caller=caller)
+    def __init__(
+        self,
+        address: str = DEFAULT_ADDRESS,
+        *,
+        caller: str = "client",
+        identity: ClientIdentity | None = None,
+    ) -> None:
+        super().__init__(address, caller=caller, identity=identity)
         self._stub = analytics_service_pb2_grpc.AnalyticsServiceStub(self._channel)
 
     async def query(self, query: StatisticsQuery) -> StatisticsPage:

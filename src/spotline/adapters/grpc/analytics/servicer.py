@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import grpc
 
@@ -99,6 +99,19 @@ class AnalyticsServer(GrpcServer):
     def __init__(self, source: StatisticsSource, *, address: str) -> None:
         super().__init__(address)
         self._servicer = AnalyticsServicer(source)
+
+    def bind(self, request: Any, tenant: str) -> str:
+        """A tenant's windows are asked for by key, a policy's by key and tenant."""
+        scopes = pb.StatisticsScope
+        if isinstance(request, pb.QueryRequest) and request.scope != scopes.Value(
+            "STATISTICS_SCOPE_POLICY"
+        ):
+            of_tenant = request.scope == scopes.Value("STATISTICS_SCOPE_TENANT")
+            request.key = request.key or (tenant if of_tenant else "")
+            other = request.key if of_tenant and request.key != tenant else ""
+            # A tenant beside another scope is refused by what reads it, unless it is another's.
+            return other or (request.tenant if request.tenant != tenant else "")
+        return super().bind(request, tenant)
 
     def register(self, server: grpc.aio.Server) -> None:
         """Add the service."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spotline.adapters.grpc.kit.calling import ANY_CLIENT, RpcClient
+from spotline.adapters.identity.endpoints import ClientIdentity
 from spotline.api.v1 import configuration_service_pb2 as pb
 from spotline.api.v1 import configuration_service_pb2_grpc
 from spotline.application.configurator.messages import (
@@ -32,8 +33,14 @@ class ConfiguratorClient(RpcClient):
 
     service = "configurator"
 
-    def __init__(self, address: str = DEFAULT_ADDRESS, *, caller: str = ANY_CLIENT) -> None:
-        super().__init__(address, caller=caller)
+    def __init__(
+        self,
+        address: str = DEFAULT_ADDRESS,
+        *,
+        caller: str = ANY_CLIENT,
+        identity: ClientIdentity | None = None,
+    ) -> None:
+        super().__init__(address, caller=caller, identity=identity)
         self._stub = configuration_service_pb2_grpc.ConfigurationServiceStub(self._channel)
 
     async def complete(

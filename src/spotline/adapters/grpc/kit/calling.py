@@ -12,7 +12,9 @@ import grpc
 from google.protobuf.message import Message
 
 from spotline.adapters.grpc.kit.errors import RpcFailed, failure_of
+from spotline.adapters.grpc.kit.tokened import TokenedChannel
 from spotline.adapters.grpc.kit.tracing import client_interceptors
+from spotline.adapters.identity.endpoints import ClientIdentity, client_identity
 from spotline.contracts.limits import MESSAGE_BYTES
 from spotline.contracts.mapping import from_message, to_message
 from spotline.runtime.telemetry import telemetry_for
@@ -32,27 +34,49 @@ _SCHEMES = ("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:", "vsock:", "xds:
 _HOST_AND_PORT = re.compile(r"(?:[^\s:/\[\]]+|\[[0-9A-Fa-f:.%]+\]):(?P<port>\d{1,5})")
 
 
-def open_channel(address: str, *, caller: str = ANY_CLIENT) -> grpc.aio.Channel:
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MESSAGE_BYTES),
+    # No least backoff: it also bounds how long a server may take to say its first words.
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.enable_http_proxy", 0),
+)
+
+
+def open_channel(
+    address: str, *, caller: str = ANY_CLIENT, identity: ClientIdentity | None = None
+) -> grpc.aio.Channel:
     """A channel that finds a service again soon after it was restarted; `caller` names its user.
+
+    Parameters
+    ----------
+    identity
+        Whom to trust and what to show there; None: as environment, contexts and this machine's
+        running systems say (`adapters.identity.endpoints`), in the clear where none of them does.
 
     Raises
     ------
     RpcFailed
         The address is none.
+    ConfigError, ContractError
+        What says how to speak to it cannot be used.
     """
     _check_address(address)
-    return grpc.aio.insecure_channel(
+    interceptors = client_interceptors(telemetry_for(caller))
+    identity = identity or client_identity(address)
+    if identity is None:
+        return grpc.aio.insecure_channel(address, options=_OPTIONS, interceptors=interceptors)
+    key, chain = identity.key_and_chain or (None, None)
+    # The name is checked against the certificate; what is dialled stays the address.
+    named = (("grpc.ssl_target_name_override", identity.server_name),)
+    channel = grpc.aio.secure_channel(
         address,
-        options=(
-            ("grpc.max_receive_message_length", MESSAGE_BYTES),
-            ("grpc.max_send_message_length", MESSAGE_BYTES),
-            # No least backoff: it also bounds how long a server may take to say its first words.
-            ("grpc.initial_reconnect_backoff_ms", 50),
-            ("grpc.max_reconnect_backoff_ms", 500),
-            ("grpc.enable_http_proxy", 0),
-        ),
-        interceptors=client_interceptors(telemetry_for(caller)),
+        grpc.ssl_channel_credentials(identity.ca_pem, key, chain),
+        options=_OPTIONS + (named if identity.server_name else ()),
+        interceptors=interceptors,
     )
+    return TokenedChannel(channel, identity.token_for)
 
 
 def _check_address(address: str) -> None:
@@ -84,6 +108,8 @@ class RpcClient:
     ----------
     caller
         The service that calls, as its traces name it.
+    identity
+        As `open_channel` has it.
 
     Attributes
     ----------
@@ -93,9 +119,11 @@ class RpcClient:
 
     service: ClassVar[str]
 
-    def __init__(self, address: str, *, caller: str = ANY_CLIENT) -> None:
+    def __init__(
+        self, address: str, *, caller: str = ANY_CLIENT, identity: ClientIdentity | None = None
+    ) -> None:
         self.address = address
-        self._channel = open_channel(address, caller=caller)
+        self._channel = open_channel(address, caller=caller, identity=identity)
 
     async def __aenter__(self) -> Self:
         return self

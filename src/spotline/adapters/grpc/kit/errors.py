@@ -264,7 +264,7 @@ def failure_of(
     if unreachable:
         late = code is grpc.StatusCode.DEADLINE_EXCEEDED
         what = "did not answer in time" if late else "cannot be reached"
-        message = f"the {service} at {address} {what} ({message})"
+        message = f"the {service} at {address} {what} ({in_words(message)})"
     reason, violations, retry_s = _read_details(trailing)
     return RpcFailed(
         code.name,
@@ -276,6 +276,49 @@ def failure_of(
         unreachable=unreachable,
         retry_s=retry_s,
     )
+
+
+# What TLS says on this side, by what gRPC makes of it; the first that fits is told.
+_TLS_WORDS = (
+    (
+        "certificate has expired",
+        "its certificate has expired: restart it, it then shows a new one, or set this machine's clock",
+    ),
+    (
+        "certificate is not yet valid",
+        "its certificate is not valid yet: set this machine's clock, or the server's",
+    ),
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "no authority that is trusted here signed its certificate: name the server's own "
+        "(SPOTLINE_CA, or spotline context add --ca)",
+    ),
+    (
+        "Hostname Verification Check failed",
+        "its certificate is for another name: dial it by that name, or state the name in a context",
+    ),
+    (
+        "WRONG_VERSION_NUMBER",
+        "it speaks in the clear where TLS was expected: it runs without identity, or another server "
+        "is there; unset SPOTLINE_TOKEN and SPOTLINE_CA, or use another context",
+    ),
+    (
+        "Socket closed",
+        "it closed the connection: it asks for TLS, or for a client's certificate; name its "
+        "authority and a token (SPOTLINE_CA and SPOTLINE_TOKEN, or spotline context add)",
+    ),
+)
+_NO_CONNECTION = "failed to connect to all addresses"
+
+
+def in_words(message: str) -> str:
+    """What gRPC says of a connection that failed, with what to do about it where that is known."""
+    if _NO_CONNECTION not in message:
+        return message
+    for mark, words in _TLS_WORDS:
+        if mark in message:
+            return words
+    return message
 
 
 def _read_details(trailing: Mapping[str, Any]) -> tuple[str, Sequence[FieldViolation], float]:

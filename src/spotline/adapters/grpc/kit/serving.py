@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import grpc
@@ -11,9 +11,14 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from spotline.adapters.grpc.kit.doors import Door, Doors, stated_tenant
+from spotline.adapters.grpc.kit.errors import RpcRefused
+from spotline.adapters.grpc.kit.identity import IdentityDoor
+from spotline.adapters.grpc.kit.tenants import bind_tenant
 from spotline.adapters.grpc.kit.tracing import server_interceptors
+from spotline.adapters.identity.shown import ServerIdentity
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.limits import MESSAGE_BYTES, CallerLimits
+from spotline.runtime.callers import Denials
 from spotline.runtime.telemetry import telemetry_for
 
 _MOST_PENDING = 50_000
@@ -51,6 +56,9 @@ class GrpcServer:
     def __init__(self, address: str) -> None:
         self._address = address
         self.doors = Doors(CallerLimits())
+        self.denials = Denials()
+        self._identity: ServerIdentity | None = None
+        self._hide_denials: Callable[[], None] = lambda: None
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._server: grpc.aio.Server | None = None
 
@@ -58,17 +66,39 @@ class GrpcServer:
         """Take so much at a time; to be called before `start`."""
         self.doors = Doors(limits)
 
+    def identify(self, identity: ServerIdentity | None) -> None:
+        """Speak TLS, and ask every caller who he is; None: neither. To be called before `start`."""
+        self._identity = identity
+
     def register(self, server: grpc.aio.Server) -> None:
         """Add the services to gRPC's own server."""
         raise NotImplementedError
 
     def credentials(self) -> grpc.ServerCredentials | None:
         """What it identifies itself with over TLS; None: it serves in the clear."""
-        return None
+        if self._identity is None:
+            return None
+        clients_ca = self._identity.clients_ca_pem
+        return grpc.ssl_server_credentials(
+            [self._identity.key_and_chain],
+            root_certificates=clients_ca or None,
+            require_client_auth=bool(clients_ca),
+        )
 
     def tenant_of(self, request: Any) -> str:
         """Whose a request is, empty where that cannot be said: a tenant's calls are bounded."""
         return stated_tenant(request)
+
+    def bind(self, request: Any, tenant: str) -> str:
+        """Fill in the tenant where a request leaves it out; returns another one that it names."""
+        return bind_tenant(request, tenant)
+
+    def hidden_from(self, request: Any, tenant: str) -> RpcRefused | None:
+        """The refusal of a request about what is not there, for this tenant; None: it may go on.
+
+        What is another tenant's is refused in the words for what never was.
+        """
+        return None
 
     def prepare(self) -> None:
         """Get ready to answer, in a thread, before anybody can ask."""
@@ -102,6 +132,7 @@ class GrpcServer:
             ),
             interceptors=(
                 *server_interceptors(telemetry_for(self.name), self.services),
+                *self._identity_doors(),
                 Door(self.doors, self.services, self.tenant_of),
             ),
         )
@@ -124,9 +155,18 @@ class GrpcServer:
             ) from error
         await server.start()
         self._server = server
+        if self._identity is not None:
+            self._hide_denials = telemetry_for(self.name).observe(
+                "spotline.callers.denied", self.denials.readings
+            )
         for service in ("", *self.services):
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
         return f"{self._address.rpartition(':')[0]}:{port}"
+
+    def _identity_doors(self) -> Sequence[IdentityDoor]:
+        if self._identity is None:
+            return ()
+        return (IdentityDoor(self._identity.authenticator, self, self.denials),)
 
     async def show_ready(self, ready: Callable[[], bool]) -> None:
         """Answer health checks by `ready`, as of a second ago, until cancelled."""
@@ -145,6 +185,7 @@ class GrpcServer:
         if self._server is None:
             return
         server, self._server = self._server, None
+        self._hide_denials()
         await self._health.enter_graceful_shutdown()
         self.end_streams()
         await server.stop(grace_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spotline.adapters.grpc.kit.calling import ANY_CLIENT, RpcClient
+from spotline.adapters.identity.endpoints import ClientIdentity
 from spotline.api.v1 import operations_service_pb2 as pb
 from spotline.api.v1 import operations_service_pb2_grpc
 from spotline.application.operations.messages import (
@@ -28,8 +29,14 @@ class OperationsClient(RpcClient):
 
     service = "allocator"
 
-    def __init__(self, address: str = DEFAULT_ADDRESS, *, caller: str = ANY_CLIENT) -> None:
-        super().__init__(address, caller=caller)
+    def __init__(
+        self,
+        address: str = DEFAULT_ADDRESS,
+        *,
+        caller: str = ANY_CLIENT,
+        identity: ClientIdentity | None = None,
+    ) -> None:
+        super().__init__(address, caller=caller, identity=identity)
         self._stub = operations_service_pb2_grpc.OperationsServiceStub(self._channel)
 
     async def status(self) -> SystemStatus:

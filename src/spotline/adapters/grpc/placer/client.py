@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spotline.adapters.grpc.kit.calling import ANY_CLIENT, RpcClient
+from spotline.adapters.identity.endpoints import ClientIdentity
 from spotline.api.v1 import placement_service_pb2_grpc
 from spotline.application.placer.messages import (
     Explanation,
@@ -29,8 +30,14 @@ class PlacerClient(RpcClient):
 
     service = "placer"
 
-    def __init__(self, address: str = DEFAULT_ADDRESS, *, caller: str = ANY_CLIENT) -> None:
-        super().__init__(address, caller=caller)
+    def __init__(
+        self,
+        address: str = DEFAULT_ADDRESS,
+        *,
+        caller: str = ANY_CLIENT,
+        identity: ClientIdentity | None = None,
+    ) -> None:
+        super().__init__(address, caller=caller, identity=identity)
         self._stub = placement_service_pb2_grpc.PlacementServiceStub(self._channel)
 
     async def place(self, pipeline: Pipeline) -> PlaceReceipt:

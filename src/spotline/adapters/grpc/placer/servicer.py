@@ -151,12 +151,7 @@ class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
         state = self._host.state
         run = state.runs.get(asked.job_id)
         if run is None or run.pipeline.tenant != asked.tenant:
-            raise RpcRefused(
-                grpc.StatusCode.NOT_FOUND,
-                f"there is no pipeline {asked.job_id} of tenant {asked.tenant}",
-                reason=Reason.UNKNOWN_PIPELINE,
-                field="job_id",
-            )
+            raise unknown_pipeline(asked.job_id, asked.tenant)
         if not run.phase.over:
             await self._host.publish_observation(
                 PipelineReleased(
@@ -231,6 +226,16 @@ class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
                 "(nothing is recorded twice)",
                 reason=Reason.NOT_APPLIED_YET,
             ) from None
+
+
+def unknown_pipeline(job_id: str, tenant: str) -> RpcRefused:
+    """The refusal for a pipeline that a tenant does not have."""
+    return RpcRefused(
+        grpc.StatusCode.NOT_FOUND,
+        f"there is no pipeline {job_id} of tenant {tenant}",
+        reason=Reason.UNKNOWN_PIPELINE,
+        field="job_id",
+    )
 
 
 def _too_late(run: PipelineRun) -> RpcRefused:

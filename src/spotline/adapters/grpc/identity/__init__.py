@@ -1,0 +1,1 @@
+"""Who calls, as a service of its own."""

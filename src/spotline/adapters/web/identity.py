@@ -1,0 +1,122 @@
+"""Who asks over HTTP, and whether he may: `contracts.access.HTTP_ACTIONS`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import structlog
+from starlette.requests import Request
+
+from spotline.application.identity.bearer import bearer_token
+from spotline.application.identity.permission import (
+    Denial,
+    DenialKind,
+    role_denial,
+    tenant_denial,
+    whole_denial,
+)
+from spotline.application.identity.ports import Authenticator
+from spotline.application.read_model.ports import InputProblem, ViewRefused
+from spotline.contracts.access import Action, Caller
+from spotline.contracts.errors import Unauthenticated
+from spotline.contracts.reasons import Reason
+from spotline.runtime.callers import Denials, answer_for
+
+_log = structlog.get_logger(__name__)
+
+_REASONS = {DenialKind.ROLE: Reason.ROLE_DENIED, DenialKind.TENANT: Reason.TENANT_DENIED}
+_AUTHORIZATION = "authorization"
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Whoever asks; `caller` is None where nobody is asked who he is: then he sees everything."""
+
+    action: Action
+    caller: Caller | None = None
+    token: str = field(default="", repr=False)
+
+    @property
+    def tenant(self) -> str:
+        """Whose things alone he sees; empty: everybody's."""
+        return "" if self.caller is None else self.caller.tenant
+
+    def tenant_for(self, stated: str) -> str:
+        """The tenant of a request that states this one.
+
+        Raises
+        ------
+        ViewRefused
+            It is not the reader's.
+        """
+        if self.caller is None:
+            return stated
+        denial = tenant_denial(self.action, self.caller, stated)
+        if denial is not None:
+            found = InputProblem(
+                field="tenant", expected=repr(self.tenant), found=repr(stated[:80])
+            )
+            raise ViewRefused(Reason.TENANT_DENIED, denial.detail, (found,))
+        return stated or self.caller.tenant
+
+
+class WebDoor:
+    """Lets nobody in whom the table does not let in.
+
+    Parameters
+    ----------
+    authenticator
+        None: nobody is asked who he is.
+    """
+
+    def __init__(self, authenticator: Authenticator | None, denials: Denials) -> None:
+        self._authenticator = authenticator
+        self._denials = denials
+
+    async def admit(self, request: Request, action: Action) -> Reader:
+        """Who asks.
+
+        Raises
+        ------
+        ViewRefused
+            He has not proved who he is, or may not.
+        """
+        if self._authenticator is None:
+            return Reader(action)
+        try:
+            token = bearer_token(request.headers.get(_AUTHORIZATION))
+            caller = await self._authenticator.caller(token)
+        except Unauthenticated as error:
+            raise ViewRefused(Reason.UNAUTHENTICATED, str(error)) from error
+        denial = role_denial(action, caller) or whole_denial(action, caller)
+        if denial is not None:
+            raise _denied(denial)
+        answer_for(caller)
+        return Reader(action, caller, token)
+
+    async def check_again(self, reader: Reader) -> None:
+        """Ask whether a reader of a stream is still who he was; `ViewRefused` where he is not."""
+        if self._authenticator is None:
+            return
+        try:
+            await self._authenticator.caller(reader.token)
+        except Unauthenticated as error:
+            raise ViewRefused(Reason.UNAUTHENTICATED, str(error)) from error
+
+    def note(self, request: Request, refused: ViewRefused) -> None:
+        """Count and tell that a reader was turned away; other refusals are none of its business."""
+        if refused.reason not in self._denials.by_reason:
+            return
+        self._denials.note(refused.reason)
+        peer = "" if request.client is None else request.client.host
+        _log.warning(
+            "caller_denied",
+            method=request.url.path[:80],
+            reason=refused.reason.name.lower(),
+            detail=str(refused),
+            peer=peer,
+        )
+
+
+def _denied(denial: Denial) -> ViewRefused:
+    return ViewRefused(_REASONS[denial.kind], denial.detail)

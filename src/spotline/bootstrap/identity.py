@@ -1,0 +1,100 @@
+"""Who the servers and clients of an installation are: opened once, handed to every service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spotline.adapters.identity.endpoints import (
+    ClientIdentity,
+    publish_endpoint,
+    withdraw_endpoint,
+)
+from spotline.adapters.identity.folder import IdentityFolder
+from spotline.adapters.identity.jwt_tokens import JwtTokens
+from spotline.adapters.identity.shown import ServerIdentity
+
+# Bound so, a server is reached by names that nobody stated.
+_ANY_NAME = frozenset({"0.0.0.0", "::", "[::]"})  # noqa: S104
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityAt:
+    """Where an installation's keys are, and what its servers ask of callers.
+
+    Parameters
+    ----------
+    store
+        Its folder `identity` holds authority and keys, and is made where it is missing.
+    hosts
+        As what servers are reached, beside loopback: their certificates name these.
+    issuers
+        File of issuers whose JWTs count, too (docs/identity.md); None: API keys alone do.
+    mtls
+        Whether callers, too, must show a certificate of the installation's authority.
+    """
+
+    store: Path
+    hosts: tuple[str, ...] = ()
+    issuers: Path | None = None
+    mtls: bool = False
+
+
+class InstalledIdentity:
+    """The identity of an installation, as its services use it.
+
+    Raises
+    ------
+    ConfigError
+        The folder can be read by others, or cannot be used.
+    ContractError
+        The file of issuers is not as expected: names each field.
+    """
+
+    def __init__(self, at: IdentityAt) -> None:
+        self._at = at
+        self._folder = IdentityFolder(at.store)
+        self._hosts = tuple(dict.fromkeys(_bare(host) for host in at.hosts if _is_name(host)))
+        if at.issuers is not None:
+            # What is wrong with it is said before anything is served.
+            JwtTokens.of_file(at.issuers)
+
+    def server(self) -> ServerIdentity:
+        """What one server shows, and knows callers by."""
+        readers = () if self._at.issuers is None else (JwtTokens.of_file(self._at.issuers),)
+        return ServerIdentity(
+            authenticator=self._folder.authenticator(*readers),
+            key_and_chain=self._folder.server_identity(self._hosts),
+            clients_ca_pem=self._folder.authority.ca_pem.encode() if self._at.mtls else b"",
+        )
+
+    def client(self, service: str) -> ClientIdentity:
+        """By what a service is known to the others; a rotated key is taken while it runs."""
+        return self._folder.service_identity(service, mtls=self._at.mtls)
+
+    def publish(self, addresses: Sequence[str]) -> Callable[[], None]:
+        """Tell this user's clients what these addresses ask for, until the result is called."""
+        endpoint = self._folder.endpoint()
+        for address in addresses:
+            publish_endpoint(address, endpoint)
+
+        def withdraw() -> None:
+            for address in addresses:
+                withdraw_endpoint(address)
+
+        return withdraw
+
+
+def serve_in_the_clear(addresses: Sequence[str]) -> None:
+    """Tell this user's clients that these addresses ask for nothing, whatever stood there before."""
+    for address in addresses:
+        withdraw_endpoint(address)
+
+
+def _is_name(host: str) -> bool:
+    return bool(host) and host not in _ANY_NAME
+
+
+def _bare(host: str) -> str:
+    return host.removeprefix("[").removesuffix("]")
