@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.strict_yaml import read_yaml
 from tools.supply import pin, sbom
-from tools.supply.images import Described, Image, TableError, problems, table, used
+from tools.supply.images import Described, Image, TableError, named, problems, table, used
 from tools.supply.registry import RegistryError, digest_of
 
 DIGEST = "sha256:" + "1" * 64
@@ -67,6 +68,18 @@ def test_every_image_is_named_by_digest_or_stands_in_the_dated_list(repository):
     }
 
 
+def test_no_image_of_a_compose_file_is_overlooked(repository):
+    for path in sorted(
+        {*repository.glob("deploy/compose/*.yml"), repository / "docker-compose.yml"}
+    ):
+        services = read_yaml(path)["services"].values()
+        images = [service["image"] for service in services if "image" in service]
+
+        found = [image.pinned for image in named(path, path.read_text())]
+
+        assert [re.sub(r"^\$\{\w+:-|\}$", "", image) for image in images] == found
+
+
 @pytest.mark.parametrize(
     ("file", "old", "new", "complaint"),
     [
@@ -74,6 +87,12 @@ def test_every_image_is_named_by_digest_or_stands_in_the_dated_list(repository):
         ("services/Dockerfile", DIGEST, OTHER, "another digest"),
         ("services/Dockerfile", DIGEST, "sha256:12", "64 hex digits"),
         ("services/Dockerfile", "FROM build", "FROM debian:13", "debian:13 is not in"),
+        (
+            "services/Dockerfile",
+            "FROM build\n",
+            "COPY --from=busybox:1 /a /a\n",
+            "busybox:1 is not",
+        ),
         ("docker-compose.yml", "tracer:1.0", "tracer:1.0.1", "tracer:1.0 is named nowhere"),
         ("deploy/images.toml", "2026-12-31", "2026-10-31", "may go without a digest until"),
     ],

@@ -15,9 +15,11 @@ TABLE = "deploy/images.toml"
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 # A default of an argument or of a variable, and an image that is written out.
-_DOCKERFILE = re.compile(r"^(?:ARG \w+_IMAGE=|FROM )(?P<image>\S+)", re.MULTILINE)
+_DOCKERFILE = re.compile(
+    r"(?:^ARG \w+_IMAGE=|^FROM (?:--platform=\S+ )?|\bfrom=)(?P<image>[^\s,]+)", re.MULTILINE
+)
 _COMPOSE = re.compile(r"^\s+image:\s*[\"']?(?:\$\{\w+:-)?(?P<image>[^\s\"'}]+)", re.MULTILINE)
-_STAGE = re.compile(r"^FROM \S+ AS (\S+)", re.MULTILINE)
+_STAGE = re.compile(r"^FROM .* AS (\S+)", re.MULTILINE)
 _FIELDS = {"name", "digest", "source", "holds", "unpinned_until", "unpinned_because"}
 
 
