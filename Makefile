@@ -148,7 +148,8 @@ release-protos: buf-lint buf-breaking ## keep today's contract as that of the cu
 	$(BIN)/buf build --exclude-source-info -o "$$image"; echo "wrote $$image"
 
 .PHONY: docker-lint
-docker-lint: setup ## hadolint on every Dockerfile; the structure of the compose files
+docker-lint: setup ## hadolint on every Dockerfile; the structure of the compose files; images by digest
+	$(BIN)/python -m tools.supply.pin --check
 	$(BIN)/hadolint $$(find deploy services -name Dockerfile -o -name '*.Dockerfile' | sort)
 	$(BIN)/python tools/check_compose.py docker-compose.yml deploy/compose/*.yml
 	$(BIN)/nats-server -t -c deploy/nats/nats.conf
@@ -156,6 +157,14 @@ docker-lint: setup ## hadolint on every Dockerfile; the structure of the compose
 .PHONY: house
 house: setup ## count code lines, long files and functions, wide signatures, names that mean two things
 	@$(BIN)/python tools/house_metrics.py .
+
+.PHONY: pin-images
+pin-images: setup ## ask registries what the tags of base images stand for now, and name them by digest
+	PYTHONPATH=src $(BIN)/python -m tools.supply.pin
+
+.PHONY: sbom
+sbom: setup ## write the bills of materials (CycloneDX) of what is deployed to dist/sbom
+	PYTHONPATH=src $(BIN)/python -m tools.supply.sbom
 
 .PHONY: wheel
 wheel: setup ## build the wheel, install it in a clean environment, call it

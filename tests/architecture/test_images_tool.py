@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tools.images import engine
+from tools.images import engine, stand_ins
 from tools.images.engine import RUNTIME, MissingPart, engine_here, local_paths
 from tools.images.stack import TooLate, eventually
 from tools.images.stand_ins import public_images
@@ -62,7 +62,42 @@ def test_every_missing_part_is_named_with_what_installs_it(tmp_path, monkeypatch
 
 
 def test_stand_ins_are_named_as_the_files_name_what_they_build_on():
-    assert public_images() == ("python:3.12-slim", "nats:2.15-alpine")
+    assert [image.name for image in public_images()] == ["python:3.12-slim", "nats:2.15-alpine"]
+
+
+class EngineThatMakes:
+    """An engine that has what it made, and whose registry does not answer."""
+
+    is_podman = True
+
+    def __init__(self, *made):
+        self.made = list(made)
+
+    def run(self, *words, check=True, timeout_s=120):
+        known = words[:2] == ("image", "inspect") and words[2] in self.made
+        return subprocess.CompletedProcess(words, 0 if known else 1)
+
+
+def test_a_stand_in_has_no_digest_and_the_broker_is_built_on_it(monkeypatch):
+    made = []
+    monkeypatch.setattr(stand_ins, "_make_base", lambda engine, name: made.append(name))
+    monkeypatch.setattr(
+        stand_ins, "_make_broker", lambda engine, name, *, base: made.append((name, base))
+    )
+
+    provided = stand_ins.provide_public_images(EngineThatMakes())
+
+    base, broker = "docker.io/library/python:3.12-slim", "docker.io/library/nats:2.15-alpine"
+    assert (provided.base, provided.broker) == (base, broker)
+    assert made == [base, (broker, base)]
+
+
+def test_what_is_there_by_its_digest_is_used_by_its_digest():
+    here = [f"{image.repository}@{image.digest}" for image in public_images()]
+
+    provided = stand_ins.provide_public_images(EngineThatMakes(*here))
+
+    assert [provided.base, provided.broker] == here
 
 
 def test_what_does_not_come_in_time_is_named():

@@ -14,6 +14,7 @@ import signal
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +82,11 @@ def run(storage: Path) -> None:
     """
     engine = engine_here(storage)
     _said(f"engine: {engine.name}")
-    for line in provide_public_images(engine):
+    provided = provide_public_images(engine)
+    for line in provided.said:
         _said(line)
+    base = ("--build-arg", f"PYTHON_IMAGE={provided.base}")
+    engine = replace(engine, build_arguments=(*engine.build_arguments, *base))
     with tempfile.TemporaryDirectory() as folder:
         market = generate("mixed", seed=7, slots=_SLOTS, slot_s=1800, start_ns=_START_NS)
         write_market(market, Path(folder) / "market.parquet")
@@ -93,6 +97,7 @@ def run(storage: Path) -> None:
                 "SPOTLINE_MARKET_DIR": str(folder_readable_by_all(Path(folder))),
                 "SPOTLINE_KNOWLEDGE_DIR": folder,
                 "SPOTLINE_SLOTS_PER_S": "1",
+                "SPOTLINE_NATS_IMAGE": provided.broker,
             },
         )
         try:
