@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
-from spotline.contracts.codec import decode, encode, encode_dead_letter
+from spotline.contracts.codec import decode_told, encode, encode_dead_letter
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import ContractError
 from spotline.contracts.subjects import (
@@ -133,8 +133,9 @@ def event_of(entry: StoredEntry) -> Event:
         A header is missing, the subject is not of the kind the header states, or the payload
         cannot be decoded.
     """
-    kind = entry.envelope().kind
-    event = decode(kind, entry.payload)
+    envelope = entry.envelope()
+    kind = envelope.kind
+    event = decode_told(kind, entry.payload, envelope.event_id)
     if not on_subject(kind, entry.subject):
         raise ContractError(entry.subject, f"carries an event of kind {kind}")
     return event

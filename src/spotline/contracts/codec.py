@@ -64,8 +64,16 @@ def decode(kind: str, payload: bytes) -> Event:
     ContractError
         No such kind, bytes that are no such message, or a value its type refuses.
     """
+    return _decoded(kind, payload)
+
+
+def decode_told(kind: str, payload: bytes, event_id: str) -> Event:
+    """Decode as `decode`; an event that is read again is the same object, its like is another.
+
+    Handlers tell an event by itself from one with the same content and another id.
+    """
     if len(payload) <= _REMEMBERED_BYTES:
-        return _remembered(kind, payload)
+        return _remembered(kind, payload, event_id)
     return _decoded(kind, payload)
 
 
@@ -82,7 +90,11 @@ def _decoded(kind: str, payload: bytes) -> Event:
 # Services in one process read the same entries one after the other. Events are frozen through and
 # through, so they may share them. At most 4 MiB of payloads are kept.
 _REMEMBERED_BYTES, _REMEMBERED_EVENTS = 4096, 1024
-_remembered = lru_cache(maxsize=_REMEMBERED_EVENTS)(_decoded)
+
+
+@lru_cache(maxsize=_REMEMBERED_EVENTS)
+def _remembered(kind: str, payload: bytes, event_id: str) -> Event:
+    return _decoded(kind, payload)
 
 
 def encode_dead_letter(entry: StoredEntry, service: str, error: ContractError) -> bytes:

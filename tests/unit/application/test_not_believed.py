@@ -21,6 +21,7 @@ from spotline.contracts.envelope import OPERATOR, StoredEntry, derive_id, retry_
 from spotline.contracts.mapping import digest
 from spotline.contracts.publishers import CAUSED, PUBLISHERS
 from spotline.contracts.subjects import KINDS
+from spotline.domain.events.forecast import ForecastIssued
 from spotline.domain.events.lifecycle import JobCancelled, JobSubmitted
 from spotline.domain.events.parking import EntryParked
 from spotline.domain.forecasting.registry import forecaster_factory
@@ -258,3 +259,14 @@ def test_ids_that_follow_are_those_that_turns_give():
     (first, *_) = Turns(ToyHandler()).take(overdue(2), context_of(entry, entry.envelope())).outputs
 
     assert first.event_id == derive_id("e", KINDS[type(first.event)], first.index)
+
+
+def test_a_forecast_of_a_slot_to_come_is_parked_before_it_lowers_the_trust_in_others():
+    turns = Turns(HANDLERS["selector"]())
+    early = next(sample for sample in SAMPLES if isinstance(sample, ForecastIssued))
+    before = dumped(turns.state)
+
+    turn = take(turns, early, source="forecaster")
+
+    assert turn.parked.error == f"slot must be one that has opened (<= -1), was {early.slot}"
+    assert dumped(turns.state) == before

@@ -16,7 +16,7 @@ from spotline.application.placer.handler import SPEC as PLACER
 from spotline.application.read_model.handler import SPEC as READ_MODEL
 from spotline.application.selector.handler import SPEC as SELECTOR
 from spotline.contracts.batch import packed_for, unpacked
-from spotline.contracts.build import envelope_for
+from spotline.contracts.build import envelope_for, event_of
 from spotline.contracts.envelope import StoredEntry, derive_id
 from spotline.contracts.publishers import CAUSED, PUBLISHERS, SERVICES, STORE, why_forged
 from spotline.contracts.subjects import EVENT_TYPES, KINDS
@@ -129,3 +129,24 @@ def test_a_service_that_the_table_does_not_know_believes_itself():
     assert why_forged(event, ours) is not None
     assert why_forged(event, ours, "toy") is None
     assert why_forged(event, ours, "other") is not None
+
+
+def test_an_event_that_is_told_again_under_another_id_is_not_the_same_object():
+    """A slot's opening is billed once: it is known by itself, not by its like."""
+    _, envelope = sent("forecast.overdue")
+    once, again, other = (
+        event_of(
+            StoredEntry(
+                seq=seq,
+                stored_ns=1,
+                subject=envelope.subject,
+                headers=replace(envelope, event_id=event_id).headers(),
+                payload=envelope.payload,
+            )
+        )
+        for seq, event_id in ((1, "a"), (1, "a"), (2, "b"))
+    )
+
+    assert once is again
+    assert once == other
+    assert once is not other

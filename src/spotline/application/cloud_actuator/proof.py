@@ -14,7 +14,12 @@ from dataclasses import dataclass, field
 from spotline.application.tenancy import check_tenant
 from spotline.application.unfit import Unproven
 from spotline.domain.events.allocation import AllocationDecided
-from spotline.domain.events.capacity import CapacityReported, ProvisioningCommanded, SlotDecided
+from spotline.domain.events.capacity import (
+    CapacityReported,
+    CostAccrued,
+    ProvisioningCommanded,
+    SlotDecided,
+)
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import (
     JobAdmitted,
@@ -153,6 +158,9 @@ class Proofs:
         """
         check_tenant(event, self.tenant_of)
         match event:
+            case CapacityReported() | CostAccrued():
+                # A slot to come would count as recorded in full, and its bills as missing.
+                self._check_slot(event.slot)
             case JobAdmitted():
                 self._submitted(event.job_id)
             case AllocationDecided() if event.slot >= self.slot:

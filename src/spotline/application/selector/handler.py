@@ -44,7 +44,7 @@ from spotline.application.selector.tripping import tripped
 from spotline.application.slot_checks import check_slot, slot_of
 from spotline.application.spec import NOTHING, Call, CallSpec, Context, Outcome, Spec, Timer
 from spotline.application.tenancy import check_tenant
-from spotline.application.unfit import NOT_BELIEVED
+from spotline.application.unfit import NOT_BELIEVED, Unfit
 from spotline.contracts.subjects import KINDS
 from spotline.domain.events.allocation import AllocationAnswered, AllocationDecided, CallOutcome
 from spotline.domain.events.capacity import (
@@ -175,6 +175,9 @@ class SelectHandler:
         """Refuse a slot that cannot be gone on from, and another tenant's word; see `Checks`."""
         if isinstance(event, SlotOpened) and event.slot > state.slot:
             check_slot(event, *slot_of(state.opened))
+        if isinstance(event, ForecastIssued) and event.slot > state.slot:
+            # It would be held against what comes, and forecasts be believed less for it.
+            raise Unfit("slot", f"one that has opened (<= {state.slot})", event.slot)
         check_tenant(event, state.tenant_of)
 
     def evolve(self, state: SelectorState, event: Event) -> None:

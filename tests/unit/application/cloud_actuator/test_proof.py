@@ -198,6 +198,14 @@ def test_what_is_not_as_decided_is_parked(event, field):
     assert reason_of(taken(*BEFORE, decision(TWO), event)).startswith(f"{field} must be")
 
 
+def test_a_report_of_a_slot_to_come_is_parked():
+    """Bills of slots up to a report count as recorded in full: the ledger was mended by it."""
+    early = CapacityReported(slot=7, revision=0, offset_s=0, settled=True, holdings=())
+
+    assert reason_of(taken(*BEFORE, early)) == "slot must be one that has opened (<= 0), was 7"
+    assert taken(*BEFORE, replace(early, slot=0)).parked is None
+
+
 def test_a_second_command_for_the_same_is_parked():
     error = reason_of(taken(*BEFORE, decision(TWO), commanded(TWO), commanded(TWO, command_id="z")))
 
