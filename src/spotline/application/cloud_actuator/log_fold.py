@@ -149,7 +149,9 @@ class LogFold:
                 self.last_slot = max(self.last_slot, event.slot)
             case SlotDecided() if event.slot == self.last_slot:
                 self.decided_s = event.offset_s
-            case CapacityReported():
+            # Of a slot that is not open yet, or was over by the last one, it is nobody's report: told
+            # again, or made up. Bills that are still to come would look as if the ledger lacked them.
+            case CapacityReported() if self.reported_slot <= event.slot <= self.last_slot:
                 self._reported(event)
             case CostAccrued():
                 slot = self.recent.setdefault(event.slot, {})

@@ -248,6 +248,10 @@ class FaultWorld:
                 await barred.wait()
             line = self.lines[service] = Lifeline(service, self)
             crashed = await self._serve_once(line)
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                # Killed in the very moment in which the run is over.
+                return
             if self.lines[service] is not line:
                 # Another process has taken over, and is kept by another.
                 return

@@ -1,8 +1,10 @@
 """What a world knows of its own log."""
 
+import asyncio
 import random
 
 from spotline.bench.faults.families.interface import FaultFamily
+from spotline.bench.faults.points import Killed
 from spotline.bench.faults.scenario import scenario_of
 from spotline.bench.faults.virtual_time import run_virtually
 from spotline.bench.faults.world import FaultWorld
@@ -34,3 +36,31 @@ def test_events_are_those_that_the_log_holds_now(tmp_path):
         return first, slots(world), list(world.events(JobClosed))
 
     assert run_virtually(run) == ([0, 1], [0, 7], [])
+
+
+class Dying:
+    """A host that is killed in the moment in which the run is over."""
+
+    async def run(self):
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise Killed("forecaster.SnapshotStore.put.after") from None
+
+
+def test_a_service_that_is_killed_as_the_run_ends_is_not_started_again(tmp_path):
+    async def run():
+        scenario = scenario_of(0)
+        world = FaultWorld(scenario, FaultFamily(scenario, random.Random(0)), tmp_path)
+
+        async def serve(line, stack):
+            return Dying()
+
+        world._serve["forecaster"] = serve
+        keeping = asyncio.create_task(world.keep("forecaster"))
+        await asyncio.sleep(1)
+        keeping.cancel()
+        await asyncio.wait({keeping}, timeout=60)
+        return keeping.done()
+
+    assert run_virtually(run)

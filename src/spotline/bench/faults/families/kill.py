@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -9,8 +10,10 @@ from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 from spotline.bench.faults.families.interface import Hasty
-from spotline.bench.faults.points import Lifeline, all_points
+from spotline.bench.faults.points import BETWEEN, Lifeline, all_points
 from spotline.bench.faults.scenario import Scenario
+from spotline.contracts.build import envelope_for
+from spotline.domain.events.market import SlotOpened
 
 if TYPE_CHECKING:
     from spotline.bench.faults.world import FaultWorld
@@ -23,6 +26,9 @@ _KILLS = (
     (("allocator", "read_model"), 1),
 )
 _SET_ASIDE = ".SnapshotStore.set_aside."
+# While a service is away, entries pile up that each make it say something.
+_PILED_SLOT, _AWAY_S = 6, 10.0
+_STRANGER = "stranger"
 
 
 class Kill(Hasty):
@@ -46,6 +52,31 @@ class Kill(Hasty):
         # What only trouble leads to is killed at when it is first reached.
         self._rare = {point for point in all_points() if not self.calm_points[point]}
         self._reached: Counter[str] = Counter()
+
+    async def before_slot(self, world: FaultWorld, slot: int) -> None:
+        """Have a service find two entries to park where it must store several at once."""
+        services = [
+            point.partition(".")[0]
+            for point in sorted(self._due)
+            if point.endswith(BETWEEN) and not self.calm_points[point]
+        ]
+        if slot != _PILED_SLOT or not services:
+            return
+        for service in services:
+            world.bar(service)
+            asyncio.get_running_loop().call_later(_AWAY_S, world.unbar, service)
+        opened = world.events(SlotOpened)[-1]
+        ids = [f"{number:032x}" for number in range(2)]
+        self.notes["foreign"] = set(ids)
+        for event_id in ids:
+            envelope = envelope_for(
+                opened,
+                event_id=event_id,
+                source=_STRANGER,
+                causation_id="",
+                correlation_id=event_id,
+            )
+            world.broker.store(envelope.subject, envelope.headers(), envelope.payload)
 
     async def disturb(self, world: FaultWorld) -> None:
         """Spoil a snapshot where the turn has come to what is done about one."""
