@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
+from spotline.adapters.nats.configured import DECISIONS_KEPT
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.explaining import SELECTOR_VARIABLES, SERVED, limited_by_default
-from spotline.bootstrap.followers import DECISIONS_KEPT
 from spotline.runtime.settings import ServiceSettings
 
 

@@ -13,6 +13,7 @@ from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.application.selector.state import SelectorOptions
+from spotline.bootstrap.identity import IdentityAt
 from spotline.bootstrap.parts import open_stream
 from spotline.bootstrap.system import LEDGER_OWNER, RunningSystem, SystemOptions, running_system
 from spotline.contracts.batch import unpacked
@@ -47,16 +48,21 @@ JOBS = tuple(
 )
 
 
-def options(store: Path) -> SystemOptions:
+def options(store: Path, *, identity: bool = False) -> SystemOptions:
     patient = SelectorOptions(forecast_timeout_s=90, rehearsals=0)
     return SystemOptions(
-        market=MARKET, store=store, allocate_timeout_s=90, selector=patient, outlooks=False
+        market=MARKET,
+        store=store,
+        allocate_timeout_s=90,
+        selector=patient,
+        outlooks=False,
+        identity=IdentityAt(store=store) if identity else None,
     )
 
 
 @asynccontextmanager
 async def until_slot(
-    store: Path, slot: int, jobs: Sequence[Job] = ()
+    store: Path, slot: int, jobs: Sequence[Job] = (), *, identity: bool = False
 ) -> AsyncIterator[RunningSystem]:
     """A system that takes the jobs first, and whose market stands still when a slot is settled."""
     go, reached = asyncio.Event(), asyncio.Event()
@@ -71,7 +77,8 @@ async def until_slot(
             reached.set()
 
     listeners = {"market_ingest": on_applied}
-    async with running_system(options(store), gate=gate, listeners=listeners) as system:
+    chosen = options(store, identity=identity)
+    async with running_system(chosen, gate=gate, listeners=listeners) as system:
         async with JobClient(system.allocator_address) as client:
             for each in jobs:
                 await submit_until_taken(client, each)

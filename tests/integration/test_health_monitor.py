@@ -46,7 +46,7 @@ async def monitored(url, connection, host, *, limits=None):
     """The endpoint of a process with one service `selector`; yields its probes and port."""
     probes = HealthProbes(limits=limits or HealthLimits())
     probes.note("selector", host, connection)
-    monitor = HealthMonitor(url, probes, look_s=LOOK_S)
+    monitor = HealthMonitor(NatsConnection(url), probes, look_s=LOOK_S)
     async with serve_health({"service": probes.overall}, alive=probes.alive) as port:
         running = asyncio.create_task(monitor.run())
         try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spotline.adapters.nats.configured import StreamLimits
+from spotline.adapters.nats.configured import DECISIONS_KEPT, StreamLimits
 from spotline.adapters.nats.lineage import SnapshotsOfLog
 from spotline.adapters.nats.snapshots import NatsSnapshotStore
 from spotline.application.cloud_actuator.agreeing import AgreementRules
@@ -46,8 +46,6 @@ from spotline.runtime.telemetry import telemetry_for
 if TYPE_CHECKING:
     from spotline.application.cloud_actuator.handler import ActuateState
     from spotline.bootstrap.cloud_signals import CloudSignals
-# A week of them, a gigabyte at most: what is older is in the log.
-DECISIONS_KEPT = StreamLimits(max_age_s=7 * 86_400.0, max_bytes=1 << 30)
 
 
 def geography_of(file: Path | None) -> Geography | None:

@@ -222,13 +222,15 @@ class HealthMonitor:
 
     Parameters
     ----------
+    connection
+        Not open yet; it is closed with the monitor.
     clock
         Seconds that never go back.
     """
 
     def __init__(
         self,
-        nats_url: str,
+        connection: NatsConnection,
         probes: HealthProbes,
         *,
         partition: int = 0,
@@ -236,7 +238,7 @@ class HealthMonitor:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._probes = probes
-        self._connection = NatsConnection(nats_url, name="spotline-health")
+        self._connection = connection
         self._stream = NatsEventStream(
             self._connection, partition=partition, publish_timeout_s=_ANSWER_S
         )

@@ -13,9 +13,11 @@ from spotline.adapters.identity.shown import ServerIdentity
 from spotline.adapters.nats.belonging import settled_log
 from spotline.adapters.nats.configured import StreamLimits
 from spotline.adapters.nats.connection import NatsConnection
+from spotline.adapters.nats.identities import BusIdentities
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.health.conditions import HealthLimits
 from spotline.application.incarnations import LogRemembered
+from spotline.bootstrap.bus_set_up import set_up
 from spotline.bootstrap.health import HealthMonitor, HealthProbes, Hosted, Probe
 from spotline.bootstrap.identity import InstalledIdentity
 from spotline.contracts.batch import MOST_EVENTS
@@ -34,8 +36,21 @@ class BusAddress:
 
     nats_url: str
     partition: int = 0
+    # As whom each connection comes; None: over an open door, in the clear.
+    identity: BusIdentities | None = None
     # How many events go into one entry of the log.
     most_events: int = MOST_EVENTS
+
+    def connection(self, name: str) -> NatsConnection:
+        """A connection, not open yet, of a service or of one of its parts.
+
+        Raises
+        ------
+        ConfigError
+            The service has no identity where one is needed.
+        """
+        identity = None if self.identity is None else self.identity.of(name)
+        return NatsConnection(self.nats_url, name=f"spotline-{name}", identity=identity)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,7 +106,8 @@ async def open_stream(
     ConfigError
         The server is too old, or its stream is another one or belongs to another installation.
     """
-    async with NatsConnection(bus.nats_url, name=f"spotline-{name}") as connection:
+    async with bus.connection(name) as connection:
+        await set_up(connection, bus.partition, bus.identity)
         stream = await NatsEventStream.open(connection, partition=bus.partition)
         stream.most_events = bus.most_events
         await settled_log(stream, remembered)
@@ -122,7 +138,7 @@ async def with_health(
     """Run one service with its health endpoint beside it, and its metrics where they are wanted."""
     probes = HealthProbes(limits=limits or HealthLimits())
     scraped = scraped_metrics() if metrics else None
-    monitor = HealthMonitor(bus.nats_url, probes, partition=bus.partition)
+    monitor = HealthMonitor(bus.connection("health"), probes, partition=bus.partition)
     async with (
         serve_health(
             {"service": probes.overall}, host=host, port=port, metrics=scraped, alive=probes.alive

@@ -7,11 +7,13 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TypeVar
 
 import structlog
 from pydantic import ValidationError
 
+from spotline.adapters.nats.identities import OneIdentity
 from spotline.bootstrap.identity import IdentityAt, InstalledIdentity
 from spotline.bootstrap.parts import BusAddress, PartHooks, with_health
 from spotline.contracts.errors import (
@@ -51,8 +53,12 @@ def main(
     configure_logging(settings.log_level)
     if settings.otlp_endpoint:
         os.environ.setdefault("OTEL_EXPORTER_OTLP_ENDPOINT", settings.otlp_endpoint)
-    bus = BusAddress(nats_url=settings.nats_url, partition=settings.partition)
     try:
+        bus = BusAddress(
+            nats_url=settings.nats_url,
+            partition=settings.partition,
+            identity=_bus_identity_of(settings),
+        )
         installed = _identity_of(settings)
     except (ConfigError, ContractError) as error:
         return _told(error)
@@ -74,6 +80,17 @@ def main(
         )
 
     return run_to_exit_code(run())
+
+
+def _bus_identity_of(settings: ServiceSettings) -> OneIdentity | None:
+    if bool(settings.nats_seed) != bool(settings.nats_ca):
+        raise ConfigError(
+            "SPOTLINE_NATS_SEED and SPOTLINE_NATS_CA: expected both or neither, "
+            f"found {settings.nats_seed!r} and {settings.nats_ca!r}"
+        )
+    if not settings.nats_seed:
+        return None
+    return OneIdentity(Path(settings.nats_seed), Path(settings.nats_ca))
 
 
 def _identity_of(settings: ServiceSettings) -> InstalledIdentity | None:

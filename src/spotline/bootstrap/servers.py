@@ -309,6 +309,7 @@ async def serve_analytics(
         analytics = Analytics(
             AnalyticsSettings(
                 nats_url=bus.nats_url,
+                identity=None if bus.identity is None else bus.identity.of("analytics"),
                 partition=bus.partition,
                 worker=parts.worker,
                 lease_s=parts.lease_s,

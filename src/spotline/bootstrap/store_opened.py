@@ -8,11 +8,12 @@ from pathlib import Path
 
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.stream import NatsEventStream
+from spotline.bootstrap.bus_identities import BROKER_FOLDER as BROKER_FOLDER
+from spotline.bootstrap.bus_identities import identities_of
 from spotline.bootstrap.standing_costs import RunningProcess
+from spotline.contracts.bus_access import OPERATOR
 from spotline.contracts.errors import ConfigError
 from spotline.runtime.broker import EmbeddedBroker, url_of_running
-
-BROKER_FOLDER = "broker"
 
 
 def in_use(store: Path) -> bool:
@@ -49,9 +50,16 @@ def refuse_in_use(store: Path, command: str) -> None:
         )
 
 
+def _connection(store: Path, url: str, known_as: str) -> NatsConnection:
+    """A connection, not open yet, with an identity where the broker wants one."""
+    identities = identities_of(store) if url.startswith("tls://") else None
+    identity = None if identities is None else identities.of(known_as)
+    return NatsConnection(url, name="spotline-store", identity=identity)
+
+
 @asynccontextmanager
 async def connected(
-    store: Path, *, nats_url: str = "", partition: int = 0
+    store: Path, *, nats_url: str = "", partition: int = 0, known_as: str = OPERATOR
 ) -> AsyncIterator[tuple[NatsConnection, NatsEventStream]]:
     """A connection to the broker of a store, and its log, which may not be there; touches nothing.
 
@@ -67,7 +75,7 @@ async def connected(
     folder = store / BROKER_FOLDER
     url = nats_url or (url_of_running(folder) if in_use(store) else "")
     if url:
-        async with NatsConnection(url, name="spotline-store") as connection:
+        async with _connection(store, url, known_as) as connection:
             yield connection, NatsEventStream(connection, partition=partition)
         return
     if not folder.is_dir():

@@ -21,6 +21,7 @@ from spotline.bootstrap.retelling import lost_jobs_detail, missing_in, tell_agai
 from spotline.bootstrap.store_check import damaged_snapshots
 from spotline.bootstrap.store_opened import connected, refuse_absent, refuse_in_use
 from spotline.contracts.errors import ConfigError
+from spotline.contracts.publishers import STORE
 
 REPAIRS_FILE = "repairs.jsonl"
 
@@ -60,7 +61,7 @@ async def repair_store(
             remembered_log if perform else remembered_of, store, ledger
         )
         connection, stream = await stack.enter_async_context(
-            connected(store, nats_url=nats_url, partition=partition)
+            connected(store, nats_url=nats_url, partition=partition, known_as=STORE)
         )
         steps: list[RepairStep] = []
         try:

@@ -23,6 +23,7 @@ from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.agents import AgentsAt, host_of
+from spotline.bootstrap.bus_identities import bus_identities
 from spotline.bootstrap.clouds import ChosenCloud, chosen_cloud
 from spotline.bootstrap.followers import (
     ActuatorParts,
@@ -82,8 +83,10 @@ class SystemOptions:
     A job without a value is worth (1 + `quote_margin`) x its on-demand quote, which is recorded
     with it. With `outlooks` every job is quoted, and looked ahead for while it runs, at a third of a
     core at most. From the limits `health` on it is told that something is not well. `agreement` is
-    how log, ledger and cloud are compared, `callers` how much is taken from callers at a time. By
-    `identity` servers speak TLS and know who calls; None: they serve in the clear whoever reaches them.
+    how log, ledger and cloud are compared, `callers` how much is taken from callers at a time.
+    By `identity` servers and broker speak TLS and know who calls; None: they serve in the clear
+    whoever reaches them. An external NATS is asked for TLS where `nats_url` is `tls://...`, and
+    knows our keys.
     """
 
     market: Market
@@ -213,11 +216,22 @@ async def running_system(
     )
     async with AsyncExitStack() as stack:
         options.store.mkdir(parents=True, exist_ok=True)
+        identities = None
+        if options.identity is not None:
+            identities = await asyncio.to_thread(
+                bus_identities, options.identity.store, options.nats_url
+            )
         url = options.nats_url
         if not url:
-            broker = await stack.enter_async_context(EmbeddedBroker(options.store / "broker"))
-            url = broker.url
-        bus = BusAddress(nats_url=url, partition=options.partition, most_events=options.most_events)
+            access = None if identities is None else identities.access(options.partition)
+            broker = EmbeddedBroker(options.store / "broker", access=access)
+            url = (await stack.enter_async_context(broker)).url
+        bus = BusAddress(
+            nats_url=url,
+            partition=options.partition,
+            identity=identities,
+            most_events=options.most_events,
+        )
         await _settle_log(bus, options.store)
         if options.ingest.wall_clock:
             traded = await market_of_wall_clock(bus, traded)
@@ -231,7 +245,8 @@ async def running_system(
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         installed = await asyncio.to_thread(options.installed_identity)
         services = _Services(system, tasks, _Given(listeners or {}, gate, installed))
-        services.watch(HealthMonitor(url, system.probes, partition=options.partition))
+        watched_by = bus.connection("health")
+        services.watch(HealthMonitor(watched_by, system.probes, partition=options.partition))
         # Leaving the block ends the services; called before the group waits for them.
         stack.callback(services.cancel)
         await _start_servers(services, options)

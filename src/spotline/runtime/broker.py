@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from typing import Any, BinaryIO, Self
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.limits import MESSAGE_BYTES
 from spotline.runtime import broker_guard
+from spotline.runtime.broker_access import BrokerAccess
 
 OLDEST_SERVER = (2, 12, 3)
 FREE_PORT = -1
@@ -30,6 +32,8 @@ _BANNER_S = 20.0
 _READY_S = 60.0
 _STOP_S = 20.0
 _LOG_TAIL_LINES = 8
+_CONFIG_FILE = "nats-server.conf"
+_WHO_MAY = "# Who may connect, and as whom.\n"
 
 
 class EmbeddedBroker:
@@ -44,6 +48,8 @@ class EmbeddedBroker:
         Directory of the store, created if needed; None for a temporary one.
     port
         TCP port on 127.0.0.1, `FREE_PORT` for any free one.
+    access
+        Who may connect, over TLS; None: whoever reaches it, in the clear.
 
     Raises
     ------
@@ -51,9 +57,16 @@ class EmbeddedBroker:
         On entering: another process owns the store, or the server does not start.
     """
 
-    def __init__(self, store: Path | None = None, *, port: int = FREE_PORT) -> None:
+    def __init__(
+        self,
+        store: Path | None = None,
+        *,
+        port: int = FREE_PORT,
+        access: BrokerAccess | None = None,
+    ) -> None:
         self._store = store
         self._port = port
+        self._access = access
         self._url = ""
         self._server_pid = 0
         self._guard: asyncio.subprocess.Process | None = None
@@ -61,7 +74,7 @@ class EmbeddedBroker:
 
     @property
     def url(self) -> str:
-        """Where clients connect, such as `nats://127.0.0.1:40123`."""
+        """Where clients connect, such as `nats://127.0.0.1:40123`; `tls://` where identity is on."""
         return self._url
 
     @property
@@ -100,8 +113,9 @@ class EmbeddedBroker:
         ports = store / "ports"
         shutil.rmtree(ports, ignore_errors=True)
         ports.mkdir()
-        config = store / "nats-server.conf"
-        config.write_text(_config(store, ports, self._port), encoding="utf-8")
+        config = store / _CONFIG_FILE
+        text = _config(store, ports, self._port) + _WHO_MAY
+        config.write_text(text + (self._access.text() if self._access else ""), encoding="utf-8")
         log = store / "nats-server.log"
         log_start = log.stat().st_size if log.exists() else 0
         with lock:
@@ -168,7 +182,7 @@ class EmbeddedBroker:
                     ended.cancel()
                     await asyncio.wait((ended,))
                 if url:
-                    host, port = url.removeprefix("nats://").rsplit(":", 1)
+                    host, port = url.rpartition("//")[2].rsplit(":", 1)
                     banner = await read_banner(host, int(port))
                     check_server_version(str(banner.get("version", "")), url)
                     return url
@@ -184,6 +198,26 @@ def url_of_running(store: Path) -> str:
         if url:
             return url
     return ""
+
+
+def reload_running(store: Path, access: BrokerAccess) -> bool:
+    """Have the server of a store let these in from now on; whether one runs that asks who comes.
+
+    Connections of those whose key changed are closed by it.
+    """
+    config = store / _CONFIG_FILE
+    pids = [path.stem.rpartition("_")[2] for path in (store / "ports").glob("nats-server_*.ports")]
+    if not pids or not config.exists():
+        return False
+    head, mark, who = config.read_text(encoding="utf-8").partition(_WHO_MAY)
+    if not mark or not who:
+        return False
+    unfinished = config.with_suffix(".unfinished")
+    unfinished.write_text(head + mark + access.text(), encoding="utf-8")
+    unfinished.replace(config)
+    for pid in pids:
+        os.kill(int(pid), signal.SIGHUP)
+    return True
 
 
 def check_server_version(version: str, url: str) -> None:

@@ -55,6 +55,9 @@ class ServiceSettings(BaseSettings):
 
     `health_port` 0 takes any free port and says which in the log. `metrics` shows the metrics
     there too, at `/metrics`; traces, and the same metrics, go to `otlp_endpoint` where that is set.
+    `nats_seed` is the file of the key to connect to the broker with, named as its identity
+    (`selector.seed`), `nats_ca` that of the certificates that sign the broker's; neither: whoever
+    reaches the broker is let in.
     `health` are the limits of `HealthLimits`, each by its own name. Callers are asked who they are,
     over TLS, where `identity_store` names the folder that has `identity/`, shared by all services;
     certificates name `identity_hosts` (separated by commas), JWTs of `identity_issuers` count, and
@@ -64,6 +67,8 @@ class ServiceSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
 
     nats_url: str = "nats://127.0.0.1:4222"
+    nats_seed: str = ""
+    nats_ca: str = ""
     partition: int = Field(default=0, ge=0)
     health_host: str = "127.0.0.1"
     health_port: int = Field(default=0, ge=0, le=65535)

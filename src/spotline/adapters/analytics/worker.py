@@ -12,19 +12,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import MutableMapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
+from urllib.parse import urlencode
 
 import faust
 import structlog
 from faust.types import TP
-from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
-from nats.js.client import JetStreamContext
-from nats.js.errors import APIError, NotFoundError
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from nats.js.errors import APIError
 
 from spotline.adapters.analytics.source import SourcedEntry, SourcedEvent, event_topic
 from spotline.adapters.faust.hosting import AppCrashed, data_folder, running
+from spotline.adapters.nats.connection import BrokerLink
+from spotline.adapters.nats.identities import BusIdentity
+from spotline.adapters.nats.passing import passing_consumer
 from spotline.application.analytics.handler import SPEC, StatisticsFold
 from spotline.application.analytics.messages import (
     KeysPage,
@@ -81,11 +83,22 @@ class AnalyticsSettings:
     """
 
     nats_url: str
+    identity: BusIdentity | None = None
     partition: int = 0
     worker: str = "0"
     lease_s: float = DEFAULT_LEASE_S
     commit_every_s: float = 1.0
     options: StatisticsOptions = field(default_factory=StatisticsOptions)
+
+
+def _broker_of(settings: AnalyticsSettings) -> str:
+    """What Faust is told of the broker; its transport goes by the scheme."""
+    query = {"lease_s": f"{settings.lease_s:g}"}
+    if settings.identity is not None:
+        query |= {"seed": str(settings.identity.seed), "ca": str(settings.identity.ca)}
+    separator = "&" if "?" in settings.nats_url else "?"
+    server = settings.nats_url.replace("tls://", "nats://", 1)
+    return f"{server}{separator}{urlencode(query)}"
 
 
 class Analytics:
@@ -121,10 +134,9 @@ class Analytics:
         self._seq = 0
         self._event_s = 0.0
         self._failed = False
-        separator = "&" if "?" in settings.nats_url else "?"
         self._app = faust.App(
             f"spotline-{SERVICE}-{settings.partition}",
-            broker=f"{settings.nats_url}{separator}lease_s={settings.lease_s:g}",
+            broker=_broker_of(settings),
             consumer_group_instance_id=f"{SERVICE}-{settings.worker}",
             topic_partitions=1,
             web_enabled=False,
@@ -183,8 +195,8 @@ class Analytics:
         taken = self._taken
         seq = max(self._seq, self._committed_seq())
         try:
-            self._pending = await app.transport.session.ask(
-                lambda js: _behind(js, stream_name(self._settings.partition), seq),
+            self._pending = await app.transport.session.ask_on(
+                lambda link: _behind(link, stream_name(self._settings.partition), seq),
                 patience_s=_LOOK_IDLE_S,
             )
             self._pending_at = taken
@@ -403,7 +415,7 @@ async def _ids_behind(stream: EventStream, seq: int) -> list[str]:
     ]
 
 
-async def _behind(js: JetStreamContext, stream: str, seq: int) -> int:
+async def _behind(link: BrokerLink, stream: str, seq: int) -> int:
     """How many entries that concern the analytics are stored behind `seq`."""
     config = ConsumerConfig(
         deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
@@ -413,7 +425,5 @@ async def _behind(js: JetStreamContext, stream: str, seq: int) -> int:
         inactive_threshold=_LOOK_IDLE_S,
         mem_storage=True,
     )
-    made: ConsumerInfo = await js.add_consumer(stream, config)
-    with suppress(NotFoundError):
-        await js.delete_consumer(stream, made.name)
-    return made.num_pending or 0
+    async with passing_consumer(link, stream, config) as made:
+        return made.num_pending or 0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import nats.js.errors
 from nats.js import JetStreamContext
-from nats.js.api import Header, KeyValueConfig, StorageType
+from nats.js.api import Header
 
+from spotline.adapters.faust.declared import app_bucket
 from spotline.adapters.faust.session import Session
 
 # The server's codes for a write on a condition that does not hold.
@@ -49,11 +51,12 @@ class Bucket:
 
     async def open(self) -> None:
         """Create the bucket if it does not exist."""
-        config = KeyValueConfig(
-            bucket=self.name, history=1, storage=StorageType.FILE, replicas=self._replicas
-        )
+        config = app_bucket(self.name, replicas=self._replicas)
 
         async def create(js: JetStreamContext) -> None:
+            with suppress(nats.js.errors.NotFoundError):
+                await js.stream_info(f"KV_{self.name}")
+                return
             try:
                 await js.create_key_value(config)
             except nats.js.errors.BadRequestError as error:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from faust.exceptions import ImproperlyConfigured
 from yarl import URL
 
 from spotline.adapters.nats.connection import redacted
+from spotline.adapters.nats.identities import BusIdentity, OneIdentity
 
 DEFAULT_PORT = 4222
 DEFAULT_LEASE_S = 10.0
 
-_KNOWN = ("lease_s", "partitions", "changelog", "monitor")
+_KNOWN = ("lease_s", "partitions", "changelog", "monitor", "seed", "ca")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +25,8 @@ class Options:
     `url` is the server without the options. `lease_s` is how long a worker that was not heard of
     keeps its partitions. `partitions` assigns these and no others; None shares them out.
     `coalesce` writes a changelog once per key and commit instead of once per change. `monitor`
-    lets Faust's monitor follow every event.
+    lets Faust's monitor follow every event. `seed` is the file of the key to connect with, named as
+    its identity, `ca` that of the certificates that sign the server's.
     """
 
     url: str = field(repr=False)
@@ -31,6 +34,20 @@ class Options:
     partitions: frozenset[int] | None = None
     coalesce: bool = True
     monitor: bool = True
+    seed: Path | None = None
+    ca: Path | None = None
+
+    def identity(self) -> BusIdentity | None:
+        """As whom to connect; None: by what the URL says.
+
+        Raises
+        ------
+        ConfigError
+            A file is absent or not what it should be.
+        """
+        if self.seed is None or self.ca is None:
+            return None
+        return OneIdentity(self.seed, self.ca).of("")
 
 
 def parse_options(urls: Sequence[URL]) -> Options:
@@ -67,7 +84,15 @@ def parse_options(urls: Sequence[URL]) -> Options:
         partitions=_partitions(url.query.getall("partitions", [])),
         coalesce=_is_first(url, "changelog", "coalesced", "each"),
         monitor=_is_first(url, "monitor", "on", "off"),
+        **_files(url),
     )
+
+
+def _files(url: URL) -> dict[str, Path]:
+    found = {name: Path(url.query[name]) for name in ("seed", "ca") if name in url.query}
+    if len(found) == 1:
+        raise ImproperlyConfigured("the broker URL needs both seed and ca, or neither")
+    return found
 
 
 def _is_first(url: URL, option: str, first: str, second: str) -> bool:

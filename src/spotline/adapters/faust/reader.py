@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack
 from typing import NamedTuple
 
 import nats.js.errors
@@ -21,6 +21,7 @@ from spotline.adapters.faust.headers import parse_block, status_of
 from spotline.adapters.faust.inbox import subscribe_raw
 from spotline.adapters.faust.session import Session
 from spotline.adapters.nats.connection import PASSING, BrokerLink
+from spotline.adapters.nats.passing import passing_consumer
 from spotline.contracts.errors import ProviderUnavailable
 from spotline.domain.units import NS_PER_S
 
@@ -82,6 +83,7 @@ class PartitionReader:
         self._on_news = on_news
         self._link: BrokerLink | None = None
         self._consumer = ""
+        self._opened = AsyncExitStack()
         self._inbox = ""
         self._end_inbox: Callable[[], None] | None = None
         self._requested = 0
@@ -126,7 +128,9 @@ class PartitionReader:
         self._inbox = link.client.new_inbox()
         try:
             self._end_inbox = await subscribe_raw(link.client, self._inbox, self._receive)
-            info = await link.client.jetstream().add_consumer(self._stream, config)
+            info = await self._opened.enter_async_context(
+                passing_consumer(link, self._stream, config)
+            )
         except PASSING as error:
             if isinstance(error, nats.js.errors.NotFoundError):
                 raise
@@ -151,9 +155,7 @@ class PartitionReader:
         if link is None:
             return
         link.forget(self._lose)
-        if not link.lost and self._consumer:
-            with suppress(*PASSING):
-                await link.client.jetstream().delete_consumer(self._stream, self._consumer)
+        await self._opened.aclose()
 
     async def request(self) -> None:
         """Ask for more, if little is waiting and little on its way. Also notices silence."""

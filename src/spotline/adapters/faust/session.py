@@ -10,6 +10,7 @@ import structlog
 from nats.js import JetStreamContext
 
 from spotline.adapters.nats.connection import FINAL, PASSING, BrokerLink, NatsConnection, redacted
+from spotline.adapters.nats.identities import BusIdentity
 from spotline.contracts.errors import ProviderUnavailable
 
 _log = structlog.get_logger(__name__)
@@ -28,8 +29,16 @@ class Session:
     Reconnecting has no end; `patience_s` bounds how long a single question is asked again.
     """
 
-    def __init__(self, url: str, *, name: str, patience_s: float = _PATIENCE_S) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        name: str,
+        patience_s: float = _PATIENCE_S,
+        identity: BusIdentity | None = None,
+    ) -> None:
         self.url = redacted(url)
+        self._identity = identity
         self._server = url
         self._name = name
         self._patience_s = patience_s
@@ -49,7 +58,8 @@ class Session:
         """
         async with self._opening:
             if self._connection is None:
-                self._connection = await NatsConnection(self._server, name=self._name).__aenter__()
+                connection = NatsConnection(self._server, name=self._name, identity=self._identity)
+                self._connection = await connection.__aenter__()
             self._users += 1
 
     async def close(self) -> None:
@@ -85,7 +95,18 @@ class Session:
         *,
         patience_s: float | None = None,
     ) -> ResultT:
-        """Ask the JetStream API, again while the connection is lost.
+        """Ask the JetStream API, again while the connection is lost; errors as `ask_on`."""
+        return await self.ask_on(
+            lambda link: question(link.client.jetstream(timeout=ANSWER_S)), patience_s=patience_s
+        )
+
+    async def ask_on(
+        self,
+        question: Callable[[BrokerLink], Awaitable[ResultT]],
+        *,
+        patience_s: float | None = None,
+    ) -> ResultT:
+        """Ask something on a link, on another one while the connection is lost.
 
         Raises
         ------
@@ -100,7 +121,7 @@ class Session:
         while True:
             link = await self.link(timeout_s=max(deadline - loop.time(), 0.0))
             try:
-                return await question(link.client.jetstream(timeout=ANSWER_S))
+                return await question(link)
             except FINAL:
                 raise
             except PASSING as error:

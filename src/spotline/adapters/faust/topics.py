@@ -12,9 +12,10 @@ import structlog
 from faust.exceptions import ImproperlyConfigured
 from faust.types import AppT
 from nats.js import JetStreamContext
-from nats.js.api import RetentionPolicy, StorageType, StreamConfig
+from nats.js.api import StreamConfig
 
-from spotline.adapters.faust.names import partition_filter, stream_name, stream_subjects
+from spotline.adapters.faust.declared import COMPACTING, PARTITIONS, topic_stream
+from spotline.adapters.faust.names import partition_filter, stream_name
 from spotline.adapters.faust.session import Session
 
 _log = structlog.get_logger(__name__)
@@ -23,9 +24,6 @@ _log = structlog.get_logger(__name__)
 STREAMS = "nats.streams"
 SUBJECTS = "nats.subjects"
 
-_PARTITIONS = "faust.partitions"
-_COMPACTING = "faust.compacting"
-_DUPLICATE_WINDOW_S = 120.0
 _NAME_IN_USE = 10058
 
 
@@ -124,18 +122,12 @@ class Topics:
             return foreign
         found = await self.find(topic)
         if found is None:
-            config = StreamConfig(
-                name=stream_name(topic),
-                subjects=stream_subjects(topic),
-                storage=StorageType.FILE,
-                retention=RetentionPolicy.LIMITS,
-                num_replicas=replicas,
-                max_age=retention_s or 0,
-                max_msgs_per_subject=1 if compacting else -1,
-                duplicate_window=min(_DUPLICATE_WINDOW_S, retention_s or _DUPLICATE_WINDOW_S),
-                allow_direct=True,
-                allow_msg_ttl=True,
-                metadata={_PARTITIONS: str(partitions), _COMPACTING: str(compacting).lower()},
+            config = topic_stream(
+                topic,
+                partitions,
+                replicas=replicas,
+                retention_s=retention_s,
+                compacting=compacting,
             )
 
             async def add(js: JetStreamContext) -> None:
@@ -194,12 +186,12 @@ async def _all(questions: Iterable[Any]) -> list[int]:
 def _read(topic: str, config: StreamConfig) -> TopicStreams:
     metadata = config.metadata or {}
     try:
-        partitions = int(metadata[_PARTITIONS])
+        partitions = int(metadata[PARTITIONS])
     except (KeyError, ValueError):
         raise ImproperlyConfigured(
             f"the stream {config.name} exists, but is no topic of this transport"
         ) from None
-    return own_streams(topic, partitions, compacting=metadata.get(_COMPACTING) == "true")
+    return own_streams(topic, partitions, compacting=metadata.get(COMPACTING) == "true")
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -63,7 +63,11 @@ class Transport(base.Transport):
         if self._main is not self:
             shared: Session = self._main.session
             return shared
-        return Session(self.options.url, name=self.app.conf.broker_client_id)
+        return Session(
+            self.options.url,
+            name=self.app.conf.broker_client_id,
+            identity=self.options.identity(),
+        )
 
     @cached_property
     def topics(self) -> Topics:

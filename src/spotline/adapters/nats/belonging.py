@@ -49,6 +49,8 @@ async def settled_log(
     ------
     ConfigError
         The log belongs to another installation; nothing was touched.
+    ProviderUnavailable
+        Entries are gone, and this identity may not say so.
     """
     await stream.look()
     seen = await seen_log(stream)
@@ -57,6 +59,11 @@ async def settled_log(
         raise ConfigError(
             f"store: {conclusion.detail}: give the store that belongs to the log, or another NATS or "
             "partition (look with spotline store check)"
+        )
+    if conclusion.begins and not stream.connection.sets_up:
+        raise ProviderUnavailable(
+            f"{stream.name}: {conclusion.detail}: it goes on when the actuator, or a start of the "
+            "store, has begun another incarnation"
         )
     if conclusion.begins:
         _log.error(

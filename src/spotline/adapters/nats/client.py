@@ -39,15 +39,36 @@ async def heeding_cancel(work: Awaitable[ResultT]) -> ResultT:
             raise asyncio.CancelledError
 
 
+def _note_tls(client: Any) -> None:
+    """Tell asyncio's streams that they are over TLS, as their own `start_tls` does.
+
+    nats-py upgrades by hand, and the loop then complains of every connection that ends.
+    """
+    writer = getattr(client._transport, "_io_writer", None)
+    if writer is not None and writer.get_extra_info("ssl_object") is not None:
+        writer.transport.get_protocol()._over_ssl = True
+
+
 class HeedfulClient(Client):
     """A `Client` none of whose exchanges with the server loses a cancellation.
 
     JetStream, its stores and its consumers ask through `request`.
     """
 
-    async def connect(self, *args: Any, **options: Any) -> None:
-        """Connect; cancelled, the caller closes what may be half open."""
+    async def connect(self, *args: Any, nkey: str = "", **options: Any) -> None:
+        """Connect; cancelled, the caller closes what may be half open.
+
+        `nkey` is the public key that goes with `signature_cb`: nats-py takes one from the package
+        nkeys alone.
+        """
+        if nkey:
+            self._public_nkey = nkey
         await heeding_cancel(super().connect(*args, **options))
+
+    def _connect_command(self) -> bytes:
+        # It is made between the handshake and whatever the server says to it.
+        _note_tls(self)
+        return super()._connect_command()
 
     async def request(self, *args: Any, **options: Any) -> Msg:
         """Ask, and return the answer."""

@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import nats.errors
+import structlog
 from nats.aio.client import Client
 
 from spotline.contracts.errors import ConfigError, ProviderUnavailable
 from spotline.contracts.subjects import StreamPart, stream_name, stream_subjects
 from spotline.domain.units import NS_PER_S
+
+_log = structlog.get_logger(__name__)
 
 DUPLICATE_WINDOW_S = 120.0
 
@@ -21,6 +24,8 @@ _ANSWER_S = 5.0
 _NAME_IN_USE = 10058
 # How long a server may be unable to, as while it removes the folder of a deleted stream.
 _PATIENCE_S = 5.0
+# How long those that set up may take to come.
+_OTHERS_PATIENCE_S = 30.0
 _RETRY_S = 0.1
 # What makes a stream another one than ours.
 _IDENTITY = ("storage", "retention", "deny_delete", "deny_purge")
@@ -34,6 +39,10 @@ class StreamLimits:
     max_bytes: int = 0
 
 
+DECISIONS_KEPT = StreamLimits(max_age_s=7 * 86_400.0, max_bytes=1 << 30)
+"""A week of what was decided, a gigabyte at most."""
+
+
 class _NotNow(Exception):
     """The server could not, and may be able to in a moment."""
 
@@ -44,12 +53,14 @@ async def ensure_stream(
     *,
     partition: int = 0,
     limits: StreamLimits | None = None,
-    patience_s: float = _PATIENCE_S,
+    patience_s: float | None = None,
+    may_make: bool = True,
 ) -> None:
     """Create a stream of a partition, or have the one that is there take what it is to take now.
 
     What a store of before holds stays in it, and readable; a limit that somebody has set stays,
     unless `limits` says otherwise. A server that cannot do so is asked again for `patience_s`.
+    An identity that may not make streams waits for one that takes what it is to take.
 
     Raises
     ------
@@ -61,11 +72,14 @@ async def ensure_stream(
         The server does not answer.
     """
     wanted = _wanted(part, partition, limits)
+    ensured = _ensure if may_make else _await_made
+    if patience_s is None:
+        patience_s = _PATIENCE_S if may_make else _OTHERS_PATIENCE_S
     loop = asyncio.get_running_loop()
     deadline = loop.time() + patience_s
     while True:
         try:
-            await _ensure(client, wanted, limits)
+            await ensured(client, wanted, limits)
         except _NotNow as error:
             if loop.time() >= deadline:
                 raise ProviderUnavailable(
@@ -97,6 +111,28 @@ async def _ensure(client: Client, wanted: Mapping[str, Any], limits: StreamLimit
             return
         answer = await _ask(client, f"STREAM.UPDATE.{name}", changed)
     _refuse(answer, name)
+
+
+async def _await_made(
+    client: Client, wanted: Mapping[str, Any], limits: StreamLimits | None
+) -> None:
+    """Look whether somebody else has made the stream as it is to be; `_NotNow` where not."""
+    name = wanted["name"]
+    answer = await _ask(client, f"STREAM.INFO.{name}", None)
+    _refuse(answer, name)
+    absent = set(wanted["subjects"]) - set(answer["config"].get("subjects", ()))
+    if absent:
+        raise _NotNow(f"the stream {name} does not take {', '.join(sorted(absent))} yet")
+    if limits is not None:
+        for key in ("max_age", "max_bytes"):
+            if answer["config"].get(key) != wanted[key]:
+                _log.warning(
+                    "stream_limit_of_another",
+                    stream=name,
+                    limit=key,
+                    wanted=wanted[key],
+                    found=answer["config"].get(key),
+                )
 
 
 def _wanted(part: StreamPart, partition: int, limits: StreamLimits | None) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
@@ -21,6 +21,7 @@ from nats.aio.client import Client
 from nats.js import JetStreamContext
 
 from spotline.adapters.nats.client import HeedfulClient
+from spotline.adapters.nats.identities import BusIdentity
 from spotline.contracts.errors import ConfigError, ProviderUnavailable
 from spotline.runtime.broker import check_server_version
 from spotline.runtime.trouble import Trouble
@@ -42,6 +43,8 @@ _PINGS = 2
 # nats-py waits without end to send what is pending if the connection breaks just then.
 _FLUSH_S = 2.0
 
+_DENIED, _NOT_LET_IN = "permissions violation", "authorization violation"
+
 # What a broken or restarting server looks like; try again.
 PASSING = (nats.errors.Error, OSError, TimeoutError)
 # Of these, what will not get better.
@@ -53,11 +56,18 @@ FINAL = (
 )
 
 
+def _is_refusal(error: Exception) -> bool:
+    """Whether the server lets nobody in as whom we came; nats-py says so in words, or by class."""
+    said = str(error).lower()
+    return isinstance(error, nats.errors.AuthorizationError) or _NOT_LET_IN in said
+
+
 class BrokerLink:
     """One established connection. Once lost, it stays lost; `ended` when nothing of it is left."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, identity: BusIdentity | None = None) -> None:
         self.client = client
+        self.identity = identity
         self._lost = False
         self._callbacks: list[Callable[[], None]] = []
         self.ended = asyncio.Event()
@@ -65,6 +75,20 @@ class BrokerLink:
     def jetstream(self) -> JetStreamContext:
         """Its JetStream API."""
         return self.client.jetstream(timeout=_ANSWER_S)
+
+    @property
+    def sets_up(self) -> bool:
+        """Whether streams may be made on it."""
+        return self.identity is None or self.identity.sets_up
+
+    @contextmanager
+    def consumer_name(self) -> Iterator[str | None]:
+        """What a consumer that ends with its reader is to be called; None: as the server likes."""
+        if self.identity is None:
+            yield None
+        else:
+            with self.identity.consumer() as name:
+                yield name
 
     @property
     def lost(self) -> bool:
@@ -149,26 +173,33 @@ class NatsConnection:
 
     The attribute `url` is without password or token, which in `url` are percent-encoded where they
     have characters that mean something there. `publishing` says whether what is published on it is
-    stored.
+    stored, `denied` what the server last refused on this link. With an `identity` it connects over TLS, and proves that identity.
 
     Raises
     ------
     ProviderUnavailable
         On entering: no answer for `timeout_s`.
     ConfigError
-        The server is too old.
+        The server is too old, does not know the identity, or is not the one that was certified.
     """
 
     def __init__(
-        self, url: str, *, name: str = "spotline", timeout_s: float = CONNECT_TIMEOUT_S
+        self,
+        url: str,
+        *,
+        name: str = "spotline",
+        timeout_s: float = CONNECT_TIMEOUT_S,
+        identity: BusIdentity | None = None,
     ) -> None:
         self.url = redacted(url)
         self._server, self._credentials = _credentials(url)
         self._name = name
+        self._identity = identity
         self._timeout_s = timeout_s
         self._link: BrokerLink | None = None
         self._connecting: asyncio.Task[BrokerLink] | None = None
         self._problem = ""
+        self.denied = ""
         self.publishing = Trouble()
 
     async def __aenter__(self) -> Self:
@@ -203,6 +234,11 @@ class NatsConnection:
                 f"no answer from NATS at {self.url} within {timeout_s:.1f} s "
                 f"({self._problem or 'connecting'}); is it running?"
             ) from error
+
+    @property
+    def sets_up(self) -> bool:
+        """Whether streams may be made on it."""
+        return self._identity is None or self._identity.sets_up
 
     @property
     def connected(self) -> bool:
@@ -244,16 +280,23 @@ class NatsConnection:
         backoff_s = _FIRST_BACKOFF_S
         while True:
             client = HeedfulClient()
-            link = BrokerLink(client)
+            link = BrokerLink(client, self._identity)
             try:
                 await self._dial(client, link)
-            except ssl.SSLError:
-                raise
+            except ssl.SSLError as error:
+                raise ConfigError(
+                    f"NATS at {self.url} is not the one that was certified, or speaks no TLS: {error}"
+                ) from error
             except asyncio.CancelledError:
                 await self.drop(link)
                 raise
             except PASSING as error:
-                if isinstance(error, FINAL):
+                if _is_refusal(error):
+                    if self._link is None:
+                        raise ConfigError(self._refused()) from error
+                    # Known before: its key was changed, and the new one may be there in a moment.
+                    _log.warning("nats_identity_refused", url=self.url, identity=self._name)
+                elif isinstance(error, FINAL):
                     raise
                 if not isinstance(error, nats.errors.NoServersError):
                     self._problem = str(error) or type(error).__name__
@@ -271,7 +314,18 @@ class NatsConnection:
             self._link = link
             return link
 
-    async def _dial(self, client: Client, link: BrokerLink) -> None:
+    def _refused(self) -> str:
+        if self._identity is None:
+            return (
+                f"NATS at {self.url} lets nobody in without an identity: state one "
+                "(SPOTLINE_NATS_SEED and SPOTLINE_NATS_CA, or user and password in the address)"
+            )
+        return (
+            f"NATS at {self.url} does not know the key of {self._identity.name} in "
+            f"{self._identity.seed}: the broker's configuration must have its public key"
+        )
+
+    async def _dial(self, client: HeedfulClient, link: BrokerLink) -> None:
         async def lost() -> None:
             if not link.is_noted:
                 _log.warning("nats_connection_lost", url=self.url)
@@ -280,10 +334,15 @@ class NatsConnection:
 
         async def noted(error: Exception) -> None:
             self._problem = str(error) or type(error).__name__
+            if _DENIED in self._problem.lower():
+                self.denied = self._problem
+                _log.error("nats_permission_denied", connection=self._name, reason=self._problem)
 
+        self.denied = ""
+        shown = self._credentials if self._identity is None else self._identity.options()
         await client.connect(
             self._server,
-            **self._credentials,
+            **shown,
             name=self._name,
             allow_reconnect=False,
             # Attempts are paced by `_connect`; nats-py would wait two seconds between its own.

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
-import nats.js.errors
 import structlog
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from spotline.adapters.nats.configured import StreamLimits
 from spotline.adapters.nats.connection import BrokerLink, NatsConnection
+from spotline.adapters.nats.passing import passing_consumer
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.allocator.output import OutputChunk
 from spotline.contracts.envelope import Envelope, derive_id
@@ -86,7 +86,6 @@ class NatsOutput:
         """How many pieces on a subject are stored from a place on."""
 
         async def count(link: BrokerLink) -> int:
-            js = link.jetstream()
             config = ConsumerConfig(
                 deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
                 opt_start_seq=seq,
@@ -95,10 +94,8 @@ class NatsOutput:
                 inactive_threshold=_IDLE_S,
                 mem_storage=True,
             )
-            made = await js.add_consumer(self._stream.name, config)
-            with suppress(nats.js.errors.NotFoundError):
-                await js.delete_consumer(self._stream.name, made.name)
-            return made.num_pending or 0
+            async with passing_consumer(link, self._stream.name, config) as made:
+                return made.num_pending or 0
 
         return await self._stream.ask(count)
 

@@ -73,7 +73,7 @@ class NatsSnapshotStore:
                     await store.delete(name)
                 except _UNREADABLE:
                     # Its entry cannot even be replaced: the others cost their services a refold.
-                    await (await self._jetstream()).delete_object_store(self._bucket)
+                    await (await self._jetstream()).purge_stream(f"OBJ_{self._bucket}")
 
     async def _jetstream(self) -> JetStreamContext:
         link = await self._connection.link(timeout_s=_TIMEOUT_S)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Self, TypeVar
 
@@ -18,6 +17,7 @@ from spotline.adapters.nats.connection import FINAL, PASSING, BrokerLink, NatsCo
 from spotline.adapters.nats.continuity import MARK_SUBJECTS, Continuity, begun_in
 from spotline.adapters.nats.delivery import PREFETCH, Broken, Delivery
 from spotline.adapters.nats.facts import log_facts
+from spotline.adapters.nats.passing import passing_consumer
 from spotline.adapters.nats.publisher import LinkPublisher
 from spotline.adapters.nats.subscription import NatsSubscription
 from spotline.application.health.flow import LogFacts
@@ -102,7 +102,9 @@ class NatsEventStream:
             connection, partition=partition, part=part, publish_timeout_s=publish_timeout_s
         )
         await stream.ask(
-            lambda link: ensure_stream(link.client, part, partition=partition, limits=limits)
+            lambda link: ensure_stream(
+                link.client, part, partition=partition, limits=limits, may_make=link.sets_up
+            )
         )
         await stream.look()
         return stream
@@ -150,7 +152,7 @@ class NatsEventStream:
                     f"{publisher.link.client.max_payload} bytes"
                 ) from error
             except PASSING as error:
-                problem = str(error) or type(error).__name__
+                problem = self._connection.denied or str(error) or type(error).__name__
                 self._connection.publishing.failed(problem)
                 _log.warning("publish_retried", stream=self.name, error=problem)
                 await self._connection.drop(publisher.link)
@@ -177,7 +179,6 @@ class NatsEventStream:
         since = datetime.fromtimestamp(max(stored_ns, 0) // NS_PER_S, UTC)
 
         async def count(link: BrokerLink) -> int:
-            js = link.jetstream()
             config = ConsumerConfig(
                 deliver_policy=DeliverPolicy.BY_START_TIME,
                 opt_start_time=since.isoformat().replace("+00:00", "Z"),  # type: ignore[arg-type]
@@ -185,11 +186,10 @@ class NatsEventStream:
                 inactive_threshold=_READ_IDLE_S,
                 mem_storage=True,
             )
-            made = await js.add_consumer(self.name, config)
-            with suppress(nats.js.errors.NotFoundError):
-                await js.delete_consumer(self.name, made.name)
-            info = await js.stream_info(self.name)
-            return info.state.last_seq - (made.num_pending or 0) + 1
+            async with passing_consumer(link, self.name, config) as made:
+                pending = made.num_pending or 0
+            info = await link.jetstream().stream_info(self.name)
+            return info.state.last_seq - pending + 1
 
         return await self.ask(count)
 
@@ -240,7 +240,6 @@ class NatsEventStream:
         self, subjects: Sequence[str], first_seq: int, last_seq: int
     ) -> AsyncIterator[StoredEntry]:
         link = await self._connection.link(timeout_s=self._timeout_s)
-        js = link.jetstream()
         config = ConsumerConfig(
             deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
             opt_start_seq=first_seq,
@@ -249,21 +248,18 @@ class NatsEventStream:
             inactive_threshold=_READ_IDLE_S,
             mem_storage=True,
         )
-        consumer = (await js.add_consumer(self.name, config)).name
         loop = asyncio.get_running_loop()
-        try:
-            async with Delivery(link, self.name, consumer, to_the_end=True) as delivery:
-                while batch := await delivery.take(PREFETCH, loop.time() + _ANSWER_S):
-                    for delivered in batch:
-                        if delivered.entry.seq > last_seq:
-                            return
-                        yield delivered.entry
-                if not delivery.ended:
-                    raise Broken(f"no answer within {_ANSWER_S} s")
-        finally:
-            if not link.lost:
-                with suppress(*PASSING):
-                    await js.delete_consumer(self.name, consumer)
+        async with (
+            passing_consumer(link, self.name, config) as made,
+            Delivery(link, self.name, made.name, to_the_end=True) as delivery,
+        ):
+            while batch := await delivery.take(PREFETCH, loop.time() + _ANSWER_S):
+                for delivered in batch:
+                    if delivered.entry.seq > last_seq:
+                        return
+                    yield delivered.entry
+            if not delivery.ended:
+                raise Broken(f"no answer within {_ANSWER_S} s")
 
     async def ask(self, question: Callable[[BrokerLink], Awaitable[ResultT]]) -> ResultT:
         """Ask the JetStream API, again while the connection is lost."""
