@@ -256,6 +256,9 @@ def _of_endpoint(address: str) -> ClientIdentity | None:
     except OSError as error:
         raise ConfigError(f"{path}: expected a readable file, found: {error.strerror}") from error
     part = read_part(_EndpointPart, read_json(path), where=str(path))
+    if not _runs(part.pid):
+        # Whoever wrote it was killed: another server may be there by now, or none.
+        return None
     known = {role.value for role in Role}
     tokens = {
         Role(role): read_token_file(Path(file), str(path))
@@ -269,6 +272,19 @@ def _of_endpoint(address: str) -> ClientIdentity | None:
         tokens=tokens,
         key_and_chain=_shown(part, str(path)),
     )
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process is there; 0: that is not known, and taken for granted."""
+    try:
+        if pid:
+            os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        # Another user's: it is there.
+        return True
+    return True
 
 
 def _shown(part: _EndpointPart, where: str) -> tuple[bytes, bytes] | None:
