@@ -8,6 +8,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -182,3 +183,22 @@ async def test_with_mtls_callers_show_a_certificate_too(tmp_path):
     assert status.policy_id
     assert without.code == "UNAVAILABLE"
     assert "certificate" in str(without)
+
+
+async def test_keys_are_rotated_while_it_runs(tmp_path):
+    async with held(tmp_path / "store") as running:
+        system = running.system
+        before = client_identity(system.allocator_address)
+        # The old ones end at once; certificates that are shown already stay trusted.
+        await asyncio.to_thread(running.folder.rotate, overlap=timedelta(0))
+        old = await refused(JobClient(system.allocator_address, identity=before))
+        async with JobClient(system.allocator_address) as client:
+            await submit_until_taken(client, JOBS[0])
+            running.go.set()
+            await asyncio.wait_for(running.reached.wait(), PATIENCE_S)
+            (status,) = await client.list_all()
+
+    # The selector's calls show its new key, on the connection that it had.
+    assert status.policy_id
+    assert old.code == "UNAUTHENTICATED"
+    assert "expired" in str(old)
