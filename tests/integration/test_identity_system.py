@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.grpc.identity.client import IdentityClient
@@ -22,6 +23,7 @@ from spotline.adapters.identity.folder import IdentityFolder
 from spotline.application.identity.grants import RoleGrant
 from spotline.bootstrap.identity import IdentityAt
 from spotline.bootstrap.system import FREE_ADDRESS, RunningSystem, running_system
+from spotline.cli.main import app
 from spotline.contracts.access import Role
 from spotline.demo.submission import submit_until_taken
 from spotline.domain.events.capacity import CapacityReported
@@ -32,6 +34,14 @@ from tests.fakes.whole_system import JOBS, options
 
 pytestmark = pytest.mark.integration
 _LAST_SLOT = 2
+JOB_FILE = """
+name: without its tenant
+work: {amount: 4, unit: instance_hours}
+deadline: {hard: 2026-03-01T10:00:00Z}
+value_usd: 100
+instances: {min: 1, max: 2}
+throughput: {"*": {alpha_per_hour: 1.0}}
+"""
 
 
 @dataclass(slots=True)
@@ -202,3 +212,35 @@ async def test_keys_are_rotated_while_it_runs(tmp_path):
     assert status.policy_id
     assert old.code == "UNAUTHENTICATED"
     assert "expired" in str(old)
+
+
+async def test_a_file_may_leave_out_the_tokens_tenant(tmp_path, monkeypatch):
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB_FILE)
+
+    def submitted(address: str) -> tuple[int, str]:
+        ran = CliRunner().invoke(app, ["submit", str(file), "--address", address, "--json"])
+        return ran.exit_code, ran.output
+
+    async with held(tmp_path / "store") as running:
+        address = running.system.allocator_address
+        async with JobClient(address) as client:
+            # Until its market is open.
+            await submit_until_taken(client, JOBS[0])
+        bound_to_none = await asyncio.to_thread(submitted, address)
+        owner = running.key(Role.OWNER, "research").token
+        monkeypatch.setenv("SPOTLINE_TOKEN", owner)
+        code, said = await asyncio.to_thread(submitted, address)
+        file.write_text(f"tenant: rival\n{JOB_FILE}")
+        of_another = await asyncio.to_thread(submitted, address)
+        monkeypatch.delenv("SPOTLINE_TOKEN")
+        async with JobClient(address) as client:
+            jobs = [status.job for status in await client.list_all()]
+
+    assert bound_to_none[0] == 2
+    assert "tenant: expected this field, found nothing" in bound_to_none[1]
+    assert code == 0, said
+    assert {job.tenant for job in jobs} == {JOBS[0].tenant, "research"}
+    assert of_another[0] == 1
+    assert "which the token is of" in of_another[1]
+    assert owner not in said + of_another[1]

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,34 +39,73 @@ class ReadyJob:
         return None if self.job.run is None else self.job.run.package
 
 
-def stated_jobs(files: Sequence[Path], *, as_json: bool) -> list[tuple[Path, StatedJob]]:
-    """Read all files (`-` is standard input); ends the command with every mistake in any of them."""
-    from spotline.adapters.files.mistake import BadFile
+def stated_jobs(
+    files: Sequence[Path], *, as_json: bool, address: str
+) -> list[tuple[Path, StatedJob]]:
+    """Read all files (`-` is standard input); ends the command with every mistake in any of them.
 
+    Files may leave their tenant out where the token that is shown at `address` is of one.
+    """
     if sum(str(file) == STDIN for file in files) > 1:
         fail(EXIT_BAD_INPUT, "-: expected standard input once, found it twice", as_json=as_json)
-    read: list[tuple[Path, StatedJob]] = []
-    bad: list[BadFile] = []
-    for file in files:
-        try:
-            read.append(_stated(file))
-        except BadFile as error:
-            bad.append(error)
+    texts = {file: _standard_input() for file in files if str(file) == STDIN}
+    read, bad = _read(files, texts, tenant="")
+    if any(mistake.field == "tenant" for error in bad for mistake in error.mistakes):
+        tenant = _tenant_at(address, as_json=as_json)
+        if tenant:
+            read, bad = _read(files, texts, tenant=tenant)
     if bad:
         _fail_files(bad, as_json=as_json)
     return read
 
 
-def _stated(file: Path) -> tuple[Path, StatedJob]:
+def _read(
+    files: Sequence[Path], texts: Mapping[Path, bytes], *, tenant: str
+) -> tuple[list[tuple[Path, StatedJob]], list[BadFile]]:
+    """The files that can be read, and what is wrong with the others."""
+    from spotline.adapters.files.mistake import BadFile
+
+    read: list[tuple[Path, StatedJob]] = []
+    bad: list[BadFile] = []
+    for file in files:
+        try:
+            read.append(_stated(file, texts.get(file), tenant))
+        except BadFile as error:
+            bad.append(error)
+    return read, bad
+
+
+def _standard_input() -> bytes:
+    from spotline.adapters.files.yaml_file import ONE_DOCUMENT
+
+    return sys.stdin.buffer.read(ONE_DOCUMENT.most_bytes + 1)
+
+
+def _stated(file: Path, content: bytes | None, tenant: str) -> tuple[Path, StatedJob]:
     from spotline.adapters.files.job_file import parse_stated_job, read_stated_job
     from spotline.adapters.files.yaml_file import ONE_DOCUMENT, decoded
 
-    if str(file) != STDIN:
-        return file, read_stated_job(file)
-    content = sys.stdin.buffer.read(ONE_DOCUMENT.most_bytes + 1)
+    if content is None:
+        return file, read_stated_job(file, tenant=tenant)
     where = str(_STDIN_NAME)
     text = decoded(content, where=where, limits=ONE_DOCUMENT)
-    return _STDIN_NAME, parse_stated_job(text, where=where, folder=Path())
+    return _STDIN_NAME, parse_stated_job(text, where=where, folder=Path(), tenant=tenant)
+
+
+def _tenant_at(address: str, *, as_json: bool) -> str:
+    """The tenant of the token that is shown at an address; empty where none is, or it has none."""
+    from spotline.adapters.grpc.identity.client import IdentityClient
+    from spotline.adapters.identity.endpoints import client_identity
+
+    if client_identity(address) is None:
+        return ""
+
+    async def ask() -> str:
+        async with IdentityClient(address) as client:
+            caller = await client.who_am_i()
+            return "" if caller is None else caller.tenant
+
+    return answered(ask(), as_json=as_json)
 
 
 def market_ns(

@@ -97,7 +97,7 @@ def submit(
     are read and packed before the first is submitted: a mistake in one submits none. A job that
     the allocator refuses keeps no other from being submitted.
     """
-    stated = stated_jobs(files, as_json=as_json)
+    stated = stated_jobs(files, as_json=as_json, address=address)
     now_ns = market_ns(stated, address, as_json=as_json)
     with packed_jobs(stated, now_ns, package_mb=package_mb, as_json=as_json) as ready:
         store_packages(ready, as_json=as_json)

@@ -100,7 +100,7 @@ def plan(
     from spotline.domain.jobs.job import Job
     from spotline.domain.units import micro_usd_from_usd
 
-    stated = stated_jobs(files, as_json=as_json)
+    stated = stated_jobs(files, as_json=as_json, address=address)
     now_ns = market_ns(stated, address, as_json=as_json)
     ready = planned_jobs(stated, now_ns, as_json=as_json)
     read = tuple(prepared.job for prepared in ready)

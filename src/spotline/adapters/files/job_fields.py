@@ -264,7 +264,7 @@ class JobFile(Part):
     """All that a job file may state; what it must state depends on whether it is a draft."""
 
     name: Annotated[Label, FieldRow("name", "| empty | for people")] = ""
-    tenant: Annotated[Name, FieldRow("tenant", "| required | whose job it is")]
+    tenant: Annotated[Name, FieldRow("tenant", "| your token's, or required | whose job it is")]
     request_id: Annotated[
         Name | None,
         FieldRow(

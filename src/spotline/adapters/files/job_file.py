@@ -135,20 +135,22 @@ class StatedJob:
         return JobDraft(**values) if as_draft else Job(**values)
 
 
-def read_stated_job(path: Path) -> StatedJob:
+def read_stated_job(path: Path, *, tenant: str = "") -> StatedJob:
     """Read a job file, as far as it can be without a market.
+
+    With `tenant` a file may leave its tenant out, as one may who shows a token of that tenant.
 
     Raises
     ------
     BadFile
         It cannot be read, or something in it is not as expected; names every such field.
     """
-    return _stated(read_yaml(path), str(path), path.parent)
+    return _stated(read_yaml(path), str(path), path.parent, tenant)
 
 
-def parse_stated_job(text: str, *, where: str, folder: Path) -> StatedJob:
-    """Read the text of a job file whose relative paths start at `folder`; `BadFile` as above."""
-    return _stated(parse_yaml(text, where=where), where, folder)
+def parse_stated_job(text: str, *, where: str, folder: Path, tenant: str = "") -> StatedJob:
+    """Read the text of a job file whose relative paths start at `folder`; as above."""
+    return _stated(parse_yaml(text, where=where), where, folder, tenant)
 
 
 def stated_job_of(content: Mapping[str, Any], *, where: str, folder: Path) -> StatedJob:
@@ -209,9 +211,11 @@ def _whole(content: Any, where: str, folder: Path, now_ns: int | None) -> Job:
     raise bad_file(where, "throughput", expected, "a draft")
 
 
-def _stated(content: Any, where: str, folder: Path) -> StatedJob:
+def _stated(content: Any, where: str, folder: Path, tenant: str = "") -> StatedJob:
     if not isinstance(content, Mapping):
         raise bad_file(where, WHOLE_FILE, "a mapping of fields", shown(content))
+    if tenant and "tenant" not in content:
+        content = {**content, "tenant": tenant}
     as_draft = _is_draft(content)
     mistakes = [*_of_its_kind(content, as_draft), *_of_its_program(content)]
     try:
