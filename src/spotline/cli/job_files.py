@@ -74,8 +74,10 @@ def owned_jobs(
 ) -> list[tuple[Path, StatedJob]]:
     """The files, as the token's tenant's where they do not say whose they are."""
     from spotline.adapters.grpc.identity.client import IdentityClient
+    from spotline.adapters.identity.endpoints import client_identity
 
-    if not any(job.needs_tenant for _, job in stated):
+    # Who shows no token is of no tenant, and need not be asked.
+    if not any(job.needs_tenant for _, job in stated) or client_identity(address) is None:
         return list(stated)
 
     async def ask() -> str:
