@@ -75,6 +75,7 @@ def test_alerts_are_rules_on_metrics_that_there_are(repository: Path) -> None:
         "spotline_log_backlog",
         "spotline_messages_dead_lettered_total",
         "spotline_entries_parked_total",
+        "spotline_entries_not_believed_total",
         "spotline_spend_cap_used",
         "spotline_jobs_closed_total",
         "spotline_service_started_seconds",

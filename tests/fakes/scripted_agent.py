@@ -19,6 +19,9 @@ from spotline.bootstrap.parts import BusAddress, PartHooks
 from spotline.bootstrap.servers import AllocatorParts, serve_allocator
 from spotline.contracts.batch import packed, unpacked
 from spotline.contracts.build import envelope_for, event_of
+from spotline.contracts.envelope import derive_id
+from spotline.contracts.publishers import PUBLISHERS
+from spotline.contracts.subjects import KINDS
 from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
 from spotline.domain.jobs.lot import JobHolding, Lot
@@ -39,13 +42,15 @@ class WrittenLog:
         self._numbers = itertools.count()
 
     async def write(self, *events: Event, source: str = "cloud_actuator") -> None:
+        """Publish as the service of that name, or where it may not, as one that may."""
         for event in events:
-            number = next(self._numbers)
+            kind, cause = KINDS[type(event)], f"cause-{next(self._numbers)}"
+            may = PUBLISHERS[kind]
             envelope = envelope_for(
                 event,
-                event_id=f"written-{number}",
-                source=source,
-                causation_id=f"cause-{number}",
+                event_id=derive_id(cause, kind, 0),
+                source=source if source in may else min(may),
+                causation_id=cause,
                 correlation_id="c",
             )
             await self._stream.publish([entry.envelope for entry in packed([envelope])])

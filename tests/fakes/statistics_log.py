@@ -10,8 +10,9 @@ from spotline.application.analytics.handler import StatisticsFold
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.analytics.store import Issue, StatisticsStore
 from spotline.contracts.build import envelope_for, event_of
-from spotline.contracts.envelope import Envelope, StoredEntry
-from spotline.contracts.subjects import filter_of
+from spotline.contracts.envelope import Envelope, StoredEntry, derive_id
+from spotline.contracts.publishers import CAUSED, PUBLISHERS
+from spotline.contracts.subjects import KINDS, filter_of
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import CostAccrued, SlotDecided
 from spotline.domain.events.event import Event
@@ -37,7 +38,8 @@ def generated(seed: int, *, slots: int, slot_s: int, jobs: int = 3) -> list[tupl
     log: list[tuple[Event, str, str]] = []
 
     def tell(event: Event, cause: str = "") -> str:
-        event_id = f"e{len(log)}"
+        kind = KINDS[type(event)]
+        event_id = derive_id(cause, kind, len(log)) if kind in CAUSED else f"e{len(log)}"
         log.append((event, event_id, cause))
         return event_id
 
@@ -236,7 +238,12 @@ def stored(
     for seq, index in enumerate(order, start=1):
         event, event_id, cause = log[index]
         envelope = envelope_for(
-            event, event_id=event_id, source="test", causation_id=cause, correlation_id=""
+            event,
+            event_id=event_id,
+            source=min(PUBLISHERS[KINDS[type(event)]]),
+            causation_id=cause,
+            correlation_id="",
+            index=index,
         )
         entries.append(
             entry_of(envelope, seq, START_NS + (seq if stored_ns is None else index) * 1_000_003)

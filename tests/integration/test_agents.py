@@ -436,6 +436,21 @@ async def members(plane, log):
         yield (first,)
 
 
+async def test_who_runs_no_part_of_a_program_reports_nothing_of_it(members, plane, log):
+    (first,) = members
+    async with agent(plane, "i-2") as idle:
+        await idle.join()
+        for method, fields in (
+            ("ReportWork", {"generation": 1, "done": 1.0}),
+            ("ReportCheckpoint", {"generation": 1, "kind": 1, "uri": "u", "sha256": SHA256}),
+        ):
+            failure = await refused(idle.say(method, **fields))
+            assert (failure.code, failure.field) == ("INVALID_ARGUMENT", "generation")
+            assert "generation 1 does not run on i-2" in str(failure)
+    await say_work(first, generation=1, done=1.0)
+    assert [event.done for event in await log.events(JobProgressReported)] == [1.0]
+
+
 # --- output -------------------------------------------------------------------------------------
 
 

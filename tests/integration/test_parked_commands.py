@@ -16,6 +16,7 @@ from spotline.adapters.grpc.kit.errors import RpcFailed
 from spotline.adapters.grpc.operations.client import OperationsClient
 from spotline.application.operations.messages import ParkedQuery
 from spotline.cli.main import app
+from spotline.contracts.batch import unpacked
 from spotline.contracts.envelope import retry_id
 from spotline.domain.events.parking import EntryParked, ParkedEntryDropped, ParkedEntryRetried
 from spotline.runtime.parked_log import StreamParkedLog
@@ -94,7 +95,8 @@ async def test_a_retry_is_published_once_for_its_service_and_taken_off_the_list(
         assert done.exit_code == 0, done.output
         retried_as = retry_id(LATE.event_id, "selector")
         assert json.loads(done.output)["retried_as"] == retried_as
-        again = stream.entries[-1].envelope()
+        (event,) = unpacked(stream.entries[-1])
+        again = event.envelope()
         assert (again.event_id, again.source) == (retried_as, "operator")
         assert again.payload == stream.entries[0].payload
     assert recorded(host, ParkedEntryRetried) == [

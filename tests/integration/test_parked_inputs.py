@@ -11,7 +11,7 @@ from spotline.application.turn import Turns, context_of
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import OPERATOR, retry_id
-from spotline.contracts.subjects import filter_of
+from spotline.contracts.subjects import filter_of, subjects_with
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import SlotDecided
 from spotline.domain.events.forecast import ForecastOverdue
@@ -174,7 +174,8 @@ async def test_an_event_that_only_batches_hold_is_retried_where_its_consumers_fo
         entry async for entry in event_stream.read((), last_seq=await event_stream.last_seq())
     ]
     (again,) = unpacked(entry)
-    assert entry.subject == "spotline.v1.batch.selector"
+    assert entry.subject == "spotline.v1.batch.operator"
+    assert entry.subject in subjects_with([AllocationDecided])
     assert event_of(again) == decided
     head = again.envelope()
     assert (head.source, head.event_id) == (

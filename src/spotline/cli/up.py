@@ -287,12 +287,12 @@ def up(
             ingest=judged(paced, traded, (price_sanity, list_price, stale_after)),
             market_s_per_s=pace.market_s_per_s,
             agreement=_agreement(reap, reap_accounts, compare_every),
-            identity=asked_identity(store, asked=identity, hosts=identity_hosts, issuers=issuers),
             callers=callers_of(
                 (most_calls, most_calls_a_tenant),
                 (most_streams, most_streams_a_tenant),
                 (most_allocations, most_open_jobs),
             ),
+            identity=asked_identity(store, asked=identity, hosts=identity_hosts, issuers=issuers),
         )
         check_ports(_ports_of(options, health_port))
         check_inputs(options)

@@ -250,6 +250,7 @@ def unpacked(entry: StoredEntry, kinds: Container[str] | None = None) -> tuple[S
             payload=event.payload,
             job_id=job_id,
             trace_headers=dict(event.trace_headers) if event.trace_headers else {},
+            stored_ns=entry.stored_ns,
             carrier=carrier,
         )
         found.append(

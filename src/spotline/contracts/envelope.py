@@ -146,7 +146,10 @@ class StoredEntry:
         """
         headers = self.headers
         if isinstance(headers, CarriedHeaders):
-            return replace(headers.envelope, stored_ns=self.stored_ns)
+            carried = headers.envelope
+            if carried.stored_ns == self.stored_ns:
+                return carried
+            return replace(carried, stored_ns=self.stored_ns)
         try:
             return Envelope(
                 event_id=headers["ce-id"],

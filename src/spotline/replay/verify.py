@@ -329,7 +329,7 @@ class _Replay:
         """The event as the handler should get it: an answer to its own call is computed again."""
         if type(event) not in hosted.recomputed_answers or envelope.source != hosted.spec.service:
             return event
-        if (hosted.spec.service, envelope.event_id) in self._parkings:
+        if envelope.carried_by_other or (hosted.spec.service, envelope.event_id) in self._parkings:
             return event
         found = _call_answered(hosted, envelope)
         if found is None or found.pending.spec.recompute is None:

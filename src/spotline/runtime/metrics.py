@@ -103,6 +103,7 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
         "spotline.messages.handled": "Inputs handled since the start, refolded ones not counted.",
         "spotline.messages.dead_lettered": "Inputs that broke the contract.",
         "spotline.entries.parked": "Inputs that are left out because the service cannot take them, by kind.",
+        "spotline.entries.not_believed": "Of those parked, that nobody published who may, or that nothing bears out.",
         "spotline.messages.published": "Events stored.",
     },
     (Form.OBSERVED_COUNTER, "{snapshot}"): {
@@ -254,12 +255,13 @@ INSTRUMENTS: Mapping[str, Instrument] = MappingProxyType(
 
 @dataclass(slots=True, kw_only=True)
 class HostCounters:
-    """What one host has done since it started; `parked` is by kind."""
+    """What one host has done since it started; `parked` is by kind, `not_believed` are of those."""
 
     handled: int = 0
     dead_lettered: int = 0
     published: int = 0
     parked: Counter_[str] = field(default_factory=Counter_)
+    not_believed: int = 0
     snapshots_set_aside: int = 0
 
 
@@ -383,6 +385,7 @@ class Metrics:
         show("spotline.messages.handled", lambda service: service.counters.handled)
         show("spotline.messages.dead_lettered", lambda service: service.counters.dead_lettered)
         self.observe("spotline.entries.parked", self._parked)
+        show("spotline.entries.not_believed", lambda service: service.counters.not_believed)
         show("spotline.messages.published", lambda service: service.counters.published)
         show(
             "spotline.snapshots.set_aside",

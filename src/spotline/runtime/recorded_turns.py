@@ -9,7 +9,7 @@ import structlog
 
 from spotline.application.spec import Context
 from spotline.application.turn import Output, Turn, Turns, output_of
-from spotline.application.unfit import Unfit
+from spotline.application.unfit import Unfit, Unproven
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.domain.events.event import Event
 from spotline.runtime.metrics import HostCounters
@@ -68,6 +68,10 @@ class RecordedTurns(Generic[StateT]):
             return
         self._counters.parked[envelope.kind] += 1
         details: dict[str, Any] = {"job_id": turn.parked.job_id} if turn.parked else {}
+        if isinstance(error, Unproven):
+            self._counters.not_believed += 1
+            # Whose name it came in, which need not be who wrote it.
+            details["source"] = envelope.source
         _log.error(
             "parked",
             service=self._turns.service,

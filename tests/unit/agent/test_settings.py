@@ -11,7 +11,7 @@ NEEDED = {
     "SPOTLINE_CONTROL_CA": PEM,
     "SPOTLINE_INSTANCE_ID": "i-1",
     "SPOTLINE_JOB_ID": "job-1",
-    "SPOTLINE_JOIN_TOKEN": "token",
+    "SPOTLINE_JOIN_TOKEN": "let-me-in",
 }
 
 
@@ -23,7 +23,7 @@ def test_what_is_needed_suffices():
     assert settings.host == "127.0.0.1"
     assert settings.base_dir == Path.cwd() / "spotline-i-1"
     assert settings.metadata_dir is None
-    assert "token" not in repr(settings)
+    assert "let-me-in" not in repr(settings)
 
 
 def test_folders_follow_from_the_clouds(tmp_path):

@@ -10,10 +10,10 @@ import dataclasses
 import random
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from spotline.domain.events.event import Event
 
@@ -21,6 +21,9 @@ Names = Mapping[str, str]
 """Values for fields of these names, wherever they are."""
 
 _COMMON: Names = {"unit": "gpu_hours", "source": "here", "destination": "there"}
+
+# A deadline lies behind a start, and work gets done.
+_NUMBERS: Mapping[str, int] = {"at_ns": 2_000_000_000, "expires_ns": 2_000_000_000, "alpha": 1}
 
 _DEEPEST = 6
 
@@ -51,7 +54,8 @@ def altered(event: Event, names: Names, rng: random.Random) -> Event:
         if other is None or other == value:
             continue
         try:
-            return dataclasses.replace(event, **{field.name: other})
+            changed: Event = dataclasses.replace(cast("Any", event), **{field.name: other})
+            return changed
         except (TypeError, ValueError):
             continue
     return event
@@ -70,14 +74,14 @@ def _other(value: object) -> object:
 
 
 @lru_cache(maxsize=512)
-def _hints(made: type[Any]) -> Mapping[str, Any]:
-    return typing.get_type_hints(made)
+def _hints(made: Hashable) -> Mapping[str, Any]:
+    return typing.get_type_hints(cast("type[Any]", made))
 
 
 def _instance(made: type[Any], names: Names, depth: int) -> Any:
     if depth > _DEEPEST:
         raise Unforgeable(f"{made.__name__} holds itself")
-    hints = _hints(made)
+    hints = _hints(cast("Hashable", made))
     # Defaults are as good as any, and fit each other.
     plain = [
         field
@@ -85,6 +89,7 @@ def _instance(made: type[Any], names: Names, depth: int) -> Any:
         if field.init
         and (
             field.name in names
+            or field.name in _NUMBERS
             or (
                 field.default is dataclasses.MISSING
                 and field.default_factory is dataclasses.MISSING
@@ -115,9 +120,7 @@ def _value(hint: Any, name: str, names: Names, number: int, depth: int) -> Any:
     if hint is str:
         return names.get(name, "forged")
     if hint in (int, float, bool):
-        # Whatever ends after something begins.
-        later = name.startswith(("expires", "deadline", "ends", "finish"))
-        return hint(number * (2_000_000_000 if later else 1))
+        return hint(_NUMBERS.get(name, number))
     if hint is bytes:
         return b"forged"
     if isinstance(hint, type) and issubclass(hint, Enum):

@@ -226,11 +226,12 @@ def the_breaker_trips(accounts: Accounts) -> Problems:
     for slot, opened in sorted(accounts.slots.items()):
         now_ns = opened.ts_event_ns
         failed = sum(
-            instance.failed and now_ns - slot_ns < (instance.end_ns or 0) <= now_ns
+            instance.failed and now_ns - slot_ns <= (instance.end_ns or 0) < now_ns
             for instance in accounts.instances
         )
         running = sum(
-            instance.start_ns < now_ns and (instance.end_ns is None or instance.end_ns > now_ns)
+            # What is released as the slot opens was held when it did.
+            instance.start_ns < now_ns and not (instance.end_ns or now_ns) < now_ns
             for instance in accounts.instances
         )
         if failed <= 3 or failed * 100 <= 45 * (failed + running):

@@ -36,7 +36,8 @@ class FaultOutcome:
     """
 
     scenario: Scenario
-    entries: Sequence[StoredEntry]
+    # Not shown: asyncio shows a task's result whenever it takes its signal handler away.
+    entries: Sequence[StoredEntry] = field(repr=False)
     ledger: Path
     cloud: Path
     accepted: Mapping[str, str]

@@ -24,9 +24,8 @@ NEVER_REACHED = {
     "cloud_actuator.Ledger.admitted": "asked by people and by the store's commands",
     "cloud_actuator.Ledger.bills": "asked by people and by the store's commands",
     "cloud_actuator.Ledger.settle": "settles the bills of clouds that send some",
-    "cloud_actuator.Ledger.latest_slot": "asked by the store's commands",
-    "forecaster.SnapshotStore.set_aside": "asked where a snapshot cannot be used",
-    "cloud_actuator.EventStream.publish.between": "answers to one call are one batch",
+    "cloud_actuator.Ledger.job_records": "asked where the jobs of a lost log are told again",
+    "cloud_actuator.Ledger.raise_epoch": "called where the ledger was lost or restored older",
 }
 
 _FOLLOWERS = ("market_ingest", "forecaster", "selector", "cloud_actuator", "allocator")

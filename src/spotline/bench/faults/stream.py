@@ -37,7 +37,12 @@ class DurablePlace:
     """A durable place as the broker keeps it."""
 
     acked_seq: int
-    owner: object = None
+    owner: MemorySubscription | None = None
+
+    @property
+    def done_seq(self) -> int:
+        """Up to where its owner is done: an acknowledgement that was lost does not come again."""
+        return self.acked_seq if self.owner is None else max(self.acked_seq, self.owner.acked_seq)
 
 
 @dataclass(slots=True)
@@ -141,9 +146,9 @@ class MemoryBroker:
         self.snapshots.clear()
 
     def waits_for(self, name: str, subjects: Sequence[str]) -> bool:
-        """Whether a place has entries that it has not acknowledged."""
+        """Whether a place has entries that its owner is not done with."""
         place = self.places.get(name)
-        floor = 0 if place is None else place.acked_seq
+        floor = 0 if place is None else place.done_seq
         on = matching(tuple(subjects))
         return any(on(entry.subject) for entry in self.entries[floor:])
 
@@ -325,6 +330,11 @@ class MemorySubscription:
         before, self._next_seq = self._next_seq, self._acked_seq + 1
         self._broker.wake()
         return before > self._next_seq
+
+    @property
+    def acked_seq(self) -> int:
+        """The last entry that was acknowledged, whether the broker heard of it or not."""
+        return self._acked_seq
 
     @property
     def waiting(self) -> int:

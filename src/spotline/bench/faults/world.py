@@ -26,6 +26,7 @@ from spotline.adapters.ledger.sql import SqlLedger
 from spotline.application.admission import Accepted
 from spotline.application.allocator.handler import JobsHandler, check_submission
 from spotline.application.cloud_actuator.actuation import ActuationOptions, CloudActuation
+from spotline.application.cloud_actuator.agreeing import AgreementRules
 from spotline.application.cloud_actuator.handler import ActuateHandler
 from spotline.application.cloud_actuator.ports import CloudProvider
 from spotline.application.forecaster.handler import ForecastHandler, ForecastStateCodec
@@ -372,7 +373,7 @@ class FaultWorld:
         actuation = CloudActuation(
             counted_cloud(self.family.cloud(cloud), line),
             counted_ledger(ledger, line),
-            ActuationOptions(caps=self.scenario.caps),
+            ActuationOptions(caps=self.scenario.caps, agreement=AgreementRules()),
         )
         await _started(actuation)
         calls = SimulatedCloudDriver(cloud, actuation.perform)

@@ -239,6 +239,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         report = from_message(WorkReport, request)
         gang = caller.gang
         self._check_generation(gang, report.generation)
+        self._check_member(caller, report.generation)
         status = self._host.state.statuses[gang.job_id]
         if status.state.over:
             # It would change nothing any more.
@@ -289,6 +290,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         report = from_message(CheckpointReport, request)
         gang = caller.gang
         self._check_generation(gang, report.generation)
+        self._check_member(caller, report.generation)
         now_ns = self._keeper.now_ns()
         if report.fault is not None:
             event: Event = CheckpointFailed(
@@ -383,6 +385,22 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
             raise RpcRefused(
                 grpc.StatusCode.INVALID_ARGUMENT,
                 f"generation must be {least}..{gang.generation}, was {generation}",
+                reason=Reason.FIELD_INVALID,
+                field="generation",
+            )
+
+    @staticmethod
+    def _check_member(caller: GangMember, generation: int) -> None:
+        """Refuse a report of the present program by who runs no part of it.
+
+        Who ran a former one is not known any more; what it says of that is no progress of this one.
+        """
+        gang = caller.gang
+        if generation == gang.generation and caller.instance_id not in gang.members:
+            raise RpcRefused(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"generation {generation} does not run on {caller.instance_id}: expected a report of "
+                "one of its members",
                 reason=Reason.FIELD_INVALID,
                 field="generation",
             )

@@ -50,7 +50,7 @@ class Duplicate(Hasty):
     def _deliver_again(self, world: FaultWorld) -> None:
         owners = [place.owner for _, place in sorted(world.broker.places.items())]
         owner = self.rng.choice(owners) if owners else None
-        if owner is not None and owner.rewind():  # type: ignore[attr-defined]
+        if owner is not None and owner.rewind():
             self.hit()
 
     def _lose_acknowledgement(self, world: FaultWorld) -> None:

@@ -20,6 +20,7 @@ from spotline.application.forecaster.handler import SPEC as FORECASTER
 from spotline.application.market_ingest.handler import SPEC as MARKET_INGEST
 from spotline.application.read_model.handler import SPEC as READ_MODEL
 from spotline.application.selector.handler import SPEC as SELECTOR
+from spotline.application.spec import Spec
 from spotline.bench.faults.families.interface import Hasty
 from spotline.bench.faults.forging import Unforgeable, altered, forged, latest
 from spotline.contracts.batch import packed_for
@@ -48,12 +49,17 @@ from spotline.domain.policies.answer import DecisionReason
 if TYPE_CHECKING:
     from spotline.bench.faults.world import FaultWorld
 
+
+def _itself(spec: Spec) -> tuple[str, ...]:
+    return (spec.service,) if {*spec.consumes} & {*spec.produces} else ()
+
+
 _SPECS = (ALLOCATOR, CLOUD_ACTUATOR, FORECASTER, MARKET_INGEST, READ_MODEL, SELECTOR)
 _FOLLOWED: Mapping[str, tuple[frozenset[str], frozenset[str]]] = MappingProxyType(
     {
         spec.service: (
             frozenset(KINDS[event_type] for event_type in spec.consumes),
-            frozenset(subjects_with(spec.consumes, spec.service)),
+            frozenset(subjects_with(spec.consumes, *_itself(spec))),
         )
         for spec in _SPECS
     }
@@ -266,9 +272,11 @@ class Forgeries(Hasty):
             )
         except (ContractError, ValueError):
             return
+        foreign: Any = self.notes["foreign"]
+        if event_id in foreign:
+            return  # the broker would drop it
         stored = packed_for(tried.carrier, envelope) if tried.carrier else envelope
         world.broker.store(stored.subject, stored.headers(), stored.payload)
-        foreign: Any = self.notes["foreign"]
         foreign.add(event_id)
         expected: Any = self.notes["not_believed"]
         expected[event_id] = (
@@ -323,6 +331,6 @@ def _seen(world: FaultWorld) -> _Seen:
         events=events,
         jobs={each.job.job_id: each.job.tenant for each in submitted},
         submitted=submitted,
-        slot=next((event for _, event in reversed(slots) if isinstance(event, SlotOpened)), None),
+        slot=slots[-1][1] if slots else None,
         cause_id=slots[-1][0] if slots else "0" * 32,
     )

@@ -5,26 +5,32 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from typing import ClassVar
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar
 
 from spotline.bench.faults.families.interface import Hasty
 from spotline.bench.faults.points import Lifeline, all_points
 from spotline.bench.faults.scenario import Scenario
 
+if TYPE_CHECKING:
+    from spotline.bench.faults.world import FaultWorld
+
 # How many kills of whom; those with most to lose have most points.
 _KILLS = (
-    (("cloud_actuator",), 3),
+    (("cloud_actuator",), 4),
     (("selector",), 1),
     (("market_ingest", "forecaster"), 1),
     (("allocator", "read_model"), 1),
 )
+_SET_ASIDE = ".SnapshotStore.set_aside."
 
 
 class Kill(Hasty):
     """Kills at a few points, each at one of the times that it is reached.
 
-    Over the seeds every point has its turn; points that this scenario never reaches are left to
-    others.
+    Which ones is counted off by the seed, not drawn: over `seeds_for_all` neighbours every point has
+    its turn. Points that the undisturbed run never comes by are killed at wherever trouble leads
+    there.
     """
 
     name: ClassVar[str] = "kill"
@@ -33,25 +39,24 @@ class Kill(Hasty):
         self, scenario: Scenario, rng: random.Random, calm_points: Counter[str] | None = None
     ) -> None:
         super().__init__(scenario, rng, calm_points)
-        others = [point for point in all_points() if not self.calm_points[point]]
-        drawn = [
-            point
-            for services, kills in _KILLS
-            for point in _turn(self._points_of(services), scenario.seed, kills)
-        ]
         self._due = {
-            point: rng.randint(1, max(1, min(self.calm_points[point], 40))) for point in drawn
+            point: rng.randint(1, max(1, min(self.calm_points[point], 40)))
+            for point in points_of_turn(scenario.seed)
         }
-        # What only trouble leads to is killed whenever it is reached, in some seeds.
-        self._rare = {point for point in others if rng.random() < 0.5}
+        # What only trouble leads to is killed at when it is first reached.
+        self._rare = {point for point in all_points() if not self.calm_points[point]}
         self._reached: Counter[str] = Counter()
 
-    def _points_of(self, services: Sequence[str]) -> list[str]:
-        return [
-            point
-            for point in all_points()
-            if self.calm_points[point] and point.partition(".")[0] in services
-        ]
+    async def disturb(self, world: FaultWorld) -> None:
+        """Spoil a snapshot where the turn has come to what is done about one."""
+        if not any(_SET_ASIDE in point for point in self._due):
+            return
+        while not world.broker.snapshots:
+            await world.broker.grown().wait()
+        for name, data in sorted(world.broker.snapshots.items()):
+            world.broker.snapshots[name] = data[: len(data) // 2]
+            # Only the next process reads it.
+            world.kill(name.partition(".")[0])
 
     def reach(self, line: Lifeline, point: str) -> None:
         """Kill where it is due."""
@@ -65,8 +70,23 @@ class Kill(Hasty):
         line.kill(point)
 
 
-def _turn(points: Sequence[str], seed: int, kills: int) -> list[str]:
-    """The next few of these points, so that over the seeds each has its turn."""
-    turns = [*points]
+def points_of_turn(seed: int) -> list[str]:
+    """The points whose turn it is with a seed."""
+    found: list[str] = []
+    for services, kills in _KILLS:
+        turns = _turns(services)
+        found += [turns[(seed * kills + number) % len(turns)] for number in range(kills)]
+    return found
+
+
+def seeds_for_all() -> int:
+    """How many neighbouring seeds it takes until every point has had its turn."""
+    return max(-(-len(_turns(services)) // kills) for services, kills in _KILLS)
+
+
+@cache
+def _turns(services: tuple[str, ...]) -> Sequence[str]:
+    """The points of some services, mixed: neighbours would be killed at one after the other."""
+    turns = [point for point in all_points() if point.partition(".")[0] in services]
     random.Random("turns").shuffle(turns)  # noqa: S311
-    return [turns[(seed * kills + number) % len(turns)] for number in range(min(kills, len(turns)))]
+    return tuple(turns)

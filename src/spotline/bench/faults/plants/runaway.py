@@ -7,10 +7,10 @@ from typing import Any
 
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.application.cloud_actuator import actuation, reporting
+from spotline.application.cloud_actuator.planning import RevisionPlanning
 from spotline.application.selector import commanding, fold, freezing, handler, spending
 from spotline.bench.faults.plants.interface import Plant, Replacement
 from spotline.domain.events.event import Event
-from spotline.domain.ledger import intents
 from spotline.domain.limits.breaker import Breaker
 from spotline.domain.limits.spending import Spending
 
@@ -44,17 +44,11 @@ def _launches_are_not_counted() -> Sequence[Replacement]:
     )
 
 
-def _what_a_job_holds_is_free() -> Sequence[Replacement]:
-    def never(plan: Any, held: Any) -> tuple[()]:
-        return ()
-
-    def fresh(plan: Any, held: Any) -> dict[str, int]:
+def _what_a_job_has_spent_is_forgotten() -> Sequence[Replacement]:
+    async def nothing(self: RevisionPlanning, request: Any) -> dict[str, int]:
         return {}
 
-    return (
-        Replacement(where=intents, name="_over_cap", value=never),
-        Replacement(where=intents, name="_rest_cost_micro_usd", value=fresh),
-    )
+    return (Replacement(where=RevisionPlanning, name="_spent", value=nothing),)
 
 
 def _nobody_is_judged() -> Sequence[Replacement]:
@@ -118,9 +112,10 @@ PLANTS = (
         seed=3,
     ),
     Plant(
-        name="what_a_job_holds_is_free",
-        what="the cap of a job counts what it has paid, not what it holds",
-        replacements=_what_a_job_holds_is_free,
+        name="what_a_job_has_spent_is_forgotten",
+        what="the cap of a job counts what a slot costs, and nothing before it",
+        replacements=_what_a_job_has_spent_is_forgotten,
+        seed=19,
     ),
     Plant(
         name="nobody_is_judged",

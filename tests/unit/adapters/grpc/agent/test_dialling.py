@@ -9,14 +9,16 @@ import sys
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
+from types import SimpleNamespace
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from spotline.adapters.agents.keys import AgentKeys
 from spotline.adapters.grpc.agent.server import AgentServer
+from spotline.application.allocator.gang_facts import AgentTimes
 
 async def main():
     keys = AgentKeys(Path(sys.argv[1]))
-    port_of_agents = AgentServer(None, None, None, keys, address="127.0.0.1:0")
+    port_of_agents = AgentServer(None, SimpleNamespace(times=AgentTimes()), None, keys, address="127.0.0.1:0")
     server = grpc.aio.server()
     health_pb2_grpc.add_HealthServicer_to_server(health.aio.HealthServicer(), server)
     port = server.add_secure_port("127.0.0.1:0", port_of_agents.credentials())
