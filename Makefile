@@ -152,7 +152,7 @@ docker-lint: setup ## hadolint on every Dockerfile; the structure of the compose
 	$(BIN)/python -m tools.supply.pin --check
 	$(BIN)/hadolint $$(find deploy services -name Dockerfile -o -name '*.Dockerfile' | sort)
 	$(BIN)/python tools/check_compose.py docker-compose.yml deploy/compose/*.yml
-	$(BIN)/nats-server -t -c deploy/nats/nats.conf
+	$(BIN)/python -m pytest -n0 -q tests/integration/test_deployed_broker.py
 
 .PHONY: house
 house: setup ## count code lines, long files and functions, wide signatures, names that mean two things

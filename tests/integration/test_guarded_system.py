@@ -5,16 +5,34 @@ import asyncio
 import pytest
 
 from spotline.adapters.nats.connection import NatsConnection
-from spotline.bootstrap.bus_identities import identities_of, rotate_identities
+from spotline.adapters.nats.identities import CA_FILE
+from spotline.bootstrap.bus_identities import (
+    identities_of,
+    opened_identities,
+    rotate_identities,
+)
 from spotline.bootstrap.store_check import check_store, exit_code_of
 from spotline.bootstrap.store_copies import back_up
 from spotline.bootstrap.system import running_system
 from spotline.contracts.errors import ConfigError
+from spotline.contracts.subjects import filter_of
 from spotline.domain.events.agreement import IncarnationBegun
 from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.lifecycle import JobSubmitted
+from spotline.runtime.broker import EmbeddedBroker
 from tests.eventually import PATIENCE_S, eventually
-from tests.fakes.whole_system import JOBS, events_in, ledger_of, log_in, options, until_slot, wipe
+from tests.fakes.bus_identities import GuardedBus
+from tests.fakes.processes import SERVICES, ServiceProcesses
+from tests.fakes.whole_system import (
+    JOBS,
+    MARKET,
+    events_in,
+    ledger_of,
+    log_in,
+    options,
+    until_slot,
+    wipe,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -69,3 +87,50 @@ async def test_a_log_that_is_gone_is_said_by_whoever_sets_up(tmp_path):
     ):
         await eventually(lambda: {IncarnationBegun, JobSubmitted} <= said)
     assert refusals(tmp_path) == []
+
+
+async def test_services_as_processes_have_a_key_each_and_no_more(tmp_path):
+    """In any order: those that make no streams wait for the one that does."""
+    identities = opened_identities(tmp_path / "identity")
+    reported = asyncio.Event()
+
+    async def note(message):
+        reported.set()
+
+    async with (
+        EmbeddedBroker(tmp_path / "broker", access=identities.access()) as broker,
+        GuardedBus(broker.url, identities, tmp_path / "broker").trying("operator") as operator,
+        ServiceProcesses(broker.url, tmp_path, MARKET) as services,
+    ):
+        await operator.client.subscribe(filter_of(CapacityReported), cb=note)
+        for service in sorted(SERVICES, key="cloud_actuator".__eq__):
+            await services.start(
+                service,
+                SPOTLINE_NATS_SEED=str(identities.folder / f"{service}.seed"),
+                SPOTLINE_NATS_CA=str(identities.folder / CA_FILE),
+            )
+        async with asyncio.timeout(2 * PATIENCE_S):
+            await reported.wait()
+        assert services.dead() == []
+    assert refusals(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"SPOTLINE_NATS_SEED": "selector.seed"}, "expected both or neither"),
+        ({"SPOTLINE_NATS_SEED": "x.seed", "SPOTLINE_NATS_CA": "ca.pem"}, "named as an identity"),
+        (
+            {"SPOTLINE_NATS_SEED": "selector.seed", "SPOTLINE_NATS_CA": "ca.pem"},
+            "expected the seed",
+        ),
+    ],
+)
+async def test_a_service_with_a_wrong_key_says_so_and_ends(tmp_path, settings, said):
+    (tmp_path / "selector.seed").write_text("SUNOTASEED")
+    told = {name: str(tmp_path / file) for name, file in settings.items()}
+    async with ServiceProcesses("tls://127.0.0.1:1", tmp_path, MARKET) as services:
+        await services.start("selector", **told)
+        await eventually(lambda: services.dead() == ["selector"])
+    assert said in services.said()
+    assert "SUNOTASEED" not in services.said()

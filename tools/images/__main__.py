@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from spotline.adapters.market.parquet import write_market
+from spotline.bootstrap.bus_identities import keys_for_broker
 from spotline.domain.market.generate import generate
 from tools.images.engine import ROOT, MissingPart, engine_here
 from tools.images.stack import Stack, TooLate, eventually, folder_readable_by_all
@@ -90,12 +91,15 @@ def run(storage: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         market = generate("mixed", seed=7, slots=_SLOTS, slot_s=1800, start_ns=_START_NS)
         write_market(market, Path(folder) / "market.parquet")
+        identity = Path(folder) / "identity"
+        keys_for_broker(identity, hosts=("nats",), containers=True)
         stack = Stack(
             engine,
             f"spotline-test-{os.getpid()}",
             {
                 "SPOTLINE_MARKET_DIR": str(folder_readable_by_all(Path(folder))),
                 "SPOTLINE_KNOWLEDGE_DIR": folder,
+                "SPOTLINE_IDENTITY_DIR": str(identity),
                 "SPOTLINE_SLOTS_PER_S": "1",
                 "SPOTLINE_NATS_IMAGE": provided.broker,
             },

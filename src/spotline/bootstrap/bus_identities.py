@@ -49,6 +49,28 @@ def opened_identities(folder: Path, *, hosts: tuple[str, ...] = ()) -> Identitie
     return identities
 
 
+def keys_for_broker(
+    folder: Path, *, hosts: tuple[str, ...], tenants: tuple[str, ...] = (), containers: bool = False
+) -> IdentitiesInFolder:
+    """Make what is missing of the keys of a broker that stands by itself, reached at `hosts`.
+
+    With `containers` files may be read by others, as whom containers run; nobody but its owner gets
+    into their folder itself.
+
+    Raises
+    ------
+    ConfigError
+        The folder is another user's, can be read by others, or cannot be used.
+    """
+    identities = opened_identities(folder, hosts=hosts)
+    for tenant in tenants:
+        identities.add_tenant(tenant)
+    if containers:
+        for file in identities.folder.iterdir():
+            file.chmod(0o644)
+    return identities
+
+
 def rotate_identities(store: Path) -> bool:
     """Draw the keys of a store's bus anew, and its broker's certificate where that is due.
 

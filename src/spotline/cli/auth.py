@@ -163,7 +163,9 @@ def rotate_keys(
     store: StoreOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw new keys of the authority, the services, and the person who runs them, while they run.
+    """Draw new keys of the authority, the services, the bus, and the person who runs them.
+
+    They may run meanwhile.
 
     Keys made by `spotline auth token create`, and the sessions of instances, stay as they are.
     """
@@ -175,6 +177,7 @@ def rotate_keys(
         else:
             folder.rotate(overlap=timedelta(seconds=seconds), keep_former=not distrust)
             done = {"rotated": True, "former_trusted": not distrust}
+            _rotate_bus(folder.path.parent)
     if as_json:
         print_json({**done, "ca": str(folder.ca_file)})
         return
@@ -190,10 +193,19 @@ def rotate_keys(
                 "is trusted no more" if distrust else "stays trusted until --retire",
             ),
             ("keys of services", f"new; the old ones count for {overlap}"),
+            ("keys of the bus", "new; services connect again with them"),
             ("your own keys", "new; commands take them from now on"),
             ("certificates", str(folder.ca_file)),
         ]
     )
+
+
+def _rotate_bus(store: Path) -> None:
+    """Draw the keys of the store's bus anew, too, where it has any."""
+    from spotline.bootstrap.bus_identities import identities_of, rotate_identities
+
+    if identities_of(store) is not None:
+        rotate_identities(store)
 
 
 # --- who one is ---------------------------------------------------------------------------------

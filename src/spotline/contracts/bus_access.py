@@ -56,7 +56,7 @@ CONNECTIONS: Mapping[str, str] = MappingProxyType(
 TENANT = "tenant-"
 """What the identity of a tenant begins with."""
 
-READERS = 16
+READERS = 8
 """How many consumers an identity may have that last as long as it reads."""
 
 HISTORY = "history"

@@ -1,4 +1,4 @@
-"""What a broker's configuration says of who may connect, and as whom. Pure but for two paths.
+"""What a broker's configuration says of who may connect, and as whom. Pure.
 
 The same text goes into the embedded broker's configuration, compose's and `deploy/`'s.
 """
@@ -15,6 +15,7 @@ from spotline.contracts.bus_access import (
     TENANT,
     Permissions,
     permissions,
+    tenant_identity,
     tenant_permissions,
 )
 from spotline.contracts.limits import MESSAGE_BYTES
@@ -54,24 +55,32 @@ class BrokerAccess:
 
 
 def variable(identity: str) -> str:
-    """The environment variable that gives a deployed broker an identity's public key."""
+    """The variable that has an identity's public key in a deployed broker's configuration."""
     return f"SPOTLINE_NKEY_{identity.upper()}"
 
 
-def deployed(partition: int = 0) -> str:
-    """The whole configuration of a deployed broker: keys come from its environment.
+def variables(public_keys: Mapping[str, str]) -> str:
+    """What a deployed broker's configuration includes: the public key of each identity."""
+    return "".join(f"{variable(identity)}: {key}\n" for identity, key in public_keys.items())
 
-    Its certificate is mounted beside it, and so are the tenants', which are its operator's affair.
+
+def deployed(tenants: Sequence[str] = (), *, partition: int = 0) -> str:
+    """The whole configuration of a deployed broker, but for what is in the folder beside it.
+
+    That has the keys, as `variables` writes them, and the broker's certificate.
     """
-    keys = {identity: f"${variable(identity)}" for identity in IDENTITIES}
-    return "\n".join(
-        (*_deployed_head(), *_tls_of_deployment(), *_authorization(keys, partition), "")
-    )
+    names = (*IDENTITIES, *map(tenant_identity, tenants))
+    keys = {identity: f"${variable(identity)}" for identity in names}
+    authorization = _authorization(keys, partition)
+    return "\n".join((*_deployed_head(), *_tls_of_deployment(), *authorization, ""))
 
 
 def _deployed_head() -> Iterator[str]:
     yield "# The broker of a deployment, with the settings and permissions of the embedded one."
     yield "# Generated: spotline broker config > deploy/nats/nats.conf"
+    yield "# Public keys and certificate: spotline broker keys, mounted at /etc/nats/identity."
+    yield "include ./identity/keys.inc"
+    yield ""
     yield "server_name: spotline"
     yield "port: 4222"
     yield "http: 8222 # /healthz, for the health check"

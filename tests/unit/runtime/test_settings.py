@@ -24,7 +24,16 @@ from spotline.runtime.settings import ServiceSettings, problems_of
 
 # What each service read before its options became its settings: these names are a promise.
 SHARED = {
-    *("NATS_URL", "PARTITION", "HEALTH_HOST", "HEALTH_PORT", "METRICS", "OTLP_ENDPOINT"),
+    *(
+        "NATS_URL",
+        "NATS_SEED",
+        "NATS_CA",
+        "PARTITION",
+        "HEALTH_HOST",
+        "HEALTH_PORT",
+        "METRICS",
+        "OTLP_ENDPOINT",
+    ),
     *("LOG_LEVEL", "IDENTITY_STORE", "IDENTITY_HOSTS", "IDENTITY_ISSUERS", "IDENTITY_MTLS"),
 }
 AGENTS = {"AGENTS_ADDRESS", "AGENTS_ADVERTISE", "AGENTS_FOLDER", "MARKET_S_PER_S"}

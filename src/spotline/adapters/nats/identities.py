@@ -31,11 +31,11 @@ from spotline.contracts.bus_access import (
     tenant_identity,
 )
 from spotline.contracts.errors import ConfigError
-from spotline.runtime.broker_access import BrokerAccess, variable
+from spotline.runtime.broker_access import BrokerAccess, variables
 
 CA_FILE = "ca.pem"
 SERVER_FILES = ("server.pem", "server.key")
-ENVIRONMENT_FILE = "broker.env"
+KEYS_FILE = "keys.inc"
 _SEED = ".seed"
 
 
@@ -205,7 +205,7 @@ class IdentitiesInFolder:
                 _keep(self.folder / CA_FILE, authority.ca_pem.encode())
                 for file, content in zip(SERVER_FILES, (chain, key), strict=True):
                     _keep(self.folder / file, content)
-                self._write_environment()
+                self._note_keys()
 
     def add_tenant(self, tenant: str) -> Path:
         """Draw a key for a tenant unless it has one; the file of its seed.
@@ -219,6 +219,7 @@ class IdentitiesInFolder:
         with self._usable(), locked(self.folder):
             if not self._seed(identity).exists():
                 self._draw(identity)
+            self._note_keys()
         return self._seed(identity)
 
     def rotate(self) -> None:
@@ -226,7 +227,7 @@ class IdentitiesInFolder:
         with self._usable(), locked(self.folder):
             for identity in self.names():
                 self._draw(identity)
-            self._write_environment()
+            self._note_keys()
 
     def names(self) -> tuple[str, ...]:
         """The identities that have a key, ours before the tenants'."""
@@ -259,13 +260,9 @@ class IdentitiesInFolder:
     def _draw(self, identity: str) -> None:
         write_private(self._seed(identity), f"{UserKey.drawn().seed}\n".encode())
 
-    def _write_environment(self) -> None:
-        lines = [
-            f"{variable(name)}={key}\n"
-            for name, key in self._public_keys().items()
-            if name in IDENTITIES
-        ]
-        _keep(self.folder / ENVIRONMENT_FILE, "".join(lines).encode())
+    def _note_keys(self) -> None:
+        """Write what a deployed broker's configuration includes."""
+        _keep(self.folder / KEYS_FILE, variables(self._public_keys()).encode())
 
     @contextmanager
     def _usable(self) -> Iterator[None]:

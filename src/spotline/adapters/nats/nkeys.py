@@ -100,8 +100,8 @@ def _encoded(content: bytes) -> str:
 def _decoded(text: str, what: str) -> bytes:
     try:
         content = base64.b32decode(text + "=" * (-len(text) % 8))
-    except binascii.Error as error:
-        raise ValueError(f"{what} must be base32 without padding") from error
+    except ValueError:
+        raise ValueError(f"{what} must be base32 without padding") from None
     content, crc = content[:-_CRC_BYTES], content[-_CRC_BYTES:]
     if len(content) < _CRC_BYTES or binascii.crc_hqx(content, 0) != int.from_bytes(crc, "little"):
         raise ValueError(f"{what} must end with its checksum: this one was mistyped or cut")
