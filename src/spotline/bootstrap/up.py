@@ -43,11 +43,12 @@ def check_inputs(options: SystemOptions) -> None:
         partition=options.partition,
         from_now=options.ingest.wall_clock,
     )
-    options.installed_identity()
     if options.knowledge is not None:
         from spotline.adapters.knowledge.store import read_knowledge
 
         read_knowledge(options.knowledge)
+    # Last: it makes keys where there are none, and a start that fails leaves nothing behind.
+    options.installed_identity()
 
 
 async def run_up(
