@@ -75,7 +75,7 @@ class InstalledIdentity:
 
     def publish(self, addresses: Sequence[str]) -> Callable[[], None]:
         """Tell this user's clients what these addresses ask for, until the result is called."""
-        endpoint = self._folder.endpoint()
+        endpoint = self._folder.endpoint(mtls=self._at.mtls)
         for address in addresses:
             publish_endpoint(address, endpoint)
 

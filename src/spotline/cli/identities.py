@@ -38,10 +38,23 @@ Issuers = Annotated[
         help="Issuers whose JWTs count beside our API keys (docs/identity.md).",
     ),
 ]
+Mtls = Annotated[
+    bool,
+    typer.Option(
+        "--mtls/--no-mtls",
+        envvar="SPOTLINE_IDENTITY_MTLS",
+        help="Callers must show a certificate of the store's authority, too.",
+    ),
+]
 
 
 def asked_identity(
-    store: Path, *, asked: bool, hosts: str = "", issuers: Path | None = None
+    store: Path,
+    *,
+    asked: bool,
+    hosts: str = "",
+    issuers: Path | None = None,
+    mtls: bool = False,
 ) -> IdentityAt | None:
     """The identity of a store, None where none is asked for: that is said each time."""
     from spotline.bootstrap.identity import IdentityAt
@@ -50,4 +63,4 @@ def asked_identity(
         typer.echo(NO_IDENTITY, err=True)
         return None
     names = tuple(name.strip() for name in hosts.split(",") if name.strip())
-    return IdentityAt(store=store, hosts=names, issuers=issuers)
+    return IdentityAt(store=store, hosts=names, issuers=issuers, mtls=mtls)

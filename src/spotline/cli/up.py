@@ -19,7 +19,7 @@ from spotline.cli.callers import (
     callers_of,
 )
 from spotline.cli.doubts import ListPrices, PriceSanity, StaleAfter, judged
-from spotline.cli.identities import AskIdentity, IdentityHosts, Issuers, asked_identity
+from spotline.cli.identities import AskIdentity, IdentityHosts, Issuers, Mtls, asked_identity
 from spotline.cli.ports import check_ports
 from spotline.cli.stores import StoreOption, store_folder
 from spotline.cli.tables import fact_lines, print_line
@@ -230,6 +230,7 @@ def up(
     identity: AskIdentity = True,
     identity_hosts: IdentityHosts = "",
     issuers: Issuers = None,
+    mtls: Mtls = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     verbose: Annotated[
         bool,
@@ -292,7 +293,9 @@ def up(
                 (most_streams, most_streams_a_tenant),
                 (most_allocations, most_open_jobs),
             ),
-            identity=asked_identity(store, asked=identity, hosts=identity_hosts, issuers=issuers),
+            identity=asked_identity(
+                store, asked=identity, hosts=identity_hosts, issuers=issuers, mtls=mtls
+            ),
         )
         check_ports(_ports_of(options, health_port))
         check_inputs(options)

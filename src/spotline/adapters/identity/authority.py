@@ -104,6 +104,11 @@ class Authority:
         names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(_SERVICE_URI + service)]
         return self._shown(f"service-{service}", service, names, ExtendedKeyUsageOID.CLIENT_AUTH)
 
+    def client_files(self, name: str) -> tuple[Path, Path]:
+        """Where key and certificate of a client are, made where they are missing; as above."""
+        self.service_identity(name)
+        return self._folder / f"service-{name}.key", self._folder / f"service-{name}.pem"
+
     def rotate(self, *, keep_former: bool = True) -> None:
         """Draw a new key for the authority; certificates are made anew when they are asked for.
 

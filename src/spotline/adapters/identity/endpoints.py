@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -139,10 +139,8 @@ def client_identity(
     known = found or ClientIdentity()
     ca_pem = _certificates(Path(ca), CA_FILE) if ca else known.ca_pem
     if not token:
-        return ClientIdentity(
-            token=known.token, ca_pem=ca_pem, server_name=known.server_name, tokens=known.tokens
-        )
-    return ClientIdentity(token=token, ca_pem=ca_pem, server_name=known.server_name)
+        return replace(known, ca_pem=ca_pem)
+    return replace(known, token=token, ca_pem=ca_pem, tokens={})
 
 
 def _token_in(environ: Mapping[str, str]) -> str:
@@ -174,6 +172,8 @@ class _EndpointPart(Part):
     server_name: Text = ""
     pid: Annotated[int, Field(ge=0)] = 0
     tokens: dict[Stated, Stated]
+    key: Text = ""
+    certificate: Text = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,11 +186,14 @@ class Endpoint:
         File of certificates that sign its own.
     token_files
         By role; the first is what commands show by default.
+    key_and_certificate
+        Files by which clients show themselves, where servers ask for that (mTLS).
     """
 
     ca: Path
     token_files: Mapping[Role, Path]
     server_name: str = ""
+    key_and_certificate: tuple[Path, Path] | None = None
 
 
 def publish_endpoint(address: str, endpoint: Endpoint) -> Path:
@@ -202,13 +205,16 @@ def publish_endpoint(address: str, endpoint: Endpoint) -> Path:
         The user's state cannot be written to.
     """
     path = endpoint_file(address)
-    said = {
+    said: dict[str, object] = {
         "address": address,
         "ca": str(endpoint.ca.absolute()),
         "server_name": endpoint.server_name,
         "pid": os.getpid(),
         "tokens": {role.value: str(file.absolute()) for role, file in endpoint.token_files.items()},
     }
+    if endpoint.key_and_certificate is not None:
+        key, certificate = endpoint.key_and_certificate
+        said |= {"key": str(key.absolute()), "certificate": str(certificate.absolute())}
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_private(path, json.dumps(said, indent=2).encode() + b"\n")
@@ -250,6 +256,9 @@ def _of_endpoint(address: str) -> ClientIdentity | None:
     except OSError as error:
         raise ConfigError(f"{path}: expected a readable file, found: {error.strerror}") from error
     part = read_part(_EndpointPart, read_json(path), where=str(path))
+    if not _runs(part.pid):
+        # Whoever wrote it was killed: another server may be there by now, or none.
+        return None
     known = {role.value for role in Role}
     tokens = {
         Role(role): read_token_file(Path(file), str(path))
@@ -261,6 +270,30 @@ def _of_endpoint(address: str) -> ClientIdentity | None:
         ca_pem=_certificates(Path(part.ca), str(path)),
         server_name=part.server_name,
         tokens=tokens,
+        key_and_chain=_shown(part, str(path)),
+    )
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process is there; 0: that is not known, and taken for granted."""
+    try:
+        if pid:
+            os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        # Another user's: it is there.
+        return True
+    return True
+
+
+def _shown(part: _EndpointPart, where: str) -> tuple[bytes, bytes] | None:
+    """What a client shows itself by, None where it need not."""
+    if not part.key:
+        return None
+    return (
+        _read(Path(part.key), where, _MOST_CA_BYTES),
+        _certificates(Path(part.certificate), where),
     )
 
 

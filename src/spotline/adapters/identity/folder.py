@@ -103,10 +103,11 @@ class IdentityFolder:
         """Who knows callers by our API keys, and by what `more` know."""
         return AuthenticatorChain((self.keys, *more), now=self._now)
 
-    def endpoint(self) -> Endpoint:
+    def endpoint(self, *, mtls: bool = False) -> Endpoint:
         """What this user's clients need to speak to any of our servers."""
         files = {role: self.token_file(name) for name, role in _PERSON.items()}
-        return Endpoint(ca=self.ca_file, token_files=files)
+        shown = self.authority.client_files("person") if mtls else None
+        return Endpoint(ca=self.ca_file, token_files=files, key_and_certificate=shown)
 
     def service_identity(self, service: str, *, mtls: bool = False) -> ClientIdentity:
         """By what a service of ours is known to the others.

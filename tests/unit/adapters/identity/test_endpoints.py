@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -232,3 +235,26 @@ def test_no_address_names_a_file_elsewhere(host, port):
 
     assert path.parent.name == "endpoints"
     assert path.resolve().parent == path.parent.resolve()
+
+
+def test_what_a_process_wrote_that_was_killed_is_believed_no_more(folder):
+    path = publish_endpoint(ADDRESS, folder.endpoint())
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    said = json.loads(path.read_text())
+
+    path.write_text(json.dumps({**said, "pid": ended.pid}))
+
+    assert client_identity(ADDRESS) is None
+
+
+def test_where_callers_show_a_certificate_this_users_clients_have_one(folder, monkeypatch):
+    publish_endpoint(ADDRESS, folder.endpoint(mtls=True))
+
+    key, certificate = client_identity(ADDRESS).key_and_chain
+    monkeypatch.setenv("SPOTLINE_TOKEN", "spl_another")
+
+    assert b"PRIVATE KEY" in key
+    assert b"CERTIFICATE" in certificate
+    assert client_identity(ADDRESS).key_and_chain == (key, certificate)
+    assert "PRIVATE" not in repr(client_identity(ADDRESS))
