@@ -254,8 +254,7 @@ def up(
     with explained():
         configure_logging(log_level)
         selection, caps = _limited(warm_start, limits_file, limits=limits)
-        store = store_folder(store)
-        chosen = _live(cloud)
+        store, chosen = store_folder(store), _live(cloud)
         pace = pace_of(
             speed=speed,
             slots_per_s=slots_per_s,
