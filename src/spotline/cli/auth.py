@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -72,7 +73,7 @@ def create_token(
 
         ends = _moment(expires)
         grant = _grant(role, tenant)
-        folder = IdentityFolder(store_folder(store, quiet=as_json))
+        folder = IdentityFolder(_key_store(store, quiet=as_json))
         token = folder.keys.create(name, grant, expires=ends)
         made = folder.keys.listed()[-1]
         if output is not None:
@@ -241,12 +242,24 @@ def whoami(address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
 # --- what the commands share --------------------------------------------------------------------
 
 
+def _key_store(stated: Path | None, *, quiet: bool) -> Path:
+    """The store that was stated; else that of the system that runs here, which asks for its keys."""
+    from spotline.adapters.identity.endpoints import published_ca
+    from spotline.adapters.identity.folder import FOLDER
+
+    if stated is None:
+        ca = published_ca(os.environ.get("SPOTLINE_ALLOCATOR_ADDRESS") or DEFAULT_ADDRESS)
+        if ca is not None and ca.parent.name == FOLDER:
+            return ca.parent.parent
+    return store_folder(stated, quiet=quiet)
+
+
 def _folder(store: Path | None, *, quiet: bool) -> IdentityFolder:
     """The keys of a store that has some."""
     from spotline.adapters.identity.folder import FOLDER, IdentityFolder
     from spotline.contracts.errors import ConfigError
 
-    path = store_folder(store, quiet=quiet)
+    path = _key_store(store, quiet=quiet)
     if not (path / FOLDER).is_dir():
         raise ConfigError(
             f"--store: expected a store that has keys, found none in {path}; `spotline up` makes "

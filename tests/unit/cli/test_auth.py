@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spotline.adapters.identity.contexts import contexts_file, read_contexts
+from spotline.adapters.identity.endpoints import Endpoint, publish_endpoint
 from spotline.adapters.identity.folder import IdentityFolder
 from spotline.cli.main import app
 from spotline.contracts.access import Role
@@ -77,6 +78,16 @@ async def test_a_key_can_go_into_a_file_of_ones_own(store, tmp_path):
     assert out.stat().st_mode & 0o777 == 0o600
     caller = await IdentityFolder(store).authenticator().caller(out.read_text().strip())
     assert (caller.role, caller.credential_id) == (Role.VIEWER, made["key_id"])
+
+
+async def test_without_a_store_it_is_a_key_of_the_system_that_runs_here(store):
+    folder = IdentityFolder(store)
+    endpoint = Endpoint(ca=folder.ca_file, token_files={})
+    publish_endpoint("127.0.0.1:7070", endpoint)
+
+    token = ok("auth", "token", "create", "--name", "ann", "--role", "viewer").strip()
+
+    assert (await folder.authenticator().caller(token)).subject == "ann"
 
 
 @pytest.mark.parametrize(

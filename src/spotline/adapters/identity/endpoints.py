@@ -247,7 +247,19 @@ def endpoint_file(address: str) -> Path:
     return user_state_path("spotline") / "endpoints" / f"{name}_{port}.json"
 
 
-def _of_endpoint(address: str) -> ClientIdentity | None:
+def published_ca(address: str) -> Path | None:
+    """The file of certificates of the system of this user that serves an address; None for none.
+
+    Raises
+    ------
+    ConfigError, ContractError
+        What is told of the address cannot be read.
+    """
+    part = _published(address)
+    return None if part is None else Path(part.ca)
+
+
+def _published(address: str) -> _EndpointPart | None:
     path = endpoint_file(address)
     try:
         check_private(path)
@@ -256,8 +268,13 @@ def _of_endpoint(address: str) -> ClientIdentity | None:
     except OSError as error:
         raise ConfigError(f"{path}: expected a readable file, found: {error.strerror}") from error
     part = read_part(_EndpointPart, read_json(path), where=str(path))
-    if not _runs(part.pid):
-        # Whoever wrote it was killed: another server may be there by now, or none.
+    # Whoever wrote it may have been killed: another server is there by now, or none.
+    return part if _runs(part.pid) else None
+
+
+def _of_endpoint(address: str) -> ClientIdentity | None:
+    path, part = endpoint_file(address), _published(address)
+    if part is None:
         return None
     known = {role.value for role in Role}
     tokens = {

@@ -101,7 +101,7 @@ def test_an_entry_about_no_job_or_one_that_is_over_freezes_nothing():
 
 def test_what_the_selector_parks_itself_about_a_job_freezes_it():
     about = next(one for one in SAMPLES if isinstance(one, JobProgressReported))
-    about = replace(about, job_id=JOBS[0].job_id)
+    about = replace(about, job_id=JOBS[0].job_id, tenant=JOBS[0].tenant)
 
     found = OddRun(MARKET, JOBS)
     select = next(turns for turns in found.host.hosted if turns.service == "selector")
