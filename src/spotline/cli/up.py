@@ -292,9 +292,7 @@ def up(
                 (most_streams, most_streams_a_tenant),
                 (most_allocations, most_open_jobs),
             ),
-            identity=asked_identity(
-                store, asked=identity, hosts=identity_hosts, issuers=issuers, mtls=mtls
-            ),
+            identity=asked_identity(store, identity_hosts, issuers, asked=identity, mtls=mtls),
         )
         check_ports(_ports_of(options, health_port))
         check_inputs(options)
