@@ -254,8 +254,7 @@ def up(
     with explained():
         configure_logging(log_level)
         selection, caps = _limited(warm_start, limits_file, limits=limits)
-        store = store_folder(store)
-        chosen = _live(cloud)
+        store, chosen = store_folder(store), _live(cloud)
         pace = pace_of(
             speed=speed,
             slots_per_s=slots_per_s,
@@ -293,9 +292,7 @@ def up(
                 (most_streams, most_streams_a_tenant),
                 (most_allocations, most_open_jobs),
             ),
-            identity=asked_identity(
-                store, asked=identity, hosts=identity_hosts, issuers=issuers, mtls=mtls
-            ),
+            identity=asked_identity(store, identity_hosts, issuers, asked=identity, mtls=mtls),
         )
         check_ports(_ports_of(options, health_port))
         check_inputs(options)
