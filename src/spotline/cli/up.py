@@ -299,8 +299,7 @@ def up(
         store.mkdir(parents=True, exist_ok=True)
         if not verbose:
             configure_logging(log_level, file=store / LOG_FILE)
-    said = _Said(as_json=as_json, verbose=verbose, store=store)
-    _serve(options, cloud, said, health_port=health_port)
+    _serve(options, cloud, _Said(as_json=as_json, verbose=verbose, store=store), port=health_port)
 
 
 def _limited(
@@ -386,7 +385,7 @@ class _Said:
         print_line(line, err=True)
 
 
-def _serve(options: SystemOptions, cloud: str, said: _Said, *, health_port: int) -> NoReturn:
+def _serve(options: SystemOptions, cloud: str, said: _Said, *, port: int) -> NoReturn:
     """Serve until a signal, then say what goes on costing, and end the command."""
     import asyncio
 
@@ -413,7 +412,7 @@ def _serve(options: SystemOptions, cloud: str, said: _Said, *, health_port: int)
         this.claim(store)
     try:
         code = run_to_exit_code(
-            run_up(options, health_port=health_port, told=told, applied=notes.on_applied)
+            run_up(options, health_port=port, told=told, applied=notes.on_applied)
         )
     finally:
         this.erase(store)
