@@ -1,6 +1,7 @@
-"""Submit a job, change it, follow it, withdraw it: `python client.py 127.0.0.1:7070`."""
+"""Submit, change, follow and withdraw a job: `python client.py HOST:PORT [CA_FILE TOKEN_FILE]`."""
 
 import sys
+from pathlib import Path
 
 import grpc
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -41,7 +42,15 @@ def explain(error):
                 print("field:", field.field, field.description)
 
 
-with grpc.insecure_channel(sys.argv[1]) as channel:
+def connected(address, ca_file="", token_file=""):
+    if not ca_file:  # of a server that asks nobody who he is
+        return grpc.insecure_channel(address)
+    trusted = grpc.ssl_channel_credentials(Path(ca_file).read_bytes())
+    token = grpc.access_token_call_credentials(Path(token_file).read_text().strip())
+    return grpc.secure_channel(address, grpc.composite_channel_credentials(trusted, token))
+
+
+with connected(*sys.argv[1:]) as channel:
     try:
         run(JobServiceStub(channel))
     except grpc.RpcError as error:

@@ -238,7 +238,7 @@ async def test_a_file_may_leave_out_the_tokens_tenant(tmp_path, monkeypatch):
             jobs = [status.job for status in await client.list_all()]
 
     assert bound_to_none[0] == 2
-    assert "tenant: expected this field, found nothing" in bound_to_none[1]
+    assert "tenant: expected this field, as no token says whose job it is" in bound_to_none[1]
     assert code == 0, said
     assert {job.tenant for job in jobs} == {JOBS[0].tenant, "research"}
     assert of_another[0] == 1

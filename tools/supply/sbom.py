@@ -125,7 +125,7 @@ def _package(found: Json, installed: Json | None) -> Json:
         "externalReferences": [
             {
                 "type": "distribution",
-                "url": f"https://pypi.org/project/{_normal(found['name'])}/{found['version']}/",
+                "url": purl,
                 "hashes": sorted(hashes, key=lambda one: str(one["content"])),
             }
         ],

@@ -49,6 +49,8 @@ def check_inputs(options: SystemOptions) -> None:
         from spotline.adapters.knowledge.store import read_knowledge
 
         read_knowledge(options.knowledge)
+    # Last: it makes keys where there are none, and a start that fails leaves nothing behind.
+    options.installed_identity()
 
 
 async def run_up(

@@ -50,10 +50,10 @@ Mtls = Annotated[
 
 def asked_identity(
     store: Path,
-    *,
-    asked: bool,
     hosts: str = "",
     issuers: Path | None = None,
+    *,
+    asked: bool,
     mtls: bool = False,
 ) -> IdentityAt | None:
     """The identity of a store, None where none is asked for: that is said each time."""

@@ -254,8 +254,7 @@ def up(
     with explained():
         configure_logging(log_level)
         selection, caps = _limited(warm_start, limits_file, limits=limits)
-        store = store_folder(store)
-        chosen = _live(cloud)
+        store, chosen = store_folder(store), _live(cloud)
         pace = pace_of(
             speed=speed,
             slots_per_s=slots_per_s,
@@ -293,17 +292,14 @@ def up(
                 (most_streams, most_streams_a_tenant),
                 (most_allocations, most_open_jobs),
             ),
-            identity=asked_identity(
-                store, asked=identity, hosts=identity_hosts, issuers=issuers, mtls=mtls
-            ),
+            identity=asked_identity(store, identity_hosts, issuers, asked=identity, mtls=mtls),
         )
         check_ports(_ports_of(options, health_port))
         check_inputs(options)
         store.mkdir(parents=True, exist_ok=True)
         if not verbose:
             configure_logging(log_level, file=store / LOG_FILE)
-    said = _Said(as_json=as_json, verbose=verbose, store=store)
-    _serve(options, cloud, said, health_port=health_port)
+    _serve(options, cloud, _Said(as_json=as_json, verbose=verbose, store=store), port=health_port)
 
 
 def _limited(
@@ -389,7 +385,7 @@ class _Said:
         print_line(line, err=True)
 
 
-def _serve(options: SystemOptions, cloud: str, said: _Said, *, health_port: int) -> NoReturn:
+def _serve(options: SystemOptions, cloud: str, said: _Said, *, port: int) -> NoReturn:
     """Serve until a signal, then say what goes on costing, and end the command."""
     import asyncio
 
@@ -416,7 +412,7 @@ def _serve(options: SystemOptions, cloud: str, said: _Said, *, health_port: int)
         this.claim(store)
     try:
         code = run_to_exit_code(
-            run_up(options, health_port=health_port, told=told, applied=notes.on_applied)
+            run_up(options, health_port=port, told=told, applied=notes.on_applied)
         )
     finally:
         this.erase(store)

@@ -64,6 +64,13 @@ class IdentityFolder:
         self._tokens = self.path / "tokens"
         self._now = now
         try:
+            store.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            found = error.strerror or str(error)
+            raise ConfigError(
+                f"{store}: expected a path that can be used, found: {found}"
+            ) from error
+        try:
             for folder in (self.path, self.path / "authority", self._tokens):
                 make_private_folder(folder)
                 check_private(folder)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
-import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from spotline.adapters.agents.enrolment import SignedEnrolment, read_token
 from spotline.adapters.agents.keys import AgentKeys
 from spotline.adapters.identity.instances import Identity, InstanceSessions, sha256_of
-from spotline.adapters.identity.signing import ForgedStatement
+from spotline.adapters.identity.signing import ForgedStatement, Signer
 from spotline.contracts.errors import ConfigError, Unauthenticated
+from tests.fakes.handshakes import shake_hands
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -113,33 +116,11 @@ def test_an_authority_that_is_renewed_keeps_its_key(tmp_path):
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
 def test_a_stock_client_trusts_it_by_name_and_no_other_authority(tmp_path, host):
     keys = AgentKeys(tmp_path / "ours")
-    key, chain = keys.server_identity(["localhost"])
-    (tmp_path / "key.pem").write_bytes(key)
-    (tmp_path / "chain.pem").write_bytes(chain)
-    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    serving.load_cert_chain(tmp_path / "chain.pem", tmp_path / "key.pem")
+    shown = keys.server_identity(["localhost"])
 
-    def handshake(ca_pem):
-        context = ssl.create_default_context(cadata=ca_pem)
-        ours, theirs = socket.socketpair()
-
-        def answer():
-            try:
-                serving.wrap_socket(theirs, server_side=True).close()
-            except OSError:
-                theirs.close()
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        try:
-            with context.wrap_socket(ours, server_hostname=host):
-                pass
-        finally:
-            thread.join()
-
-    handshake(keys.ca_pem)
+    shake_hands(shown, keys.ca_pem, tmp_path / "tls", host=host)
     with pytest.raises(ssl.SSLCertVerificationError):
-        handshake(AgentKeys(tmp_path / "theirs").ca_pem)
+        shake_hands(shown, AgentKeys(tmp_path / "theirs").ca_pem, tmp_path / "tls", host=host)
 
 
 def test_a_folder_that_holds_something_else_is_refused(tmp_path):
@@ -147,3 +128,37 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path):
 
     with pytest.raises(ConfigError, match="key must have 32 bytes, had 5"):
         AgentKeys(tmp_path)
+
+
+def test_the_keys_of_a_store_of_before_stay_as_they_are(tmp_path):
+    """Releases before 0.4 made authorities that sign no other one."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Spotline agents")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=30))
+        .not_valid_after(now + timedelta(days=3000))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    folder = tmp_path / "agents"
+    folder.mkdir()
+    (folder / "hmac.key").write_bytes(b"k" * 32)
+    (folder / "ca.key").write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
+    (folder / "ca.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
+    token = Signer(b"k" * 32).sign(
+        "join", {"instance": "i-1", "job": "j-1", "tenant": "acme", "expires_s": 1 << 40}
+    )
+
+    keys = AgentKeys(folder)
+
+    assert keys.ca_pem.encode() == certificate.public_bytes(Encoding.PEM)
+    shake_hands(keys.server_identity(["gpu-head"]), keys.ca_pem, tmp_path / "tls", host="gpu-head")
+    assert read_token(keys.signer, token).identity.instance_id == "i-1"
