@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import structlog
+
 from spotline.adapters.identity.authority import Authority
 from spotline.adapters.identity.private_files import check_private, make_private_folder
 from spotline.adapters.nats.identities import IdentitiesInFolder
@@ -15,6 +17,8 @@ AUTHORITY_FOLDER = "authority"
 NATS_FOLDER = "nats"
 BROKER_FOLDER = "broker"
 
+_log = structlog.get_logger(__name__)
+
 
 def bus_identities(store: Path, nats_url: str) -> IdentitiesInFolder | None:
     """The identities to run a store's system with; None with an external broker that asks nobody.
@@ -25,6 +29,7 @@ def bus_identities(store: Path, nats_url: str) -> IdentitiesInFolder | None:
         Their folder cannot be used.
     """
     if nats_url and not nats_url.startswith("tls://"):
+        _log.warning("open_bus", detail="whoever reaches the broker may publish as any service")
         return None
     return opened_identities(store / IDENTITY_FOLDER)
 

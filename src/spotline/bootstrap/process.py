@@ -89,6 +89,7 @@ def _bus_identity_of(settings: ServiceSettings) -> OneIdentity | None:
             f"found {settings.nats_seed!r} and {settings.nats_ca!r}"
         )
     if not settings.nats_seed:
+        _log.warning("open_bus", detail="whoever reaches the broker may publish as any service")
         return None
     return OneIdentity(Path(settings.nats_seed), Path(settings.nats_ca))
 
