@@ -48,6 +48,7 @@ PLANTS = (
         name="own_decisions_are_not_read_back",
         what="after a restart a service does not know what it had decided",
         replacements=_own_decisions_are_not_read_back,
+        seed=7,
     ),
     Plant(
         name="intents_are_not_written",

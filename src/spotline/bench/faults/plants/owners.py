@@ -58,6 +58,5 @@ PLANTS = (
         name="cloud_is_called_without_a_look_at_the_epoch",
         what="a former owner goes on calling the cloud",
         replacements=_cloud_is_called_without_a_look_at_the_epoch,
-        seed=8,
     ),
 )
