@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -75,14 +76,15 @@ async def publish(
 ) -> None:
     """Store entries as they are, those that come twice, too.
 
-    Of every `reach` neighbours, those of one cause come together, hence in one batch.
+    Of every `reach` neighbours, those of one cause and publisher come together, hence in one batch.
     """
     js = await jetstream_of(connection)
     for first in range(0, len(entries), reach):
-        # Made by whom the service follows for it.
-        made = [replace(one.envelope(), source="selector") for one in entries[first:][:reach]]
-        made.sort(key=lambda envelope: envelope.causation_id)
-        for number, one in enumerate(packed(made)):
+        made = [one.envelope() for one in entries[first:][:reach]]
+        made.sort(key=lambda envelope: (envelope.source, envelope.causation_id))
+        together = itertools.groupby(made, key=lambda envelope: envelope.source)
+        batches = [one for _, envelopes in together for one in packed(list(envelopes))]
+        for number, one in enumerate(batches):
             envelope = one.envelope
             # The broker would drop the second one, which after its window it does not.
             message_id = f"{envelope.event_id}-{entries[first].seq}-{number}"
