@@ -2,7 +2,7 @@
 
 from spotline.application.spec import derive_id
 from spotline.contracts.build import envelope_for
-from spotline.contracts.publishers import PUBLISHERS
+from spotline.contracts.publishers import CAUSED, PUBLISHERS
 from spotline.contracts.subjects import KINDS
 from spotline.domain.events.forecast import ForecastOverdue
 from spotline.domain.events.lifecycle import JobCancelled
@@ -17,10 +17,14 @@ def cancelled(number):
 
 
 def envelope(event, *, event_id=None, source=None, causation_id="", index=0):
-    """Wrap an event as one that a service has published which may."""
+    """Wrap an event as one that a service has published which may, on a cause where it needs one."""
+    kind = KINDS[type(event)]
     if source is None:
-        source = min(PUBLISHERS[KINDS[type(event)]])
-    if event_id is None:
+        source = min(PUBLISHERS[kind])
+    if event_id is None and kind in CAUSED:
+        causation_id = causation_id or derive_id(source, repr(event))
+        event_id = derive_id(causation_id, kind, index)
+    elif event_id is None:
         event_id = derive_id(source, repr(event))
     return envelope_for(
         event,
