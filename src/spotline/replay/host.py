@@ -80,17 +80,23 @@ class LocalHost:
         """The turns of each handler, in the order in which they see an entry."""
         return self._hosted
 
-    def publish(self, event: Event, *, source: str) -> None:
+    def publish(self, event: Event, *, source: str, cause_id: str = "") -> None:
         """Put an observation on the stream, and handle it and all that follows from it.
+
+        With `cause_id` it is what a service that is not here decided on that entry.
 
         Raises
         ------
         InvariantViolation
             A handler asks for a call that is not performed, or makes what its SPEC does not list.
         """
-        event_id = derive_id(f"{self._run}:{source}", KINDS[type(event)], self._seq + 1)
+        kind = KINDS[type(event)]
+        event_id = derive_id(f"{self._run}:{source}", kind, self._seq + 1)
+        if cause_id:
+            event_id = derive_id(cause_id, kind)
         self._append(
-            Output(event=event, event_id=event_id, causation_id="", correlation_id=event_id), source
+            Output(event=event, event_id=event_id, causation_id=cause_id, correlation_id=event_id),
+            source,
         )
         while self._queue:
             entry = self._queue.popleft()

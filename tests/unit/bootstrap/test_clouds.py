@@ -69,6 +69,8 @@ def test_the_manifest_shows_settings_in_their_order_and_no_secret(moon):
         ("refusal_probability", 0.0),
         ("interruption_per_instance_hour", 0.0),
         ("lease_s", 0),
+        # Behind what they knew.
+        ("failing", None),
     ]
 
 

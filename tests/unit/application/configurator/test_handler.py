@@ -13,6 +13,8 @@ from spotline.application.spec import Context
 from spotline.contracts.build import event_of
 from spotline.contracts.codec import encode
 from spotline.contracts.envelope import StoredEntry
+from spotline.contracts.publishers import CAUSED, PUBLISHERS
+from spotline.contracts.subjects import KINDS
 from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
 from spotline.domain.events.knowledge import RunMeasured, ThroughputReestimated
@@ -100,7 +102,10 @@ def played(events: Sequence[Event]) -> list[StoredEntry]:
     host = LocalHost([ConfigureHandler()], record=log.append)
     for event in events:
         own = isinstance(event, RunMeasured)
-        host.publish(event, source=SPEC.service if own else "another")
+        kind = KINDS[type(event)]
+        rightful = min(PUBLISHERS[kind])
+        cause_id = "elsewhere" if kind in CAUSED else ""
+        host.publish(event, source=SPEC.service if own else rightful, cause_id=cause_id)
     return log
 
 

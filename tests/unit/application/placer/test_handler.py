@@ -11,6 +11,8 @@ from spotline.application.placer.messages import PlacementPhase, explain
 from spotline.application.placer.options import PlacerOptions
 from spotline.contracts.build import event_of
 from spotline.contracts.errors import ContractError
+from spotline.contracts.publishers import PUBLISHERS
+from spotline.contracts.subjects import KINDS
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.events.placement import (
     PipelineReleased,
@@ -404,7 +406,7 @@ def recorded():
     log = []
     host = LocalHost(handlers_of({}), record=log.append)
     for event in story():
-        host.publish(event, source="test")
+        host.publish(event, source=min(PUBLISHERS[KINDS[type(event)]]))
     return log
 
 
