@@ -20,6 +20,7 @@ from spotline.domain.events.agreement import IncarnationBegun
 from spotline.domain.events.lifecycle import JobClosed
 from spotline.domain.events.parking import EntryParked
 from spotline.replay.jobs import generated_jobs
+from tests.depth import examples
 from tests.fakes.odd_run import OddRun, watch
 from tests.fakes.recorded_run import small_market
 from tests.samples.events import SAMPLES
@@ -121,7 +122,10 @@ def assert_goes_on(odd):
 
 
 @settings(
-    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=examples(10),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
 )
 @given(st.lists(altered(), min_size=4, max_size=12))
 def test_a_run_goes_on_whatever_becomes_of_real_entries(odd):
@@ -129,7 +133,10 @@ def test_a_run_goes_on_whatever_becomes_of_real_entries(odd):
 
 
 @settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=examples(12),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
 )
 @given(st.lists(drawn(), min_size=4, max_size=12))
 def test_a_run_goes_on_whatever_is_drawn(odd):
