@@ -63,6 +63,8 @@ class Proofs:
         The open slot, and the last revision of it that was carried out; -1 for none.
     decided
         The decisions of the revision `deciding`, by job.
+    latest
+        The last decision of each job that has not closed.
     held
         The most instances that each job was reported to hold since the slot opened.
     tenants, placements
@@ -76,6 +78,7 @@ class Proofs:
     revision: int = -1
     deciding: int = -1
     decided: dict[str, AllocationDecided] = field(default_factory=dict)
+    latest: dict[str, AllocationDecided] = field(default_factory=dict)
     held: dict[str, int] = field(default_factory=dict)
     reported: dict[str, int] = field(default_factory=dict)
     regions: dict[str, Region] = field(default_factory=dict)
@@ -102,10 +105,11 @@ class Proofs:
             case JobClosed():
                 self.jobs.pop(event.job_id, None)
                 self.admitted.discard(event.job_id)
+                self.latest.pop(event.job_id, None)
             case AllocationDecided() if event.slot == self.slot:
                 if event.revision != self.deciding:
                     self.deciding, self.decided = event.revision, {}
-                self.decided[event.job_id] = event
+                self.decided[event.job_id] = self.latest[event.job_id] = event
             case SlotDecided() if event.slot == self.slot:
                 self.revision = event.revision
             case CapacityReported():
@@ -248,11 +252,17 @@ class Proofs:
                 raise Unproven("command_id", f"{other.command_id}, the one", event.command_id)
 
     def _check_release(self, event: ProvisioningCommanded, closed: Container[str]) -> None:
-        """What nothing was decided for holds nothing any more: it has closed."""
-        if event.job_id not in closed:
+        """What this revision decides nothing for is only released.
+
+        Its job has closed, or it turned up beside what the job was decided to hold last.
+        """
+        latest, offering_id = self.latest.get(event.job_id), event.target.offering_id
+        beside = latest is not None and all(lot.offering_id != offering_id for lot in latest.lots)
+        if event.job_id not in closed and not beside:
             raise Unproven("job_id", "a job that this revision decides", event.job_id)
         if event.target.spot + event.target.on_demand:
-            raise Unproven("target", "of no instance: the job has closed", _said((event.target,)))
+            expected = "of no instance: nothing is decided for it there"
+            raise Unproven("target", expected, _said((event.target,)))
 
     # --- pipelines ----------------------------------------------------------------------------
 

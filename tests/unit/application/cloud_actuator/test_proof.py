@@ -261,6 +261,23 @@ def test_nothing_is_released_that_is_not_to_be():
     assert reason_of(taken(*kept, commanded(lot("a"), revision=1))).startswith("target must be")
 
 
+def test_what_turned_up_beside_what_a_job_is_to_hold_is_released_without_another_decision():
+    more = CapacityReported(
+        slot=0,
+        revision=0,
+        offset_s=0,
+        settled=False,
+        holdings=(JobHolding(job_id="j", lots=(TWO, lot("b", spot=2))),),
+    )
+    done = (*BEFORE, decision(TWO), commanded(TWO), closing(), more)
+
+    turn = taken(*done, commanded(lot("b"), revision=1), closing(revision=1))
+
+    assert [one.call.name for one in turn.calls] == [APPLY_REVISION]
+    bought = commanded(lot("b", spot=2), revision=1)
+    assert reason_of(taken(*done, bought)).startswith("target must be")
+
+
 def test_what_is_held_may_be_kept_whatever_its_count():
     three = lot("a", on_demand=3)
     held = CapacityReported(
