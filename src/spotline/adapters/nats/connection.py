@@ -17,7 +17,6 @@ from urllib.parse import unquote, urlsplit
 import nats.errors
 import nats.js.errors
 import structlog
-from nats.aio.client import Client
 from nats.js import JetStreamContext
 
 from spotline.adapters.nats.client import HeedfulClient
@@ -65,7 +64,7 @@ def _is_refusal(error: Exception) -> bool:
 class BrokerLink:
     """One established connection. Once lost, it stays lost; `ended` when nothing of it is left."""
 
-    def __init__(self, client: Client, identity: BusIdentity | None = None) -> None:
+    def __init__(self, client: HeedfulClient, identity: BusIdentity | None = None) -> None:
         self.client = client
         self.identity = identity
         self._lost = False
@@ -259,6 +258,9 @@ class NatsConnection:
                 await link.client.close()
         except (TimeoutError, nats.errors.Error, OSError) as error:
             _log.debug("nats_close_failed", url=self.url, error=repr(error))
+        finally:
+            # Cut short, it leaves the socket open until the collector finds it.
+            link.client.abandon()
 
     async def close(self) -> None:
         """Send what is pending and disconnect. Safe to repeat."""
@@ -291,6 +293,7 @@ class NatsConnection:
                 await self.drop(link)
                 raise
             except PASSING as error:
+                client.abandon()
                 if _is_refusal(error):
                     if self._link is None:
                         raise ConfigError(self._refused()) from error
