@@ -14,16 +14,16 @@ from spotline.application.selector.asking import task_at_home
 from spotline.application.selector.freezing import exemption
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.limiting import waiting_for
-from spotline.application.selector.offered_money import room_now
+from spotline.application.selector.offered_money import left_for_job, room_now
 from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.domain.events.limits import LimitReached
 from spotline.domain.jobs.lot import Lot, holding_of
 from spotline.domain.jobs.program import Holding
-from spotline.domain.limits.spending import PoolRoom, Room, Spending, quota_limit
+from spotline.domain.limits.spending import PER_JOB, PoolRoom, Room, Spending, quota_limit
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason, JobAnswer
 from spotline.domain.policies.interface import START
-from spotline.domain.units import NS_PER_S
+from spotline.domain.units import NS_PER_S, cost_micro_usd
 
 _MINUTE_NS = 60 * NS_PER_S
 _RATE = "launches per minute"
@@ -49,7 +49,8 @@ def within_limits(
     granted = Granted()
     for answer in answers:
         run = state.runs[answer.job_id]
-        lots, limit = granting.grant(run, answer.lots)
+        copy = 0 if answer.move is None else answer.move.cost_micro_usd
+        lots, limit = granting.grant(run, answer.lots, copy)
         if not limit:
             granted.answers.append(answer)
             continue
@@ -88,27 +89,34 @@ class _Granting:
                     self._take(self._room, run, lot)
                     self._pools.take(self._pool_of(lot.offering_id), lot.spot + lot.on_demand)
 
-    def grant(self, run: JobRun, lots: tuple[Lot, ...]) -> tuple[tuple[Lot, ...], str]:
-        """The most of what was answered that fits, and the limit that allows no more; empty: all."""
+    def grant(
+        self, run: JobRun, lots: tuple[Lot, ...], copy: int = 0
+    ) -> tuple[tuple[Lot, ...], str]:
+        """The most of what was answered that fits, and the limit that allows no more; empty: all.
+
+        Going elsewhere costs a `copy` of the checkpoint. What is held stays where going does not fit.
+        """
         if not lots:
             return lots, "" if run.held_lots else self._used_up(run)
         whole = lots[0]
-        limit = self._limit(run, whole, self._exempt(run, whole))
+        limit = self._limit(run, whole, self._exempt(run, whole), copy)
         if limit is None:
-            return self._granted(run, whole), ""
+            return self._granted(run, whole, copy), ""
         if limit == _RATE:
             rescue = self._rescue(run, whole)
             if rescue is not None and self._limit(run, rescue, _bought(run, rescue)) is None:
                 return self._granted(run, rescue), limit
         last = limit
         for lot in self._less(run, whole, limit):
-            found = self._limit(run, lot, self._exempt(run, lot))
+            paid = copy if lot.offering_id == whole.offering_id else 0
+            found = self._limit(run, lot, self._exempt(run, lot), paid)
             if found is None:
-                return self._granted(run, lot), last
+                return self._granted(run, lot, paid), last
             last = found
         return (), last
 
-    def _granted(self, run: JobRun, lot: Lot) -> tuple[Lot, ...]:
+    def _granted(self, run: JobRun, lot: Lot, copy: int = 0) -> tuple[Lot, ...]:
+        self._room.add(run.job.tenant, CapacityType.ON_DEMAND, copy)
         self._take(self._room, run, lot)
         self._pools.take(self._pool_of(lot.offering_id), lot.spot + lot.on_demand)
         self._launched += _bought(run, lot)
@@ -116,7 +124,8 @@ class _Granting:
 
     def _less(self, run: JobRun, lot: Lot, limit: str) -> Iterator[Lot]:
         """What a job may get instead of a lot, most first."""
-        kept = _kept(run) if limit == _RATE else None
+        leaves = lot.offering_id != run.offering_id
+        kept = _kept(run) if limit == _RATE or leaves else None
         for smaller in _smaller(run, lot):
             if kept is not None and smaller.spot + smaller.on_demand <= kept.spot + kept.on_demand:
                 yield kept
@@ -159,6 +168,8 @@ class _Granting:
         in_pool = self._pools.instances(pool)
         if in_pool is not None and in_pool < least:
             return quota_limit(pool)
+        if self._leaves_nothing(run, least):
+            return PER_JOB
         for kind in CapacityType:
             price = self._quotes[run.offering_id].worst_price(kind)
             most, found = self._room.instances(run.job.tenant, kind, price, self._rest_s)
@@ -166,7 +177,14 @@ class _Granting:
                 return ""
         return found
 
-    def _limit(self, run: JobRun, lot: Lot, exempt: int) -> str | None:
+    def _leaves_nothing(self, run: JobRun, least: int) -> bool:
+        """Whether the limit on each job pays for no slot of the fewest, of whatever kind."""
+        left = left_for_job(self._state, run, self._options)
+        quoted = self._quotes[run.offering_id]
+        cheapest = min(quoted.worst_price(kind) for kind in CapacityType)
+        return left is not None and cost_micro_usd(cheapest, least, self._rest_s) > max(0, left)
+
+    def _limit(self, run: JobRun, lot: Lot, exempt: int, copy: int = 0) -> str | None:
         """The limit that a lot would pass, `exempt` instances aside; None for none."""
         pool = self._pool_of(lot.offering_id)
         in_pool = self._pools.instances(pool)
@@ -176,7 +194,13 @@ class _Granting:
         bought = _bought(run, lot)
         if per_minute is not None and bought and self._launched + bought - exempt > per_minute:
             return _RATE
+        if self._is_beyond_job(run, lot, copy):
+            return PER_JOB
         room = Room.after(self._spending, self._room.spent)
+        left = self._spending.left(room.spent, run.job.tenant, CapacityType.ON_DEMAND)
+        if copy and left is not None and copy > left[0]:
+            return left[1]
+        room.add(run.job.tenant, CapacityType.ON_DEMAND, copy)
         for kind, count in ((CapacityType.SPOT, lot.spot), (CapacityType.ON_DEMAND, lot.on_demand)):
             price = self._quotes[lot.offering_id].worst_price(kind)
             most, name = room.instances(run.job.tenant, kind, price, self._rest_s)
@@ -184,6 +208,17 @@ class _Granting:
                 return name
             room.take(run.job.tenant, kind, price, count, self._rest_s)
         return None
+
+    def _is_beyond_job(self, run: JobRun, lot: Lot, copy: int) -> bool:
+        """Whether the limit on each job does not pay for a lot until the slot ends, and a copy."""
+        left = left_for_job(self._state, run, self._options)
+        if left is None:
+            return False
+        quoted = self._quotes[lot.offering_id]
+        cost = copy
+        for kind, count in ((CapacityType.SPOT, lot.spot), (CapacityType.ON_DEMAND, lot.on_demand)):
+            cost += cost_micro_usd(quoted.worst_price(kind), count, self._rest_s)
+        return cost > max(0, left)
 
     def _pool_of(self, offering_id: str) -> str:
         return self._state.offerings[offering_id].quota_pool

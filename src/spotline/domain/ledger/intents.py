@@ -218,7 +218,7 @@ def _rest_cost_micro_usd(plan: RevisionPlan, held: Iterable[HeldInstance]) -> di
 
 
 def _over_cap(plan: RevisionPlan, held: Iterable[HeldInstance]) -> tuple[Intent, ...]:
-    cap = plan.caps.micro_usd_per_job
+    cap = plan.caps.most_micro_usd_per_job
     if cap is None:
         return ()
     held = tuple(held)

@@ -146,6 +146,11 @@ def _value(program: JobProgram, slot: int) -> int:
 # --- limits of a job --------------------------------------------------------------------------
 
 
+def limit_name(job: Job) -> str:
+    """What a job's own limit is called."""
+    return BUDGET if job.budget_micro_usd else DEFAULT
+
+
 def limit_micro_usd(job: Job, on_demand_quote_micro_usd: int) -> int:
     """What a job may spend before its limit is reached: its budget, or the default.
 
