@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from spotline.application.allocation.messages import JobTask
+from spotline.application.selector.freezing import exemption
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.domain.limits.actions import LimitAction
@@ -122,6 +123,10 @@ def task_within_spending(
     room = room_now(state, options)
     quoted = {sq.quote.offering_id: sq for sq in state.current.quotes}[task.offering_id]
     rest_s = state.current.slot_s - state.offset_s
+    exempt = 0
+    if in_pool is not None and run.is_limited and in_pool < run.job.max_instances:
+        # A quota yields to what a hard deadline needs.
+        exempt = exemption(state, run, replace(task, most_spot=in_pool)).instances
     most: dict[CapacityType, int | None] = {}
     for kind, held, bound in (
         (CapacityType.SPOT, task.holding.spot, task.most_spot),
@@ -133,7 +138,10 @@ def task_within_spending(
             by_job = max(0, left) * S_PER_HOUR // (price * rest_s)
             count = by_job if count < 0 else min(count, by_job)
         if in_pool is not None:
-            count = in_pool if count < 0 else min(count, in_pool)
+            in_quota = in_pool
+            if exempt and kind is CapacityType.ON_DEMAND:
+                in_quota = max(in_pool, held + exempt)
+            count = in_quota if count < 0 else min(count, in_quota)
         most[kind] = bound
         if 0 <= count < run.job.max_instances:
             most[kind] = max(held, count if bound is None else min(bound, count))

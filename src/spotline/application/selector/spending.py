@@ -31,11 +31,12 @@ _RATE = "launches per minute"
 
 @dataclass(slots=True)
 class Granted:
-    """Answers within the limits, what is said of those that get nothing, and who was cut."""
+    """Answers within the limits, what is said of those that get nothing, who was cut or excepted."""
 
     answers: list[JobAnswer] = field(default_factory=list)
     reached: list[LimitReached] = field(default_factory=list)
     cut: set[str] = field(default_factory=set)
+    excepted: set[str] = field(default_factory=set)
 
 
 def within_limits(
@@ -63,6 +64,7 @@ def within_limits(
         granted.answers.append(cut)
         if not lots and (run.at_limit is None or run.at_limit.limit != limit):
             granted.reached.append(waiting_for(state, run, options, limit))
+    granted.excepted = granting.excepted
     return granted
 
 
@@ -75,6 +77,7 @@ class _Granting:
         answered: set[str],
     ) -> None:
         self._state, self._options, self._spending = state, options, spending
+        self.excepted: set[str] = set()
         self._rest_s = state.current.slot_s - state.offset_s
         self._quotes = {sq.quote.offering_id: sq for sq in state.current.quotes}
         self._room = room_now(state, options)
@@ -102,7 +105,7 @@ class _Granting:
         limit = self._limit(run, whole, self._exempt(run, whole), copy)
         if limit is None:
             return self._granted(run, whole, copy), ""
-        if limit == _RATE:
+        if limit == _RATE or limit == quota_limit(self._pool_of(whole.offering_id)):
             rescue = self._rescue(run, whole)
             if rescue is not None and self._limit(run, rescue, _bought(run, rescue)) is None:
                 return self._granted(run, rescue), limit
@@ -118,7 +121,11 @@ class _Granting:
     def _granted(self, run: JobRun, lot: Lot, copy: int = 0) -> tuple[Lot, ...]:
         self._room.add(run.job.tenant, CapacityType.ON_DEMAND, copy)
         self._take(self._room, run, lot)
-        self._pools.take(self._pool_of(lot.offering_id), lot.spot + lot.on_demand)
+        pool, instances = self._pool_of(lot.offering_id), lot.spot + lot.on_demand
+        in_pool = self._pools.instances(pool)
+        if in_pool is not None and instances > in_pool:
+            self.excepted.add(run.job.job_id)
+        self._pools.take(pool, instances)
         self._launched += _bought(run, lot)
         return (lot,)
 
@@ -136,21 +143,31 @@ class _Granting:
 
     def _rescue(self, run: JobRun, lot: Lot) -> Lot | None:
         """What is held, with the on-demand that a hard deadline needs as so little spot comes."""
-        if lot.offering_id != run.offering_id or self._spending.launches_per_minute is None:
+        if lot.offering_id != run.offering_id:
             return None
         held = run.held_at(lot.offering_id)
-        left = max(0, self._spending.launches_per_minute - self._launched)
+        spot, most_spot = held.spot, lot.spot
+        if self._spending.launches_per_minute is not None:
+            left = max(0, self._spending.launches_per_minute - self._launched)
+            most_spot = min(most_spot, held.spot + left)
+        in_pool = self._pools.instances(self._pool_of(lot.offering_id))
+        if in_pool is not None:
+            spot, most_spot = min(spot, in_pool), min(most_spot, in_pool)
         task = task_at_home(self._state, run, self._options)
-        task = replace(task, most_spot=held.spot + left)
-        more = exemption(self._state, run, task).instances
-        counts = [
-            count
-            for count in run.job.allowed_counts
-            if held.instances < count <= held.instances + more
-        ]
+        more = exemption(self._state, run, replace(task, most_spot=most_spot)).instances
+        kept = spot + held.on_demand
+        counts = [count for count in run.job.allowed_counts if kept < count <= kept + more]
         if not counts:
             return None
-        return replace(lot, spot=held.spot, on_demand=counts[-1] - held.spot)
+        return replace(lot, spot=spot, on_demand=counts[-1] - spot)
+
+    def _exempt_from_quota(self, run: JobRun, lot: Lot, in_pool: int) -> int:
+        """How much on-demand of a lot no quota may refuse, what the job holds of it included."""
+        if lot.offering_id != run.offering_id or not lot.on_demand or not run.is_limited:
+            return 0
+        task = task_at_home(self._state, run, self._options)
+        bare = replace(task, holding=replace(task.holding, on_demand=0), most_spot=in_pool)
+        return min(lot.on_demand, exemption(self._state, run, bare).instances)
 
     def _exempt(self, run: JobRun, lot: Lot) -> int:
         """How much of a lot no rate may refuse; asked only where the rate would."""
@@ -189,7 +206,9 @@ class _Granting:
         pool = self._pool_of(lot.offering_id)
         in_pool = self._pools.instances(pool)
         if in_pool is not None and lot.spot + lot.on_demand > in_pool:
-            return quota_limit(pool)
+            exempt_here = self._exempt_from_quota(run, lot, in_pool)
+            if lot.spot + lot.on_demand > in_pool + exempt_here:
+                return quota_limit(pool)
         per_minute = self._spending.launches_per_minute
         bought = _bought(run, lot)
         if per_minute is not None and bought and self._launched + bought - exempt > per_minute:

@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 
 from spotline.application.selector.spending import within_limits
 from spotline.application.selector.state import SelectorOptions
-from spotline.domain.events.lifecycle import JobAdvanced
+from spotline.domain.events.capacity import ProvisioningCommanded
+from spotline.domain.events.lifecycle import JobAdvanced, JobClosed, JobOutcome
 from spotline.domain.events.limits import LimitAction, LimitReached
+from spotline.domain.jobs.job import DeadlineKind
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.limits.spending import Spending, SpendLimit
 from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move
 from spotline.domain.policies.interface import START
+from spotline.domain.units import NS_PER_S
 from tests.depth import examples
 from tests.fakes.selector import SLOT_S, SelectorWorld, job_of, market_of
 
@@ -120,18 +123,65 @@ def test_spot_that_is_not_cheap_enough_is_not_bought():
 
 @settings(max_examples=examples(30), deadline=None)
 @given(most=st.integers(0, 6), jobs=st.integers(1, 4), seed=st.integers(0, 20))
-def test_no_more_of_a_quota_pool_is_held_than_may_be(most, jobs, seed):
+def test_no_more_of_a_quota_pool_is_held_than_may_be_but_on_demand_for_a_deadline(most, jobs, seed):
     world = world_of(Spending(quotas={"cloud:east-1": most}), jobs=jobs, seed=seed)
     pools = {each.offering_id: each.quota_pool for each in world.market.offerings}
+    before: dict[str, Lot] = {}
 
     for _ in range(18):
+        commands = [
+            event for event in world.next_slot() if isinstance(event, ProvisioningCommanded)
+        ]
+        excepted = {event.job_id for event in commands if event.excepted_on_demand}
+        # What is kept of on-demand was excepted when it was bought.
+        excepted |= {job_id for job_id, lot in before.items() if lot.on_demand}
+        held = {
+            job_id: lot
+            for job_id, lot in world.held.items()
+            if pools[lot.offering_id] == "cloud:east-1"
+        }
+        assert sum(lot.spot for lot in held.values()) <= most
+        beyond = sum(lot.spot + lot.on_demand for lot in held.values()) - most
+        assert beyond <= sum(lot.on_demand for job_id, lot in held.items() if job_id in excepted)
+        before = dict(world.held)
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(most=st.integers(0, 1), deadline=st.integers(8, 12), seed=st.integers(0, 20))
+def test_no_quota_loses_a_hard_deadline(most, deadline, seed):
+    quotas = {"cloud:east-1": most, "neocloud:neo-1": most}
+    world = SelectorWorld(
+        job_of(1, slots=deadline, work_slots=5.0),
+        market=market_of(30, seed=seed),
+        limits=True,
+        spending=Spending(quotas=quotas).to_json(),
+    )
+
+    for _ in range(deadline + 1):
         world.next_slot()
-        held = [lot for lot in world.held.values() if pools[lot.offering_id] == "cloud:east-1"]
-        assert sum(lot.spot + lot.on_demand for lot in held) <= most
+
+    (closed,) = [event for event in world.log if isinstance(event, JobClosed)]
+    assert closed.outcome is JobOutcome.COMPLETED
+    assert closed.cost_micro_usd <= world.run_of(1).on_demand_quote_micro_usd
+
+
+def test_a_quota_yields_to_no_soft_deadline():
+    job = job_of(1, slots=10, work_slots=5.0)
+    later_ns = job.deadline.at_ns + SLOT_S * NS_PER_S
+    deadline = replace(job.deadline, kind=DeadlineKind.SOFT, expires_ns=later_ns)
+    soft = replace(job, deadline=deadline)
+    quotas = {"cloud:east-1": 0, "neocloud:neo-1": 0}
+    world = SelectorWorld(soft, limits=True, spending=Spending(quotas=quotas).to_json())
+
+    for _ in range(11):
+        world.next_slot()
+
+    assert world.held == {}
 
 
 def test_an_owner_is_told_of_a_quota_that_leaves_a_job_nothing():
     pools = {"cloud:east-1": 0, "neocloud:neo-1": 0}
+    # Far from its deadline: it needs no on-demand yet.
     world = world_of(Spending(quotas=pools), jobs=1)
 
     for _ in range(6):
