@@ -139,15 +139,21 @@ def test_what_others_of_a_tenant_were_billed_is_not_spent_again():
     assert world.held["job-1"] == Lot(offering_id=world.run_of(1).offering_id)
 
 
-def test_spot_and_on_demand_have_limits_of_their_own():
-    world = world_of(Spending(spot=limits(day=0)))
+@pytest.mark.parametrize("span", ["hour", "day", "month"])
+@pytest.mark.parametrize("kind", ["spot", "on_demand"])
+def test_spot_and_on_demand_have_limits_of_their_own(kind, span):
+    world = world_of(Spending(**{kind: limits(**{span: 0})}), jobs=1)
 
-    for _ in range(18):
+    for _ in range(16):
         world.next_slot()
 
     advanced = [event for event in world.log if isinstance(event, JobAdvanced)]
-    assert any(lot.on_demand for event in advanced for lot in event.lots)
-    assert not any(lot.spot for event in advanced for lot in event.lots)
+    held = {
+        "spot": any(lot.spot for event in advanced for lot in event.lots),
+        "on_demand": any(lot.on_demand for event in advanced for lot in event.lots),
+    }
+    assert held.pop(kind) is False
+    assert held.popitem()[1] is True
 
 
 def test_an_owner_is_told_once_which_limit_leaves_a_job_nothing():
