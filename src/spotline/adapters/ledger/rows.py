@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -39,6 +39,31 @@ if TYPE_CHECKING:
 
 # SQLite takes some tens of thousands of parameters a statement, older ones 999.
 _AT_A_TIME = 500
+_OWNER, _KEYS = "of_owner", "of_keys"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A statement that reads whole rows of one owner from `table`; what it is run with are parameters.
+
+    Made once, with the module that asks it: to make a statement takes longer than to run it.
+    """
+
+    table: Table
+    statement: Select[Any]
+
+
+def owned(
+    table: Table, *conditions: Any, order: Sequence[Any] = (), limit: int | None = None
+) -> Query:
+    """The owner's rows that meet all conditions, by primary key where no order is given.
+
+    What differs from call to call stands in `conditions` as `bindparam`.
+    """
+    statement = select(table).where(table.c.owner == bindparam(_OWNER), *conditions)
+    if limit is not None:
+        statement = statement.limit(limit)
+    return Query(table, statement.order_by(*(order or table.primary_key.columns)))
 
 
 class OwnedRows:
@@ -57,11 +82,10 @@ class OwnedRows:
         """Whose ledger this is, at the epoch of this process."""
         return self._owner
 
-    def _read(
-        self, table: Table, *conditions: Any, order: Sequence[Any] = (), limit: int | None = None
-    ) -> Sequence[Row[Any]]:
+    def _read(self, query: Query, **values: Any) -> Sequence[Row[Any]]:
+        """The rows of a query, with `values` for its parameters."""
         with reading(self._engine) as connection:
-            return _rows(connection, self._owner, table, conditions, order, limit)
+            return _rows(connection, self._owner, query, values)
 
     def _read_keyed(self, table: Table, column: Any, keys: Sequence[str]) -> Sequence[Row[Any]]:
         """The rows whose `column` is one of many keys."""
@@ -110,9 +134,9 @@ class Transaction:
         """Whose rows these are."""
         return self._owner
 
-    def read(self, table: Table, *conditions: Any, order: Sequence[Any] = ()) -> Sequence[Row[Any]]:
-        """Rows of the owner's that meet all conditions."""
-        return _rows(self._connection, self._owner, table, conditions, order)
+    def read(self, query: Query, **values: Any) -> Sequence[Row[Any]]:
+        """The rows of a query, with `values` for its parameters."""
+        return _rows(self._connection, self._owner, query, values)
 
     def read_keyed(self, table: Table, column: Any, keys: Sequence[str]) -> Sequence[Row[Any]]:
         """Rows of the owner's whose `column` is one of many keys."""
@@ -120,8 +144,8 @@ class Transaction:
 
     def next(self, column: Any) -> int:
         """One more than the greatest number in a column, from 1."""
-        greatest = select(func.max(column)).where(column.table.c.owner == self._owner.name)
-        return int(self._connection.execute(greatest).scalar() or 0) + 1
+        greatest = self._connection.execute(_greatest(column), {_OWNER: self._owner.name})
+        return int(greatest.scalar() or 0) + 1
 
     def add(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
         """Insert rows; they name every column but the owner and the checksum."""
@@ -184,16 +208,10 @@ def value_of(kind: type[ValueT], row: Row[Any], **others: Any) -> ValueT:
 
 
 def _rows(
-    connection: Connection,
-    owner: Owner,
-    table: Table,
-    conditions: Iterable[Any],
-    order: Sequence[Any],
-    limit: int | None = None,
+    connection: Connection, owner: Owner, query: Query, values: Mapping[str, Any]
 ) -> list[Row[Any]]:
-    query = select(table).where(table.c.owner == owner.name, *conditions).limit(limit)
-    query = query.order_by(*(order or table.primary_key.columns))
-    return list(verified(table, connection.execute(query)))
+    found = connection.execute(query.statement, {_OWNER: owner.name, **values})
+    return list(verified(query.table, found))
 
 
 def _keyed(
@@ -208,15 +226,17 @@ def _keyed(
 
 # --- statements, made once: to make one takes longer than to run it ---------------------------
 
-_OWNER, _KEYS = "of_owner", "of_keys"
-
 
 @cache
 def _one_of(table: Table, column: Any) -> Select[Any]:
     """The owner's rows whose `column` is one of the keys, by primary key."""
-    some = column.in_(bindparam(_KEYS, expanding=True))
-    query = select(table).where(table.c.owner == bindparam(_OWNER), some)
-    return query.order_by(*table.primary_key.columns)
+    return owned(table, column.in_(bindparam(_KEYS, expanding=True))).statement
+
+
+@cache
+def _greatest(column: Any) -> Select[Any]:
+    """The greatest number in a column of the owner's rows."""
+    return select(func.max(column)).where(column.table.c.owner == bindparam(_OWNER))
 
 
 @cache
