@@ -6,7 +6,8 @@ import base64
 from collections.abc import Mapping, Sequence
 
 from spotline.adapters.ledger import tables as t
-from spotline.adapters.ledger.rows import OwnedRows, Transaction, columns_of, owned, value_of
+from spotline.adapters.ledger.rows import OwnedRows, Transaction, columns_of, value_of
+from spotline.adapters.ledger.statements import owned
 from spotline.application.cloud_actuator.ports import Admission
 from spotline.contracts.codec import decode, encode
 from spotline.contracts.errors import LedgerDamaged

@@ -6,16 +6,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Row, bindparam, or_
+from sqlalchemy import bindparam, or_
 
 from spotline.adapters.ledger import tables as t
-from spotline.adapters.ledger.rows import (
-    OwnedRows,
-    Transaction,
-    columns_of,
-    owned,
-    value_of,
-)
+from spotline.adapters.ledger.rows import OwnedRows, Transaction, columns_of, value_of
+from spotline.adapters.ledger.statements import StoredRow, owned
 from spotline.contracts.errors import LedgerDamaged
 from spotline.domain.events.capacity import CostAccrued
 from spotline.domain.ledger.billing import Charge
@@ -212,9 +207,9 @@ def instance_shares(charges: Sequence[Charge], spans: Sequence[HeldSpan]) -> dic
     return dict(shares)
 
 
-def _cost(row: Row[Any]) -> CostAccrued:
+def _cost(row: StoredRow) -> CostAccrued:
     return value_of(CostAccrued, row, estimated=False)
 
 
-def _settlement(row: Row[object]) -> Settlement:
+def _settlement(row: StoredRow) -> Settlement:
     return value_of(Settlement, row, source=BillSource(row.source))

@@ -33,7 +33,12 @@ class Flag(Boolean):
         """Tell 0 and 1 from other numbers, which SQLAlchemy's own takes for true."""
         if dialect.supports_native_boolean:
             return None
-        return lambda value: bool(value) if value in (0, 1) else value
+        return flag_of_sqlite
+
+
+def flag_of_sqlite(value: Any) -> Any:
+    """What a stored number means as a truth value; what is neither 0 nor 1 is left as it is."""
+    return bool(value) if value in (0, 1) else value
 
 
 def checksum(table: str, row: Mapping[str, Any]) -> str:

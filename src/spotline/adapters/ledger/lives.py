@@ -6,17 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Row, and_, bindparam, or_
+from sqlalchemy import and_, bindparam, or_
 
 from spotline.adapters.ledger import tables as t
-from spotline.adapters.ledger.rows import (
-    OwnedRows,
-    Query,
-    Transaction,
-    columns_of,
-    owned,
-    value_of,
-)
+from spotline.adapters.ledger.rows import OwnedRows, Transaction, columns_of, value_of
+from spotline.adapters.ledger.statements import Query, StoredRow, owned
 from spotline.application.cloud_actuator.ports import LedgerEntry
 from spotline.domain.events.capacity import RefusalClass
 from spotline.domain.ledger.cooldowns import Cooldown, CooldownKey, CoolingScope
@@ -160,5 +154,5 @@ def _any_of(keys: set[CooldownKey]) -> Any:
     return or_(*(and_(c.scope == scope.value, c.key == key) for scope, key in ordered))
 
 
-def _life(row: Row[Any]) -> InstanceLife:
+def _life(row: StoredRow) -> InstanceLife:
     return value_of(InstanceLife, row, state=LifeState(row.state))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from spotline.adapters.ledger import tables as t
-from spotline.adapters.ledger.rows import OwnedRows, owned
+from spotline.adapters.ledger.rows import OwnedRows
+from spotline.adapters.ledger.statements import owned
 from spotline.application.incarnations import FIRST
 from spotline.contracts.errors import ConfigError
 

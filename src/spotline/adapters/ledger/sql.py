@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from sqlalchemy import Engine, Row, bindparam, insert, select
+from sqlalchemy import Engine, bindparam, insert, select
 from sqlalchemy.exc import DBAPIError
 
 from spotline.adapters.ledger import tables as t
@@ -26,7 +26,8 @@ from spotline.adapters.ledger.opening import (
     snapshot,
     without_secrets,
 )
-from spotline.adapters.ledger.rows import Transaction, columns_of, owned, value_of
+from spotline.adapters.ledger.rows import Transaction, columns_of, value_of
+from spotline.adapters.ledger.statements import StoredRow, owned
 from spotline.application.cloud_actuator.ports import LedgerEntry, LedgerIntent, Owner
 from spotline.contracts.errors import ConfigError, ProviderUnavailable
 from spotline.domain.events.capacity import RefusalClass
@@ -362,7 +363,7 @@ def _launch(items: Sequence[Any]) -> Launch:
     )
 
 
-def _intent(row: Row[Any]) -> Intent:
+def _intent(row: StoredRow) -> Intent:
     return value_of(
         Intent,
         row,
