@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Boolean, Column, Row, String, Table
+from sqlalchemy import Boolean, Column, String, Table
 from sqlalchemy.engine import Dialect
 
 from spotline.contracts.errors import LedgerDamaged
@@ -63,7 +63,7 @@ def sealed(table: Table, row: Mapping[str, Any]) -> dict[str, Any]:
     return content
 
 
-def verified(table: Table, rows: Iterable[Row[Any]]) -> Iterator[Row[Any]]:
+def verified(table: Table, rows: Iterable[Any]) -> Iterator[Any]:
     """Pass on rows with all columns of `table`, in its order, each after a look at its checksum.
 
     Raises
@@ -93,7 +93,7 @@ def _layout(table: str, columns: tuple[str, ...]) -> tuple[str, Callable[[Any], 
     return _JSON.encode([table, *names]), lambda values: [values[place] for place in places]
 
 
-def key_of(table: Table, row: Row[Any]) -> str:
+def key_of(table: Table, row: Any) -> str:
     """A row's primary key, to be read by a person."""
     return ", ".join(
         f"{column.name}={row._mapping[column.name]!r}" for column in table.primary_key.columns
