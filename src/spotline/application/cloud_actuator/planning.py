@@ -77,7 +77,7 @@ class RevisionPlanning:
 
         Empty where no cap needs it.
         """
-        if self._caps.micro_usd_per_job is None:
+        if self._caps.most_micro_usd_per_job is None:
             return {}
         spent = dict(await self._ledger.spend_by_job())
         for command in request.commands:

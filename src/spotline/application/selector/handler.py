@@ -364,7 +364,9 @@ class SelectHandler:
         reached, answers = spent_up(state, answers, self._options)
         granted = within_limits(state, answers, self._options)
         decided = decisions(state, granted.answers, self._options)
-        ending = AtLimit(stopped=ending_of(reached), cut=granted.cut)
+        ending = AtLimit(
+            stopped=ending_of(reached), cut=granted.cut, excepted=granted.excepted
+        )
         return (
             *reached,
             *granted.reached,

@@ -26,6 +26,7 @@ tenants:
   research: {usd_per_day: 1500}
 least_spot_discount_percent: 20
 launches_per_minute: 100
+usd_per_job: 75.5
 """
 
 LIMITS = st.builds(
@@ -54,6 +55,7 @@ def test_all_that_is_stated_is_read(tmp_path: Path) -> None:
         tenants={"research": SpendLimit(micro_usd_per_day=1500 * 10**6)},
         least_spot_discount_ppm=200_000,
         launches_per_minute=100,
+        micro_usd_per_job=75_500_000,
     )
 
 
