@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spotline.adapters.audit.chain_file import ChainFile
+from spotline.adapters.audit.chain_file import ChainFile, chains_in, lines_of
 from spotline.adapters.audit.trail import ThreadedTrail
-from spotline.application.identity.audit import BEGUN, DONE, Act, AuditDoor
+from spotline.application.identity.audit import (
+    BEGUN,
+    DONE,
+    Act,
+    AuditDoor,
+    AuditedAct,
+    ChainHead,
+    ChainReport,
+    LineUnreadable,
+    joined,
+    record_of,
+    verified_chain,
+)
 from spotline.contracts.errors import AuditUnavailable, ConfigError, SpotlineError
 
 FOLDER = "audit"
@@ -144,3 +157,78 @@ def _user_name(user: int) -> str:
         return pwd.getpwuid(user).pw_name
     except KeyError:
         return f"user {user}"
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def audited_acts(store: Path) -> list[AuditedAct]:
+    """What was done in a store, or tried, by when it began, from all of its chains.
+
+    Raises
+    ------
+    ConfigError
+        A file cannot be read, or a line is no record: `spotline audit verify` says more.
+    """
+    folder = _folder_of(store)
+    acts: list[AuditedAct] = []
+    for chain in chains_in(folder):
+        try:
+            acts += joined(chain, map(record_of, _lines(folder, chain)))
+        except LineUnreadable as error:
+            raise ConfigError(
+                f"{folder / chain}: {error}; see what is broken: spotline audit verify --store {store}"
+            ) from error
+    return sorted(acts, key=lambda each: (each.act.ts_ns, each.chain, each.seq))
+
+
+def verified_chains(store: Path, kept: Mapping[str, ChainHead]) -> list[ChainReport]:
+    """What each chain of a store is found to be, and those of which a head was kept.
+
+    Raises
+    ------
+    ConfigError
+        A file cannot be read.
+    """
+    folder = _folder_of(store)
+    return [
+        verified_chain(chain, _lines(folder, chain), [kept[chain]] if chain in kept else [])
+        for chain in sorted({*chains_in(folder), *kept})
+    ]
+
+
+def kept_heads(file: Path) -> dict[str, ChainHead]:
+    """The heads that `spotline audit verify --json` printed to a file.
+
+    Raises
+    ------
+    ConfigError
+        It is another file.
+    """
+    try:
+        chains = json.loads(file.read_text(encoding="utf-8"))["chains"]
+        return {
+            str(said["chain"]): ChainHead(seq=int(said["records"]), sha256=str(said["sha256"]))
+            for said in chains
+            # The head of an empty chain says nothing.
+            if said["records"]
+        }
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ConfigError(
+            f"{file}: expected what `spotline audit verify --json` prints, found: {error!r:.200}"
+        ) from error
+
+
+def _folder_of(store: Path) -> Path:
+    if not store.is_dir():
+        raise ConfigError(f"{store}: expected the folder of a store, found none")
+    return store / FOLDER
+
+
+def _lines(folder: Path, chain: str) -> Iterator[str]:
+    try:
+        yield from lines_of(folder, chain)
+    except OSError as error:
+        raise ConfigError(
+            f"{error.filename}: expected a file that can be read, found: {error.strerror}"
+        ) from error

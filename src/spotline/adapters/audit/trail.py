@@ -16,6 +16,7 @@ import structlog
 
 from spotline.application.identity.audit import Act, AuditRecord, ChainHead
 from spotline.contracts.errors import AuditUnavailable
+from spotline.runtime.metrics import Readings
 
 _log = structlog.get_logger(__name__)
 
@@ -60,6 +61,14 @@ class AuditFigures:
     written: int = 0
     failures: int = 0
     owed: int = 0
+
+    def records(self) -> Readings:
+        """What was written, as a metric has it."""
+        return [(float(self.written), {})]
+
+    def failed(self) -> Readings:
+        """How often nothing could be written, as a metric has it."""
+        return [(float(self.failures), {})]
 
 
 class ThreadedTrail:

@@ -305,7 +305,7 @@ class _Window:
 
 
 @dataclass(slots=True)
-class Tally:
+class ActTally:
     """Lets the first acts of a kind through in each window of time, and counts the rest.
 
     So a flood takes as much of the disk as its windows are many, and still says how large it was.
@@ -344,6 +344,11 @@ class Tally:
             lambda each: now_ns - each[1].began_ns >= self.window_ns, self._windows.items()
         )
         return self._closed([kind for kind, _ in over])
+
+    @property
+    def open(self) -> bool:
+        """Whether there is a window that is not over."""
+        return bool(self._windows)
 
     def rest(self) -> tuple[Act, ...]:
         """All sums that were not given yet, at the end."""

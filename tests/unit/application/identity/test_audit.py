@@ -15,11 +15,11 @@ from spotline.application.identity.audit import (
     MOST_TEXT,
     UNKNOWN_OUTCOME,
     Act,
+    ActTally,
     AuditDoor,
     BreakKind,
     ChainHead,
     LineUnreadable,
-    Tally,
     joined,
     line_of,
     origin_of,
@@ -180,7 +180,7 @@ def test_numbers_that_are_none_are_refused():
 
 
 def test_a_flood_is_some_records_and_their_sum():
-    tally = Tally(singles=3, window_ns=MINUTE_NS)
+    tally = ActTally(singles=3, window_ns=MINUTE_NS)
     at = [replace(ACT, ts_ns=number * 10**6) for number in range(1_000)]
 
     written = [act for act in at for act in tally.note(("UNAUTHENTICATED",), act)]
@@ -193,7 +193,7 @@ def test_a_flood_is_some_records_and_their_sum():
 
 
 def test_kinds_do_not_hide_each_other():
-    tally = Tally(singles=1, window_ns=MINUTE_NS)
+    tally = ActTally(singles=1, window_ns=MINUTE_NS)
     tally.note(("UNAUTHENTICATED",), ACT)
     tally.note(("UNAUTHENTICATED",), ACT)
 
@@ -204,7 +204,7 @@ def test_kinds_do_not_hide_each_other():
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 40 * 10**9)), max_size=60))
 def test_nothing_is_lost_in_counting(noted):
-    tally, now_ns, written = Tally(singles=2, window_ns=MINUTE_NS), 0, []
+    tally, now_ns, written = ActTally(singles=2, window_ns=MINUTE_NS), 0, []
     for kind, after_ns in noted:
         now_ns += after_ns
         written += tally.note((kind,), replace(ACT, ts_ns=now_ns, subject=kind))
