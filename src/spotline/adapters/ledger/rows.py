@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sqlalchemy import (
     Connection,
     Engine,
+    Row,
     Table,
     bindparam,
     delete,
@@ -173,7 +174,7 @@ def columns_of(table: Table, *values: DataclassInstance) -> dict[str, Any]:
     }
 
 
-def value_of(kind: type[ValueT], row: StoredRow, **others: Any) -> ValueT:
+def value_of(kind: type[ValueT], row: StoredRow | Row[Any], **others: Any) -> ValueT:
     """A value from the columns that are named as its fields, and what else is given."""
     names = {field.name for field in fields(kind)} - set(others)
     read = {name: getattr(row, name) for name in names}
