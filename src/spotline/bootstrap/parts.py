@@ -10,7 +10,6 @@ from typing import Any
 
 from spotline.adapters.identity.endpoints import ClientIdentity
 from spotline.adapters.identity.shown import ServerIdentity
-from spotline.adapters.nats.belonging import settled_log
 from spotline.adapters.nats.configured import StreamLimits
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.identities import BusIdentities
@@ -24,6 +23,7 @@ from spotline.contracts.batch import MOST_EVENTS
 from spotline.contracts.subjects import StreamPart
 from spotline.runtime.exporting import scraped_metrics
 from spotline.runtime.health import serve_health
+from spotline.runtime.log_settling import settled_log
 from spotline.runtime.service import Listener, ServiceHost
 from spotline.runtime.timers import Gate
 
