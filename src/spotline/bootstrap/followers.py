@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spotline.adapters.nats.configured import DECISIONS_KEPT, StreamLimits
-from spotline.adapters.nats.lineage import SnapshotsOfLog
 from spotline.adapters.nats.snapshots import NatsSnapshotStore
 from spotline.application.cloud_actuator.agreeing import AgreementRules
 from spotline.application.cloud_actuator.ports import ActuatorMode, Enrolment
@@ -37,6 +36,7 @@ from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market
 from spotline.domain.placement.geography import Geography
 from spotline.runtime.fan_out import FanOut
+from spotline.runtime.lineage import SnapshotsOfLog
 from spotline.runtime.metrics import REASON, Readings
 from spotline.runtime.retelling import tell_again
 from spotline.runtime.service import ServiceHost

@@ -38,6 +38,11 @@ class LastingLog(EventStream, Protocol):
         ...
 
     @property
+    def lineage(self) -> str:
+        """Names this incarnation of this stream, as one token: what was kept of another is not its."""
+        ...
+
+    @property
     def may_begin(self) -> bool:
         """Whether this identity may say that an incarnation begins."""
         ...

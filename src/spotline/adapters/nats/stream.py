@@ -123,6 +123,11 @@ class NatsEventStream:
         return self.continuity.incarnation
 
     @property
+    def lineage(self) -> str:
+        """Names this incarnation of this stream, as one token."""
+        return self.continuity.lineage
+
+    @property
     def may_begin(self) -> bool:
         """Whether this connection's identity may say that an incarnation begins."""
         return self.connection.sets_up
