@@ -95,7 +95,7 @@ def run_fault(name: str, seed: int, plant: Plant | None = None) -> FaultRun:
 
 def judged(family: FaultFamily, accounts: Accounts, calm: Accounts) -> list[Violation]:
     """Everything that did not hold in a run."""
-    violations = [*judge(accounts), *judge(accounts, family.oracles)]
+    violations = [*judge(accounts, family.always), *judge(accounts, family.oracles)]
     if family.same_ledger:
         violations += same_ledger(accounts, calm)
     if family.most_spend_percent:
