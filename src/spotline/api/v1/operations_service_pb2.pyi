@@ -599,7 +599,7 @@ Global___GetLimitsRequest: _TypeAlias = GetLimitsRequest  # noqa: Y015
 
 @_typing.final
 class SpendUse(_message.Message):
-    """What was billed in a time, and the most that may be."""
+    """What was spent in a time, and the most that may be."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -608,6 +608,7 @@ class SpendUse(_message.Message):
     SPAN_FIELD_NUMBER: _builtins.int
     USED_MICRO_USD_FIELD_NUMBER: _builtins.int
     LIMIT_MICRO_USD_FIELD_NUMBER: _builtins.int
+    UNSETTLED_MICRO_USD_FIELD_NUMBER: _builtins.int
     what: _builtins.str
     """"total", "spot", "on-demand", "tenant" or "every other tenant"."""
     tenant: _builtins.str
@@ -615,9 +616,13 @@ class SpendUse(_message.Message):
     span: _builtins.str
     """The time: "hour", "day" or "month" (30 days), that end with the open slot."""
     used_micro_usd: _builtins.int
-    """Billed in it, micro-USD."""
+    """Spent in it, micro-USD: what limits are held against. It is billed but for what is unsettled."""
     limit_micro_usd: _builtins.int
     """The most that may be spent in it, micro-USD; absent: no limit."""
+    unsettled_micro_usd: _builtins.int
+    """What of it the selector has reckoned for its jobs, and the actuator has not billed yet,
+    micro-USD.
+    """
     def __init__(
         self,
         *,
@@ -626,10 +631,11 @@ class SpendUse(_message.Message):
         span: _builtins.str = ...,
         used_micro_usd: _builtins.int = ...,
         limit_micro_usd: _builtins.int | None = ...,
+        unsettled_micro_usd: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_limit_micro_usd", b"_limit_micro_usd", "limit_micro_usd", b"limit_micro_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit_micro_usd", b"_limit_micro_usd", "limit_micro_usd", b"limit_micro_usd", "span", b"span", "tenant", b"tenant", "used_micro_usd", b"used_micro_usd", "what", b"what"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit_micro_usd", b"_limit_micro_usd", "limit_micro_usd", b"limit_micro_usd", "span", b"span", "tenant", b"tenant", "unsettled_micro_usd", b"unsettled_micro_usd", "used_micro_usd", b"used_micro_usd", "what", b"what"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__limit_micro_usd: _TypeAlias = _typing.Literal["limit_micro_usd"]  # noqa: Y015
     _WhichOneofArgType__limit_micro_usd: _TypeAlias = _typing.Literal["_limit_micro_usd", b"_limit_micro_usd"]  # noqa: Y015
@@ -680,12 +686,16 @@ class GetLimitsResponse(_message.Message):
     JOBS_FIELD_NUMBER: _builtins.int
     QUOTAS_FIELD_NUMBER: _builtins.int
     CLOCK_FIELD_NUMBER: _builtins.int
+    MICRO_USD_PER_JOB_FIELD_NUMBER: _builtins.int
+    STATED_FIELD_NUMBER: _builtins.int
     jobs_judged: _builtins.bool
     """Whether every job is judged by what it still costs against what it still gains."""
     least_spot_discount_ppm: _builtins.int
     """Spot that is not so far below on-demand is not bought, parts per million."""
     launches_per_minute: _builtins.int
     """At most so many instances are launched in a minute of the market; absent: no limit."""
+    micro_usd_per_job: _builtins.int
+    """No job costs more, micro-USD, copies of its checkpoint included; absent: no such limit."""
     @_builtins.property
     def uses(self) -> _containers.RepeatedCompositeFieldContainer[Global___SpendUse]:
         """In total, by capacity type, by tenant."""
@@ -702,6 +712,12 @@ class GetLimitsResponse(_message.Message):
     def clock(self) -> _market_pb2.MarketClock:
         """What time it is in the market; absent: not known."""
 
+    @_builtins.property
+    def stated(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Limits on spending that were stated, such as "total" or "launches_per_minute"; the others are
+        the default ones.
+        """
+
     def __init__(
         self,
         *,
@@ -712,13 +728,20 @@ class GetLimitsResponse(_message.Message):
         jobs: _abc.Iterable[_limits_pb2.LimitReached] | None = ...,
         quotas: _abc.Iterable[Global___QuotaUse] | None = ...,
         clock: _market_pb2.MarketClock | None = ...,
+        micro_usd_per_job: _builtins.int | None = ...,
+        stated: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_launches_per_minute", b"_launches_per_minute", "clock", b"clock", "launches_per_minute", b"launches_per_minute"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_launches_per_minute", b"_launches_per_minute", "_micro_usd_per_job", b"_micro_usd_per_job", "clock", b"clock", "launches_per_minute", b"launches_per_minute", "micro_usd_per_job", b"micro_usd_per_job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_launches_per_minute", b"_launches_per_minute", "clock", b"clock", "jobs", b"jobs", "jobs_judged", b"jobs_judged", "launches_per_minute", b"launches_per_minute", "least_spot_discount_ppm", b"least_spot_discount_ppm", "quotas", b"quotas", "uses", b"uses"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_launches_per_minute", b"_launches_per_minute", "_micro_usd_per_job", b"_micro_usd_per_job", "clock", b"clock", "jobs", b"jobs", "jobs_judged", b"jobs_judged", "launches_per_minute", b"launches_per_minute", "least_spot_discount_ppm", b"least_spot_discount_ppm", "micro_usd_per_job", b"micro_usd_per_job", "quotas", b"quotas", "stated", b"stated", "uses", b"uses"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__launches_per_minute: _TypeAlias = _typing.Literal["launches_per_minute"]  # noqa: Y015
     _WhichOneofArgType__launches_per_minute: _TypeAlias = _typing.Literal["_launches_per_minute", b"_launches_per_minute"]  # noqa: Y015
+    _WhichOneofReturnType__micro_usd_per_job: _TypeAlias = _typing.Literal["micro_usd_per_job"]  # noqa: Y015
+    _WhichOneofArgType__micro_usd_per_job: _TypeAlias = _typing.Literal["_micro_usd_per_job", b"_micro_usd_per_job"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__launches_per_minute) -> _WhichOneofReturnType__launches_per_minute | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__micro_usd_per_job) -> _WhichOneofReturnType__micro_usd_per_job | None: ...
 
 Global___GetLimitsResponse: _TypeAlias = GetLimitsResponse  # noqa: Y015

@@ -11,7 +11,7 @@ from spotline.application.selector.answer_checks import check_answers
 from spotline.application.selector.endings import note_cancelled, note_exited, note_retry
 from spotline.application.selector.holding import forget_doubts, note_capacity, note_refused
 from spotline.application.selector.job_run import JobRun, JobTable, RunPhase
-from spotline.application.selector.spent import note_ended, note_launched, note_spent
+from spotline.application.selector.spent import note_billed, note_ended, note_launched, note_spent
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.application.selector.tripping import note_health
 from spotline.application.slot_checks import check_slot, completed, slot_of
@@ -19,6 +19,7 @@ from spotline.domain.events.allocation import AllocationAnswered, AllocationDeci
 from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
+    CostAccrued,
     LaunchRefused,
     SlotDecided,
 )
@@ -246,7 +247,11 @@ def _fold_slot(state: SelectorState, event: Event, options: SelectorOptions) -> 
         case CapacityLost() if event.slot == state.slot:
             if event.job_id in state.runs:
                 state.runs[event.job_id].lost += len(event.instance_ids)
+        case CostAccrued():
+            note_billed(state, event, options)
         case CapacityReported():
+            # The actuator has billed the slots before the one that it reports.
+            state.spend.settle(event.slot)
             note_capacity(state, event)
         case _:
             pass

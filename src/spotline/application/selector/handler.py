@@ -50,6 +50,7 @@ from spotline.domain.events.allocation import AllocationAnswered, AllocationDeci
 from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
+    CostAccrued,
     InterruptionNoticed,
     InterruptionWithdrawn,
     LaunchRefused,
@@ -124,6 +125,7 @@ SPEC = Spec(
         LaunchRefused,
         CapacityLost,
         CapacityReported,
+        CostAccrued,
         MarketLawLearned,
         ThroughputReestimated,
         CheckpointCommitted,
@@ -364,9 +366,7 @@ class SelectHandler:
         reached, answers = spent_up(state, answers, self._options)
         granted = within_limits(state, answers, self._options)
         decided = decisions(state, granted.answers, self._options)
-        ending = AtLimit(
-            stopped=ending_of(reached), cut=granted.cut, excepted=granted.excepted
-        )
+        ending = AtLimit(stopped=ending_of(reached), cut=granted.cut, excepted=granted.excepted)
         return (
             *reached,
             *granted.reached,

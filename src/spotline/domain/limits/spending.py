@@ -114,6 +114,14 @@ class Spending:
         yield (("spot", self.spot) if kind is CapacityType.SPOT else ("on-demand", self.on_demand))
         yield _TENANT, self.tenants.get(tenant, self.every_tenant)
 
+    def stated(self) -> tuple[str, ...]:
+        """The names of the limits that are not the default ones."""
+        return tuple(
+            each.name
+            for each in fields(self)
+            if getattr(self, each.name) != getattr(DEFAULT_SPENDING, each.name)
+        )
+
     def discounted(self, spot_price: int, on_demand_price: int) -> bool:
         """Whether spot is as much below on-demand as it must be."""
         return spot_price * PPM <= on_demand_price * (PPM - self.least_spot_discount_ppm)

@@ -210,9 +210,7 @@ def test_an_owner_s_budget_counts_the_copy() -> None:
 def refused_in_the_west(driver: Driver, one: Job, scope: FreezeScope | None) -> None:
     """The job goes west in the open slot, and nothing is launched for it there."""
     run = driver.state.runs[one.job_id]
-    run.move(
-        WEST, run.compiled, Move(from_offering_id=EAST, overhead_s=1, cost_micro_usd=COPY)
-    )
+    run.move(WEST, run.compiled, Move(from_offering_id=EAST, overhead_s=1, cost_micro_usd=COPY))
     driver.feed(
         LaunchRefused(
             command_id="c",

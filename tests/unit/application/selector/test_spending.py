@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from spotline.application.selector.spending import within_limits
 from spotline.application.selector.state import SelectorOptions
-from spotline.domain.events.capacity import ProvisioningCommanded
+from spotline.domain.events.capacity import CostAccrued, ProvisioningCommanded
 from spotline.domain.events.lifecycle import JobAdvanced, JobClosed, JobOutcome
 from spotline.domain.events.limits import LimitAction, LimitReached
 from spotline.domain.jobs.job import DeadlineKind
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.limits.spending import Spending, SpendLimit
+from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move
 from spotline.domain.policies.interface import START
 from spotline.domain.units import NS_PER_S
@@ -88,15 +89,71 @@ def test_no_more_is_spent_in_any_hour_or_day_than_may_be(total, tenant, day, see
     assert most_in(world, SPANS["hour"], "b") <= tenant // 2
 
 
-def test_spot_and_on_demand_have_limits_of_their_own():
-    world = world_of(Spending(spot=limits(day=0)))
+def bill(world: SelectorWorld, micro_usd: int, tenant: str, job_id: str = "job-1") -> CostAccrued:
+    """What the actuator bills for the slot before the open one."""
+    return CostAccrued(
+        job_id=job_id,
+        tenant=tenant,
+        offering_id="cloud:east-1a:a100-1x",
+        quota_pool="cloud:east-1",
+        capacity_type=CapacityType.SPOT,
+        slot=world.slot - 1,
+        instances=2,
+        held_s=SLOT_S,
+        price_micro_usd=1,
+        cost_micro_usd=micro_usd,
+    )
 
-    for _ in range(18):
+
+def test_bills_are_what_limits_are_held_against_once_they_are_in():
+    world = world_of(Spending(total=limits(day=10**12)), jobs=1)
+    for _ in range(2):
+        world.next_slot()
+    opened = world.open()
+    reckoned = sum(e.slot_cost_micro_usd for e in opened if isinstance(e, JobAdvanced))
+
+    def spent() -> int:
+        return sum(world.state.spent_in((SLOT_S * 2,))[SLOT_S * 2].values())
+
+    assert spent() == reckoned > 0
+    # A job of the platform's, and a pipeline of a tenant that has no job here.
+    for event in (bill(world, reckoned - 3, "b"), bill(world, 40, "c", "pipeline-1")):
+        world.feed(event)
+    assert spent() == reckoned + 40
+
+    world.grant(world.decide())
+
+    assert spent() == reckoned - 3 + 40
+
+
+def test_what_others_of_a_tenant_were_billed_is_not_spent_again():
+    world = world_of(Spending(every_tenant=limits(day=10**9)), jobs=1)
+    for _ in range(2):
+        world.next_slot()
+    assert world.held["job-1"].spot or world.held["job-1"].on_demand
+
+    world.open()
+    world.feed(bill(world, 10**9, "b", "pipeline-1"))
+    world.grant(world.decide())
+
+    assert world.held["job-1"] == Lot(offering_id=world.run_of(1).offering_id)
+
+
+@pytest.mark.parametrize("span", ["hour", "day", "month"])
+@pytest.mark.parametrize("kind", ["spot", "on_demand"])
+def test_spot_and_on_demand_have_limits_of_their_own(kind, span):
+    world = world_of(Spending(**{kind: limits(**{span: 0})}), jobs=1)
+
+    for _ in range(16):
         world.next_slot()
 
     advanced = [event for event in world.log if isinstance(event, JobAdvanced)]
-    assert any(lot.on_demand for event in advanced for lot in event.lots)
-    assert not any(lot.spot for event in advanced for lot in event.lots)
+    held = {
+        "spot": any(lot.spot for event in advanced for lot in event.lots),
+        "on_demand": any(lot.on_demand for event in advanced for lot in event.lots),
+    }
+    assert held.pop(kind) is False
+    assert held.popitem()[1] is True
 
 
 def test_an_owner_is_told_once_which_limit_leaves_a_job_nothing():
