@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from itertools import takewhile
 from typing import Any
@@ -198,12 +198,17 @@ def _parsed(said: Any) -> AuditRecord:
 
 
 def _content(seq: int, act: Act, previous_sha256: str) -> dict[str, Any]:
-    said = {**asdict(act), "door": act.door.value}
-    return {"v": FORMAT, "seq": seq, "previous_sha256": previous_sha256, **said}
+    content: dict[str, Any] = {name: getattr(act, name) for name in _NAMES}
+    content |= {"v": FORMAT, "seq": seq, "previous_sha256": previous_sha256}
+    content["door"] = act.door.value
+    return content
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def _canonical(content: Mapping[str, Any]) -> str:
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _ENCODER.encode(content)
 
 
 def _sha256(content: Mapping[str, Any]) -> str:
