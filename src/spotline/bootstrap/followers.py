@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spotline.adapters.nats.configured import DECISIONS_KEPT, StreamLimits
-from spotline.adapters.nats.lineage import SnapshotsOfLog
 from spotline.adapters.nats.snapshots import NatsSnapshotStore
 from spotline.application.cloud_actuator.agreeing import AgreementRules
 from spotline.application.cloud_actuator.ports import ActuatorMode, Enrolment
@@ -29,7 +28,6 @@ from spotline.bootstrap.facts import (
 )
 from spotline.bootstrap.installed import installation_of, note_log, remembered_log
 from spotline.bootstrap.parts import BusAddress, PartHooks, open_part, open_stream
-from spotline.bootstrap.retelling import tell_again
 from spotline.bootstrap.same_market import check_same_market, market_of_wall_clock
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.mapping import digest
@@ -38,7 +36,9 @@ from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market
 from spotline.domain.placement.geography import Geography
 from spotline.runtime.fan_out import FanOut
+from spotline.runtime.lineage import SnapshotsOfLog
 from spotline.runtime.metrics import REASON, Readings
+from spotline.runtime.retelling import tell_again
 from spotline.runtime.service import ServiceHost
 from spotline.runtime.snapshots import Snapshots
 from spotline.runtime.telemetry import telemetry_for
@@ -241,7 +241,7 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
         await asyncio.to_thread(
             ledger.claim, remembered.installation_id, stream.continuity.incarnation
         )
-        await tell_again(stream, ledger, remembered)
+        await tell_again(stream, ThreadedLedger(ledger), remembered)
         note_log(parts.store, stream.continuity)
         cloud = parts.cloud.open(parts.context())
         stack.callback(cloud.close)

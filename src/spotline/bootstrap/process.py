@@ -14,6 +14,7 @@ import structlog
 from pydantic import ValidationError
 
 from spotline.adapters.nats.identities import OneIdentity
+from spotline.bootstrap.auditing import AuditAt
 from spotline.bootstrap.identity import IdentityAt, InstalledIdentity
 from spotline.bootstrap.parts import BusAddress, PartHooks, with_health
 from spotline.contracts.errors import (
@@ -77,6 +78,7 @@ def main(
             metrics=settings.metrics,
             limits=settings.health,
             identity=installed,
+            audit=_audit_of(settings),
         )
 
     return run_to_exit_code(run())
@@ -98,7 +100,8 @@ def _identity_of(settings: ServiceSettings) -> InstalledIdentity | None:
     """By what the service knows callers and is known, None where its settings name no store."""
     if settings.identity_store is None:
         _log.warning(
-            "no_identity", detail="callers are not asked who they are, and nothing is encrypted"
+            "no_identity",
+            detail="callers are not asked who they are, nothing is encrypted, no audit is kept",
         )
         return None
     hosts = tuple(name.strip() for name in settings.identity_hosts.split(",") if name.strip())
@@ -110,6 +113,11 @@ def _identity_of(settings: ServiceSettings) -> InstalledIdentity | None:
             mtls=settings.identity_mtls,
         )
     )
+
+
+def _audit_of(settings: ServiceSettings) -> AuditAt | None:
+    """Beside the keys, None where the settings name no store."""
+    return None if settings.identity_store is None else AuditAt(store=settings.identity_store)
 
 
 def stop_on_signals() -> None:

@@ -23,6 +23,7 @@ from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.agents import AgentsAt, host_of
+from spotline.bootstrap.auditing import AuditAt
 from spotline.bootstrap.bus_identities import bus_identities
 from spotline.bootstrap.clouds import ChosenCloud, chosen_cloud
 from spotline.bootstrap.followers import (
@@ -244,7 +245,8 @@ async def running_system(
         )
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         installed = await asyncio.to_thread(options.installed_identity)
-        services = _Services(system, tasks, _Given(listeners or {}, gate, installed))
+        audit = AuditAt(store=options.store)
+        services = _Services(system, tasks, _Given(listeners or {}, gate, installed, audit))
         watched_by = bus.connection("health")
         services.watch(HealthMonitor(watched_by, system.probes, partition=options.partition))
         # Leaving the block ends the services; called before the group waits for them.
@@ -287,6 +289,7 @@ class _Given:
     listeners: Mapping[str, Listener]
     gate: Gate | None
     identity: InstalledIdentity | None
+    audit: AuditAt
 
 
 class _Services:
@@ -311,6 +314,7 @@ class _Services:
             gate=self._given.gate,
             health=self.system.probes,
             identity=self._given.identity,
+            audit=self._given.audit,
         )
 
     def watch(self, monitor: HealthMonitor) -> None:

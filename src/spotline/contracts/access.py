@@ -168,6 +168,16 @@ GRPC_ACTIONS: Mapping[str, Action] = MappingProxyType(
 )
 """Every method of every service of ours; a test holds it to the protos."""
 
+COUNTED: Mapping[str, str] = MappingProxyType(
+    {
+        _PACKAGE + "AgentService/ReportHeartbeat": "every few seconds; nothing is kept of it",
+        _PACKAGE + "AgentService/ReportWork": "every few seconds; the event log has each",
+        _PACKAGE + "AgentService/SendOutput": "while a program writes; the output is kept",
+        _PACKAGE + "JobService/ReportProgress": "as often as one likes; the event log has each",
+    }
+)
+"""Writes that the audit has by their number and time, not one by one: reports, and why."""
+
 _ROUTES: Mapping[str, tuple[Does, Reach, frozenset[Role]]] = MappingProxyType(
     {
         "/v1/jobs": (Does.READ, Reach.TENANT, _READERS),

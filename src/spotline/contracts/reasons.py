@@ -51,3 +51,4 @@ class Reason(Enum):
     UNAUTHENTICATED = "no token, or none that is good here; the message says what is wrong with it"
     ROLE_DENIED = "the token's role may not do this; the message names the roles that may"
     TENANT_DENIED = "the token is another tenant's"
+    AUDIT_UNAVAILABLE = "the audit cannot be written, so nothing was done; try again later"

@@ -115,7 +115,7 @@ SPEC = Spec(
         BuyingUnfrozen,
         OrphanReapRequested,
         # Beside what it acts on, what log, ledger and cloud are compared by.
-        *(CapacityReported, CostAccrued, OrphanFound, OrphanSettled),
+        *(CapacityReported, CapacityLost, CostAccrued, OrphanFound, OrphanSettled),
         # What a command is proved by.
         *(JobAdmitted, AllocationDecided),
         *(RegionObserved, PipelineSubmitted, PlacementDecided, PlacementEnded),
