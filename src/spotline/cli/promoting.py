@@ -97,10 +97,13 @@ def _list(address: str, *, as_json: bool) -> None:
     modes = answered(run(), as_json=as_json)
     if as_json:
         print_json(
-            {"mode": mode_of(modes.clock), "accounts": [plain(each) for each in modes.accounts]}
+            {
+                "mode": mode_of(modes.clock).value,
+                "accounts": [plain(each) for each in modes.accounts],
+            }
         )
         return
-    print_line(f"this run is in mode {mode_of(modes.clock)}")
+    print_line(f"this run is in mode {mode_of(modes.clock).value}")
     print_table(
         (
             Column("account", Kind.ID),
