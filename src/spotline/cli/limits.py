@@ -10,6 +10,7 @@ import typer
 
 from spotline.cli.calls import DEFAULT_ADDRESS, Address, AsJson, answered
 from spotline.cli.jobs_view import plain, print_json
+from spotline.cli.modes_view import paper_lines
 from spotline.cli.tables import Column, Kind, print_line, print_table
 from spotline.domain.units import PPM, utc_iso
 
@@ -61,6 +62,8 @@ def show(address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
 def _print(found: LimitsInForce) -> None:
     at = "" if found.clock is None else f", at {utc_iso(found.clock.market_ns)} of the market"
     judged = "by what they still cost and gain" if found.jobs_judged else "by nothing (--no-limits)"
+    for line in paper_lines(found.clock):
+        print_line(line, style="yellow")
     print_line(f"jobs are judged {judged}{at}")
     _print_terms(found)
     _print_uses(found)

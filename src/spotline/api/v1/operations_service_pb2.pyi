@@ -11,6 +11,7 @@ from spotline.api.v1 import agreement_pb2 as _agreement_pb2
 from spotline.api.v1 import freeze_pb2 as _freeze_pb2
 from spotline.api.v1 import limits_pb2 as _limits_pb2
 from spotline.api.v1 import market_pb2 as _market_pb2
+from spotline.api.v1 import modes_pb2 as _modes_pb2
 from spotline.api.v1 import parking_pb2 as _parking_pb2
 import builtins as _builtins
 import sys
@@ -745,3 +746,108 @@ class GetLimitsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__micro_usd_per_job) -> _WhichOneofReturnType__micro_usd_per_job | None: ...
 
 Global___GetLimitsResponse: _TypeAlias = GetLimitsResponse  # noqa: Y015
+
+@_typing.final
+class ListAccountModesRequest(_message.Message):
+    """Ask for the modes of accounts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAccountModesRequest: _TypeAlias = ListAccountModesRequest  # noqa: Y015
+
+@_typing.final
+class ListAccountModesResponse(_message.Message):
+    """The modes of accounts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNTS_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def accounts(self) -> _containers.RepeatedCompositeFieldContainer[_modes_pb2.AccountModeSet]:
+        """By account."""
+
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """What time it is in the market, and the mode of the run; absent: not known."""
+
+    def __init__(
+        self,
+        *,
+        accounts: _abc.Iterable[_modes_pb2.AccountModeSet] | None = ...,
+        clock: _market_pb2.MarketClock | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accounts", b"accounts", "clock", b"clock"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAccountModesResponse: _TypeAlias = ListAccountModesResponse  # noqa: Y015
+
+@_typing.final
+class SetAccountModeRequest(_message.Message):
+    """Have an account acted on, or no longer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    ACCOUNT_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """The same id is the same effect."""
+    account: _builtins.str
+    """Which, as "provider/account"."""
+    mode: _market_pb2.Mode.ValueType
+    """The mode that it is to be in."""
+    reason: _builtins.str
+    """Why; not empty."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        account: _builtins.str = ...,
+        mode: _market_pb2.Mode.ValueType = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "mode", b"mode", "reason", b"reason", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetAccountModeRequest: _TypeAlias = SetAccountModeRequest  # noqa: Y015
+
+@_typing.final
+class SetAccountModeResponse(_message.Message):
+    """It is in that mode."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SET_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def set(self) -> _modes_pb2.AccountModeSet:
+        """As it is recorded."""
+
+    def __init__(
+        self,
+        *,
+        set: _modes_pb2.AccountModeSet | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["set", b"set"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["set", b"set"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetAccountModeResponse: _TypeAlias = SetAccountModeResponse  # noqa: Y015

@@ -22,15 +22,17 @@ from spotline.domain.events.event import Event
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.lifecycle import JobClosed, JobSubmitted, JobUpdated
 from spotline.domain.events.market import SlotOpened
+from spotline.domain.events.modes import AccountModeSet
 from spotline.domain.events.placement import PipelineProvisioningCommanded
 from spotline.domain.jobs.job import Job
 from spotline.domain.ledger.agreement import LogSays, OpenJob
 from spotline.domain.limits.freezes import Freeze, FreezeReason
+from spotline.domain.modes import Mode
 
 FOLDED = (
     *(JobSubmitted, JobUpdated, JobClosed, PipelineProvisioningCommanded, SlotOpened, SlotDecided),
     *(CapacityReported, CapacityLost, CostAccrued, IncarnationBegun),
-    *(BuyingFrozen, BuyingUnfrozen, OrphanFound, OrphanSettled),
+    *(BuyingFrozen, BuyingUnfrozen, OrphanFound, OrphanSettled, AccountModeSet),
 )
 """All that the fold takes."""
 
@@ -81,6 +83,10 @@ class LogView:
         "provider/account" of every offering.
     commands
         Those of the last revision.
+    mode
+        How far decisions of the log reach.
+    account_modes
+        By "provider/account", where one was said.
     """
 
     says: LogSays
@@ -94,6 +100,8 @@ class LogView:
     accounts: Mapping[str, str]
     commands: tuple[ProvisioningCommanded, ...] = ()
     ended: Mapping[str, EndedInstance] = field(default_factory=dict)
+    mode: Mode = Mode.LIVE
+    account_modes: Mapping[str, Mode] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -116,6 +124,8 @@ class LogFold:
     freezes: dict[str, Freeze] = field(default_factory=dict)
     accepted: dict[str, str] = field(default_factory=dict)
     orphans: dict[str, OrphanFound] = field(default_factory=dict)
+    mode: Mode = Mode.LIVE
+    account_modes: dict[str, Mode] = field(default_factory=dict)
 
     def view(
         self,
@@ -148,6 +158,8 @@ class LogFold:
             orphans=self.orphans,
             accounts=accounts,
             commands=tuple(commands),
+            mode=self.mode,
+            account_modes=self.account_modes,
         )
 
     def fold(self, event: Event) -> None:
@@ -164,6 +176,9 @@ class LogFold:
                 self._commanded(event)
             case SlotOpened():
                 self.last_slot = max(self.last_slot, event.slot)
+                self.mode = event.runs_in
+            case AccountModeSet():
+                self.account_modes[event.account] = event.mode
             case SlotDecided() if event.slot == self.last_slot:
                 self.decided_s = event.offset_s
             # Of a slot that is not open yet, or was over by the last one, it is nobody's report: told

@@ -9,8 +9,10 @@ from spotline.application.market_view import ClockReading
 from spotline.application.paging import PagedQuery
 from spotline.domain.events.agreement import AgreementChecked, OrphanFound
 from spotline.domain.events.limits import LimitReached
+from spotline.domain.events.modes import AccountModeSet
 from spotline.domain.events.parking import EntryParked
 from spotline.domain.limits.freezes import Freeze, FreezeScope
+from spotline.domain.modes import Mode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,3 +182,34 @@ class LimitsInForce:
     clock: ClockReading | None = None
     micro_usd_per_job: int | None = None
     stated: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountModes:
+    """The mode of every account, by account; `clock` has that of the run."""
+
+    message_name: ClassVar[str] = "ListAccountModesResponse"
+
+    accounts: tuple[AccountModeSet, ...] = ()
+    clock: ClockReading | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeWanted:
+    """Have an account in a mode, and say why."""
+
+    message_name: ClassVar[str] = "SetAccountModeRequest"
+
+    request_id: str
+    account: str
+    mode: Mode
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeSet:
+    """It is in that mode."""
+
+    message_name: ClassVar[str] = "SetAccountModeResponse"
+
+    set: AccountModeSet

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from spotline.application.account_modes import note_mode
 from spotline.application.allocation.allocate import at_rates, forecast_of
 from spotline.application.allocation.measuring import Followed
 from spotline.application.allocation.value_tables import same_table_of
@@ -41,6 +42,7 @@ from spotline.domain.events.lifecycle import (
 )
 from spotline.domain.events.limits import LimitReached
 from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.modes import AccountModeSet
 from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.events.training import CheckpointCommitted, TrainingRestarted
 from spotline.domain.jobs.lot import holding_of
@@ -92,6 +94,8 @@ def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
             state.freezes.begin(event.freeze)
         case BuyingUnfrozen():
             state.freezes.end(event.freeze_id)
+        case AccountModeSet():
+            note_mode(state.freezes, event)
         case _:
             _fold_slot(state, event, options)
 
@@ -99,6 +103,7 @@ def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
 def _fold_market(state: SelectorState, event: Event, options: SelectorOptions) -> None:
     match event:
         case MarketOpened():
+            state.mode = event.runs_in
             # Nothing that a job may run on ever leaves.
             state.offerings = {**state.offerings, **{o.offering_id: o for o in event.offerings}}
         case SlotOpened():

@@ -75,6 +75,7 @@ from spotline.domain.events.lifecycle import (
 )
 from spotline.domain.events.limits import LimitAction, LimitReached
 from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.modes import AccountModeSet
 from spotline.domain.events.parking import EntryParked, ParkedEntryDropped, ParkedEntryRetried
 from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.events.training import (
@@ -133,6 +134,7 @@ SPEC = Spec(
         TrainingRestarted,
         BuyingFrozen,
         BuyingUnfrozen,
+        AccountModeSet,
         EntryParked,
         ParkedEntryRetried,
         ParkedEntryDropped,
@@ -263,7 +265,12 @@ class SelectHandler:
     def _learn(
         self, state: SelectorState, closing: Collection[str], learner: Learner
     ) -> Iterator[Event]:
-        """Move `learner` by every job that is over and whose deadline has passed."""
+        """Move `learner` by every job that is over and whose deadline has passed.
+
+        What was filled on paper is no evidence: it moves nothing.
+        """
+        if state.mode.on_paper:
+            return
         for job_id in sorted(state.runs):
             run = state.runs[job_id]
             over = run.phase is RunPhase.CLOSED or job_id in closing

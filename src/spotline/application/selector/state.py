@@ -26,6 +26,7 @@ from spotline.domain.market.law import StateSpace, run_states
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import CapacityType, Offering
 from spotline.domain.market.stock import stock_terms
+from spotline.domain.modes import Mode
 from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.selection.learner import Draw, Learner
@@ -138,12 +139,14 @@ class SelectorState:
     limit of its own or of its tenant did.
     `spend` is what was spent by slot, tenant and capacity type, `launched` when how many instances
     were asked for; both only as far back, and only where, limits need them.
+    `mode` is how far decisions of the log reach.
     `heard` is the slot as it was opened, `opened` the same with the quotes that it lacked.
     """
 
     learner: Learner
     trust: ForecastTrust
     competing: bool = True
+    mode: Mode = Mode.LIVE
     offerings: dict[str, Offering] = field(default_factory=dict)
     slot: int = -1
     heard: SlotOpened | None = None

@@ -99,9 +99,9 @@ class RevisionPlan:
     """The moment and the rules that commands are turned into intents under.
 
     `attempts` gives the attempt number of commands that were refused before. `spent_micro_usd` is
-    each job's bill up to `offset_s`, this slot's part included. `forbidden` (not empty) forbids
-    every launch and says why; `barred` does so for one capacity type of a command. `spent_in` is
-    what was spent in the times that limits are about, the slot up to `offset_s` included.
+    each job's bill up to `offset_s`, this slot's part included. `barred` forbids launches
+    of one capacity type of a command and says why. `spent_in` is what was spent in the times that
+    limits are about, the slot up to `offset_s` included.
     """
 
     slot: int
@@ -114,7 +114,6 @@ class RevisionPlan:
     spent_micro_usd: Mapping[str, int]
     launches_last_minute: int
     attempts: Mapping[str, int]
-    forbidden: str = ""
     barred: Mapping[tuple[str, CapacityType], Permit] = field(default_factory=dict)
     spent_in: SpentIn = field(default_factory=dict)
 
@@ -258,8 +257,6 @@ def _barred(
     plan: RevisionPlan, intent: Intent, capacity_type: CapacityType, dropped: set[str]
 ) -> Permit | None:
     """Why nothing is asked for, whatever the caps; None if it may be."""
-    if plan.forbidden:
-        return limited(plan.forbidden)
     if intent.offering_id not in plan.prices:
         return NOT_QUOTED
     if intent.job_id in dropped:
