@@ -65,6 +65,36 @@ def _print(found: LimitsInForce) -> None:
     for line in paper_lines(found.clock):
         print_line(line, style="yellow")
     print_line(f"jobs are judged {judged}{at}")
+    _print_terms(found)
+    _print_uses(found)
+    if not found.jobs:
+        print_line("no job is at a limit")
+        return
+    print_table(
+        (
+            Column("job", Kind.ID),
+            Column("tenant", rank=3),
+            Column("limit"),
+            Column("what follows"),
+            Column("spent USD", Kind.NUMBER, rank=2),
+            Column("why", Kind.SENTENCE, rank=1),
+        ),
+        [
+            (
+                said.job_id,
+                said.tenant,
+                said.limit,
+                said.action.value.replace("_", " "),
+                _usd(said.spent_micro_usd),
+                said.detail,
+            )
+            for said in found.jobs
+        ],
+    )
+
+
+def _print_terms(found: LimitsInForce) -> None:
+    """The limits that are not on what is spent in a time."""
     if found.jobs_judged:
         print_line(
             "limit of a job: its budget, or max(value, 1.5 x on-demand cost at admission) (default)"
@@ -82,6 +112,10 @@ def _print(found: LimitsInForce) -> None:
         f"least discount of spot: {100 * found.least_spot_discount_ppm / PPM:g} %"
         f"{_default(found, 'least_spot_discount_ppm')}"
     )
+
+
+def _print_uses(found: LimitsInForce) -> None:
+    """What is used of the limits on what is spent in a time, and of quotas."""
     print_table(
         (
             Column("limit on"),
@@ -115,30 +149,6 @@ def _print(found: LimitsInForce) -> None:
             f"quota of {quota.quota_pool}: {quota.held_instances} of at most "
             f"{quota.most_instances} instances held"
         )
-    if not found.jobs:
-        print_line("no job is at a limit")
-        return
-    print_table(
-        (
-            Column("job", Kind.ID),
-            Column("tenant", rank=3),
-            Column("limit"),
-            Column("what follows"),
-            Column("spent USD", Kind.NUMBER, rank=2),
-            Column("why", Kind.SENTENCE, rank=1),
-        ),
-        [
-            (
-                said.job_id,
-                said.tenant,
-                said.limit,
-                said.action.value.replace("_", " "),
-                _usd(said.spent_micro_usd),
-                said.detail,
-            )
-            for said in found.jobs
-        ],
-    )
 
 
 def _default(found: LimitsInForce, name: str) -> str:

@@ -73,13 +73,6 @@ class SpendBook:
                 found[spender] = found.get(spender, 0) + beyond
         return found
 
-    def copy(self) -> SpendBook:
-        """One that may be read while this one changes."""
-        return SpendBook(
-            billed={period: dict(by) for period, by in self.billed.items()},
-            reckoned={period: dict(by) for period, by in self.reckoned.items()},
-        )
-
     def _add(self, book: dict[int, Spent], period: int, spender: Spender, micro_usd: int) -> None:
         by = book.setdefault(period, {})
         by[spender] = by.get(spender, 0) + micro_usd

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from spotline.adapters.clouds.simulated.faults import uniform
 from spotline.bench.faults.limit_oracles import KnownLimits, SpanLimit
 from spotline.bench.faults.scenario import Scenario
 from spotline.domain.jobs.job import Job
@@ -17,6 +18,7 @@ from spotline.domain.units import cost_micro_usd
 _LAUNCHES_PER_MINUTE = (2, 4, 8, 16, 300)
 _MONEY = 0.6
 _EACH = 0.5
+_QUOTAS_IN_EVERY = 5
 _DAY_S, _HOUR_S = SPANS_S["day"], SPANS_S["hour"]
 
 
@@ -40,6 +42,7 @@ class DrawnLimits:
             job_micro_usd=self.spending.micro_usd_per_job,
             launches_per_minute=self.spending.launches_per_minute,
             spans=tuple(self._spans({job.tenant for job in scenario.jobs})),
+            quotas=self.spending.quotas,
         )
 
     def _spans(self, tenants: set[str]) -> Iterator[SpanLimit]:
@@ -61,7 +64,21 @@ class DrawnLimits:
 
 
 def drawn_limits(scenario: Scenario, rng: random.Random) -> DrawnLimits:
-    """Draw limits by what the scenario's jobs would cost on on-demand."""
+    """Draw limits by what the scenario's jobs would cost on on-demand, quotas in some."""
+    drawn = _drawn(scenario, rng)
+    return DrawnLimits(spending=replace(drawn.spending, quotas=_quotas(scenario)))
+
+
+def _quotas(scenario: Scenario) -> dict[str, int]:
+    """Quotas that jobs together pass, in one scenario of five; what else is drawn stays the same."""
+    if scenario.seed % _QUOTAS_IN_EVERY:
+        return {}
+    most = sum(job.max_instances for job in scenario.jobs)
+    pools = sorted({offering.quota_pool for offering in scenario.market.offerings})
+    return {pool: int(uniform(scenario.seed, "quota", pool) * (most // 3 + 1)) for pool in pools}
+
+
+def _drawn(scenario: Scenario, rng: random.Random) -> DrawnLimits:
     launches = rng.choice(_LAUNCHES_PER_MINUTE)
     if rng.random() >= _MONEY:
         return DrawnLimits(spending=Spending(launches_per_minute=launches))

@@ -8,11 +8,18 @@ from typing import Any
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.application.cloud_actuator import actuation, reporting
 from spotline.application.cloud_actuator.planning import RevisionPlanning
-from spotline.application.selector import commanding, fold, freezing, handler, spending
+from spotline.application.selector import (
+    commanding,
+    fold,
+    freezing,
+    handler,
+    offered_money,
+    spending,
+)
 from spotline.bench.faults.plants.interface import Plant, Replacement
 from spotline.domain.events.event import Event
 from spotline.domain.limits.breaker import Breaker
-from spotline.domain.limits.spending import Spending
+from spotline.domain.limits.spending import PoolRoom, Spending
 
 
 def _spending_is_not_looked_at() -> Sequence[Replacement]:
@@ -48,7 +55,20 @@ def _what_a_job_has_spent_is_forgotten() -> Sequence[Replacement]:
     async def nothing(self: RevisionPlanning, request: Any) -> dict[str, int]:
         return {}
 
-    return (Replacement(where=RevisionPlanning, name="_spent", value=nothing),)
+    def none(*_: Any) -> int:
+        return 0
+
+    return (
+        Replacement(where=RevisionPlanning, name="_spent", value=nothing),
+        Replacement(where=offered_money, name="spent_until_now", value=none),
+    )
+
+
+def _quotas_are_not_looked_at() -> Sequence[Replacement]:
+    def any_number(self: PoolRoom, pool: str) -> None:
+        return None
+
+    return (Replacement(where=PoolRoom, name="instances", value=any_number),)
 
 
 def _nobody_is_judged() -> Sequence[Replacement]:
@@ -73,6 +93,7 @@ def _nothing_is_excepted() -> Sequence[Replacement]:
         Replacement(where=freezing, name="exemption", value=none),
         Replacement(where=commanding, name="exemption", value=none),
         Replacement(where=spending, name="exemption", value=none),
+        Replacement(where=offered_money, name="exemption", value=none),
     )
 
 
@@ -116,6 +137,11 @@ PLANTS = (
         what="the cap of a job counts what a slot costs, and nothing before it",
         replacements=_what_a_job_has_spent_is_forgotten,
         seed=19,
+    ),
+    Plant(
+        name="quotas_are_not_looked_at",
+        what="quotas of pools are stated, and nobody asks them",
+        replacements=_quotas_are_not_looked_at,
     ),
     Plant(
         name="nobody_is_judged",
