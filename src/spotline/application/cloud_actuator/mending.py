@@ -182,8 +182,11 @@ def mended(
         lives.begin(
             replace(stranger_life(instance, lives.now_ns), ours=True), SEEN[InstanceState.ENDED]
         )
-    for one in held if lagging and log.named is not None else ():
-        if one.instance_id in (log.named or {}):
+    unnamed = lagging and log.named is not None
+    for one in held:
+        # A ledger that is older by less than a slot lags behind nothing that a report shows.
+        is_over = one.instance_id in log.ended or unnamed
+        if one.instance_id in (log.named or {}) or not is_over:
             continue
         ended.append(_end(one.instance_id, log, first_unbilled))
         if one.instance_id in lives:

@@ -234,6 +234,26 @@ async def test_with_an_older_ledger_what_was_released_in_the_open_slot_is_charge
     rig.ledger.audit()
 
 
+async def test_a_ledger_that_is_older_by_a_revision_charges_nothing_that_the_log_says_ended(rig):
+    """It ends in the slot that the log reports, so nothing showed that it was older."""
+    await rig.feed(submitted())
+    await play(rig, 2)
+    await rig.feed(opened(2))
+    await rig.decide(2, 0, 0, ())
+    copy = back_up(rig)
+    await rig.actuation.start()
+    await rig.decide(2, 1, SLOT_S // 4, [("j", lot(spot=1))])
+
+    await lose_ledger(rig, copy)
+    await rig.run_slot(opened(3))
+
+    ended = 2 * (1_000_001 // 4)
+    assert rig.ledger.spend_micro_usd("j") == pytest.approx(
+        2 * 3_000_003 + ended + 1_000_001, abs=3
+    )
+    rig.ledger.audit()
+
+
 async def test_with_the_log_wiped_a_job_that_the_ledger_knows_ended_stops_nothing(rig):
     await rig.feed(submitted())
     await play(rig, 2)

@@ -22,6 +22,8 @@ _LET_GO_S = 6.0
 # Early enough for what follows to show, late enough for something to be lost.
 _FIRST_SLOT, _LAST_SLOT = 4, 26
 _MOST_LOSSES = 2
+# So often a copy is older by less than a slot, which no slot number shows.
+_SAME_SLOT = 0.4
 
 
 @dataclass(slots=True)
@@ -71,10 +73,13 @@ class Losses:
 
 
 def drawn(rng: random.Random, kinds: Sequence[Loss]) -> Losses:
-    """Draw one or two losses, far enough apart."""
+    """Draw one or two losses; a copy may be of the very slot in which it is put back."""
     count = rng.randint(1, _MOST_LOSSES)
     edges = sorted(rng.sample(range(_FIRST_SLOT, _LAST_SLOT), 2 * count))
-    pairs = list(zip(edges[::2], edges[1::2], strict=True))
+    pairs = [
+        (lost if rng.random() < _SAME_SLOT else copied, lost)
+        for copied, lost in zip(edges[::2], edges[1::2], strict=True)
+    ]
     return Losses(slots=pairs, losses=[rng.choice(kinds) for _ in pairs])
 
 
