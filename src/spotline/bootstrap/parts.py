@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from spotline.adapters.audit.trail import ThreadedTrail
 from spotline.adapters.identity.endpoints import ClientIdentity
 from spotline.adapters.identity.shown import ServerIdentity
-from spotline.adapters.nats.belonging import settled_log
 from spotline.adapters.nats.configured import StreamLimits
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.identities import BusIdentities
@@ -26,6 +25,7 @@ from spotline.contracts.batch import MOST_EVENTS
 from spotline.contracts.subjects import StreamPart
 from spotline.runtime.exporting import scraped_metrics
 from spotline.runtime.health import serve_health
+from spotline.runtime.log_settling import settled_log
 from spotline.runtime.service import Listener, ServiceHost
 from spotline.runtime.telemetry import telemetry_for
 from spotline.runtime.timers import Gate

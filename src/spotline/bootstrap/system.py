@@ -16,7 +16,6 @@ from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.cloud_actuator.agreeing import AgreementRules
-from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.application.health.conditions import HealthLimits
 from spotline.application.market_ingest.continuing import identity_of
 from spotline.application.market_ingest.handler import IngestOptions
@@ -61,6 +60,7 @@ from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market
 from spotline.domain.market.notice import sold_by
+from spotline.domain.modes import Mode
 from spotline.domain.placement.geography import Geography
 from spotline.runtime.broker import EmbeddedBroker
 from spotline.runtime.service import Listener
@@ -85,6 +85,7 @@ class SystemOptions:
     with it. With `outlooks` every job is quoted, and looked ahead for while it runs, at a third of a
     core at most. From the limits `health` on it is told that something is not well. `agreement` is
     how log, ledger and cloud are compared, `callers` how much is taken from callers at a time.
+    In a `mode` on paper `cloud` is never opened.
     By `identity` servers and broker speak TLS and know who calls; None: they serve in the clear
     whoever reaches them. An external NATS is asked for TLS where `nats_url` is `tls://...`, and
     knows our keys.
@@ -123,6 +124,11 @@ class SystemOptions:
     agreement: AgreementRules = field(default_factory=AgreementRules)
     callers: CallerLimits = field(default_factory=CallerLimits)
     identity: IdentityAt | None = None
+    mode: Mode = Mode.LIVE
+
+    def __post_init__(self) -> None:
+        if self.mode.on_paper is not (self.cloud.paper is not None):
+            raise ValueError(f"cloud must be on paper where mode is, mode was {self.mode.value}")
 
     def installed_identity(self) -> InstalledIdentity | None:
         """The identity, its servers reached as these options say; None for none.
@@ -140,6 +146,12 @@ class SystemOptions:
         )
         hosts = (*self.identity.hosts, *map(host_of, bound), *self.http_hosts)
         return InstalledIdentity(replace(self.identity, hosts=hosts))
+
+    def market_lease_s(self) -> int | None:
+        """Seconds of market time that an instance goes on without us, None without end."""
+        if self.mode.on_paper or not self.cloud.in_wall_time:
+            return None
+        return self.agents().times.market_lease_s
 
     def agents(self) -> AgentsAt:
         """Where agents dial in; `ConfigError` where that cannot be."""
@@ -236,7 +248,7 @@ async def running_system(
         await _settle_log(bus, options.store)
         if options.ingest.wall_clock:
             traded = await market_of_wall_clock(bus, traded)
-        await check_same_market(bus, traded, geography)
+        await check_same_market(bus, traded, geography, mode=options.mode)
         used_store(options.store, identity, partition=options.partition)
         system = RunningSystem(
             bus=bus,
@@ -402,7 +414,7 @@ def _start_followers(
     system = services.system
     parts = ActuatorParts(
         cloud=options.cloud,
-        mode=ActuatorMode.LIVE,
+        mode=options.mode,
         store=options.store,
         ledger_url=system.ledger_url,
         owner=LEDGER_OWNER,
@@ -410,7 +422,7 @@ def _start_followers(
         enrolment=options.agents().enrolment(system.agents_address),
         market_s_per_s=options.market_s_per_s,
         agreement=options.agreement,
-        lease_s=options.agents().times.market_lease_s if options.cloud.in_wall_time else None,
+        lease_s=options.market_lease_s(),
     )
     services.start("cloud_actuator", partial(serve_cloud_actuator, parts=parts))
     services.start(
@@ -435,5 +447,6 @@ def _start_followers(
             market=sold_by(options.market, options.cloud.notice_lead_s),
             options=options.ingest,
             geography=geography,
+            modes=options.cloud.modes(options.mode),
         ),
     )

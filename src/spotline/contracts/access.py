@@ -151,6 +151,8 @@ _METHODS: Mapping[str, tuple[Does, Reach, frozenset[Role]]] = MappingProxyType(
         "OperationsService/ListOrphans": (Does.READ, Reach.WHOLE, _WATCHERS),
         "OperationsService/ReapOrphans": (Does.WRITE, Reach.WHOLE, _OPERATORS),
         "OperationsService/GetLimits": (Does.READ, Reach.WHOLE, _WATCHERS),
+        "OperationsService/ListAccountModes": (Does.READ, Reach.WHOLE, _WATCHERS),
+        "OperationsService/SetAccountMode": (Does.WRITE, Reach.WHOLE, _OPERATORS),
         "PlacementService/Place": (Does.WRITE, Reach.TENANT, _OWNERS),
         "PlacementService/Release": (Does.WRITE, Reach.TENANT, _ENDERS),
         "PlacementService/ListPlacements": (Does.READ, Reach.TENANT, _READERS),

@@ -19,6 +19,7 @@ from pathlib import Path
 from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.application.allocation.allocate import at_rates
 from spotline.domain.jobs.job import Job, Throughput
+from spotline.domain.jobs.unattended import without_program
 from spotline.domain.market.market import Market
 from spotline.domain.policies.registry import BASELINES
 from spotline.domain.units import PPM, usd_from_micro_usd, utc_iso
@@ -29,7 +30,6 @@ from spotline.replay.log_market import LogMarket, market_of_log
 from spotline.replay.reconcile import AccountChain, LedgerSums, reconcile
 from spotline.replay.recorded import observations_of, readable_events
 from spotline.replay.report import ON_DEMAND, JobReport, LeftOut, RunReport, report_of
-from spotline.replay.simulate import without_program
 from spotline.replay.summary import JobLife, PolicySummary, summarise
 from spotline.replay.what_if import WhatIf
 

@@ -133,6 +133,7 @@ class Following:
             caps=dict(state.caps),
             limited=dict(state.limited),
             own_caps=dict(state.own_caps),
+            spend=state.spend.copy(),
             runs={
                 job_id: _copied(run)
                 for job_id, run in state.runs.items()

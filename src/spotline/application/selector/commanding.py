@@ -24,10 +24,11 @@ from spotline.domain.policies.registry import policy_named
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtLimit:
-    """Jobs that end in a revision because of a limit, and those that others' limits have cut."""
+    """Jobs that end in a revision because of a limit, that limits have cut, or were excepted from one."""
 
     stopped: Set[str] = frozenset()
     cut: Set[str] = frozenset()
+    excepted: Set[str] = frozenset()
 
 
 def decisions(
@@ -86,8 +87,9 @@ def finish_slot(
             changes += _changes(run, ())
         elif run.phase is RunPhase.RUNNING and job_id not in held:
             changes += _beside(run, run.offering_id, set())
+    bounded = at_limit.cut | at_limit.excepted
     changes = [
-        _with_exemption(state, change, options, cut=change.run.job.job_id in at_limit.cut)
+        _with_exemption(state, change, options, bounded=change.run.job.job_id in bounded)
         for change in changes
     ]
     # Releases go first: what they free may be what the others launch.
@@ -120,11 +122,11 @@ def finish_slot(
 
 
 def _with_exemption(
-    state: SelectorState, change: _Change, options: SelectorOptions, *, cut: bool
+    state: SelectorState, change: _Change, options: SelectorOptions, *, bounded: bool
 ) -> _Change:
     """The change with what a hard deadline needs of it, for stops and limits that yield to that.
 
-    One that a limit has `cut` gets no more spot than it says.
+    One that a limit has `bounded` gets no more spot than it says.
     """
     run, target = change.run, change.target
     at_home = target.offering_id == run.offering_id
@@ -132,7 +134,7 @@ def _with_exemption(
     if more <= 0 or not at_home or not (run.is_limited or state.freezes.by_id):
         return change
     task = task_at_home(state, run, options)
-    found = exemption(state, run, replace(task, most_spot=target.spot) if cut else task)
+    found = exemption(state, run, replace(task, most_spot=target.spot) if bounded else task)
     if not found.instances:
         return change
     return replace(change, exemption=replace(found, instances=min(more, found.instances)))

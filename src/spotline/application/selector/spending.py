@@ -14,16 +14,16 @@ from spotline.application.selector.asking import task_at_home
 from spotline.application.selector.freezing import exemption
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.limiting import waiting_for
-from spotline.application.selector.offered_money import room_now
+from spotline.application.selector.offered_money import left_for_job, room_now
 from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.domain.events.limits import LimitReached
 from spotline.domain.jobs.lot import Lot, holding_of
 from spotline.domain.jobs.program import Holding
-from spotline.domain.limits.spending import PoolRoom, Room, Spending, quota_limit
+from spotline.domain.limits.spending import PER_JOB, PoolRoom, Room, Spending, quota_limit
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason, JobAnswer
 from spotline.domain.policies.interface import START
-from spotline.domain.units import NS_PER_S
+from spotline.domain.units import NS_PER_S, cost_micro_usd
 
 _MINUTE_NS = 60 * NS_PER_S
 _RATE = "launches per minute"
@@ -31,11 +31,12 @@ _RATE = "launches per minute"
 
 @dataclass(slots=True)
 class Granted:
-    """Answers within the limits, what is said of those that get nothing, and who was cut."""
+    """Answers within the limits, what is said of those that get nothing, who was cut or excepted."""
 
     answers: list[JobAnswer] = field(default_factory=list)
     reached: list[LimitReached] = field(default_factory=list)
     cut: set[str] = field(default_factory=set)
+    excepted: set[str] = field(default_factory=set)
 
 
 def within_limits(
@@ -49,7 +50,8 @@ def within_limits(
     granted = Granted()
     for answer in answers:
         run = state.runs[answer.job_id]
-        lots, limit = granting.grant(run, answer.lots)
+        copy = 0 if answer.move is None else answer.move.cost_micro_usd
+        lots, limit = granting.grant(run, answer.lots, copy)
         if not limit:
             granted.answers.append(answer)
             continue
@@ -62,6 +64,7 @@ def within_limits(
         granted.answers.append(cut)
         if not lots and (run.at_limit is None or run.at_limit.limit != limit):
             granted.reached.append(waiting_for(state, run, options, limit))
+    granted.excepted = granting.excepted
     return granted
 
 
@@ -74,6 +77,7 @@ class _Granting:
         answered: set[str],
     ) -> None:
         self._state, self._options, self._spending = state, options, spending
+        self.excepted: set[str] = set()
         self._rest_s = state.current.slot_s - state.offset_s
         self._quotes = {sq.quote.offering_id: sq for sq in state.current.quotes}
         self._room = room_now(state, options)
@@ -88,35 +92,47 @@ class _Granting:
                     self._take(self._room, run, lot)
                     self._pools.take(self._pool_of(lot.offering_id), lot.spot + lot.on_demand)
 
-    def grant(self, run: JobRun, lots: tuple[Lot, ...]) -> tuple[tuple[Lot, ...], str]:
-        """The most of what was answered that fits, and the limit that allows no more; empty: all."""
+    def grant(
+        self, run: JobRun, lots: tuple[Lot, ...], copy: int = 0
+    ) -> tuple[tuple[Lot, ...], str]:
+        """The most of what was answered that fits, and the limit that allows no more; empty: all.
+
+        Going elsewhere costs a `copy` of the checkpoint. What is held stays where going does not fit.
+        """
         if not lots:
             return lots, "" if run.held_lots else self._used_up(run)
         whole = lots[0]
-        limit = self._limit(run, whole, self._exempt(run, whole))
+        limit = self._limit(run, whole, self._exempt(run, whole), copy)
         if limit is None:
-            return self._granted(run, whole), ""
-        if limit == _RATE:
+            return self._granted(run, whole, copy), ""
+        if limit == _RATE or limit == quota_limit(self._pool_of(whole.offering_id)):
             rescue = self._rescue(run, whole)
             if rescue is not None and self._limit(run, rescue, _bought(run, rescue)) is None:
                 return self._granted(run, rescue), limit
         last = limit
         for lot in self._less(run, whole, limit):
-            found = self._limit(run, lot, self._exempt(run, lot))
+            paid = copy if lot.offering_id == whole.offering_id else 0
+            found = self._limit(run, lot, self._exempt(run, lot), paid)
             if found is None:
-                return self._granted(run, lot), last
+                return self._granted(run, lot, paid), last
             last = found
         return (), last
 
-    def _granted(self, run: JobRun, lot: Lot) -> tuple[Lot, ...]:
+    def _granted(self, run: JobRun, lot: Lot, copy: int = 0) -> tuple[Lot, ...]:
+        self._room.add(run.job.tenant, CapacityType.ON_DEMAND, copy)
         self._take(self._room, run, lot)
-        self._pools.take(self._pool_of(lot.offering_id), lot.spot + lot.on_demand)
+        pool, instances = self._pool_of(lot.offering_id), lot.spot + lot.on_demand
+        in_pool = self._pools.instances(pool)
+        if in_pool is not None and instances > in_pool:
+            self.excepted.add(run.job.job_id)
+        self._pools.take(pool, instances)
         self._launched += _bought(run, lot)
         return (lot,)
 
     def _less(self, run: JobRun, lot: Lot, limit: str) -> Iterator[Lot]:
         """What a job may get instead of a lot, most first."""
-        kept = _kept(run) if limit == _RATE else None
+        leaves = lot.offering_id != run.offering_id
+        kept = _kept(run) if limit == _RATE or leaves else None
         for smaller in _smaller(run, lot):
             if kept is not None and smaller.spot + smaller.on_demand <= kept.spot + kept.on_demand:
                 yield kept
@@ -127,21 +143,31 @@ class _Granting:
 
     def _rescue(self, run: JobRun, lot: Lot) -> Lot | None:
         """What is held, with the on-demand that a hard deadline needs as so little spot comes."""
-        if lot.offering_id != run.offering_id or self._spending.launches_per_minute is None:
+        if lot.offering_id != run.offering_id:
             return None
         held = run.held_at(lot.offering_id)
-        left = max(0, self._spending.launches_per_minute - self._launched)
+        spot, most_spot = held.spot, lot.spot
+        if self._spending.launches_per_minute is not None:
+            left = max(0, self._spending.launches_per_minute - self._launched)
+            most_spot = min(most_spot, held.spot + left)
+        in_pool = self._pools.instances(self._pool_of(lot.offering_id))
+        if in_pool is not None:
+            spot, most_spot = min(spot, in_pool), min(most_spot, in_pool)
         task = task_at_home(self._state, run, self._options)
-        task = replace(task, most_spot=held.spot + left)
-        more = exemption(self._state, run, task).instances
-        counts = [
-            count
-            for count in run.job.allowed_counts
-            if held.instances < count <= held.instances + more
-        ]
+        more = exemption(self._state, run, replace(task, most_spot=most_spot)).instances
+        kept = spot + held.on_demand
+        counts = [count for count in run.job.allowed_counts if kept < count <= kept + more]
         if not counts:
             return None
-        return replace(lot, spot=held.spot, on_demand=counts[-1] - held.spot)
+        return replace(lot, spot=spot, on_demand=counts[-1] - spot)
+
+    def _exempt_from_quota(self, run: JobRun, lot: Lot, in_pool: int) -> int:
+        """How much on-demand of a lot no quota may refuse, what the job holds of it included."""
+        if lot.offering_id != run.offering_id or not lot.on_demand or not run.is_limited:
+            return 0
+        task = task_at_home(self._state, run, self._options)
+        bare = replace(task, holding=replace(task.holding, on_demand=0), most_spot=in_pool)
+        return min(lot.on_demand, exemption(self._state, run, bare).instances)
 
     def _exempt(self, run: JobRun, lot: Lot) -> int:
         """How much of a lot no rate may refuse; asked only where the rate would."""
@@ -159,6 +185,8 @@ class _Granting:
         in_pool = self._pools.instances(pool)
         if in_pool is not None and in_pool < least:
             return quota_limit(pool)
+        if self._leaves_nothing(run, least):
+            return PER_JOB
         for kind in CapacityType:
             price = self._quotes[run.offering_id].worst_price(kind)
             most, found = self._room.instances(run.job.tenant, kind, price, self._rest_s)
@@ -166,17 +194,32 @@ class _Granting:
                 return ""
         return found
 
-    def _limit(self, run: JobRun, lot: Lot, exempt: int) -> str | None:
+    def _leaves_nothing(self, run: JobRun, least: int) -> bool:
+        """Whether the limit on each job pays for no slot of the fewest, of whatever kind."""
+        left = left_for_job(self._state, run, self._options)
+        quoted = self._quotes[run.offering_id]
+        cheapest = min(quoted.worst_price(kind) for kind in CapacityType)
+        return left is not None and cost_micro_usd(cheapest, least, self._rest_s) > max(0, left)
+
+    def _limit(self, run: JobRun, lot: Lot, exempt: int, copy: int = 0) -> str | None:
         """The limit that a lot would pass, `exempt` instances aside; None for none."""
         pool = self._pool_of(lot.offering_id)
         in_pool = self._pools.instances(pool)
         if in_pool is not None and lot.spot + lot.on_demand > in_pool:
-            return quota_limit(pool)
+            exempt_here = self._exempt_from_quota(run, lot, in_pool)
+            if lot.spot + lot.on_demand > in_pool + exempt_here:
+                return quota_limit(pool)
         per_minute = self._spending.launches_per_minute
         bought = _bought(run, lot)
         if per_minute is not None and bought and self._launched + bought - exempt > per_minute:
             return _RATE
+        if self._is_beyond_job(run, lot, copy):
+            return PER_JOB
         room = Room.after(self._spending, self._room.spent)
+        left = self._spending.left(room.spent, run.job.tenant, CapacityType.ON_DEMAND)
+        if copy and left is not None and copy > left[0]:
+            return left[1]
+        room.add(run.job.tenant, CapacityType.ON_DEMAND, copy)
         for kind, count in ((CapacityType.SPOT, lot.spot), (CapacityType.ON_DEMAND, lot.on_demand)):
             price = self._quotes[lot.offering_id].worst_price(kind)
             most, name = room.instances(run.job.tenant, kind, price, self._rest_s)
@@ -184,6 +227,17 @@ class _Granting:
                 return name
             room.take(run.job.tenant, kind, price, count, self._rest_s)
         return None
+
+    def _is_beyond_job(self, run: JobRun, lot: Lot, copy: int) -> bool:
+        """Whether the limit on each job does not pay for a lot until the slot ends, and a copy."""
+        left = left_for_job(self._state, run, self._options)
+        if left is None:
+            return False
+        quoted = self._quotes[lot.offering_id]
+        cost = copy
+        for kind, count in ((CapacityType.SPOT, lot.spot), (CapacityType.ON_DEMAND, lot.on_demand)):
+            cost += cost_micro_usd(quoted.worst_price(kind), count, self._rest_s)
+        return cost > max(0, left)
 
     def _pool_of(self, offering_id: str) -> str:
         return self._state.offerings[offering_id].quota_pool

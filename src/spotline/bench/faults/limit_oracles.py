@@ -57,17 +57,11 @@ class KnownLimits:
 
 
 def jobs_stay_within_their_cap(accounts: Accounts) -> Problems:
-    """No job's instances cost more than a job may.
-
-    What it pays for copies of its checkpoint is aside: a job at its cap still moves to and fro.
-    """
+    """No job costs more than a job may, the copies of its checkpoint counted."""
     most = _limits(accounts).job_micro_usd
     if most is None:
         return
-    held: Counter[str] = Counter()
-    for row in accounts.ledger["charges"]:
-        held[row["job_id"]] += row["cost_micro_usd"] if row["instances"] else 0
-    for job_id, spent in sorted(held.items()):
+    for job_id, spent in sorted(_spent_by_job(accounts).items()):
         if spent > most:
             yield f"job {job_id} was charged {spent} micro-USD, it may be {most}"
 

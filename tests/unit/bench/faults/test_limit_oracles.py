@@ -185,7 +185,7 @@ def test_what_is_drawn_is_what_the_product_gets_and_the_oracles_know(seed):
     assert limited.selector.limits
     assert spending_of(limited.selector.spending) == limited.caps.spending == drawn.spending
     assert known.launches_per_minute == drawn.spending.launches_per_minute
-    assert known.job_micro_usd == limited.caps.micro_usd_per_job
+    assert known.job_micro_usd == limited.caps.most_micro_usd_per_job
     tenants = {limit.tenant for limit in known.spans} - {""}
     stated = drawn.spending.every_tenant.each() if not drawn.spending.tenants else [1]
     assert bool(tenants) is bool(list(stated))

@@ -25,20 +25,19 @@ class DrawnLimits:
     """Limits of a run: launches per minute always, limits on money in most."""
 
     spending: Spending
-    micro_usd_per_job: int | None
 
     def applied(self, scenario: Scenario) -> Scenario:
         """The scenario under these limits, as `up` runs with limits."""
         return replace(
             scenario,
             selector=replace(scenario.selector, limits=True, spending=self.spending.to_json()),
-            caps=Caps(micro_usd_per_job=self.micro_usd_per_job, spending=self.spending),
+            caps=Caps(spending=self.spending),
         )
 
     def known(self, scenario: Scenario) -> KnownLimits:
         """The same limits, for the oracle."""
         return KnownLimits(
-            job_micro_usd=self.micro_usd_per_job,
+            job_micro_usd=self.spending.micro_usd_per_job,
             launches_per_minute=self.spending.launches_per_minute,
             spans=tuple(self._spans({job.tenant for job in scenario.jobs})),
         )
@@ -65,7 +64,7 @@ def drawn_limits(scenario: Scenario, rng: random.Random) -> DrawnLimits:
     """Draw limits by what the scenario's jobs would cost on on-demand."""
     launches = rng.choice(_LAUNCHES_PER_MINUTE)
     if rng.random() >= _MONEY:
-        return DrawnLimits(spending=Spending(launches_per_minute=launches), micro_usd_per_job=None)
+        return DrawnLimits(spending=Spending(launches_per_minute=launches))
     dearest = int(scenario.market.on_demand_price_micro_usd[0].max())
     an_hour = [cost_micro_usd(dearest, job.max_instances, _HOUR_S) for job in scenario.jobs]
     values = [job.value_micro_usd for job in scenario.jobs]
@@ -88,9 +87,8 @@ def drawn_limits(scenario: Scenario, rng: random.Random) -> DrawnLimits:
         ),
         tenants=_one_of_their_own(scenario.jobs, rng),
     )
-    return DrawnLimits(
-        spending=spending, micro_usd_per_job=share(sorted(values)[len(values) // 2], 0.1, 0.6)
-    )
+    per_job = share(sorted(values)[len(values) // 2], 0.1, 0.6)
+    return DrawnLimits(spending=replace(spending, micro_usd_per_job=per_job))
 
 
 def _one_of_their_own(jobs: tuple[Job, ...], rng: random.Random) -> dict[str, SpendLimit]:
