@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spotline.adapters.audit.trail import ThreadedTrail
@@ -40,7 +40,7 @@ AnyHost = ServiceHost[Any]
 class BusAddress:
     """Which broker, and which partition's log on it."""
 
-    nats_url: str
+    nats_url: str = field(repr=False)  # it may hold a password
     partition: int = 0
     # As whom each connection comes; None: over an open door, in the clear.
     identity: BusIdentities | None = None

@@ -93,7 +93,7 @@ class SystemOptions:
 
     market: Market
     store: Path
-    nats_url: str = ""
+    nats_url: str = field(default="", repr=False)  # it may hold a password
     partition: int = 0
     most_events: int = MOST_EVENTS
     allocator_address: str = FREE_ADDRESS
@@ -192,7 +192,7 @@ class RunningSystem:
     """A run in progress: where its broker and gRPC servers are, and how its services fare."""
 
     bus: BusAddress
-    ledger_url: str
+    ledger_url: str = field(repr=False)  # it may hold a password
     allocator_address: str = ""
     agents_address: str = ""
     configurator_address: str = ""

@@ -64,9 +64,12 @@ class ServiceSettings(BaseSettings):
     with `identity_mtls` callers must show a certificate of the same authority.
     """
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="forbid", hide_input_in_errors=True
+    )
 
-    nats_url: str = "nats://127.0.0.1:4222"
+    # Either address may hold a password.
+    nats_url: str = Field(default="nats://127.0.0.1:4222", repr=False)
     nats_seed: str = ""
     nats_ca: str = ""
     partition: int = Field(default=0, ge=0)
@@ -78,7 +81,7 @@ class ServiceSettings(BaseSettings):
     identity_issuers: Path | None = None
     identity_mtls: bool = False
     metrics: bool = True
-    otlp_endpoint: str = ""
+    otlp_endpoint: str = Field(default="", repr=False)
     log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
 
     @classmethod
