@@ -55,7 +55,7 @@ def sealed(table: Table, row: Mapping[str, Any]) -> dict[str, Any]:
 
     PostgreSQL stores no NUL characters: in names that others give, they are replaced.
     """
-    content = {column.name: row.get(column.name) for column in table.columns}
+    content = {name: row.get(name) for name in names_of(table)}
     for name, value in content.items():
         if isinstance(value, str) and "\0" in value:
             content[name] = value.replace("\0", "\N{REPLACEMENT CHARACTER}")
@@ -71,12 +71,18 @@ def verified(table: Table, rows: Iterable[Any]) -> Iterator[Any]:
     LedgerDamaged
         A row is not what was written.
     """
-    columns = tuple(column.name for column in table.columns)
+    columns = names_of(table)
     place = columns.index(CHECKSUM)
     for row in rows:
         if row[place] != _hashed(table.name, columns, row):
             raise LedgerDamaged(table.name, key_of(table, row), "the row is not what was written")
         yield row
+
+
+@cache
+def names_of(table: Table) -> tuple[str, ...]:
+    """The columns of a table, in its order."""
+    return tuple(column.name for column in table.columns)
 
 
 def _hashed(table: str, columns: tuple[str, ...], values: Sequence[Any]) -> str:

@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from spotline.adapters.ledger import tables as t
-from spotline.adapters.ledger.checksums import CHECKSUM, sealed
+from spotline.adapters.ledger.checksums import CHECKSUM, names_of, sealed
 from spotline.adapters.ledger.opening import reading, writing
 from spotline.adapters.ledger.statements import (
     OWNER,
@@ -146,14 +146,12 @@ class Transaction:
 
         `only` names the columns that can differ, where that is not all.
         """
-        keys = [column.name for column in table.primary_key.columns]
+        keys = _keys_of(table)
         changed = [sealed(table, {"owner": self._owner.name, **row}) for row in rows]
         if not changed:
             return
-        others = [column.name for column in table.columns if column.name not in keys]
-        if only:
-            others = [*only, CHECKSUM]
-        overwriting(table, tuple(others)).run_many(
+        others = (*only, CHECKSUM) if only else _others_of(table)
+        overwriting(table, others).run_many(
             self._connection,
             [
                 {f"key_{name}": row[name] for name in keys}
@@ -165,22 +163,37 @@ class Transaction:
 
 def columns_of(table: Table, *values: DataclassInstance) -> dict[str, Any]:
     """The fields of `values` that are named as columns of a table; enums by their values."""
+    names = names_of(table)
     return {
         field.name: stored.value if isinstance(stored, Enum) else stored
         for value in values
         for field in fields(value)
-        if field.name in table.columns
+        if field.name in names
         for stored in (getattr(value, field.name),)
     }
 
 
 def value_of(kind: type[ValueT], row: StoredRow | Row[Any], **others: Any) -> ValueT:
     """A value from the columns that are named as its fields, and what else is given."""
-    names = {field.name for field in fields(kind)} - set(others)
-    read = {name: getattr(row, name) for name in names}
+    read = {name: getattr(row, name) for name in _field_names(kind) if name not in others}
     if "capacity_type" in read:
         read["capacity_type"] = CapacityType(read["capacity_type"])
     return kind(**read, **others)
+
+
+@cache
+def _field_names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+@cache
+def _keys_of(table: Table) -> tuple[str, ...]:
+    return tuple(column.name for column in table.primary_key.columns)
+
+
+@cache
+def _others_of(table: Table) -> tuple[str, ...]:
+    return tuple(name for name in names_of(table) if name not in _keys_of(table))
 
 
 def _rows(

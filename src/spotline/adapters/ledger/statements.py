@@ -17,7 +17,7 @@ from typing import Any, Protocol, cast
 from sqlalchemy import Connection, Executable, Select, Table, bindparam, insert, select, update
 from sqlalchemy.sql import ClauseElement
 
-from spotline.adapters.ledger.checksums import Flag, flag_of_sqlite, verified
+from spotline.adapters.ledger.checksums import Flag, flag_of_sqlite, names_of, verified
 
 OWNER = "of_owner"
 _SQLITE = "sqlite"
@@ -120,7 +120,7 @@ def owned(
 @cache
 def insertion(table: Table) -> Statement:
     """A new row."""
-    return Statement(insert(table), [column.name for column in table.columns])
+    return Statement(insert(table), names_of(table))
 
 
 @cache
@@ -158,7 +158,7 @@ def _ordering(
 @cache
 def _row_of(table: Table) -> Callable[[Sequence[Any]], Any]:
     """What makes a row of what SQLite gives, as SQLAlchemy reads it."""
-    names = [column.name for column in table.columns]
+    names = names_of(table)
     # Its columns are not known before it is there.
     plain: Any = namedtuple(f"{table.name}_row", names)  # type: ignore[misc]
     made = type(plain.__name__, (plain,), {"__slots__": (), "_mapping": property(plain._asdict)})

@@ -18,6 +18,8 @@ from spotline.application.selector import (
 )
 from spotline.bench.faults.plants.interface import Plant, Replacement
 from spotline.domain.events.event import Event
+from spotline.domain.ledger import intents
+from spotline.domain.ledger.caps import Permit, permit
 from spotline.domain.limits.breaker import Breaker
 from spotline.domain.limits.spending import PoolRoom, Spending
 
@@ -106,6 +108,21 @@ def _exceptions_are_not_recorded() -> Sequence[Replacement]:
     return (Replacement(where=actuation, name="launch_outcomes", value=refusals_alone),)
 
 
+def _a_minute_never_ends_for_anybody() -> Sequence[Replacement]:
+    launches_since = SqlLedger.launches_since
+
+    def ever(self: SqlLedger, ts_ns: int) -> int:
+        return launches_since(self, 0)
+
+    def stern(*bounds: Any, excepted: int, **asked: Any) -> Permit:
+        return permit(*bounds, **asked)
+
+    return (
+        Replacement(where=SqlLedger, name="launches_since", value=ever),
+        Replacement(where=intents, name="permit", value=stern),
+    )
+
+
 def _the_allocator_is_believed() -> Sequence[Replacement]:
     def believed(*_: Any) -> None:
         return None
@@ -164,6 +181,12 @@ PLANTS = (
         name="exceptions_are_not_recorded",
         what="what is bought against a stop is not told",
         replacements=_exceptions_are_not_recorded,
+    ),
+    Plant(
+        name="a_minute_never_ends_for_anybody",
+        what="launches of all time count against a minute's, and the hardest deadline yields",
+        replacements=_a_minute_never_ends_for_anybody,
+        seed=15,
     ),
     Plant(
         name="the_allocator_is_believed",
