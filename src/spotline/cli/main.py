@@ -42,6 +42,7 @@ COMMANDS = (
     "train_demo",
     "simulate",
     "plot",
+    "modes_reports",
     "replay",
     "bench",
     "knowledge",
@@ -70,7 +71,16 @@ PANELS = {
         ),
         *("market", "stats", "auth", "context"),
     ),
-    "Trying out": ("demo", "train-demo", "simulate", "replay", "bench", "knowledge"),
+    "Trying out": (
+        "demo",
+        "train-demo",
+        "simulate",
+        "observe",
+        "shadow",
+        "replay",
+        "bench",
+        "knowledge",
+    ),
     "What there is": ("policies", "forecasters", "presets", "version"),
 }
 
