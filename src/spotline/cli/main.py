@@ -43,6 +43,7 @@ COMMANDS = (
     "train_demo",
     "simulate",
     "plot",
+    "modes_reports",
     "replay",
     "bench",
     "knowledge",
@@ -71,7 +72,16 @@ PANELS = {
         ),
         *("market", "stats", "auth", "audit", "context"),
     ),
-    "Trying out": ("demo", "train-demo", "simulate", "replay", "bench", "knowledge"),
+    "Trying out": (
+        "demo",
+        "train-demo",
+        "simulate",
+        "observe",
+        "shadow",
+        "replay",
+        "bench",
+        "knowledge",
+    ),
     "What there is": ("policies", "forecasters", "presets", "version"),
 }
 
