@@ -189,11 +189,16 @@ class ScriptedAgent:
         self._tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._follow())]
 
     async def say(self, method: str, **fields: object):
-        request_type = getattr(pb, f"{method}Request")
+        request = getattr(pb, f"{method}Request")(**fields)
         call = getattr(self.stub, method)
-        return await call(
-            request_type(**fields), metadata=self.metadata, timeout=60, wait_for_ready=True
-        )
+        while True:
+            try:
+                return await call(request, metadata=self.metadata, timeout=60, wait_for_ready=True)
+            except grpc.aio.AioRpcError as error:
+                # As agents do: the session ended, and by its nonce it gets the next one.
+                if not self._tasks or error.code() is not grpc.StatusCode.UNAUTHENTICATED:
+                    raise
+                await self.join()
 
     async def end(self, exit_code: int) -> None:
         generation, self.running = self.running, 0
@@ -230,6 +235,8 @@ class ScriptedAgent:
                 async for response in watch:
                     self.told.append(response.allocation)
                     await self._obey(response.allocation)
+            with suppress(grpc.aio.AioRpcError):
+                await self.join()
             await asyncio.sleep(0.05)
 
     async def _obey(self, allocation: pb.TrainingAllocation) -> None:

@@ -359,6 +359,36 @@ async def test_a_watch_ends_with_its_session_and_goes_on_with_the_next(broker, l
         await plane.stop()
 
 
+async def test_a_session_of_an_earlier_generation_reports_nothing(plane, log):
+    async with agent(plane, "i-1") as ours, agent(plane, "i-1") as thief:
+        await ours.begin()
+        stolen = thief.session = ours.session
+        await thief.say("ReportHeartbeat", generation=0)
+        await log.hold(JOB_ID, "i-1")
+        await ours.until("run", 1)
+
+        assert ours.session != stolen
+        chunk = pb.SendOutputRequest(chunk={"job_id": JOB_ID, "text": "x"})
+        tried = [
+            thief.say("ReportHeartbeat", generation=0),
+            thief.say("ReportRanks", generation=1, state=pb.RANKS_STATE_ENDED),
+            thief.say("ReportWork", generation=1, done=1.0),
+            thief.say("ReportCheckpoint", generation=1, kind=1, uri="u", sha256=SHA256),
+            thief.say("AcknowledgeNotice", notice_id="n", action=2),
+            thief.stub.SendOutput(iter([chunk]), metadata=thief.metadata, timeout=60),
+            thief.stub.WatchAllocation(
+                pb.WatchAllocationRequest(), metadata=thief.metadata, timeout=60
+            ).read(),
+        ]
+        for call in tried:
+            failure = await refused(call)
+            assert (failure.code, failure.reason) == ("UNAUTHENTICATED", "SESSION_REFUSED")
+            assert "it is of generation 0, and the present one is 1" in str(failure)
+        await ours.say("ReportWork", generation=1, done=1.0)
+    assert len(await log.events(JobProgressReported)) == 1
+    assert not await log.events(CheckpointCommitted)
+
+
 async def test_an_agent_of_days_ago_gets_its_next_session_by_its_nonce_and_no_other_does(
     plane, log
 ):

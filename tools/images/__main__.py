@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from spotline.adapters.market.parquet import write_market
-from spotline.bootstrap.bus_identities import keys_for_broker
+from spotline.bootstrap.deployed_keys import deploy_keys
 from spotline.domain.market.generate import generate
 from tools.images.engine import ROOT, MissingPart, engine_here
 from tools.images.stack import Stack, TooLate, eventually, folder_readable_by_all
@@ -92,7 +92,7 @@ def run(storage: Path) -> None:
         market = generate("mixed", seed=7, slots=_SLOTS, slot_s=1800, start_ns=_START_NS)
         write_market(market, Path(folder) / "market.parquet")
         identity = Path(folder) / "identity"
-        keys_for_broker(identity, hosts=("nats",), containers=True)
+        deploy_keys(Path(folder))
         stack = Stack(
             engine,
             f"spotline-test-{os.getpid()}",
@@ -102,6 +102,10 @@ def run(storage: Path) -> None:
                 "SPOTLINE_IDENTITY_DIR": str(identity),
                 "SPOTLINE_SLOTS_PER_S": "1",
                 "SPOTLINE_NATS_IMAGE": provided.broker,
+            },
+            shown={
+                "SPOTLINE_CA": str(identity / "ca.pem"),
+                "SPOTLINE_TOKEN_FILE": str(identity / "tokens" / "owner.key"),
             },
         )
         try:

@@ -56,11 +56,15 @@ def eventually(what: str, ask: Callable[[], ResultT | None], *, within_s: float)
 
 @dataclass(slots=True)
 class Stack:
-    """The services of docker-compose.yml under a project name of their own, on any free ports."""
+    """The services of docker-compose.yml under a project name of their own, on any free ports.
+
+    `settings` are compose's variables, `shown` those by which the CLI is let in.
+    """
 
     engine: Engine
     project: str
     settings: Mapping[str, str]
+    shown: Mapping[str, str]
     ports: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -153,7 +157,9 @@ class Stack:
         address = f"127.0.0.1:{self.ports[port]}"
         kept = {k: v for k, v in os.environ.items() if not k.startswith("SPOTLINE_")}
         command = (sys.executable, "-c", "from spotline.cli.main import app; app()", *words)
-        return called((*command, "--address", address, "--json"), kept, check=False)
+        return called(
+            (*command, "--address", address, "--json"), {**kept, **self.shown}, check=False
+        )
 
     def status(self, job_id: str) -> dict[str, Any] | None:
         """Where a job stands, None while the allocator does not answer."""

@@ -15,6 +15,7 @@ from spotline.adapters.grpc.agent.messages import (
     Enrolled,
     MarketMoment,
     Order,
+    OrderState,
     OutputPiece,
     RanksNews,
 )
@@ -218,10 +219,15 @@ class Duty:
     async def _watch(self) -> None:
         pauses = self._pauses()
         while True:
+            told = False
             try:
                 async for order in self._control.watch():
+                    told = True
                     pauses.reset()
                     self._take(order)
+                if told and self._order is not None and self._order.state is not OrderState.OVER:
+                    # It ended with its session, perhaps as a generation was formed that waits for us.
+                    await self._join_again()
             except AgentCallFailed as error:
                 _log.warning("watch_broke", error=str(error), lease_left_s=int(self._lease.left_s))
                 if error.unknown_caller:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from spotline.adapters.identity.endpoints import (
     ClientIdentity,
@@ -12,6 +13,7 @@ from spotline.adapters.identity.endpoints import (
     withdraw_endpoint,
 )
 from spotline.adapters.identity.folder import FOLDER, IdentityFolder
+from spotline.adapters.identity.handed_out import ServiceKeys
 from spotline.adapters.identity.jwt_tokens import JwtTokens
 from spotline.adapters.identity.shown import ServerIdentity
 
@@ -52,6 +54,58 @@ class IdentityAt:
             IdentityFolder(self.store)
         if self.issuers is not None:
             JwtTokens.of_file(self.issuers)
+
+
+class ServiceIdentities(Protocol):
+    """Who the servers and clients of a process are."""
+
+    def server(self) -> ServerIdentity:
+        """What one server shows, and knows callers by."""
+        ...
+
+    def client(self, service: str) -> ClientIdentity:
+        """By what a service is known to the others."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeysAt:
+    """Where a service that runs apart has its keys (`spotline auth keys deploy`); as `IdentityAt`."""
+
+    folder: Path
+    issuers: Path | None = None
+    mtls: bool = False
+
+
+class ApartIdentity:
+    """The identity of one service that runs apart; `ServiceIdentities` of that one.
+
+    Raises
+    ------
+    ConfigError
+        A key is absent.
+    ContractError
+        The file of issuers is not as expected: names each field.
+    """
+
+    def __init__(self, at: KeysAt) -> None:
+        self._at = at
+        self._keys = ServiceKeys(at.folder)
+        if at.issuers is not None:
+            JwtTokens.of_file(at.issuers)
+
+    def server(self) -> ServerIdentity:
+        """See `ServiceIdentities`."""
+        readers = () if self._at.issuers is None else (JwtTokens.of_file(self._at.issuers),)
+        return ServerIdentity(
+            authenticator=self._keys.authenticator(*readers),
+            key_and_chain=self._keys.key_and_chain(),
+            clients_ca_pem=self._keys.ca_pem() if self._at.mtls else b"",
+        )
+
+    def client(self, service: str) -> ClientIdentity:
+        """See `ServiceIdentities`: the keys are those of the service that has them."""
+        return self._keys.client(mtls=self._at.mtls)
 
 
 class InstalledIdentity:

@@ -20,7 +20,7 @@ from spotline.application.incarnations import LogRemembered
 from spotline.bootstrap.auditing import AuditAt
 from spotline.bootstrap.bus_set_up import set_up
 from spotline.bootstrap.health import HealthMonitor, HealthProbes, Hosted, Probe
-from spotline.bootstrap.identity import InstalledIdentity
+from spotline.bootstrap.identity import ServiceIdentities
 from spotline.contracts.batch import MOST_EVENTS
 from spotline.contracts.subjects import StreamPart
 from spotline.runtime.exporting import scraped_metrics
@@ -81,7 +81,7 @@ class PartHooks:
     on_applied: Listener | None = None
     gate: Gate | None = None
     health: HealthProbes | None = None
-    identity: InstalledIdentity | None = None
+    identity: ServiceIdentities | None = None
     audit: AuditAt | None = None
 
     @asynccontextmanager
@@ -183,7 +183,7 @@ async def with_health(
     port: int,
     metrics: bool = False,
     limits: HealthLimits | None = None,
-    identity: InstalledIdentity | None = None,
+    identity: ServiceIdentities | None = None,
     audit: AuditAt | None = None,
 ) -> None:
     """Run one service with its health endpoint beside it, and its metrics where they are wanted."""

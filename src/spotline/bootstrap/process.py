@@ -15,7 +15,13 @@ from pydantic import ValidationError
 
 from spotline.adapters.nats.identities import OneIdentity
 from spotline.bootstrap.auditing import AuditAt
-from spotline.bootstrap.identity import IdentityAt, InstalledIdentity
+from spotline.bootstrap.identity import (
+    ApartIdentity,
+    IdentityAt,
+    InstalledIdentity,
+    KeysAt,
+    ServiceIdentities,
+)
 from spotline.bootstrap.parts import BusAddress, PartHooks, with_health
 from spotline.contracts.errors import (
     ConfigError,
@@ -58,9 +64,9 @@ def main(
         bus = BusAddress(
             nats_url=settings.nats_url,
             partition=settings.partition,
-            identity=_bus_identity_of(settings),
+            identity=bus_identity_of(settings),
         )
-        installed = _identity_of(settings)
+        installed = identity_of(settings)
     except (ConfigError, ContractError) as error:
         return _told(error)
     if plans:
@@ -84,7 +90,8 @@ def main(
     return run_to_exit_code(run())
 
 
-def _bus_identity_of(settings: ServiceSettings) -> OneIdentity | None:
+def bus_identity_of(settings: ServiceSettings) -> OneIdentity | None:
+    """As whom the service connects to the bus, None where its settings name no key; `ConfigError`."""
     if bool(settings.nats_seed) != bool(settings.nats_ca):
         raise ConfigError(
             "SPOTLINE_NATS_SEED and SPOTLINE_NATS_CA: expected both or neither, "
@@ -96,8 +103,21 @@ def _bus_identity_of(settings: ServiceSettings) -> OneIdentity | None:
     return OneIdentity(Path(settings.nats_seed), Path(settings.nats_ca))
 
 
-def _identity_of(settings: ServiceSettings) -> InstalledIdentity | None:
-    """By what the service knows callers and is known, None where its settings name no store."""
+def identity_of(settings: ServiceSettings) -> ServiceIdentities | None:
+    """By what the service knows callers and is known, None where its settings name no keys."""
+    if settings.identity_keys is not None:
+        if settings.identity_store is not None or settings.identity_hosts:
+            raise ConfigError(
+                "SPOTLINE_IDENTITY_KEYS: expected neither SPOTLINE_IDENTITY_STORE nor "
+                "SPOTLINE_IDENTITY_HOSTS beside it: keys that were handed out name their hosts"
+            )
+        return ApartIdentity(
+            KeysAt(
+                folder=settings.identity_keys,
+                issuers=settings.identity_issuers,
+                mtls=settings.identity_mtls,
+            )
+        )
     if settings.identity_store is None:
         _log.warning(
             "no_identity",

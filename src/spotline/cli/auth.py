@@ -188,10 +188,12 @@ def rotate_keys(
         with record_command(folder.path.parent, "auth keys rotate", target=how):
             if retire:
                 done = {"retired": folder.retire_former()}
+                _hand_out_again(folder.path.parent)
             else:
                 folder.rotate(overlap=timedelta(seconds=seconds), keep_former=not distrust)
                 done = {"rotated": True, "former_trusted": not distrust}
                 _rotate_bus(folder.path.parent)
+                _hand_out_again(folder.path.parent)
     if as_json:
         print_json({**done, "ca": str(folder.ca_file)})
         return
@@ -212,6 +214,48 @@ def rotate_keys(
             ("certificates", str(folder.ca_file)),
         ]
     )
+
+
+@keys_app.command("deploy")
+def deploy(
+    host: Annotated[
+        list[str] | None,
+        typer.Option(help="A name by which services are reached, beside their own and loopback."),
+    ] = None,
+    tenant: Annotated[
+        list[str] | None, typer.Option(help="A tenant that may read its own decisions on the bus.")
+    ] = None,
+    store: StoreOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make the keys of services that run apart, and hand each its own: again, what has changed.
+
+    STORE/identity/containers has a folder for each service, to be mounted into its container, and
+    one for NATS. What signs them, and your own keys, stay in STORE/identity.
+    """
+    with explained(as_json=as_json):
+        from spotline.adapters.identity.folder import FOLDER
+        from spotline.bootstrap.deployed_keys import deploy_keys
+
+        at = store_folder(store, quiet=as_json)
+        containers = deploy_keys(at, hosts=tuple(host or ()), tenants=tuple(tenant or ()))
+        own = at / FOLDER
+    if as_json:
+        print_json({"containers": str(containers), "ca": str(own / "ca.pem")})
+        return
+    print_facts(
+        [
+            ("services", f"a folder each in {containers}"),
+            ("certificates", str(own / "ca.pem")),
+            ("your own keys", f"{own / 'tokens' / 'owner.key'}, operator.key beside it"),
+        ]
+    )
+
+
+def _hand_out_again(store: Path) -> None:
+    from spotline.bootstrap.deployed_keys import deploy_again
+
+    deploy_again(store)
 
 
 def _rotate_bus(store: Path) -> None:

@@ -17,6 +17,7 @@ from spotline.bench.quality.command import quality
 from spotline.bench.quote.command import quote
 from spotline.bench.stream.command import stream
 from spotline.cli.failures import explained
+from spotline.cli.identity_bench import identity
 from spotline.cli.slot_bench import slot
 
 bench_app = typer.Typer(name="bench", help="Measure decisions.", no_args_is_help=True)
@@ -29,6 +30,7 @@ _COMMANDS: Mapping[str, Callable[..., None]] = MappingProxyType(
         "decision": decision,
         "faults": faults,
         "forecast": forecast,
+        "identity": identity,
         "knowledge": knowledge,
         "placement": placement,
         "slot": slot,
@@ -44,7 +46,7 @@ def register(app: typer.Typer) -> None:
 
 @bench_app.callback()
 def root() -> None:
-    """Measure decisions: their quality, their speed, quotes, forecasts, configuration knowledge, placement, streams; and what faults do."""
+    """Measure decisions: their quality, their speed, quotes, forecasts, configuration knowledge, placement, streams; what identity costs; and what faults do."""
 
 
 for _name, _command in _COMMANDS.items():

@@ -59,9 +59,10 @@ class ServiceSettings(BaseSettings):
     (`selector.seed`), `nats_ca` that of the certificates that sign the broker's; neither: whoever
     reaches the broker is let in.
     `health` are the limits of `HealthLimits`, each by its own name. Callers are asked who they are,
-    over TLS, where `identity_store` names the folder that has `identity/`, shared by all services;
-    certificates name `identity_hosts` (separated by commas), JWTs of `identity_issuers` count, and
-    with `identity_mtls` callers must show a certificate of the same authority.
+    over TLS, where `identity_keys` names the folder of keys that this service was handed out, or
+    `identity_store` the folder that has `identity/`, shared by all services; certificates of the
+    latter name `identity_hosts` (separated by commas). JWTs of `identity_issuers` count, and with
+    `identity_mtls` callers must show a certificate of the same authority.
     """
 
     model_config = SettingsConfigDict(
@@ -76,6 +77,7 @@ class ServiceSettings(BaseSettings):
     health_host: str = "127.0.0.1"
     health_port: int = Field(default=0, ge=0, le=65535)
     health: Annotated[HealthLimits, HEALTH_VARIABLES] = HealthLimits()
+    identity_keys: Path | None = None
     identity_store: Path | None = None
     identity_hosts: str = ""
     identity_issuers: Path | None = None

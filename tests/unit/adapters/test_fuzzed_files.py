@@ -194,7 +194,7 @@ def test_a_changed_token_or_session_is_forged(tmp_path):
     keys = AgentKeys(tmp_path)
     standing = JoinedStanding(nonce_sha256=sha256_of("nonce"), generation=1)
     sessions = InstanceSessions(keys.signer, lambda _: standing, lasts_s=600)
-    session = sessions.open(Identity(instance_id="i-1", job_id="job-1"), sha256_of("nonce"))
+    session = sessions.open(Identity(instance_id="i-1", job_id="job-1"), standing)
     made = SignedEnrolment(keys, advertise="head:7443").user_data(
         instance_id="i-1", job_id="job-1", tenant="acme"
     )

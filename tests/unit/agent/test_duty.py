@@ -31,7 +31,7 @@ class Script:
         self.enrolled = enrolled
         self.join_failures = list(join_failures)
         self.watch_failures: list[Exception] = []
-        self.orders: asyncio.Queue[Order] = asyncio.Queue()
+        self.orders: asyncio.Queue[Order | None] = asyncio.Queue()
         self.news: list = []
         self.pieces: list = []
         self.joins = 0
@@ -54,8 +54,11 @@ class Script:
     async def watch(self):
         if self.watch_failures:
             raise self.watch_failures.pop(0)
-        while True:
-            yield await self.orders.get()
+        while (order := await self.orders.get()) is not None:
+            yield order
+
+    def end_watch(self) -> None:
+        self.orders.put_nowait(None)
 
     async def heartbeat(self, generation: int) -> None:
         pass
@@ -450,6 +453,31 @@ async def test_a_session_that_counts_no_more_is_asked_for_again(settings):
 
     assert run.code == 0
     assert script.joins == 3
+
+
+async def test_a_watch_that_ended_is_followed_by_the_next_session_and_goes_on(settings):
+    script = Script(enrolled_for(task_of()))
+    script.say("WAIT", 0)
+    script.end_watch()
+    script.say("LEAVE", 0)
+
+    async with Run(settings, script) as run:
+        pass
+
+    assert run.code == 0
+    assert script.joins == 2
+
+
+async def test_an_agent_whose_job_is_over_asks_for_no_further_session(settings):
+    script = Script(enrolled_for(task_of()))
+    script.say("OVER", 0)
+    script.end_watch()
+
+    async with Run(settings, script) as run:
+        pass
+
+    assert run.code == 0
+    assert script.joins == 1
 
 
 async def test_an_agent_asks_for_its_next_session_before_one_ends(settings):

@@ -77,9 +77,21 @@ class ApiKeys:
     """The keys in a folder; the file is read again when it has changed.
 
     A `TokenReader`. Processes share it: what one revokes, the others refuse with the next call.
+
+    Parameters
+    ----------
+    written
+        Is called with the file after every change, within its lock.
     """
 
-    def __init__(self, folder: Path, *, now: Now = utc_now) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        now: Now = utc_now,
+        written: Callable[[Path], None] = lambda _: None,
+    ) -> None:
+        self._tell_written = written
         self._folder = folder
         self._path = folder / FILE
         self._now = now
@@ -243,6 +255,7 @@ class ApiKeys:
                 # What cannot be read again must not be written.
                 _keys_of(content, where=str(self._path))
                 write_private(self._path, json.dumps(content, indent=2).encode() + b"\n")
+                self._tell_written(self._path)
         except OSError as error:
             found = error.strerror or str(error)
             raise ConfigError(

@@ -1,15 +1,17 @@
 """`STORE/identity`: what one installation proves itself and its people by, made at the first start.
 
 `authority/` signs what servers show; `api_keys.json` holds what keys are good for; `tokens/` the
-keys of the person who runs it (`owner.key`, `operator.key`) and of each service (`NAME.key`).
+keys of the person who runs it (`owner.key`, `operator.key`) and of each service (`NAME.key`);
+`containers/`, where there is one, what each service that runs apart was given (`handed_out.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
+from spotline.adapters.identity.api_keys import FILE as KEYS_FILE
 from spotline.adapters.identity.api_keys import ApiKeys, key_id_of
 from spotline.adapters.identity.authority import Authority, KeyAndChain
 from spotline.adapters.identity.chain import AuthenticatorChain
@@ -19,6 +21,15 @@ from spotline.adapters.identity.endpoints import (
     TokenFile,
     read_token_file,
 )
+from spotline.adapters.identity.handed_out import (
+    CA_FILE,
+    CLIENT_FILES,
+    SERVER_FILES,
+    TOKEN_FILE,
+    hand_out,
+    write_shared,
+)
+from spotline.adapters.identity.handed_out import FOLDER as HANDED_OUT
 from spotline.adapters.identity.private_files import (
     check_private,
     locked,
@@ -75,11 +86,12 @@ class IdentityFolder:
                 make_private_folder(folder)
                 check_private(folder)
             for file in sorted((*self.path.glob("*"), *self.path.glob("*/*"))):
-                # Another process may write at this moment; what is unfinished vanishes.
-                if file.suffix != ".unfinished":
+                # Another process may write at this moment; what is unfinished vanishes. Containers
+                # read what is in their folders, into which nobody else gets.
+                if file.suffix != ".unfinished" and file.parent != self.containers:
                     check_private(file)
             self.authority = Authority(self.path / "authority", title="Spotline authority", now=now)
-            self.keys = ApiKeys(self.path, now=now)
+            self.keys = ApiKeys(self.path, now=now, written=self._hand_on)
             with locked(self._tokens):
                 names = (*_PERSON, *SERVICES)
                 self._draw_tokens([name for name in names if not self.token_file(name).exists()])
@@ -95,9 +107,50 @@ class IdentityFolder:
         """File of the certificates that clients check ours against."""
         return self.path / "ca.pem"
 
+    @property
+    def containers(self) -> Path:
+        """Folder of what services that run apart were given."""
+        return self.path / HANDED_OUT
+
     def server_identity(self, hosts: Sequence[str]) -> KeyAndChain:
         """Key and chain of a server that is reached as any of `hosts`, or by loopback."""
         return self.authority.server_identity(hosts)
+
+    def hand_out(self, service: str, hosts: Sequence[str], more: Mapping[str, bytes]) -> Path:
+        """Write all that one service needs to run apart, and `more`; returns its folder.
+
+        Parameters
+        ----------
+        hosts
+            As what its server is reached, beside loopback.
+
+        Raises
+        ------
+        ConfigError
+            There is no such service, or the folder cannot be used.
+        """
+        server = self.authority.server_identity(
+            hosts, name=f"server-{service}", subject=f"Spotline {service}"
+        )
+        client = self.authority.service_identity(service)
+        folder = self.containers / service
+        try:
+            files = {
+                **dict(zip(SERVER_FILES, server, strict=True)),
+                **dict(zip(CLIENT_FILES, client, strict=True)),
+                CA_FILE: self.authority.ca_pem.encode(),
+                TOKEN_FILE: self.token_file(service).read_bytes(),
+            }
+            with locked(self.path):
+                hand_out(folder, {**files, KEYS_FILE: (self.path / KEYS_FILE).read_bytes(), **more})
+        except OSError as error:
+            raise ConfigError(f"{folder} cannot be used ({error})") from error
+        return folder
+
+    def _hand_on(self, keys: Path) -> None:
+        """Give every service that runs apart the digests of the API keys as they are now."""
+        for copy in sorted(self.containers.glob(f"*/{KEYS_FILE}")):
+            write_shared(copy, keys.read_bytes())
 
     def authenticator(self, *more: TokenReader) -> AuthenticatorChain:
         """Who knows callers by our API keys, and by what `more` know."""

@@ -1,7 +1,8 @@
-"""Sessions of instances: signed, for one instance of one job, good for minutes.
+"""Sessions of instances: signed, for one instance of one job in one generation, good for minutes.
 
 A session is no secret that lasts. Who has a stolen one reports for that instance's own allocation
-until it ends; only the agent itself, which knows the nonce that it joined with, gets the next one.
+until it ends, or until the program is started anew, whichever comes first; only the agent itself,
+which knows the nonce that it joined with, gets the next one.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from spotline.contracts.access import Caller, Role
 from spotline.contracts.errors import Unauthenticated
 
 _PURPOSE = "session"
+_EARLIER = "an earlier release opened it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,15 @@ class JoinedStanding:
 
     nonce_sha256: str
     generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Said:
+    """What a session says: whose it is, as it stood when it was opened; a generation of -1: unsaid."""
+
+    identity: Identity
+    standing: JoinedStanding
+    expires_s: int
 
 
 Joined = Callable[[Identity], JoinedStanding | None]
@@ -59,14 +70,15 @@ class InstanceSessions:
         self._now = now
         self.lasts_s = lasts_s
 
-    def open(self, identity: Identity, nonce_sha256: str) -> str:
-        """A session that begins now, for an agent that has joined with this nonce."""
+    def open(self, identity: Identity, standing: JoinedStanding) -> str:
+        """A session that begins now, for an agent as it stands now."""
         return self._signer.sign(
             _PURPOSE,
             {
                 "instance": identity.instance_id,
                 "job": identity.job_id,
-                "nonce_sha256": nonce_sha256,
+                "nonce_sha256": standing.nonce_sha256,
+                "generation": standing.generation,
                 "expires_s": int(self._now().timestamp() + self.lasts_s),
             },
         )
@@ -89,15 +101,23 @@ class InstanceSessions:
         Raises
         ------
         Unauthenticated
-            It was not opened here, has ended, or its agent has not joined; says which.
+            It was not opened here, has ended, its agent has not joined, or the program was started
+            anew since; says which.
         """
-        identity, nonce_sha256, expires_s = self._said(session)
-        if expires_s <= self._now().timestamp():
-            ended = datetime.fromtimestamp(expires_s, UTC).isoformat(timespec="seconds")
-            raise _refused(f"it ended at {ended}" if expires_s else "an earlier release opened it")
-        standing = self._joined(identity)
-        if standing is None or standing.nonce_sha256 != nonce_sha256:
+        said = self._said(session)
+        if said.expires_s <= self._now().timestamp():
+            ended = datetime.fromtimestamp(said.expires_s, UTC).isoformat(timespec="seconds")
+            raise _refused(f"it ended at {ended}" if said.expires_s else _EARLIER)
+        if said.standing.generation < 0:
+            raise _refused(_EARLIER)
+        identity, standing = said.identity, self._joined(said.identity)
+        if standing is None or standing.nonce_sha256 != said.standing.nonce_sha256:
             raise _refused("no such agent has joined")
+        if standing.generation != said.standing.generation:
+            raise _refused(
+                f"it is of generation {said.standing.generation}, and the present one is "
+                f"{standing.generation}"
+            )
         return Caller(
             subject=identity.instance_id,
             role=Role.INSTANCE,
@@ -108,15 +128,18 @@ class InstanceSessions:
 
     def seconds_left(self, session: str) -> float:
         """Until a session ends; not positive when it has. `Unauthenticated` as `caller`."""
-        return self._said(session)[2] - self._now().timestamp()
+        return self._said(session).expires_s - self._now().timestamp()
 
-    def _said(self, session: str) -> tuple[Identity, str, int]:
+    def _said(self, session: str) -> _Said:
         try:
             said = self._signer.read(_PURPOSE, session)
         except ForgedStatement as error:
             raise _refused(str(error)) from error
         identity = Identity(instance_id=str(said["instance"]), job_id=str(said["job"]))
-        return identity, str(said["nonce_sha256"]), int(said.get("expires_s", 0))
+        standing = JoinedStanding(
+            nonce_sha256=str(said["nonce_sha256"]), generation=int(said.get("generation", -1))
+        )
+        return _Said(identity=identity, standing=standing, expires_s=int(said.get("expires_s", 0)))
 
 
 def sha256_of(text: str) -> str:

@@ -27,8 +27,8 @@ if _version_not_supported:
 
 class AgentServiceStub:
     """Agents dial in, over TLS. All but Join carry the session that Join gave, as `authorization:
-    Bearer SESSION` metadata; it holds for one instance of one job. Sent again, a report is the same
-    report.
+    Bearer SESSION` metadata; it holds for one instance of one job, in one generation. Sent again, a
+    report is the same report.
     """
 
     def __init__(self, channel):
@@ -81,8 +81,8 @@ class AgentServiceStub:
 
 class AgentServiceServicer:
     """Agents dial in, over TLS. All but Join carry the session that Join gave, as `authorization:
-    Bearer SESSION` metadata; it holds for one instance of one job. Sent again, a report is the same
-    report.
+    Bearer SESSION` metadata; it holds for one instance of one job, in one generation. Sent again, a
+    report is the same report.
     """
 
     def Join(self, request, context):
@@ -93,7 +93,8 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchAllocation(self, request, context):
-        """What the instance is to do now, and again after every change, until its job is over.
+        """What the instance is to do now, and again after every change, until its job is over. It ends with
+        its session, so also when another generation is formed: join again, and go on.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -194,8 +195,8 @@ def add_AgentServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class AgentService:
     """Agents dial in, over TLS. All but Join carry the session that Join gave, as `authorization:
-    Bearer SESSION` metadata; it holds for one instance of one job. Sent again, a report is the same
-    report.
+    Bearer SESSION` metadata; it holds for one instance of one job, in one generation. Sent again, a
+    report is the same report.
     """
 
     @staticmethod

@@ -28,8 +28,8 @@ GRPC_VERSION: str
 
 class AgentServiceStub:
     """Agents dial in, over TLS. All but Join carry the session that Join gave, as `authorization:
-    Bearer SESSION` metadata; it holds for one instance of one job. Sent again, a report is the same
-    report.
+    Bearer SESSION` metadata; it holds for one instance of one job, in one generation. Sent again, a
+    report is the same report.
     """
 
     @_typing.overload
@@ -39,7 +39,9 @@ class AgentServiceStub:
     Join: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.JoinRequest, _agent_service_pb2.JoinResponse]
     """Trade the token of an instance for a session."""
     WatchAllocation: _grpc.UnaryStreamMultiCallable[_agent_service_pb2.WatchAllocationRequest, _agent_service_pb2.WatchAllocationResponse]
-    """What the instance is to do now, and again after every change, until its job is over."""
+    """What the instance is to do now, and again after every change, until its job is over. It ends with
+    its session, so also when another generation is formed: join again, and go on.
+    """
     ReportHeartbeat: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.ReportHeartbeatRequest, _agent_service_pb2.ReportHeartbeatResponse]
     """Say that the agent is there: renews its lease."""
     ReportRanks: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.ReportRanksRequest, _agent_service_pb2.ReportRanksResponse]
@@ -56,15 +58,17 @@ class AgentServiceStub:
 @_typing.type_check_only
 class AgentServiceAsyncStub(AgentServiceStub):
     """Agents dial in, over TLS. All but Join carry the session that Join gave, as `authorization:
-    Bearer SESSION` metadata; it holds for one instance of one job. Sent again, a report is the same
-    report.
+    Bearer SESSION` metadata; it holds for one instance of one job, in one generation. Sent again, a
+    report is the same report.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Join: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.JoinRequest, _agent_service_pb2.JoinResponse]  # type: ignore[assignment]
     """Trade the token of an instance for a session."""
     WatchAllocation: _aio.UnaryStreamMultiCallable[_agent_service_pb2.WatchAllocationRequest, _agent_service_pb2.WatchAllocationResponse]  # type: ignore[assignment]
-    """What the instance is to do now, and again after every change, until its job is over."""
+    """What the instance is to do now, and again after every change, until its job is over. It ends with
+    its session, so also when another generation is formed: join again, and go on.
+    """
     ReportHeartbeat: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.ReportHeartbeatRequest, _agent_service_pb2.ReportHeartbeatResponse]  # type: ignore[assignment]
     """Say that the agent is there: renews its lease."""
     ReportRanks: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.ReportRanksRequest, _agent_service_pb2.ReportRanksResponse]  # type: ignore[assignment]
@@ -80,8 +84,8 @@ class AgentServiceAsyncStub(AgentServiceStub):
 
 class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
     """Agents dial in, over TLS. All but Join carry the session that Join gave, as `authorization:
-    Bearer SESSION` metadata; it holds for one instance of one job. Sent again, a report is the same
-    report.
+    Bearer SESSION` metadata; it holds for one instance of one job, in one generation. Sent again, a
+    report is the same report.
     """
 
     @_abc_1.abstractmethod
@@ -98,7 +102,9 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_service_pb2.WatchAllocationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_agent_service_pb2.WatchAllocationResponse], _abc.AsyncIterator[_agent_service_pb2.WatchAllocationResponse]]:
-        """What the instance is to do now, and again after every change, until its job is over."""
+        """What the instance is to do now, and again after every change, until its job is over. It ends with
+        its session, so also when another generation is formed: join again, and go on.
+        """
 
     @_abc_1.abstractmethod
     def ReportHeartbeat(

@@ -14,7 +14,12 @@ from cryptography.x509.oid import NameOID
 
 from spotline.adapters.agents.enrolment import SignedEnrolment, read_token
 from spotline.adapters.agents.keys import AgentKeys
-from spotline.adapters.identity.instances import Identity, InstanceSessions, sha256_of
+from spotline.adapters.identity.instances import (
+    Identity,
+    InstanceSessions,
+    JoinedStanding,
+    sha256_of,
+)
 from spotline.adapters.identity.signing import ForgedStatement, Signer
 from spotline.contracts.errors import ConfigError, Unauthenticated
 from tests.fakes.handshakes import shake_hands
@@ -65,8 +70,9 @@ def test_nothing_that_was_changed_or_signed_for_something_else_is_taken(tmp_path
     keys = AgentKeys(tmp_path / "ours")
     other = AgentKeys(tmp_path / "theirs")
     token = user_data(keys)["SPOTLINE_JOIN_TOKEN"]
+    standing = JoinedStanding(nonce_sha256=sha256_of("n" * 32), generation=0)
     sessions = InstanceSessions(keys.signer, lambda _: None, lasts_s=600, now=lambda: NOW)
-    session = sessions.open(Identity(instance_id="i-1", job_id="j-1"), sha256_of("n" * 32))
+    session = sessions.open(Identity(instance_id="i-1", job_id="j-1"), standing)
     purpose, payload, mac = token.split(".")
     # Keys are drawn: no letter of what they sign is known before.
     other_letter = "B" if mac[0] == "A" else "A"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -27,6 +28,7 @@ from tests.fakes.signed_tokens import NOW, MovedClock, TokenIssuer, trusted
 SIGNER = Signer(b"k" * 32)
 NONCE = sha256_of("n" * 32)
 MEMBER = Identity(instance_id="i-1", job_id="job-1")
+STANDING = JoinedStanding(nonce_sha256=NONCE, generation=3)
 RESEARCH = RoleGrant(role=Role.OWNER, tenant="research")
 
 
@@ -56,7 +58,7 @@ class Doorway:
         self.issuer = TokenIssuer()
         self.keys = ApiKeys(folder, now=self.clock)
         self.counted = CountedReader(self.keys)
-        self.joined = {MEMBER: JoinedStanding(nonce_sha256=NONCE, generation=3)}
+        self.joined = {MEMBER: STANDING}
         self.sessions = InstanceSessions(SIGNER, self.joined.get, lasts_s=600, now=self.clock)
         self.jwts = JwtTokens([trusted()], fetch=self.issuer.fetch, now=self.clock)
         readers = (self.counted, self.jwts, self.sessions)
@@ -82,7 +84,7 @@ async def test_each_kind_of_token_proves_its_caller(doorway):
 
     assert (await doorway.caller(key)).role is Role.OWNER
     assert (await doorway.caller(doorway.issuer.sign())).subject == "ann"
-    member = await doorway.caller(doorway.sessions.open(MEMBER, NONCE))
+    member = await doorway.caller(doorway.sessions.open(MEMBER, STANDING))
     assert (member.role, member.subject, member.job_id) == (Role.INSTANCE, "i-1", "job-1")
     assert member.generation == 3
 
@@ -165,7 +167,7 @@ async def test_a_refusal_is_not_remembered(doorway):
 
 
 async def test_a_stolen_session_reports_for_its_own_allocation_and_does_nothing_else(doorway):
-    thief = await doorway.caller(doorway.sessions.open(MEMBER, NONCE))
+    thief = await doorway.caller(doorway.sessions.open(MEMBER, STANDING))
 
     allowed = {name for name, action in GRPC_ACTIONS.items() if role_denial(action, thief) is None}
     assert allowed
@@ -175,24 +177,47 @@ async def test_a_stolen_session_reports_for_its_own_allocation_and_does_nothing_
 
 
 async def test_a_stolen_session_ends_in_minutes_and_no_call_makes_it_longer(doorway):
-    stolen = doorway.sessions.open(MEMBER, NONCE)
+    stolen = doorway.sessions.open(MEMBER, STANDING)
     for _ in range(9):
         doorway.clock.pass_s(60)
         await doorway.caller(stolen)
-        doorway.sessions.open(MEMBER, NONCE)  # the agent itself goes on
+        doorway.sessions.open(MEMBER, STANDING)  # the agent itself goes on
     doorway.clock.pass_s(60)
 
     assert "it ended at 2026-03-01T00:10:00+00:00" in await doorway.refusal(stolen)
 
 
 async def test_a_session_counts_only_while_its_own_agent_has_joined(doorway):
-    session = doorway.sessions.open(MEMBER, NONCE)
+    session = doorway.sessions.open(MEMBER, STANDING)
     await doorway.caller(session)
 
     doorway.joined[MEMBER] = JoinedStanding(nonce_sha256=sha256_of("another"), generation=3)
     assert "no such agent has joined" in await doorway.refusal(session)
     del doorway.joined[MEMBER]
     assert "no such agent has joined" in await doorway.refusal(session)
+
+
+async def test_a_stolen_session_says_nothing_once_the_program_was_started_anew(doorway):
+    stolen = doorway.sessions.open(MEMBER, STANDING)
+    await doorway.caller(stolen)
+
+    doorway.joined[MEMBER] = replace(STANDING, generation=4)
+    assert "it is of generation 3, and the present one is 4" in await doorway.refusal(stolen)
+    assert (
+        await doorway.caller(doorway.sessions.open(MEMBER, doorway.joined[MEMBER]))
+    ).generation == 4
+
+
+async def test_a_session_of_a_generation_that_the_log_does_not_have_is_refused(doorway):
+    ahead = doorway.sessions.open(MEMBER, replace(STANDING, generation=5))
+
+    assert "it is of generation 5" in await doorway.refusal(ahead)
+
+
+async def test_a_session_without_a_generation_of_an_earlier_release_is_refused(doorway):
+    said = {"instance": "i-1", "job": "job-1", "nonce_sha256": NONCE, "expires_s": 1 << 40}
+
+    assert "an earlier release opened it" in await doorway.refusal(SIGNER.sign("session", said))
 
 
 async def test_a_session_without_an_end_of_an_earlier_release_is_refused(doorway):

@@ -164,7 +164,8 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
     ) -> AsyncIterator[pb.WatchAllocationResponse]:
         """What an instance is to do, and again after every change, until its job is over.
 
-        The stream ends with its session: who watches on shows the next one.
+        The stream ends with its session, so also when the program is started anew: who watches on
+        shows the next one.
         """
         try:
             caller = self._caller(context)
@@ -178,6 +179,8 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         try:
             while told is None or told.state is not AllocationState.OVER:
                 changed.clear()
+                if gang.generation != caller.generation:
+                    return
                 now = self._keeper.told(gang, instance_id)
                 if now is not None and now != told:
                     told = now
@@ -353,12 +356,13 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         """Store what the program wrote: nothing more is read before a piece is stored."""
         stored = 0
         try:
-            caller = self._caller(context)
-            gang = caller.gang
+            self._caller(context)
             async for request in request_iterator:
+                # With each piece: a stream is not to outlive its session.
+                caller = self._caller(context)
+                gang = caller.gang
                 sent = from_message(SentOutput, request).chunk
                 self._check_generation(gang, sent.generation, least=0)
-                self._keeper.heard(gang, caller.instance_id)
                 await self._output.append(
                     replace(
                         sent,

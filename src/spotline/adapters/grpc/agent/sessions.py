@@ -31,10 +31,14 @@ _LONGEST_SESSION = 4_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangMember:
-    """An agent that has joined, and the gang of its job; its session ends after `left_s`."""
+    """An agent that has joined, and the gang of its job.
+
+    Its session ends after `left_s`, or when the gang's generation is another than `generation`.
+    """
 
     instance_id: str
     gang: Gang
+    generation: int
     left_s: float
 
 
@@ -112,8 +116,11 @@ class Sessions:
         )
 
     def open(self, identity: Identity, nonce: str) -> str:
-        """A session, from now, of an agent that has joined."""
-        return self.tokens.open(identity, sha256_of(nonce))
+        """A session, from now, of an agent that has joined, for its gang's present generation."""
+        gang = self._gangs().get(identity.job_id)
+        generation = 0 if gang is None else gang.generation
+        standing = JoinedStanding(nonce_sha256=sha256_of(nonce), generation=generation)
+        return self.tokens.open(identity, standing)
 
     def caller(self, context: ServerContext) -> GangMember:
         """Who calls.
@@ -133,7 +140,9 @@ class Sessions:
         if gang is None:
             raise _unknown("the session is refused: no such agent has joined")
         left_s = self.tokens.seconds_left(session)
-        return GangMember(instance_id=caller.subject, gang=gang, left_s=left_s)
+        return GangMember(
+            instance_id=caller.subject, gang=gang, generation=caller.generation, left_s=left_s
+        )
 
 
 def _said(context: ServerContext) -> str:
