@@ -235,10 +235,13 @@ def deploy(
     """
     with explained(as_json=as_json):
         from spotline.adapters.identity.folder import FOLDER
+        from spotline.bootstrap.auditing import record_command
         from spotline.bootstrap.deployed_keys import deploy_keys
 
         at = store_folder(store, quiet=as_json)
-        containers = deploy_keys(at, hosts=tuple(host or ()), tenants=tuple(tenant or ()))
+        named = ",".join((*(host or ()), *(tenant or ())))
+        with record_command(at, "auth keys deploy", target=named):
+            containers = deploy_keys(at, hosts=tuple(host or ()), tenants=tuple(tenant or ()))
         own = at / FOLDER
     if as_json:
         print_json({"containers": str(containers), "ca": str(own / "ca.pem")})
