@@ -15,7 +15,7 @@ async def serve(settings: CloudActuatorSettings, bus: BusAddress, hooks: PartHoo
     agents = settings.agents()
     parts = ActuatorParts(
         cloud=settings.chosen_cloud,
-        mode=settings.mode,
+        mode=settings.run_mode,
         store=settings.store,
         ledger_url=settings.ledger(),
         owner=settings.owner,

@@ -11,14 +11,14 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.application.cloud_actuator.agreeing import AgreementRules
-from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.bootstrap.agents import AgentsAt
 from spotline.bootstrap.cloud_settings import SettingProblem, WrongCloudSettings, variables_of
-from spotline.bootstrap.clouds import CLOUDS, ChosenCloud, cloud_of
+from spotline.bootstrap.clouds import ChosenCloud, cloud_of, known_settings, run_mode
 from spotline.contracts.errors import ConfigError
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.ledger.orphans import ReapMode, ReapRules, accounts_of
 from spotline.domain.limits.spending import DEFAULT_SPENDING, spending_of
+from spotline.domain.modes import Mode
 from spotline.domain.units import micro_usd_from_usd
 from spotline.runtime.settings import PREFIX, ServiceSettings
 
@@ -27,7 +27,8 @@ class CloudActuatorSettings(ServiceSettings):
     """`SPOTLINE_*` of the actuator.
 
     `cloud` is a name of `bootstrap/clouds.py`; that cloud's own settings are
-    `SPOTLINE_CLOUD_<NAME>_*`. `ledger_url` empty means a SQLite file in `store`. Caps left out do
+    `SPOTLINE_CLOUD_<NAME>_*`. `mode` is observe, shadow or live, the same as market_ingest's (empty:
+    live, and observe where the cloud sends bills). `ledger_url` empty means a SQLite file in `store`. Caps left out do
     not bind; `spending` are limits as the selector has them, the text of `Spending.to_json`. Instances dial the allocator's port of agents as `agents_advertise`, or else
     `agents_address`; with neither they are started without user data.
     Log, ledger and cloud are compared at the start and every `compare_every_slots`. Instances that
@@ -38,7 +39,7 @@ class CloudActuatorSettings(ServiceSettings):
     """
 
     cloud: str = "simulated"
-    mode: ActuatorMode = ActuatorMode.LIVE
+    mode: str = ""
     store: Path = Path("spotline-store")
     ledger_url: str = Field(default="", repr=False)  # it may hold a password
     owner: str = Field(default="default", min_length=1, max_length=200)
@@ -56,6 +57,7 @@ class CloudActuatorSettings(ServiceSettings):
     reap_at_most: int = Field(default=2, ge=1)
     market_s_per_s: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     _chosen: ChosenCloud = PrivateAttr()
+    _run_mode: Mode = PrivateAttr()
 
     @field_validator("spending")
     @classmethod
@@ -67,13 +69,19 @@ class CloudActuatorSettings(ServiceSettings):
     def _choose(self) -> CloudActuatorSettings:
         """Read the settings of the chosen cloud: what is wrong is told with all else."""
         try:
-            self._chosen = cloud_of(os.environ, self.cloud, self.mode)
+            self._run_mode = run_mode(self.cloud, self.mode)
+            self._chosen = cloud_of(os.environ, self.cloud, self._run_mode)
         except WrongCloudSettings as error:
             raise _wrong(error.problems) from error
         except ConfigError as error:
             problem = SettingProblem(variable=f"{PREFIX}CLOUD", problem=str(error))
             raise _wrong((problem,)) from error
         return self
+
+    @property
+    def run_mode(self) -> Mode:
+        """The mode of the run."""
+        return self._run_mode
 
     @property
     def chosen_cloud(self) -> ChosenCloud:
@@ -84,8 +92,8 @@ class CloudActuatorSettings(ServiceSettings):
     def variables(cls) -> set[str]:
         """The names of all variables that are read, those of the clouds among them."""
         names = super().variables()
-        for name, plugin in CLOUDS.items():
-            names.update(variables_of(name, plugin.settings).values())
+        for name, settings in known_settings().items():
+            names.update(variables_of(name, settings).values())
         return names
 
     def agents(self) -> AgentsAt | None:

@@ -26,6 +26,7 @@ async def serve(settings: MarketIngestSettings, bus: BusAddress, hooks: PartHook
         settings.ingest(market.slot_s),
         hooks,
         geography=geography_of(settings.geography_file),
+        modes=settings.modes(),
     )
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from spotline.application.market_ingest.handler import NO_WAITING_BY_TIME, IngestOptions
+from spotline.bootstrap.clouds import modes_of
+from spotline.contracts.errors import ConfigError
 from spotline.domain.market.offering import ASSUMED_NOTICE_LEAD_S
+from spotline.domain.modes import StatedModes
 from spotline.domain.units import micro_usd_from_usd
 from spotline.runtime.settings import ServiceSettings
 
@@ -24,6 +27,7 @@ class MarketIngestSettings(ServiceSettings):
     none). `geography` is a file of regions and links (docs/geography-format.md; empty: none).
     `notice_lead_s` is the notice, in seconds, that the actuator's cloud gives of taking spot back;
     no offering of the market is said to give more.
+    `cloud` and `mode` are those of the actuator: how far decisions reach is said as the market opens.
     `price_sanity`, `list_prices` (JSON: USD per instance-hour by offering id) and `stale_after_s`
     (seconds of market time; 0: by the pace of the quotes, -1: never) say which quotes no new spot
     is bought by (docs/operating.md).
@@ -36,6 +40,8 @@ class MarketIngestSettings(ServiceSettings):
     reservations: str = ""
     geography: str = ""
     notice_lead_s: int = Field(default=ASSUMED_NOTICE_LEAD_S, ge=0)
+    cloud: str = "simulated"
+    mode: str = ""
     price_sanity: bool = True
     list_prices: dict[str, float] = Field(default_factory=dict)
     stale_after_s: int = Field(default=0, ge=-1)
@@ -46,6 +52,18 @@ class MarketIngestSettings(ServiceSettings):
         if value and info.data.get("wall_clock"):
             raise ValueError(NO_WAITING_BY_TIME)
         return value
+
+    @model_validator(mode="after")
+    def _known_mode(self) -> MarketIngestSettings:
+        try:
+            self.modes()
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    def modes(self) -> StatedModes:
+        """The mode of the run, and what accounts begin in."""
+        return modes_of(self.cloud, self.mode)
 
     @property
     def reservations_file(self) -> Path | None:

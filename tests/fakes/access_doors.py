@@ -18,6 +18,7 @@ from google.rpc import error_details_pb2
 from google.rpc.status_pb2 import Status
 
 from spotline.adapters.agents.keys import AgentKeys
+from spotline.adapters.audit.tallied import DeniedCallers
 from spotline.adapters.grpc.agent.keeper import GangKeeper
 from spotline.adapters.grpc.agent.server import AgentServer
 from spotline.adapters.grpc.agent.sessions import Sessions
@@ -42,6 +43,7 @@ from spotline.application.analytics.messages import (
     StatisticsQuery,
 )
 from spotline.application.configurator.knowledge import KnowledgeBase
+from spotline.application.identity.audit import AuditDoor
 from spotline.application.market_view import ClockReading
 from spotline.application.operations.messages import ServiceStatus, SystemStatus
 from spotline.application.placer.messages import pipeline_id_for
@@ -50,6 +52,7 @@ from spotline.domain.events.lifecycle import AdmissionRecorded, JobSubmitted
 from spotline.domain.events.training import AgentJoined
 from spotline.runtime.applied import AppliedFeed
 from tests.fakes.allocator import START_NS, market_opened, of_tenant, opened_host, slot_opened
+from tests.fakes.audit_trails import MemoryTrail
 from tests.fakes.identities import OTHER, OWN, KnownTokens, TestIdentities
 from tests.fakes.knowledge import FakeConfiguratorHost
 from tests.fakes.placer import FakePlacerHost, both_ways, pipeline, region
@@ -146,6 +149,7 @@ class Doors:
     web: str
     statistics: HeardQueries
     session: str
+    trail: MemoryTrail
 
     async def call(self, method: str, request: Message, token: str | None) -> Answered:
         """Call a method by its full name; a stream ends with its first response."""
@@ -203,11 +207,15 @@ def _reason(error: grpc.aio.AioRpcError) -> str:
     return ""
 
 
+def descriptor_of(method: str) -> Any:
+    """What the protos say of a method."""
+    service, _, name = method.strip("/").rpartition("/")
+    return descriptor_pool.Default().FindServiceByName(service).methods_by_name[name]
+
+
 def request_of(method: str) -> type[Message]:
     """The class of a method's requests."""
-    service, _, name = method.strip("/").rpartition("/")
-    found = descriptor_pool.Default().FindServiceByName(service).methods_by_name[name]
-    return message_factory.GetMessageClass(found.input_type)
+    return message_factory.GetMessageClass(descriptor_of(method).input_type)
 
 
 def _events() -> tuple[Any, ...]:
@@ -262,9 +270,11 @@ async def all_doors(folder: Path) -> AsyncIterator[Doors]:
         AnalyticsServer(statistics, address=free),
         AgentServer(host, keeper, output, keys, address=free),
     )
+    trail = MemoryTrail()
     async with AsyncExitStack() as stack:
         addresses: dict[str, str] = {}
         for server in servers:
+            server.audited_by(trail)
             if not isinstance(server, AgentServer):
                 server.identify(identities.server())
             bound = await server.start()
@@ -274,14 +284,19 @@ async def all_doors(folder: Path) -> AsyncIterator[Doors]:
         fed = FedHost(views)
         fed.feed(*opened_events(), *events)
         web = WebServer(
-            web_app(views, authenticator=KnownTokens(), system=_well),
+            web_app(
+                views,
+                authenticator=KnownTokens(),
+                system=_well,
+                denied=DeniedCallers(trail, AuditDoor.HTTP),
+            ),
             address=free,
             end_streams=views.end,
             tls=identities.server().tls_context(),
         )
         bound = await web.start()
         stack.push_async_callback(web.stop)
-        yield Doors(identities, keys.ca_pem.encode(), addresses, bound, statistics, session)
+        yield Doors(identities, keys.ca_pem.encode(), addresses, bound, statistics, session, trail)
 
 
 def opened_events() -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
 from spotline.adapters.clouds.simulated.driver import SimulatedCloudDriver
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
+from spotline.adapters.clouds.simulated.paper import PaperCloud, PaperSettings
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.ledger.threaded import ThreadedLedger
@@ -15,7 +16,6 @@ from spotline.application.cloud_actuator.agreeing import AgreementRules
 from spotline.application.cloud_actuator.handler import SPEC, ActuateHandler
 from spotline.application.cloud_actuator.messages import Moment
 from spotline.application.cloud_actuator.ports import (
-    ActuatorMode,
     CloudProvider,
     Instance,
     InstanceState,
@@ -41,6 +41,7 @@ from spotline.domain.market.offering import (
     Quote,
 )
 from spotline.domain.market.slot_quote import SlotQuote
+from spotline.domain.modes import LIVE_FROM_THE_START, StatedModes
 from spotline.domain.units import NS_PER_S
 from tests.fakes.allocator import job
 
@@ -96,10 +97,10 @@ class Rig:
         *,
         settings: SimulatedCloudSettings | None = None,
         caps: Caps | None = None,
-        mode: ActuatorMode = ActuatorMode.LIVE,
+        modes: StatedModes = LIVE_FROM_THE_START,
         agreement: AgreementRules | None = None,
     ) -> None:
-        self.directory, self.settings, self.caps, self.mode = directory, settings, caps, mode
+        self.directory, self.settings, self.caps, self.modes = directory, settings, caps, modes
         self.agreement = agreement
         self.handler = ActuateHandler()
         self.state = self.handler.initial()
@@ -109,14 +110,18 @@ class Rig:
         self.open()
 
     def open(self) -> None:
-        self.cloud = SimulatedCloud(self.directory / "cloud.sqlite", self.settings)
+        if self.modes.run.on_paper:
+            path = self.directory / "paper.sqlite"
+            self.cloud = PaperCloud(path, PaperSettings(), notice_lead_s=120)
+        else:
+            self.cloud = SimulatedCloud(self.directory / "cloud.sqlite", self.settings)
         self.ledger = SqlLedger(ledger_url(self.directory / "ledger.sqlite"), OWNER)
         self.actuation = CloudActuation(
             Mortal(self.cloud, self.kill, ("launch", "terminate", "events")),
             Mortal(ThreadedLedger(self.ledger), self.kill, ("write_intents", "record")),
             ActuationOptions(
                 caps=self.caps or Caps(),
-                mode=self.mode,
+                modes=self.modes,
                 on_look=self.looks.append,
                 agreement=self.agreement,
                 lease_s=self.settings.lease_s or None if self.settings else None,

@@ -11,7 +11,6 @@ from pathlib import Path
 from spotline.adapters.grpc.allocator.client import JobClient
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.nats.stream import NatsEventStream
-from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.selector.state import SelectorOptions
 from spotline.application.spec import Handler, Timer
@@ -35,6 +34,7 @@ from spotline.domain.events.event import Event
 from spotline.domain.jobs.job import Job
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market
+from spotline.domain.modes import Mode
 from spotline.runtime.service import ServiceHost
 
 Hook = Callable[[], Awaitable[None]]
@@ -137,7 +137,7 @@ async def composed(
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     parts = ActuatorParts(
         cloud=cloud or chosen_cloud(),
-        mode=ActuatorMode.LIVE,
+        mode=Mode.LIVE,
         store=folder,
         ledger_url=ledger_url(folder / "ledger.sqlite"),
         owner="default",

@@ -20,6 +20,7 @@ from spotline.domain.events.market import MarketOpened
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.generate import generate
 from spotline.domain.market.market import Market
+from spotline.domain.modes import Mode, StatedModes
 from spotline.replay.handlers import handlers_of
 from spotline.replay.host import Answer, LocalHost
 from spotline.replay.jobs import generated_jobs
@@ -36,10 +37,12 @@ def small_market(*, slots: int = 72, seed: int = 3) -> Market:
     return generate("mixed", seed=seed, slots=slots, slot_s=1800, start_ns=START_NS)
 
 
-def recorded_run(market: Market, jobs: Sequence[Job]) -> list[StoredEntry]:
+def recorded_run(
+    market: Market, jobs: Sequence[Job], *, mode: Mode = Mode.LIVE
+) -> list[StoredEntry]:
     """Every entry of a run in which all jobs compete."""
     log: list[StoredEntry] = []
-    play([*handlers_of(SETTINGS), ExactCloud()], market, jobs, record=log.append)
+    play([*handlers_of(SETTINGS), ExactCloud()], market, jobs, record=log.append, mode=mode)
     return log
 
 
@@ -51,6 +54,7 @@ def play(
     record: Callable[[StoredEntry], None] | None = None,
     answer: Answer = answer_in_process,
     ingest: IngestOptions | None = None,
+    mode: Mode = Mode.LIVE,
 ) -> LocalHost:
     """Run a market and its jobs through handlers, and return their host."""
     host = LocalHost(handlers, answers={ALLOCATE_CALL: answer}, record=record)
@@ -59,11 +63,12 @@ def play(
         slot_s=market.slot_s,
         first_slot_start_ns=market.start_ns,
         source=market.source,
+        mode=mode if mode.on_paper else None,
     )
     host.publish(opened, source="market_ingest")
     for job in jobs:
         host.publish(JobSubmitted(job=job, ts_event_ns=market.start_ns), source="allocator")
-    clock = IngestHandler(market, ingest or IngestOptions())
+    clock = IngestHandler(market, ingest or IngestOptions(), modes=StatedModes(run=mode))
     state = clock.initial()
     for slot in range(market.slots):
         for event in clock.slot_events(slot, state):

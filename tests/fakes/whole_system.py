@@ -62,7 +62,12 @@ def options(store: Path, *, identity: bool = False) -> SystemOptions:
 
 @asynccontextmanager
 async def until_slot(
-    store: Path, slot: int, jobs: Sequence[Job] = (), *, identity: bool = False
+    store: Path,
+    slot: int,
+    jobs: Sequence[Job] = (),
+    *,
+    identity: bool = False,
+    given: SystemOptions | None = None,
 ) -> AsyncIterator[RunningSystem]:
     """A system that takes the jobs first, and whose market stands still when a slot is settled."""
     go, reached = asyncio.Event(), asyncio.Event()
@@ -77,7 +82,7 @@ async def until_slot(
             reached.set()
 
     listeners = {"market_ingest": on_applied}
-    chosen = options(store, identity=identity)
+    chosen = given or options(store, identity=identity)
     async with running_system(chosen, gate=gate, listeners=listeners) as system:
         async with JobClient(system.allocator_address) as client:
             for each in jobs:

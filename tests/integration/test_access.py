@@ -11,7 +11,17 @@ import pytest_asyncio
 
 from spotline.adapters.grpc.allocator.server import RpcServer
 from spotline.application.admission import job_id_for
-from spotline.contracts.access import GRPC_ACTIONS, HTTP_ACTIONS, Action, Caller, Reach, Role
+from spotline.application.identity.audit import BEGUN
+from spotline.contracts.access import (
+    COUNTED,
+    GRPC_ACTIONS,
+    HTTP_ACTIONS,
+    Action,
+    Caller,
+    Does,
+    Reach,
+    Role,
+)
 from spotline.contracts.mapping import to_message
 from tests.fakes.access_doors import (
     JOB,
@@ -111,13 +121,46 @@ async def test_every_action_on_a_tenants_things_is_asked_for_them():
 async def test_a_cell_of_the_table_over_grpc(doors, method, token):
     action, caller = GRPC_ACTIONS[method], CALLERS.get(token)
 
+    before = len(doors.trail.acts)
+
     answered = await doors.call(method, asked(method), token)
 
     assert answered.let_in is may(action, caller), answered
+    began = [act for act in doors.trail.acts[before:] if act.outcome == BEGUN]
+    if action.does is Does.READ:
+        assert began == []
+    elif answered.let_in and method not in COUNTED:
+        assert [(act.action, act.role) for act in began][:1] in (
+            [(method, caller.role.value)],
+            # An instance is known once its session was read.
+            [(method, "")],
+        )
+        (ended,) = [act for act in doors.trail.acts[before:] if act.of_seq]
+        assert (ended.subject, ended.role) == (caller.subject, caller.role.value)
+        assert ended.outcome == answered.code.name
     if caller is None and method != f"{API}AgentService/Join":
         assert answered.code is grpc.StatusCode.UNAUTHENTICATED
     if action.reach is Reach.TENANT and token == "rival" and caller.role in action.roles:
         assert answered.reason in ("TENANT_DENIED", "UNKNOWN_JOB")
+
+
+async def test_who_is_turned_away_is_in_the_audit(tmp_path_factory):
+    async with all_doors(tmp_path_factory.mktemp("denied")) as doors:
+        pause, cancel = f"{API}OperationsService/Pause", f"{API}JobService/Cancel"
+        await doors.call(pause, asked(pause), UNKNOWN)
+        await doors.call(pause, asked(pause), "owner")
+        await doors.call(cancel, asked(cancel), "rival")
+        await asyncio.to_thread(doors.get, "/v1/system", "owner")
+        acts = doors.trail.acts
+
+    assert [(act.action, act.subject, act.outcome, act.reason) for act in acts] == [
+        (pause, "anonymous", "UNAUTHENTICATED", "UNAUTHENTICATED"),
+        (pause, "ann", "PERMISSION_DENIED", "ROLE_DENIED"),
+        (cancel, "rob", "NOT_FOUND", "UNKNOWN_JOB"),
+        ("GET /v1/system", "ann", "403", "ROLE_DENIED"),
+    ]
+    assert acts[2].target == f"job_id={JOB.job_id}"
+    assert all("127.0.0.1" in act.peer for act in acts)
 
 
 @pytest.mark.parametrize(

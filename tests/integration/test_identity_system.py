@@ -21,6 +21,7 @@ from spotline.adapters.grpc.operations.client import OperationsClient
 from spotline.adapters.identity.endpoints import ClientIdentity, client_identity, endpoint_file
 from spotline.adapters.identity.folder import IdentityFolder
 from spotline.application.identity.grants import RoleGrant
+from spotline.bootstrap.auditing import audited_acts, verified_chains
 from spotline.bootstrap.identity import IdentityAt
 from spotline.bootstrap.system import FREE_ADDRESS, RunningSystem, running_system
 from spotline.cli.main import app
@@ -111,6 +112,16 @@ async def test_services_know_each_other_and_commands_find_what_it_takes(tmp_path
     assert all(status.policy_id for status in statuses)
     assert {service.service for service in told.services} > {"selector", "allocator"}
     assert who.role is Role.SERVICE
+    submitted = [
+        each.act
+        for each in audited_acts(tmp_path / "store")
+        if each.act.action.endswith("JobService/Submit") and each.act.outcome == "OK"
+    ]
+    assert [act.target for act in submitted] == [
+        f"job_id={job.job_id}, client_request_id={job.client_request_id}" for job in JOBS
+    ]
+    assert {act.credential_id for act in submitted} == {who.credential_id}
+    assert all(report.broken is None for report in verified_chains(tmp_path / "store", {}))
     assert mode == 0o600
     assert not published.exists()
 

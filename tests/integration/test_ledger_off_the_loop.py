@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from pathlib import Path
 
@@ -28,10 +29,13 @@ async def test_ledger_and_its_metrics_are_read_and_written_in_threads(
 ) -> None:
     statements: list[tuple[int, str]] = []
 
-    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+    def note(statement: str) -> None:
         statements.append((threading.get_ident(), statement))
 
-    event.listen(Engine, "before_cursor_execute", note)
+    def trace(connection: sqlite3.Connection, _record: object) -> None:
+        connection.set_trace_callback(note)
+
+    event.listen(Engine, "connect", trace)
     metrics = scraped_metrics()
     try:
         async with (
@@ -45,7 +49,7 @@ async def test_ledger_and_its_metrics_are_read_and_written_in_threads(
             _, _, page = await ask(port, "GET /metrics")
             read = [statement for _, statement in statements[before:]]
     finally:
-        event.remove(Engine, "before_cursor_execute", note)
+        event.remove(Engine, "connect", trace)
         await asyncio.to_thread(shut_down)
 
     assert "spotline_instances_held" in page

@@ -57,9 +57,15 @@ async def test_limits_are_shown_with_what_is_used_and_left_of_them(host):
     assert day[-3:] == ["2.50", "10.00", "7.50"]
     assert "at most 30" in shown.output
     assert "20 %" in shown.output
+    assert "max(value, 1.5 x on-demand cost at admission) (default)" in shown.output
+    assert "that none goes beyond: none (default)" in shown.output
+    assert "at most 30 (default)" not in shown.output
     assert "quota of us-east-1: 0 of at most 8 instances held" in shown.output
     assert "wind down" in shown.output
     found = json.loads(as_json.output)
+    assert {*found["stated"]} == {
+        *("total", "every_tenant", "quotas", "least_spot_discount_ppm", "launches_per_minute")
+    }
     assert found["jobs_judged"] is True
     assert found["jobs"][0]["job_id"] == "job-7"
     (month,) = (use for use in found["uses"] if (use["tenant"], use["span"]) == ("acme", "month"))

@@ -5,9 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from spotline.adapters.nats.belonging import settled_log
 from spotline.adapters.nats.connection import NatsConnection
-from spotline.adapters.nats.lineage import SnapshotsOfLog
 from spotline.adapters.nats.snapshots import NatsSnapshotStore
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.incarnations import LogFinding, LogRemembered
@@ -17,6 +15,8 @@ from spotline.contracts.subjects import filter_of, subjects_with
 from spotline.domain.events.agreement import IncarnationBegun
 from spotline.domain.events.forecast import ForecastOverdue
 from spotline.runtime.broker import EmbeddedBroker
+from spotline.runtime.lineage import SnapshotsOfLog
+from spotline.runtime.log_settling import settled_log
 from spotline.runtime.service import HostSettings, ServiceHost
 from spotline.runtime.snapshots import Snapshots
 from tests.eventually import PATIENCE_S, eventually

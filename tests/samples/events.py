@@ -62,6 +62,7 @@ from spotline.domain.events.lifecycle import (
 )
 from spotline.domain.events.limits import LimitAction, LimitReached, QuoteQuarantined
 from spotline.domain.events.market import MarketOpened, QuoteObserved, SlotOpened
+from spotline.domain.events.modes import AccountModeSet
 from spotline.domain.events.parking import (
     EntryParked,
     ParkedEntryDropped,
@@ -126,6 +127,7 @@ from spotline.domain.market.offering import (
     Quote,
 )
 from spotline.domain.market.slot_quote import SlotQuote
+from spotline.domain.modes import Mode
 from spotline.domain.placement.graph import Link, Region
 from spotline.domain.placement.pipeline import Placement, RegionShare
 from spotline.domain.placement.submission import Pipeline
@@ -795,6 +797,14 @@ SAMPLES = (
         detail="its job is unknown",
         job_id=JOB.job_id,
         tenant=JOB.tenant,
+    ),
+    AccountModeSet(
+        account="aws/123456789012",
+        mode=Mode.LIVE,
+        by="ada",
+        reason="a week on paper was within 3 % of the bill",
+        slot=7,
+        ts_event_ns=START_NS,
     ),
     OrphanSettled(
         instance_id="i-0123",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -26,7 +26,7 @@ class NotJoined(SpotlineError):
 class Joining:
     """What an agent says when it joins; the nonce is its own secret, >= 32 characters."""
 
-    join_token: str
+    join_token: str = field(repr=False)
     instance_id: str
     nonce: str
     host: str

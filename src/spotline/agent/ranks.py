@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from spotline.adapters.grpc.agent.messages import AgentTask, Order, Peer
@@ -26,7 +26,7 @@ class RankStart:
 
     rank: int
     words: tuple[str, ...]
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +47,8 @@ class RankPlace:
     work_dir: Path
     run_dir: Path
     notice_file: Path
-    own_environment: Mapping[str, str]
-    secrets: Mapping[str, str]
+    own_environment: Mapping[str, str] = field(repr=False)
+    secrets: Mapping[str, str] = field(repr=False)
     market_s_per_s: float = 1.0
 
 

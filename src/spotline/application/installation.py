@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from spotline.application.incarnations import FIRST, LogRemembered
 from spotline.application.market_ingest.continuing import MarketIdentity, identity_differences
 
 # As the store's folder makes it: 16 random bytes.
@@ -52,6 +53,49 @@ class StoreIdentity:
     last_seq: int = 0
     last_slot: int = -1
     restored: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerNotes:
+    """What a ledger says of itself and of the log that it was written by; -1: no slot yet."""
+
+    installation_id: str = ""
+    incarnation: int = FIRST
+    latest_slot: int = -1
+
+
+def log_remembered(
+    store: StoreIdentity, ledger: LedgerNotes, recorded: tuple[int, int]
+) -> LogRemembered:
+    """The log as a store and its ledger remember it.
+
+    Parameters
+    ----------
+    recorded
+        The incarnation and the last entry of what was recorded: that was there.
+    """
+    incarnation = max(store.incarnation, ledger.incarnation)
+    recorded_as, recorded_seq = recorded
+    seqs = [store.last_seq if store.incarnation == incarnation else 0]
+    seqs += [recorded_seq] if recorded_as == incarnation else []
+    return LogRemembered(
+        installation_id=store.installation.installation_id,
+        restored=store.restored,
+        incarnation=incarnation,
+        created=store.log_created,
+        last_seq=max(seqs),
+        last_slot=max(store.last_slot, ledger.latest_slot),
+        used=ledger.latest_slot >= 0,
+    )
+
+
+def with_log_noted(
+    store: StoreIdentity, *, incarnation: int, created: str, known_seq: int
+) -> StoreIdentity:
+    """What a store says of itself once it was seen to have this log, up to this entry."""
+    return replace(
+        store, restored="", incarnation=incarnation, log_created=created, last_seq=known_seq
+    )
 
 
 def store_differences(

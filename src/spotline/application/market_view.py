@@ -21,6 +21,7 @@ from spotline.domain.events.placement import (
 from spotline.domain.jobs.job import Job, Throughput
 from spotline.domain.market.offering import Offering
 from spotline.domain.market.slot_quote import SlotQuote
+from spotline.domain.modes import Mode
 from spotline.domain.units import NS_PER_S
 
 # Slots of the past that planning learns from; with 10-minute slots more than a day.
@@ -43,7 +44,8 @@ class MarketState(Enum):
 class ClockReading:
     """Market time: when the open `slot` opened; before the first (-1), when it will.
 
-    `wall_ns` is when the log stored that, in wall time (0: not known).
+    `wall_ns` is when the log stored that, in wall time (0: not known). `mode` is how far decisions
+    reach; None: a service of before 0.4.0 says it, and is live.
     """
 
     message_name: ClassVar[str] = "MarketClock"
@@ -52,6 +54,7 @@ class ClockReading:
     slot: int
     slot_s: int
     wall_ns: int = 0
+    mode: Mode | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +121,7 @@ class MarketFold:
     source: str = ""
     ends_ns: int = 0
     waits_for_work: bool = False
+    mode: Mode = Mode.LIVE
     opened: SlotOpened | None = None
     forecast: ForecastIssued | None = None
     history: deque[SlotOpened] = field(default_factory=lambda: deque(maxlen=HISTORY_SLOTS))
@@ -132,7 +136,7 @@ class MarketFold:
         if not self.slot_s:
             return None
         slot = -1 if self.opened is None else self.opened.slot
-        return ClockReading(market_ns=self.now_ns, slot=slot, slot_s=self.slot_s)
+        return ClockReading(market_ns=self.now_ns, slot=slot, slot_s=self.slot_s, mode=self.mode)
 
     def status(self, *, needed: bool) -> MarketStatus:
         """Whether market time goes on; `needed` says whether a job or pipeline needs a slot."""
@@ -184,11 +188,13 @@ class MarketFold:
                 self.source = event.source
                 self.ends_ns = event.ends_ns
                 self.waits_for_work = event.waits_for_work
+                self.mode = event.runs_in
             case SlotOpened():
                 last_slot, last_ns = slot_of(self.opened)
                 if event.slot > last_slot:
                     check_slot(event, last_slot, last_ns)
                     self.opened = event
+                    self.mode = event.runs_in
                     self.history.append(event)
             case ForecastIssued():
                 if self.forecast is None or event.slot >= self.forecast.slot:

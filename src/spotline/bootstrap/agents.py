@@ -14,6 +14,7 @@ from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.output import OUTPUT_KEPT, NatsOutput
 from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.application.allocator.ports import JobsHost
+from spotline.application.identity.ports import AuditTrail
 from spotline.bootstrap.parts import BusAddress
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.errors import ConfigError
@@ -122,6 +123,10 @@ class AgentSide:
             host, keeper, output, keys, address=agents.address, hosts=[*map(_bare, reached)]
         )
         return cls(keeper, server, output, log)
+
+    def audited_by(self, trail: AuditTrail | None) -> None:
+        """Record what agents report, and who is turned away; as `GrpcServer` has it."""
+        self._server.audited_by(trail)
 
     def on_applied(self, event: Event, envelope: Envelope, seq: int) -> None:
         """Listen to the allocator's host."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -17,8 +17,8 @@ from spotline.adapters.clouds.local.settings import LocalCloudSettings
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
 from spotline.adapters.clouds.simulated.driver import SimulatedCloudDriver
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
+from spotline.adapters.clouds.simulated.paper import PaperCloud, PaperSettings
 from spotline.application.cloud_actuator.ports import (
-    ActuatorMode,
     CloudClock,
     CloudProvider,
     Enrolment,
@@ -27,6 +27,7 @@ from spotline.application.installation import Installation
 from spotline.bootstrap.cloud_settings import check_known, read_cloud_settings
 from spotline.contracts.errors import ConfigError
 from spotline.domain.market.market import Market
+from spotline.domain.modes import Mode, StatedModes, mode_named
 from spotline.runtime.service import CallPort
 
 _log = structlog.get_logger(__name__)
@@ -34,6 +35,8 @@ _log = structlog.get_logger(__name__)
 SettingsT = TypeVar("SettingsT")
 
 SIMULATED, LOCAL = "simulated", "local"
+PAPER = "paper"
+"""What stands in place of any cloud on paper; its settings are `SPOTLINE_CLOUD_PAPER_*`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +95,9 @@ class CloudPlugin(Generic[SettingsT]):
     market
         Makes the market of a cloud that needs no market file, in a store: slots of that many
         seconds, 0 for its own.
+    real
+        Whether it sends bills: then a run is on paper unless somebody says otherwise, and nothing is
+        bought in an account of it before that is promoted.
     """
 
     settings: type[SettingsT]
@@ -100,10 +106,21 @@ class CloudPlugin(Generic[SettingsT]):
     former_prefix: str = ""
     in_wall_time: bool = False
     market: Callable[[SettingsT, Path, int], Market] | None = None
+    real: bool = False
 
 
 def _open_simulated(settings: SimulatedCloudSettings, context: CloudContext) -> OpenCloud:
     cloud = SimulatedCloud(context.store / "simulated_cloud.sqlite", settings)
+    return OpenCloud(
+        provider=cloud,
+        drive=lambda perform: SimulatedCloudDriver(cloud, perform),
+        close=cloud.close,
+    )
+
+
+def _open_paper(settings: PaperSettings, notice_lead_s: int, context: CloudContext) -> OpenCloud:
+    path = context.store / "paper_cloud.sqlite"
+    cloud = PaperCloud(path, settings, notice_lead_s=notice_lead_s)
     return OpenCloud(
         provider=cloud,
         drive=lambda perform: SimulatedCloudDriver(cloud, perform),
@@ -165,12 +182,14 @@ CLOUDS: dict[str, CloudPlugin[Any]] = {
 class ChosenCloud:
     """A cloud by its name, with the settings it is to be opened with.
 
-    `renamed` are variables that were stated by a former name, with their names of today.
+    `renamed` are variables that were stated by a former name, with their names of today. With `paper`
+    it is never opened: that stands in its place, on its market and with its notice.
     """
 
     name: str
     settings: Any
     renamed: Mapping[str, str] = field(default_factory=dict)
+    paper: PaperSettings | None = None
 
     @property
     def notice_lead_s(self) -> int:
@@ -179,8 +198,12 @@ class ChosenCloud:
 
     @property
     def in_wall_time(self) -> bool:
-        """Whether it lives in wall time: slots must open by time alone."""
-        return CLOUDS[self.name].in_wall_time
+        """Whether it lives in wall time: slots must open by time alone. Paper does not."""
+        return self.paper is None and CLOUDS[self.name].in_wall_time
+
+    def modes(self, run: Mode) -> StatedModes:
+        """The modes of a run of this mode, and of the accounts in it."""
+        return modes_of(self.name, run.value)
 
     def market(self, store: Path, slot_s: int = 0) -> Market | None:
         """Its own market, which needs no file; None where there is none."""
@@ -191,6 +214,8 @@ class ChosenCloud:
         """Open it; raises what its client raises."""
         for former, now in self.renamed.items():
             _log.warning("setting_renamed", former=former, now=now)
+        if self.paper is not None:
+            return _open_paper(self.paper, self.notice_lead_s, context)
         return CLOUDS[self.name].open(self.settings, context)
 
     def described(self) -> dict[str, Any]:
@@ -200,7 +225,36 @@ class ChosenCloud:
             for setting in fields(self.settings)
             if setting.repr
         }
-        return {"cloud": self.name, **stated}
+        described = {"cloud": self.name, **stated}
+        if self.paper is not None:
+            described[PAPER] = asdict(self.paper)
+        return described
+
+
+def known_settings() -> dict[str, type[Any]]:
+    """The settings of every cloud by its name, and of paper."""
+    return {**{name: CLOUDS[name].settings for name in CLOUDS}, PAPER: PaperSettings}
+
+
+def run_mode(name: str, stated: str = "") -> Mode:
+    """The mode of a run: as it is stated, else on paper where the cloud sends bills.
+
+    Raises
+    ------
+    ConfigError
+        No such cloud is installed, or there is no such mode.
+    """
+    real = _plugin(name).real
+    try:
+        return mode_named(stated) if stated else Mode.OBSERVE if real else Mode.LIVE
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def modes_of(name: str, stated: str = "") -> StatedModes:
+    """The modes of a run on a cloud; errors as `run_mode`."""
+    run = run_mode(name, stated)
+    return StatedModes(run=run, accounts=Mode.OBSERVE if _plugin(name).real else Mode.LIVE)
 
 
 def chosen_cloud(name: str = SIMULATED, **settings: Any) -> ChosenCloud:
@@ -214,8 +268,8 @@ def chosen_cloud(name: str = SIMULATED, **settings: Any) -> ChosenCloud:
     return ChosenCloud(name=name, settings=_plugin(name).settings(**settings))
 
 
-def cloud_of(environ: Mapping[str, str], name: str, mode: ActuatorMode) -> ChosenCloud:
-    """Choose a cloud, with the settings of its variables; in shadow mode always the simulated one.
+def cloud_of(environ: Mapping[str, str], name: str, mode: Mode) -> ChosenCloud:
+    """Choose a cloud, with the settings of its variables; on paper with those of paper, too.
 
     Raises
     ------
@@ -224,13 +278,15 @@ def cloud_of(environ: Mapping[str, str], name: str, mode: ActuatorMode) -> Chose
     WrongCloudSettings
         Variables of a cloud are unknown, missing or wrong.
     """
-    chosen = SIMULATED if mode is ActuatorMode.SHADOW else name
-    plugin = _plugin(chosen)
-    check_known(environ, {known: CLOUDS[known].settings for known in CLOUDS})
+    plugin = _plugin(name)
+    check_known(environ, known_settings())
     settings, renamed = read_cloud_settings(
-        chosen, plugin.settings, environ, former_prefix=plugin.former_prefix
+        name, plugin.settings, environ, former_prefix=plugin.former_prefix
     )
-    return ChosenCloud(name=chosen, settings=settings, renamed=renamed)
+    paper = None
+    if mode.on_paper:
+        paper, _ = read_cloud_settings(PAPER, PaperSettings, environ)
+    return ChosenCloud(name=name, settings=settings, renamed=renamed, paper=paper)
 
 
 def _plugin(name: str) -> CloudPlugin[Any]:

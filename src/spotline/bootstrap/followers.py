@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spotline.adapters.nats.configured import DECISIONS_KEPT, StreamLimits
-from spotline.adapters.nats.lineage import SnapshotsOfLog
 from spotline.adapters.nats.snapshots import NatsSnapshotStore
 from spotline.application.cloud_actuator.agreeing import AgreementRules
-from spotline.application.cloud_actuator.ports import ActuatorMode, Enrolment
+from spotline.application.cloud_actuator.ports import Enrolment
 from spotline.application.health.flow import snapshot
 from spotline.application.installation import Installation
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions, IngestState
@@ -29,16 +28,18 @@ from spotline.bootstrap.facts import (
 )
 from spotline.bootstrap.installed import installation_of, note_log, remembered_log
 from spotline.bootstrap.parts import BusAddress, PartHooks, open_part, open_stream
-from spotline.bootstrap.retelling import tell_again
 from spotline.bootstrap.same_market import check_same_market, market_of_wall_clock
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.mapping import digest
 from spotline.contracts.subjects import StreamPart
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market
+from spotline.domain.modes import LIVE_FROM_THE_START, Mode, StatedModes
 from spotline.domain.placement.geography import Geography
 from spotline.runtime.fan_out import FanOut
+from spotline.runtime.lineage import SnapshotsOfLog
 from spotline.runtime.metrics import REASON, Readings
+from spotline.runtime.retelling import tell_again
 from spotline.runtime.service import ServiceHost
 from spotline.runtime.snapshots import Snapshots
 from spotline.runtime.telemetry import telemetry_for
@@ -76,6 +77,7 @@ async def serve_market_ingest(
     hooks: PartHooks,
     *,
     geography: Geography | None = None,
+    modes: StatedModes = LIVE_FROM_THE_START,
 ) -> None:
     """Open the market's slots, and show the geography along with them.
 
@@ -85,16 +87,16 @@ async def serve_market_ingest(
     ------
     ConfigError
         A region is rented as an offering that the market does not have, or the log has another
-        market.
+        market or mode.
     """
     if options.wall_clock:
         market = await market_of_wall_clock(bus, market)
     _check_rented(geography, market)
-    await check_same_market(bus, market, geography)
+    await check_same_market(bus, market, geography, mode=modes.run)
     async with open_stream(bus, name="market_ingest") as (connection, stream):
         clock = MarketWatch(market, options, hooks.gate)
         host = ServiceHost(
-            IngestHandler(market, options, geography),
+            IngestHandler(market, options, geography, modes),
             stream,
             gate=clock.gate,
             on_applied=hooks.on_applied,
@@ -192,7 +194,7 @@ class ActuatorParts:
     """
 
     cloud: ChosenCloud
-    mode: ActuatorMode
+    mode: Mode
     store: Path
     ledger_url: str = field(repr=False)
     owner: str
@@ -241,7 +243,7 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
         await asyncio.to_thread(
             ledger.claim, remembered.installation_id, stream.continuity.incarnation
         )
-        await tell_again(stream, ledger, remembered)
+        await tell_again(stream, ThreadedLedger(ledger), remembered)
         note_log(parts.store, stream.continuity)
         cloud = parts.cloud.open(parts.context())
         stack.callback(cloud.close)
@@ -253,7 +255,7 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
             ThreadedLedger(ledger),
             ActuationOptions(
                 caps=parts.caps,
-                mode=parts.mode,
+                modes=parts.cloud.modes(parts.mode),
                 clock=cloud.clock,
                 on_look=looks.note,
                 agreement=parts.agreement_rules(),

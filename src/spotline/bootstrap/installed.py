@@ -17,7 +17,14 @@ from spotline.adapters.store_file import (
     write_identity,
 )
 from spotline.application.incarnations import LogRemembered
-from spotline.application.installation import Installation, StoreIdentity, store_differences
+from spotline.application.installation import (
+    Installation,
+    LedgerNotes,
+    StoreIdentity,
+    log_remembered,
+    store_differences,
+    with_log_noted,
+)
 from spotline.application.market_ingest.continuing import MarketIdentity
 from spotline.contracts.errors import ConfigError
 
@@ -128,21 +135,14 @@ def remembered_of(store: Path, ledger: SqlLedger | None) -> LogRemembered:
             f"the ledger belongs to installation {claimed}, the store {store} to {whose}: give the "
             "store that belongs to it, or another ledger (look with spotline store check)"
         )
-    last_slot = -1 if ledger is None else ledger.latest_slot()
-    incarnation = max(identity.incarnation, 1 if ledger is None else ledger.incarnation)
-    # What was recorded was there.
-    recorded_as, recorded_seq = recorded_end(store / LOG_FOLDER)
-    seqs = [identity.last_seq if identity.incarnation == incarnation else 0]
-    seqs += [recorded_seq] if recorded_as == incarnation else []
-    return LogRemembered(
-        installation_id=whose,
-        restored=identity.restored,
-        incarnation=incarnation,
-        created=identity.log_created,
-        last_seq=max(seqs),
-        last_slot=max(identity.last_slot, last_slot),
-        used=last_slot >= 0,
-    )
+    notes = LedgerNotes()
+    if ledger is not None:
+        notes = LedgerNotes(
+            installation_id=claimed,
+            incarnation=ledger.incarnation,
+            latest_slot=ledger.latest_slot(),
+        )
+    return log_remembered(identity, notes, recorded_end(store / LOG_FOLDER))
 
 
 def note_log(store: Path, continuity: Continuity) -> None:
@@ -154,12 +154,11 @@ def note_log(store: Path, continuity: Continuity) -> None:
         It cannot be written to.
     """
     identity = _identity_of(store)
-    noted = replace(
+    noted = with_log_noted(
         identity,
-        restored="",
         incarnation=continuity.incarnation,
-        log_created=continuity.created,
-        last_seq=continuity.known_seq,
+        created=continuity.created,
+        known_seq=continuity.known_seq,
     )
     if noted != identity:
         write_identity(store, noted)

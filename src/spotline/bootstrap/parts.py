@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
+from spotline.adapters.audit.trail import ThreadedTrail
 from spotline.adapters.identity.endpoints import ClientIdentity
 from spotline.adapters.identity.shown import ServerIdentity
-from spotline.adapters.nats.belonging import settled_log
 from spotline.adapters.nats.configured import StreamLimits
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.identities import BusIdentities
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.health.conditions import HealthLimits
 from spotline.application.incarnations import LogRemembered
+from spotline.bootstrap.auditing import AuditAt
 from spotline.bootstrap.bus_set_up import set_up
 from spotline.bootstrap.health import HealthMonitor, HealthProbes, Hosted, Probe
 from spotline.bootstrap.identity import ServiceIdentities
@@ -24,8 +25,13 @@ from spotline.contracts.batch import MOST_EVENTS
 from spotline.contracts.subjects import StreamPart
 from spotline.runtime.exporting import scraped_metrics
 from spotline.runtime.health import serve_health
+from spotline.runtime.log_settling import settled_log
 from spotline.runtime.service import Listener, ServiceHost
+from spotline.runtime.telemetry import telemetry_for
 from spotline.runtime.timers import Gate
+
+if TYPE_CHECKING:
+    from spotline.adapters.grpc.kit.serving import GrpcServer
 
 AnyHost = ServiceHost[Any]
 
@@ -34,7 +40,7 @@ AnyHost = ServiceHost[Any]
 class BusAddress:
     """Which broker, and which partition's log on it."""
 
-    nats_url: str
+    nats_url: str = field(repr=False)  # it may hold a password
     partition: int = 0
     # As whom each connection comes; None: over an open door, in the clear.
     identity: BusIdentities | None = None
@@ -53,13 +59,22 @@ class BusAddress:
         return NatsConnection(self.nats_url, name=f"spotline-{name}", identity=identity)
 
 
+class Audited(Protocol):
+    """Answers callers, and can have recorded what they do."""
+
+    def audited_by(self, trail: ThreadedTrail | None) -> None:
+        """Record to this trail; to be called before it is started."""
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class PartHooks:
     """What a host of services may want to know or hold back; all optional.
 
     `started` gets each service's host as soon as it exists, and its connection to the broker.
     `health` is what is judged of the services of this process, `identity` by what servers know
-    callers and services are known to each other; None: nobody is asked who he is.
+    callers and services are known to each other; None: nobody is asked who he is. In `audit` is
+    what callers do; None: it is not recorded.
     """
 
     started: Callable[[str, Hosted, NatsConnection], None] | None = None
@@ -67,6 +82,41 @@ class PartHooks:
     gate: Gate | None = None
     health: HealthProbes | None = None
     identity: ServiceIdentities | None = None
+    audit: AuditAt | None = None
+
+    @asynccontextmanager
+    async def trail(self, service: str) -> AsyncIterator[ThreadedTrail | None]:
+        """What a service's servers record to; None: no audit is kept.
+
+        Raises
+        ------
+        ConfigError
+            Its folder cannot be made.
+        """
+        if self.audit is None:
+            yield None
+            return
+        with self.audit.trail(service) as trail, ExitStack() as stack:
+            telemetry, figures = telemetry_for(service), trail.figures
+            stack.callback(telemetry.observe("spotline.audit.records", figures.records))
+            stack.callback(telemetry.observe("spotline.audit.failures", figures.failed))
+            yield trail
+
+    @asynccontextmanager
+    async def doors(
+        self, service: str, server: GrpcServer, *, agents: Audited | None = None
+    ) -> AsyncIterator[None]:
+        """Have a server, not started yet, ask who calls, and record what callers do.
+
+        The port of `agents` asks by itself; what they do is recorded to the same chain. Both are
+        stopped before this is left. `ConfigError` where the audit cannot be kept.
+        """
+        server.identify(self.server_identity())
+        async with self.trail(service) as trail:
+            server.audited_by(trail)
+            if agents is not None:
+                agents.audited_by(trail)
+            yield
 
     def server_identity(self) -> ServerIdentity | None:
         """What a server shows, and knows its callers by; for one server."""
@@ -134,6 +184,7 @@ async def with_health(
     metrics: bool = False,
     limits: HealthLimits | None = None,
     identity: ServiceIdentities | None = None,
+    audit: AuditAt | None = None,
 ) -> None:
     """Run one service with its health endpoint beside it, and its metrics where they are wanted."""
     probes = HealthProbes(limits=limits or HealthLimits())
@@ -147,6 +198,8 @@ async def with_health(
     ):
         watching = tasks.create_task(monitor.run(), name="health")
         try:
-            await serve(PartHooks(started=probes.note, health=probes, identity=identity))
+            await serve(
+                PartHooks(started=probes.note, health=probes, identity=identity, audit=audit)
+            )
         finally:
             watching.cancel()

@@ -14,6 +14,7 @@ import structlog
 from pydantic import ValidationError
 
 from spotline.adapters.nats.identities import OneIdentity
+from spotline.bootstrap.auditing import AuditAt
 from spotline.bootstrap.identity import (
     ApartIdentity,
     IdentityAt,
@@ -83,6 +84,7 @@ def main(
             metrics=settings.metrics,
             limits=settings.health,
             identity=installed,
+            audit=_audit_of(settings),
         )
 
     return run_to_exit_code(run())
@@ -118,7 +120,8 @@ def identity_of(settings: ServiceSettings) -> ServiceIdentities | None:
         )
     if settings.identity_store is None:
         _log.warning(
-            "no_identity", detail="callers are not asked who they are, and nothing is encrypted"
+            "no_identity",
+            detail="callers are not asked who they are, and nothing is encrypted",
         )
         return None
     hosts = tuple(name.strip() for name in settings.identity_hosts.split(",") if name.strip())
@@ -130,6 +133,12 @@ def identity_of(settings: ServiceSettings) -> ServiceIdentities | None:
             mtls=settings.identity_mtls,
         )
     )
+
+
+def _audit_of(settings: ServiceSettings) -> AuditAt | None:
+    """Beside the keys where no other store is named, None where there is neither."""
+    store = settings.audit_store or settings.identity_store
+    return None if store is None else AuditAt(store=store)
 
 
 def stop_on_signals() -> None:

@@ -19,6 +19,7 @@ from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.placement import LinkObserved, RegionObserved
 from spotline.domain.market.market import Market
 from spotline.domain.market.reservations import moved
+from spotline.domain.modes import Mode
 from spotline.domain.placement.geography import Geography
 from spotline.domain.units import NS_PER_S, S_PER_HOUR, utc_iso
 
@@ -74,8 +75,10 @@ def _said(entry: StoredEntry) -> list[Event]:
         return []
 
 
-async def check_same_market(bus: BusAddress, market: Market, geography: Geography | None) -> None:
-    """Compare a market and a geography with those that the log began with, if it has begun.
+async def check_same_market(
+    bus: BusAddress, market: Market, geography: Geography | None, *, mode: Mode = Mode.LIVE
+) -> None:
+    """Compare market, geography and mode with those that the log began with, if it has begun.
 
     Raises
     ------
@@ -86,6 +89,12 @@ async def check_same_market(bus: BusAddress, market: Market, geography: Geograph
         log = await _market_of(stream)
     if log is None:
         return
+    begun = log.opened.runs_in
+    if begun is not mode:
+        raise ConfigError(
+            f"mode: expected {begun.value}, in which the store began, found {mode.value}: what is "
+            "filled on paper stays apart from what is paid; give another --store"
+        )
     problems = list(differences(log, market, geography))
     if problems:
         said = [f"market: {problem}" for problem in problems]

@@ -10,9 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spotline.adapters.audit.tallied import DeniedCallers
 from spotline.adapters.nats.connection import NatsConnection
 from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.analytics.options import StatisticsOptions
+from spotline.application.identity.audit import AuditDoor
 from spotline.application.placer.handler import PlaceHandler
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
@@ -128,7 +130,7 @@ async def serve_allocator(
         )
         server.bound_by(parts.callers)
         server.hold_to(parts.selector)
-        server.identify(hooks.server_identity())
+        await stack.enter_async_context(hooks.doors("allocator", server, agents=side))
         explainer = LiveExplainer(bus, parts.selector)
         stack.callback(explainer.close)
         server.read_log(explainer, stream)
@@ -220,9 +222,8 @@ async def serve_configurator(
         hooks.note("configurator", host, connection)
         shared = SharedKnowledge(KnowledgeBase(runs, stack=stack), host, feed)
         server = ConfiguratorServer(host, shared, address=address)
-        server.identify(hooks.server_identity())
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with hooks.doors("configurator", server), asyncio.TaskGroup() as tasks:
                 learning = tasks.create_task(shared.keep_learning(), name="learn")
                 try:
                     await answer_while_following(
@@ -275,9 +276,8 @@ async def serve_placer(
         )
         hooks.note("placer", host, connection)
         server = PlacerServer(host, feed, options, address=address)
-        server.identify(hooks.server_identity())
         show = partial(server.show_ready, partial(hooks.ready, "placer"))
-        async with asyncio.TaskGroup() as tasks:
+        async with hooks.doors("placer", server), asyncio.TaskGroup() as tasks:
             await answer_while_following(
                 tasks, ServedHost(host=host, server=server, listening=listening, show=show)
             )
@@ -320,19 +320,21 @@ async def serve_analytics(
         )
         hooks.note("analytics", analytics, connection)
         server = AnalyticsServer(analytics, address=address)
-        server.identify(hooks.server_identity())
-        try:
-            bound = await server.start()
-            if listening is not None:
-                listening(bound)
-            async with asyncio.TaskGroup() as tasks:
-                showing = tasks.create_task(server.show_ready(partial(hooks.ready, "analytics")))
-                try:
-                    await analytics.run()
-                finally:
-                    showing.cancel()
-        finally:
-            await server.stop()
+        async with hooks.doors("analytics", server):
+            try:
+                bound = await server.start()
+                if listening is not None:
+                    listening(bound)
+                async with asyncio.TaskGroup() as tasks:
+                    showing = tasks.create_task(
+                        server.show_ready(partial(hooks.ready, "analytics"))
+                    )
+                    try:
+                        await analytics.run()
+                    finally:
+                        showing.cancel()
+            finally:
+                await server.stop()
 
 
 async def serve_analytics_apart(
@@ -362,7 +364,9 @@ async def serve_analytics_apart(
             bus,
             parts,
             address=address,
-            hooks=PartHooks(started=note, health=hooks.health, identity=hooks.identity),
+            hooks=PartHooks(
+                started=note, health=hooks.health, identity=hooks.identity, audit=hooks.audit
+            ),
             listening=tell,
         ),
         name="analytics",
@@ -420,12 +424,18 @@ async def serve_read_model(
         for hide in _shown_figures(figures):
             stack.callback(hide)
         identity = hooks.server_identity()
+        denied = None
+        trail = await stack.enter_async_context(hooks.trail("read_model"))
+        if trail is not None:
+            denied = DeniedCallers(trail, AuditDoor.HTTP)
+            stack.callback(denied.close)
         app = web_app(
             views,
             hosts=(*own, *hosts),
             figures=figures,
             system=system,
             authenticator=None if identity is None else identity.authenticator,
+            denied=denied,
         )
         server = WebServer(
             app,

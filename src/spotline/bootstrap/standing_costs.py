@@ -20,6 +20,7 @@ from spotline.bootstrap.clouds import ChosenCloud, CloudContext
 from spotline.bootstrap.system import LEDGER_OWNER
 from spotline.contracts.errors import ConfigError
 from spotline.domain.ledger.intents import HeldInstance
+from spotline.domain.modes import Mode, mode_named
 
 RUNNING_FILE = "up.json"
 CLOUD_FILE = "cloud.json"
@@ -95,22 +96,29 @@ def _started(pid: int) -> str:
     return "" if after[0] == "Z" else after[19]
 
 
-def note_cloud(store: Path, name: str) -> None:
-    """Note in a store the cloud that its instances are on.
+def note_cloud(store: Path, name: str, mode: Mode = Mode.LIVE) -> None:
+    """Note in a store the cloud that its instances are on, or would be.
 
     Raises
     ------
     ConfigError
-        They are on another one.
+        They are on another one, or were in another mode.
     """
     known = noted_cloud(store)
+    began = noted_mode(store)
+    if known and began is not mode:
+        raise ConfigError(
+            f"mode must be {began.value}, in which {store} began, was {mode.value}: what is filled "
+            "on paper stays apart from what is paid; use another store"
+        )
     if known not in ("", name):
         raise ConfigError(
             f"cloud must be {known}, as the instances of {store} are on it, was {name}; use another "
             "store for another cloud"
         )
     aside = store / f".{CLOUD_FILE}"
-    aside.write_text(json.dumps({"cloud": name}))
+    said = {"cloud": name} if mode is Mode.LIVE else {"cloud": name, "mode": mode.value}
+    aside.write_text(json.dumps(said))
     aside.replace(store / CLOUD_FILE)
 
 
@@ -122,12 +130,33 @@ def noted_cloud(store: Path) -> str:
     ConfigError
         What is noted cannot be read.
     """
+    said = _noted(store)
+    return "" if said is None else str(said["cloud"])
+
+
+def noted_mode(store: Path) -> Mode:
+    """The mode that a store began in; of before 0.4.0 it is live.
+
+    Raises
+    ------
+    ConfigError
+        What is noted cannot be read.
+    """
+    said = _noted(store)
+    try:
+        return mode_named(said["mode"]) if said is not None else Mode.LIVE
+    except ValueError as error:
+        raise ConfigError(f"{store / CLOUD_FILE}: {error}") from error
+
+
+def _noted(store: Path) -> dict[str, str] | None:
     file = store / CLOUD_FILE
     try:
-        return str(json.loads(file.read_text())["cloud"])
+        said = json.loads(file.read_text())
+        return {"cloud": str(said["cloud"]), "mode": str(said.get("mode", Mode.LIVE.value))}
     except FileNotFoundError:
-        return ""
-    except (ValueError, KeyError, TypeError) as error:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{file}: expected the name of a cloud, found {error!r}") from error
 
 

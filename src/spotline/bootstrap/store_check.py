@@ -16,13 +16,12 @@ from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.adapters.eventlog.segments import segments_of
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
-from spotline.adapters.nats.belonging import seen_log
+from spotline.adapters.ledger.threaded import ThreadedLedger
 from spotline.adapters.nats.snapshots import NatsSnapshotStore
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.adapters.store_file import read_identity
 from spotline.application.incarnations import LogRemembered, conclude
 from spotline.bootstrap.installed import LEDGER_FILE, LEDGER_OWNER, LOG_FOLDER, remembered_of
-from spotline.bootstrap.retelling import missing_in
 from spotline.bootstrap.store_opened import connected, refuse_absent
 from spotline.contracts.batch import unpacked
 from spotline.contracts.errors import (
@@ -32,6 +31,7 @@ from spotline.contracts.errors import (
     ProviderUnavailable,
     SpotlineError,
 )
+from spotline.runtime.retelling import missing_in
 from spotline.runtime.snapshots import opened
 
 _MOST_NAMED = 10
@@ -158,7 +158,7 @@ async def _log(
         remembered = await asyncio.to_thread(remembered_of, store, ledger)
     except (ConfigError, LedgerDamaged) as error:
         findings.append(_found("belonging", str(error)))
-    conclusion = conclude(await seen_log(stream), remembered)
+    conclusion = conclude(await stream.seen(), remembered)
     if conclusion.detail:
         findings.append(_found("continuity", conclusion.detail, _REPAIR))
     else:
@@ -220,7 +220,7 @@ async def _names(js: JetStreamContext, partition: int) -> list[str]:
 
 
 async def _admissions(stream: NatsEventStream, ledger: SqlLedger) -> Finding:
-    missing = await missing_in(stream, ledger)
+    missing = await missing_in(stream, ThreadedLedger(ledger))
     if missing.unknown:
         named = ", ".join(missing.unknown[:_MOST_NAMED])
         return _found(

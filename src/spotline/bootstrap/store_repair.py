@@ -12,16 +12,17 @@ from pathlib import Path
 import nats.js.errors
 
 from spotline.adapters.ledger.sql import SqlLedger
-from spotline.adapters.nats.belonging import seen_log, settled_log
+from spotline.adapters.ledger.threaded import ThreadedLedger
 from spotline.adapters.nats.snapshots import NatsSnapshotStore
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.incarnations import LogFinding, LogRemembered, conclude
 from spotline.bootstrap.installed import ledger_there, note_log, remembered_log, remembered_of
-from spotline.bootstrap.retelling import lost_jobs_detail, missing_in, tell_again
 from spotline.bootstrap.store_check import damaged_snapshots
 from spotline.bootstrap.store_opened import connected, refuse_absent, refuse_in_use
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.publishers import STORE
+from spotline.runtime.log_settling import settled_log
+from spotline.runtime.retelling import lost_jobs_detail, missing_in, tell_again
 
 REPAIRS_FILE = "repairs.jsonl"
 
@@ -76,7 +77,7 @@ async def repair_store(
             stream = await NatsEventStream.open(connection, partition=partition)
             _note(store, steps[-1])
         if ledger is not None:
-            lost_jobs = (await missing_in(stream, ledger)).lost
+            lost_jobs = (await missing_in(stream, ThreadedLedger(ledger))).lost
             if lost_jobs:
                 reason = remembered.restored or lost_jobs_detail(lost_jobs)
                 remembered = replace(remembered, restored=reason)
@@ -108,7 +109,7 @@ async def _say_again(
     *,
     perform: bool,
 ) -> list[RepairStep]:
-    missing = await missing_in(stream, ledger)
+    missing = await missing_in(stream, ThreadedLedger(ledger))
     steps = [
         RepairStep(
             step="say again", detail=f"{type(again.event).__name__} of job {again.correlation_id}"
@@ -116,7 +117,7 @@ async def _say_again(
         for again in missing.retold
     ]
     if perform and steps:
-        await tell_again(stream, ledger, remembered)
+        await tell_again(stream, ThreadedLedger(ledger), remembered)
         for step in steps:
             _note(store, step)
     return steps
@@ -125,7 +126,7 @@ async def _say_again(
 async def _begin(
     store: Path, stream: NatsEventStream, remembered: LogRemembered, *, perform: bool
 ) -> list[RepairStep]:
-    seen = await seen_log(stream)
+    seen = await stream.seen()
     conclusion = conclude(seen, remembered)
     if conclusion.finding is LogFinding.FOREIGN:
         raise ConfigError(f"store: {conclusion.detail}: give the store that belongs to the log")

@@ -16,13 +16,13 @@ from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
 from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.cloud_actuator.agreeing import AgreementRules
-from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.application.health.conditions import HealthLimits
 from spotline.application.market_ingest.continuing import identity_of
 from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.agents import AgentsAt, host_of
+from spotline.bootstrap.auditing import AuditAt
 from spotline.bootstrap.bus_identities import bus_identities
 from spotline.bootstrap.clouds import ChosenCloud, chosen_cloud
 from spotline.bootstrap.followers import (
@@ -60,6 +60,7 @@ from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.market.market import Market
 from spotline.domain.market.notice import sold_by
+from spotline.domain.modes import Mode
 from spotline.domain.placement.geography import Geography
 from spotline.runtime.broker import EmbeddedBroker
 from spotline.runtime.service import Listener
@@ -84,6 +85,7 @@ class SystemOptions:
     with it. With `outlooks` every job is quoted, and looked ahead for while it runs, at a third of a
     core at most. From the limits `health` on it is told that something is not well. `agreement` is
     how log, ledger and cloud are compared, `callers` how much is taken from callers at a time.
+    In a `mode` on paper `cloud` is never opened.
     By `identity` servers and broker speak TLS and know who calls; None: they serve in the clear
     whoever reaches them. An external NATS is asked for TLS where `nats_url` is `tls://...`, and
     knows our keys.
@@ -91,7 +93,7 @@ class SystemOptions:
 
     market: Market
     store: Path
-    nats_url: str = ""
+    nats_url: str = field(default="", repr=False)  # it may hold a password
     partition: int = 0
     most_events: int = MOST_EVENTS
     allocator_address: str = FREE_ADDRESS
@@ -122,6 +124,11 @@ class SystemOptions:
     agreement: AgreementRules = field(default_factory=AgreementRules)
     callers: CallerLimits = field(default_factory=CallerLimits)
     identity: IdentityAt | None = None
+    mode: Mode = Mode.LIVE
+
+    def __post_init__(self) -> None:
+        if self.mode.on_paper is not (self.cloud.paper is not None):
+            raise ValueError(f"cloud must be on paper where mode is, mode was {self.mode.value}")
 
     def installed_identity(self) -> InstalledIdentity | None:
         """The identity, its servers reached as these options say; None for none.
@@ -139,6 +146,12 @@ class SystemOptions:
         )
         hosts = (*self.identity.hosts, *map(host_of, bound), *self.http_hosts)
         return InstalledIdentity(replace(self.identity, hosts=hosts))
+
+    def market_lease_s(self) -> int | None:
+        """Seconds of market time that an instance goes on without us, None without end."""
+        if self.mode.on_paper or not self.cloud.in_wall_time:
+            return None
+        return self.agents().times.market_lease_s
 
     def agents(self) -> AgentsAt:
         """Where agents dial in; `ConfigError` where that cannot be."""
@@ -179,7 +192,7 @@ class RunningSystem:
     """A run in progress: where its broker and gRPC servers are, and how its services fare."""
 
     bus: BusAddress
-    ledger_url: str
+    ledger_url: str = field(repr=False)  # it may hold a password
     allocator_address: str = ""
     agents_address: str = ""
     configurator_address: str = ""
@@ -235,7 +248,7 @@ async def running_system(
         await _settle_log(bus, options.store)
         if options.ingest.wall_clock:
             traded = await market_of_wall_clock(bus, traded)
-        await check_same_market(bus, traded, geography)
+        await check_same_market(bus, traded, geography, mode=options.mode)
         used_store(options.store, identity, partition=options.partition)
         system = RunningSystem(
             bus=bus,
@@ -244,7 +257,8 @@ async def running_system(
         )
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         installed = await asyncio.to_thread(options.installed_identity)
-        services = _Services(system, tasks, _Given(listeners or {}, gate, installed))
+        audit = AuditAt(store=options.store)
+        services = _Services(system, tasks, _Given(listeners or {}, gate, installed, audit))
         watched_by = bus.connection("health")
         services.watch(HealthMonitor(watched_by, system.probes, partition=options.partition))
         # Leaving the block ends the services; called before the group waits for them.
@@ -287,6 +301,7 @@ class _Given:
     listeners: Mapping[str, Listener]
     gate: Gate | None
     identity: InstalledIdentity | None
+    audit: AuditAt
 
 
 class _Services:
@@ -311,6 +326,7 @@ class _Services:
             gate=self._given.gate,
             health=self.system.probes,
             identity=self._given.identity,
+            audit=self._given.audit,
         )
 
     def watch(self, monitor: HealthMonitor) -> None:
@@ -398,7 +414,7 @@ def _start_followers(
     system = services.system
     parts = ActuatorParts(
         cloud=options.cloud,
-        mode=ActuatorMode.LIVE,
+        mode=options.mode,
         store=options.store,
         ledger_url=system.ledger_url,
         owner=LEDGER_OWNER,
@@ -406,7 +422,7 @@ def _start_followers(
         enrolment=options.agents().enrolment(system.agents_address),
         market_s_per_s=options.market_s_per_s,
         agreement=options.agreement,
-        lease_s=options.agents().times.market_lease_s if options.cloud.in_wall_time else None,
+        lease_s=options.market_lease_s(),
     )
     services.start("cloud_actuator", partial(serve_cloud_actuator, parts=parts))
     services.start(
@@ -431,5 +447,6 @@ def _start_followers(
             market=sold_by(options.market, options.cloud.notice_lead_s),
             options=options.ingest,
             geography=geography,
+            modes=options.cloud.modes(options.mode),
         ),
     )

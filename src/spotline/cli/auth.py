@@ -70,12 +70,16 @@ def create_token(
     with explained(as_json=as_json):
         from spotline.adapters.identity.folder import IdentityFolder
         from spotline.adapters.identity.private_files import write_private
+        from spotline.bootstrap.auditing import record_command
 
         ends = _moment(expires)
         grant = _grant(role, tenant)
-        folder = IdentityFolder(_key_store(store, quiet=as_json))
-        token = folder.keys.create(name, grant, expires=ends)
-        made = folder.keys.listed()[-1]
+        path = _key_store(store, quiet=as_json)
+        with record_command(path, "auth token create", target=f"name={name}") as record:
+            folder = IdentityFolder(path)
+            token = folder.keys.create(name, grant, expires=ends)
+            made = folder.keys.listed()[-1]
+            record.target = f"key={made.key_id} {_granted(made)}"
         if output is not None:
             with writable(output):
                 write_private(output, token.encode() + b"\n")
@@ -131,7 +135,13 @@ def revoke_token(
 ) -> None:
     """End an API key: running servers refuse it with the next call."""
     with explained(as_json=as_json):
-        revoked = _folder(store, quiet=as_json).keys.revoke(key)
+        from spotline.bootstrap.auditing import record_command
+
+        folder = _folder(store, quiet=as_json)
+        # What was typed may be a key by mistake: the record says which one it was once that is found.
+        with record_command(folder.path.parent, "auth token revoke") as record:
+            revoked = folder.keys.revoke(key)
+            record.target = f"key={revoked.key_id} {_granted(revoked)}"
     if as_json:
         print_json(_as_json(revoked))
         return
@@ -171,17 +181,21 @@ def rotate_keys(
     their jobs: each gets its next session by the secret that its agent keeps.
     """
     with explained(as_json=as_json):
+        from spotline.bootstrap.auditing import record_command
+
         seconds = _seconds(overlap, "--overlap")
         folder = _folder(store, quiet=as_json)
-        if retire:
-            done = {"retired": folder.retire_former()}
-            _hand_out_again(folder.path.parent)
-        else:
-            folder.rotate(overlap=timedelta(seconds=seconds), keep_former=not distrust)
-            done = {"rotated": True, "former_trusted": not distrust}
-            _rotate_bus(folder.path.parent)
-            _rotate_agents(folder.path.parent, None if distrust else seconds)
-            _hand_out_again(folder.path.parent)
+        how = "retire" if retire else "distrust" if distrust else f"overlap={seconds}s"
+        with record_command(folder.path.parent, "auth keys rotate", target=how):
+            if retire:
+                done = {"retired": folder.retire_former()}
+                _hand_out_again(folder.path.parent)
+            else:
+                folder.rotate(overlap=timedelta(seconds=seconds), keep_former=not distrust)
+                done = {"rotated": True, "former_trusted": not distrust}
+                _rotate_bus(folder.path.parent)
+                _rotate_agents(folder.path.parent, None if distrust else seconds)
+                _hand_out_again(folder.path.parent)
     if as_json:
         print_json({**done, "ca": str(folder.ca_file)})
         return
@@ -227,10 +241,13 @@ def deploy(
     """
     with explained(as_json=as_json):
         from spotline.adapters.identity.folder import FOLDER
+        from spotline.bootstrap.auditing import record_command
         from spotline.bootstrap.deployed_keys import deploy_keys
 
         at = store_folder(store, quiet=as_json)
-        containers = deploy_keys(at, hosts=tuple(host or ()), tenants=tuple(tenant or ()))
+        named = ",".join((*(host or ()), *(tenant or ())))
+        with record_command(at, "auth keys deploy", target=named):
+            containers = deploy_keys(at, hosts=tuple(host or ()), tenants=tuple(tenant or ()))
         own = at / FOLDER
     if as_json:
         print_json({"containers": str(containers), "ca": str(own / "ca.pem")})
@@ -385,6 +402,12 @@ def _seconds(text: str, option: str) -> int:
     if seconds is None:
         raise ConfigError(f"{option}: expected {A_DURATION}, found {text!r}")
     return seconds
+
+
+def _granted(key: ApiKey) -> str:
+    """Whose a key is and what it may, for its record."""
+    of = f" tenant={key.grant.tenant}" if key.grant.tenant else ""
+    return f"name={key.name} role={key.grant.role.value}{of}"
 
 
 def _end(key: ApiKey) -> str:

@@ -86,10 +86,13 @@ def tenant(
     A running system lets it in at once; what was decided before comes after the next start.
     """
     with explained():
+        from spotline.bootstrap.auditing import record_command
         from spotline.bootstrap.bus_identities import add_tenant
         from spotline.contracts.bus_access import history_subject, tenant_identity
 
-        seed, let_in = add_tenant(store_folder(store, quiet=True), name)
+        folder = store_folder(store, quiet=True)
+        with record_command(folder, "broker tenant", target=f"tenant={name}"):
+            seed, let_in = add_tenant(folder, name)
     print_line(f"{tenant_identity(name)}: {seed}")
     print_line(f"  decisions from the beginning on: {history_subject(name)}")
     if not let_in:
@@ -100,7 +103,10 @@ def tenant(
 def rotate(store: StoreOption = None) -> None:
     """Draw all keys of a store's bus anew, while its system runs."""
     with explained():
+        from spotline.bootstrap.auditing import record_command
         from spotline.bootstrap.bus_identities import rotate_identities
 
-        reloaded = rotate_identities(store_folder(store, quiet=True))
+        folder = store_folder(store, quiet=True)
+        with record_command(folder, "broker rotate"):
+            reloaded = rotate_identities(folder)
     print_line("the keys are new" + (", and the broker has read them" if reloaded else ""))

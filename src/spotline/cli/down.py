@@ -46,11 +46,11 @@ def down(
     """
     import asyncio
 
-    from spotline.application.cloud_actuator.ports import ActuatorMode
     from spotline.bootstrap.clouds import cloud_of
     from spotline.bootstrap.standing_costs import (
         RunningProcess,
         noted_cloud,
+        noted_mode,
         release_store,
         standing_costs,
     )
@@ -62,7 +62,7 @@ def down(
     store = store_folder(store, quiet=True)
     with explained():
         # Stores of before 0.3.0 note none, and were on the simulated one.
-        chosen = cloud_of(os.environ, noted_cloud(store) or "simulated", ActuatorMode.LIVE)
+        chosen = cloud_of(os.environ, noted_cloud(store) or "simulated", noted_mode(store))
         running = RunningProcess.of(store)
         if running is not None and running.is_alive:
             _end(running)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from spotline.cli.modes_view import paper_lines
 from spotline.cli.tables import (
     Column,
     Kind,
@@ -47,6 +48,8 @@ def is_reproduced(explanation: DecisionExplanation) -> bool:
 
 def print_explanation(explanation: DecisionExplanation, *, everything: bool) -> None:
     """Print all of it; `everything` lists every alternative, otherwise the telling ones."""
+    for line in paper_lines(explanation.clock):
+        print_line(line, style="yellow")
     style = "bold" if is_reproduced(explanation) else "bold red"
     for line in fact_lines([("", explanation.summary)], _around(2)):
         print_line(line.strip(), style=style)

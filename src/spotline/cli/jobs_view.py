@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from spotline.cli.modes_view import paper_facts
 from spotline.cli.status_view import view_facts
 from spotline.cli.tables import (
     Column,
@@ -78,6 +79,7 @@ def status_facts(status: JobStatus) -> list[tuple[str, str]]:
         ("job", job.job_id),
         ("name", job.name or NOTHING),
         ("tenant", job.tenant),
+        *paper_facts(status.mode),
         *view_facts(status),
         ("done", f"{status.progress_ppm / 10_000:.1f} % of {job.work.amount:g} {job.work.unit}"),
         ("deadline", f"{moment(job.deadline.at_ns)} ({job.deadline.kind.value})"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spotline.cli.calls import AsJson
+from spotline.cli.modes_view import paper_lines
 from spotline.cli.tables import Column, Kind, number_columns, print_line, print_table
 from spotline.cli.wording import moment
 
@@ -223,6 +224,8 @@ def _print_keys(keys: tuple[StatisticsKey, ...]) -> None:
 
 
 def _print(page: StatisticsPage, query: StatisticsQuery) -> None:
+    for line in paper_lines(page.clock):
+        print_line(line, style="yellow")
     if page.market:
         print_table(_MARKET_COLUMNS, [_market_row(window) for window in page.market])
     elif page.platform:

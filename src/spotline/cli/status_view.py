@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from spotline.cli.modes_view import paper_mark
 from spotline.cli.tables import Column, Kind, print_facts, print_table
 from spotline.cli.wording import (
     NOTHING,
@@ -137,7 +138,7 @@ def market_text(market: MarketStatus) -> str:
     ends = "" if not market.ends_ns else f", ends {moment(market.ends_ns)}"
     if market.state.value == "ended":
         ends = f" at {moment(market.ends_ns)}: no slot follows, nothing more is decided"
-    return f"{moment(clock.market_ns)}{slot}, {state}{ends}"
+    return f"{moment(clock.market_ns)}{slot}, {state}{ends}{paper_mark(clock)}"
 
 
 def _job_rows(statuses: Sequence[JobStatus]) -> list[tuple[str, ...]]:
@@ -315,4 +316,4 @@ def clock_text(clock: ClockReading | None) -> str:
     if clock is None:
         return NOTHING
     wall = f" ({clock_time(clock.wall_ns)} wall)" if clock.wall_ns else ""
-    return f"{moment(clock.market_ns)}{wall}"
+    return f"{moment(clock.market_ns)}{wall}{paper_mark(clock)}"

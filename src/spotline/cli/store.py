@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -118,10 +119,12 @@ def restore(
     import asyncio
 
     with explained(as_json=as_json):
+        from spotline.bootstrap.auditing import note_command
         from spotline.bootstrap.store_copies import restore as put_back
 
         _quiet()
         said = asyncio.run(put_back(copy, store))
+        note_command(store, "store restore", target=f"made={said['made']}")
     if as_json:
         print_json({"store": str(store), "made": said["made"], "from": str(copy)})
         return
@@ -143,11 +146,15 @@ def repair(
     import asyncio
 
     with explained(as_json=as_json):
+        from spotline.bootstrap.auditing import record_command
+        from spotline.bootstrap.store_opened import refuse_absent
         from spotline.bootstrap.store_repair import repair_store
 
         _quiet()
         folder = store_folder(store, quiet=True)
-        steps = asyncio.run(repair_store(folder, nats_url=nats_url, perform=yes))
+        refuse_absent(folder)
+        with record_command(folder, "store repair") if yes else nullcontext():
+            steps = asyncio.run(repair_store(folder, nats_url=nats_url, perform=yes))
     if as_json:
         said = [{"step": each.step, "detail": each.detail} for each in steps]
         print_json({"store": str(folder), "done": yes, "steps": said})

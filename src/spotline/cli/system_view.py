@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spotline.application.health.conditions import ConditionKind
+from spotline.cli.modes_view import mode_of
 from spotline.cli.tables import Column, Kind, print_facts, print_line, print_table
 from spotline.cli.wording import NOTHING, lasting, moment
 
@@ -128,6 +129,7 @@ def _facts(status: SystemStatus) -> Sequence[tuple[str, str]]:
         differ = len(checked.disagreements)
         compared = f"slot {checked.slot}: " + (f"{differ} differences" if differ else "agreed")
     return (
+        *(() if clock is None else (("mode", mode_of(clock).value),)),
         ("market", NOTHING if clock is None else f"{moment(clock.market_ns)}, slot {clock.slot}"),
         ("compared", compared),
         ("parked", str(status.parked)),

@@ -20,6 +20,7 @@ from spotline.cli.callers import (
 )
 from spotline.cli.doubts import ListPrices, PriceSanity, StaleAfter, judged
 from spotline.cli.identities import AskIdentity, IdentityHosts, Issuers, Mtls, asked_identity
+from spotline.cli.modes_view import paper_line
 from spotline.cli.ports import check_ports
 from spotline.cli.stores import StoreOption, store_folder
 from spotline.cli.tables import fact_lines, print_line
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from spotline.bootstrap.system import SystemOptions
     from spotline.domain.ledger.caps import Caps
     from spotline.domain.market.market import Market
+    from spotline.domain.modes import Mode
 
 
 LOG_FILE = "up.log"
@@ -139,6 +141,15 @@ def up(
             envvar="SPOTLINE_CLOUD",
         ),
     ] = "simulated",
+    mode: Annotated[
+        str,
+        typer.Option(
+            metavar="observe|shadow|live",
+            help="On paper, or acting on the cloud (docs/modes.md); by default live, and observe "
+            "where the cloud sends bills.",
+            envvar="SPOTLINE_MODE",
+        ),
+    ] = "",
     nats_url: Annotated[
         str, typer.Option(envvar="SPOTLINE_NATS_URL", help="An external NATS; embedded by default.")
     ] = "",
@@ -254,7 +265,7 @@ def up(
     with explained():
         configure_logging(log_level)
         selection, caps = _limited(warm_start, limits_file, limits=limits)
-        store, chosen = store_folder(store), _live(cloud)
+        store, (run, chosen) = store_folder(store), _chosen(cloud, mode)
         pace = pace_of(
             speed=speed,
             slots_per_s=slots_per_s,
@@ -268,6 +279,7 @@ def up(
             market=add_reservations(traded, reservations),
             store=store,
             cloud=chosen,
+            mode=run,
             nats_url=nats_url,
             allocator_address=address,
             agents_address=agents_address,
@@ -279,7 +291,7 @@ def up(
             geography=geography,
             analytics_address=analytics_address,
             http_address=http_address,
-            http_hosts=tuple(name.strip() for name in http_hosts.split(",") if name.strip()),
+            http_hosts=_listed(http_hosts),
             quote_margin=quote_margin,
             placer=PlacerOptions(method=placement_method, cost=placement_cost),
             selector=selection,
@@ -299,7 +311,8 @@ def up(
         store.mkdir(parents=True, exist_ok=True)
         if not verbose:
             configure_logging(log_level, file=store / LOG_FILE)
-    _serve(options, cloud, _Said(as_json=as_json, verbose=verbose, store=store), port=health_port)
+    said = _Said(as_json=as_json, verbose=verbose, store=store, mode=run)
+    _serve(options, cloud, said, port=health_port)
 
 
 def _limited(
@@ -319,6 +332,20 @@ def _limited(
     return selection, Caps(spending=spending)
 
 
+def _chosen(cloud: str, mode: str) -> tuple[Mode, ChosenCloud]:
+    """The mode of the run, and the cloud of this name as the environment sets it."""
+    import os
+
+    from spotline.bootstrap.clouds import cloud_of, run_mode
+
+    run = run_mode(cloud, mode)
+    return run, cloud_of(os.environ, cloud, run)
+
+
+def _listed(names: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in names.split(",") if name.strip())
+
+
 def _agreement(reap: str, accounts: str, every_slots: int) -> AgreementRules:
     from spotline.application.cloud_actuator.agreeing import AgreementRules
     from spotline.contracts.errors import ConfigError
@@ -331,16 +358,6 @@ def _agreement(reap: str, accounts: str, every_slots: int) -> AgreementRules:
         every_slots=every_slots,
         reap=ReapRules(mode=ReapMode(reap), accounts=accounts_of(accounts)),
     )
-
-
-def _live(cloud: str) -> ChosenCloud:
-    """The cloud of this name, as the environment sets it, to be acted on."""
-    import os
-
-    from spotline.application.cloud_actuator.ports import ActuatorMode
-    from spotline.bootstrap.clouds import cloud_of
-
-    return cloud_of(os.environ, cloud, ActuatorMode.LIVE)
 
 
 def _ports_of(options: SystemOptions, health_port: int) -> dict[str, str]:
@@ -364,6 +381,7 @@ class _Said:
     as_json: bool
     verbose: bool
     store: Path
+    mode: Mode
     served: bool = False
 
     def told(self, addresses: Mapping[str, str]) -> None:
@@ -372,9 +390,11 @@ class _Said:
 
         self.served = True
         if self.as_json:
-            typer.echo(json.dumps(addresses))
+            typer.echo(json.dumps({**addresses, "mode": self.mode.value}))
             return
         log = "" if self.verbose else f", services write to {self.store / LOG_FILE}"
+        if self.mode.on_paper:
+            print_line(paper_line(self.mode), err=True, style="yellow")
         print_line(f"ready: {_ADDRESS_OF_JOBS} {addresses[_ADDRESS_OF_JOBS]}{log}", err=True)
         rest = [(name, place) for name, place in addresses.items() if name != _ADDRESS_OF_JOBS]
         for line in fact_lines(rest, None):
@@ -408,7 +428,7 @@ def _serve(options: SystemOptions, cloud: str, said: _Said, *, port: int) -> NoR
         compile_planners()
     store, this = options.store, RunningProcess.this()
     with explained():
-        note_cloud(store, cloud)
+        note_cloud(store, cloud, options.mode)
         this.claim(store)
     try:
         code = run_to_exit_code(

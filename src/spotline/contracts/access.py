@@ -151,6 +151,8 @@ _METHODS: Mapping[str, tuple[Does, Reach, frozenset[Role]]] = MappingProxyType(
         "OperationsService/ListOrphans": (Does.READ, Reach.WHOLE, _WATCHERS),
         "OperationsService/ReapOrphans": (Does.WRITE, Reach.WHOLE, _OPERATORS),
         "OperationsService/GetLimits": (Does.READ, Reach.WHOLE, _WATCHERS),
+        "OperationsService/ListAccountModes": (Does.READ, Reach.WHOLE, _WATCHERS),
+        "OperationsService/SetAccountMode": (Does.WRITE, Reach.WHOLE, _OPERATORS),
         "PlacementService/Place": (Does.WRITE, Reach.TENANT, _OWNERS),
         "PlacementService/Release": (Does.WRITE, Reach.TENANT, _ENDERS),
         "PlacementService/ListPlacements": (Does.READ, Reach.TENANT, _READERS),
@@ -167,6 +169,16 @@ GRPC_ACTIONS: Mapping[str, Action] = MappingProxyType(
     }
 )
 """Every method of every service of ours; a test holds it to the protos."""
+
+COUNTED: Mapping[str, str] = MappingProxyType(
+    {
+        _PACKAGE + "AgentService/ReportHeartbeat": "every few seconds; nothing is kept of it",
+        _PACKAGE + "AgentService/ReportWork": "every few seconds; the event log has each",
+        _PACKAGE + "AgentService/SendOutput": "while a program writes; the output is kept",
+        _PACKAGE + "JobService/ReportProgress": "as often as one likes; the event log has each",
+    }
+)
+"""Writes that the audit has by their number and time, not one by one: reports, and why."""
 
 _ROUTES: Mapping[str, tuple[Does, Reach, frozenset[Role]]] = MappingProxyType(
     {

@@ -214,34 +214,62 @@ def unpacked(entry: StoredEntry, kinds: Container[str] | None = None) -> tuple[S
     """
     if not is_batch(entry):
         return (entry,)
-    around = entry.envelope()
-    carrier = entry.subject.removeprefix(_BATCH_HEAD)
-    batch = _read(entry)
-    wanted = [kinds is None or kind in kinds for kind in batch.kinds]
-    if not any(wanted):
-        return ()
-    events = _events_of(batch, entry.subject)
-    found: list[StoredEntry] = []
-    index = -1
-    last = len(events) - 1
-    for place, event in enumerate(events):
-        index += event.skipped + 1
-        if event.kind >= len(wanted):
-            raise ContractError(entry.subject, f"event {place} is of no kind of the batch")
-        if not wanted[event.kind]:
-            continue
+    source = entry.envelope().source
+    made = _remembered if len(entry.payload) <= _REMEMBERED_BYTES else _Unpacking
+    return made(entry.payload, entry.subject, entry.seq, entry.stored_ns, source).events(kinds)
+
+
+class _Unpacking:
+    """A batch that is taken apart: each event of it when it is first wanted."""
+
+    def __init__(self, payload: bytes, subject: str, seq: int, stored_ns: int, source: str) -> None:
+        self._batch = _read(payload, subject)
+        self._subject, self._seq, self._stored_ns = subject, seq, stored_ns
+        self._source = source
+        self._inside: BatchedEvents | None = None
+        self._found: dict[int, StoredEntry] = {}
+
+    def events(self, kinds: Container[str] | None) -> tuple[StoredEntry, ...]:
+        """Its events of these kinds, in order."""
+        wanted = [kinds is None or kind in kinds for kind in self._batch.kinds]
+        if not any(wanted):
+            return ()
+        inside = self._inside
+        if inside is None:
+            inside = _events_of(self._batch, self._subject)
+            if inside.ByteSize() <= _REMEMBERED_INFLATED_BYTES:
+                self._inside = inside
+        found: list[StoredEntry] = []
+        index = -1
+        last = len(inside.events) - 1
+        for place, event in enumerate(inside.events):
+            index += event.skipped + 1
+            if event.kind >= len(wanted):
+                raise ContractError(self._subject, f"event {place} is of no kind of the batch")
+            if not wanted[event.kind]:
+                continue
+            stored = self._found.get(place)
+            if stored is None:
+                stored = self._entry(event, place, index, last - place)
+                if self._inside is not None:
+                    self._found[place] = stored
+            found.append(stored)
+        return tuple(found)
+
+    def _entry(self, event: BatchedEvent, place: int, index: int, behind: int) -> StoredEntry:
+        batch = self._batch
         kind = batch.kinds[event.kind]
         if event.event_id:
             event_id = event.event_id.hex()
         else:
-            event_id = event.other_id or _derived_id(batch, kind, index, last - place)
+            event_id = event.other_id or _derived_id(batch, kind, index, behind)
         if not event_id:
-            raise ContractError(entry.subject, f"event {place} has no id")
+            raise ContractError(self._subject, f"event {place} has no id")
         subject, job_id = _routed(kind, event.payload)
         envelope = Envelope(
             event_id=event_id,
             kind=kind,
-            source=around.source,
+            source=self._source,
             subject=subject,
             causation_id=batch.causation_id,
             correlation_id=event_id if batch.own_chain else batch.correlation_id,
@@ -250,26 +278,35 @@ def unpacked(entry: StoredEntry, kinds: Container[str] | None = None) -> tuple[S
             payload=event.payload,
             job_id=job_id,
             trace_headers=dict(event.trace_headers) if event.trace_headers else {},
-            stored_ns=entry.stored_ns,
-            carrier=carrier,
+            stored_ns=self._stored_ns,
+            carrier=self._subject.removeprefix(_BATCH_HEAD),
         )
-        found.append(
-            StoredEntry(
-                seq=entry.seq,
-                stored_ns=entry.stored_ns,
-                subject=envelope.subject,
-                headers=CarriedHeaders(envelope),
-                payload=event.payload,
-                place=place,
-            )
+        return StoredEntry(
+            seq=self._seq,
+            stored_ns=self._stored_ns,
+            subject=envelope.subject,
+            headers=CarriedHeaders(envelope),
+            payload=event.payload,
+            place=place,
         )
-    return tuple(found)
+
+
+# Services in one process read the same batches one after the other, and all that is made of them is
+# frozen. At most 4 MiB of payloads are kept, and 16 MiB of what they inflate to.
+_REMEMBERED_BYTES, _REMEMBERED_INFLATED_BYTES, _REMEMBERED_BATCHES = 16_384, 65_536, 256
+
+
+@lru_cache(maxsize=_REMEMBERED_BATCHES)
+def _remembered(payload: bytes, subject: str, seq: int, stored_ns: int, source: str) -> _Unpacking:
+    return _Unpacking(payload, subject, seq, stored_ns, source)
 
 
 def events_in(entry: StoredEntry) -> int:
     """How many events an entry holds, of whatever kinds; 1 where that cannot be read."""
     try:
-        return len(_events_of(_read(entry), entry.subject)) if is_batch(entry) else 1
+        if not is_batch(entry):
+            return 1
+        return len(_events_of(_read(entry.payload, entry.subject), entry.subject).events)
     except ContractError:
         return 1
 
@@ -295,18 +332,16 @@ def repacked(entry: StoredEntry, events: Sequence[StoredEntry]) -> StoredEntry:
     )
 
 
-def _read(entry: StoredEntry) -> EventBatch:
+def _read(payload: bytes, where: str) -> EventBatch:
     try:
-        return EventBatch.FromString(entry.payload)
+        return EventBatch.FromString(payload)
     except DecodeError as error:
-        raise ContractError(
-            entry.subject, f"{len(entry.payload)} bytes that are no EventBatch"
-        ) from error
+        raise ContractError(where, f"{len(payload)} bytes that are no EventBatch") from error
 
 
-def _events_of(batch: EventBatch, where: str) -> Sequence[BatchedEvent]:
+def _events_of(batch: EventBatch, where: str) -> BatchedEvents:
     if not batch.deflated:
-        return batch.plain.events
+        return batch.plain
     inflater = zlib.decompressobj()
     try:
         plain = inflater.decompress(batch.deflated, _MOST_INFLATED_BYTES)
@@ -314,7 +349,7 @@ def _events_of(batch: EventBatch, where: str) -> Sequence[BatchedEvent]:
             raise ContractError(
                 where, f"inflates to more than {_MOST_INFLATED_BYTES} bytes or ends early"
             )
-        return BatchedEvents.FromString(plain).events
+        return BatchedEvents.FromString(plain)
     except (zlib.error, DecodeError) as error:
         raise ContractError(where, f"its events cannot be read: {error}") from error
 

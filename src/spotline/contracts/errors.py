@@ -105,5 +105,9 @@ class Unauthenticated(SpotlineError):
     """What a caller showed proves nobody; the message never holds what was shown."""
 
 
+class AuditUnavailable(SpotlineError):
+    """The audit cannot be written: what would have been recorded is not to be done."""
+
+
 class InvariantViolation(SpotlineError):
     """Something that cannot be has happened: a bug."""

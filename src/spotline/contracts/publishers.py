@@ -18,6 +18,7 @@ from spotline.domain.events import (
     freeze,
     lifecycle,
     market,
+    modes,
     parking,
     placement,
     statistics,
@@ -55,6 +56,7 @@ _SINGLE: Mapping[type[Event], frozenset[str]] = {
     agreement.OrphanFound: frozenset({"cloud_actuator"}),
     agreement.OrphanSettled: frozenset({"cloud_actuator"}),
     agreement.OrphanReapRequested: frozenset({"allocator"}),
+    modes.AccountModeSet: frozenset({"market_ingest", "allocator"}),
 }
 
 

@@ -41,6 +41,7 @@ class Reason(Enum):
     SESSION_REFUSED = "no session, or none of ours: join with the instance's token"
     NOT_RUN_HERE = "Spotline does not run this job's program: it has no `run`"
     NO_OUTPUT = "this server keeps no output of programs"
+    RUN_ON_PAPER = "the run is on paper, so that cannot be; the message says where it can"
     UNKNOWN_ORPHAN = "no such instance is an orphan; list those that are"
     UNKNOWN_PARKED_ENTRY = "no such entry is parked; list those that are"
     ENTRY_GONE = "the log no longer keeps the entry: it can only be dropped"
@@ -51,3 +52,4 @@ class Reason(Enum):
     UNAUTHENTICATED = "no token, or none that is good here; the message says what is wrong with it"
     ROLE_DENIED = "the token's role may not do this; the message names the roles that may"
     TENANT_DENIED = "the token is another tenant's"
+    AUDIT_UNAVAILABLE = "the audit cannot be written, so nothing was done; try again later"

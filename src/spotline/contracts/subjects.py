@@ -27,6 +27,7 @@ from spotline.domain.events import (
     lifecycle,
     limits,
     market,
+    modes,
     parking,
     placement,
     selection,
@@ -131,6 +132,7 @@ ROUTES: Mapping[type[Event], Route] = MappingProxyType(
         agreement.OrphanFound: Route(kind="orphan.found"),
         agreement.OrphanSettled: Route(kind="orphan.settled"),
         agreement.OrphanReapRequested: Route(kind="orphan.reap"),
+        modes.AccountModeSet: Route(kind="account.mode"),
     }
 )
 
@@ -181,6 +183,7 @@ _SINGLE: tuple[type[Event], ...] = (
     agreement.OrphanFound,
     agreement.OrphanSettled,
     agreement.OrphanReapRequested,
+    modes.AccountModeSet,
 )
 # Whose batches hold what; a consumer of a kind that is not listed follows all batches.
 PRODUCERS: Mapping[str, tuple[type[Event], ...]] = MappingProxyType(

@@ -19,7 +19,9 @@ from pathlib import Path
 from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.application.allocation.allocate import at_rates
 from spotline.domain.jobs.job import Job, Throughput
+from spotline.domain.jobs.unattended import without_program
 from spotline.domain.market.market import Market
+from spotline.domain.modes import Mode
 from spotline.domain.policies.registry import BASELINES
 from spotline.domain.units import PPM, usd_from_micro_usd, utc_iso
 from spotline.replay.closed_loop import LoopOptions, closed_loop
@@ -29,7 +31,6 @@ from spotline.replay.log_market import LogMarket, market_of_log
 from spotline.replay.reconcile import AccountChain, LedgerSums, reconcile
 from spotline.replay.recorded import observations_of, readable_events
 from spotline.replay.report import ON_DEMAND, JobReport, LeftOut, RunReport, report_of
-from spotline.replay.simulate import without_program
 from spotline.replay.summary import JobLife, PolicySummary, summarise
 from spotline.replay.what_if import WhatIf
 
@@ -90,13 +91,15 @@ class JobRow:
 class RecordedLog:
     """A recorded run with its market: what `account` is made from.
 
-    `directory` is the log's, `observed` the market as its slots told it.
+    `directory` is the log's, `observed` the market as its slots told it, `mode` whether what it says
+    was paid for.
     """
 
     directory: Path
     report: RunReport
     observed: Market
     options: LoopOptions
+    mode: Mode = Mode.LIVE
 
     def market(self, jobs: Sequence[Job]) -> LogMarket:
         """The market until the last of these jobs is worth nothing any more."""
@@ -117,10 +120,12 @@ def read_recorded(directory: Path) -> RecordedLog:
     reader = EventLogReader(directory)
     settings = reader.manifest.settings
     forecaster, horizon_slots = forecaster_stated(settings)
+    observed = observations_of(reader)
     return RecordedLog(
         directory=directory,
         report=report_of(reader),
-        observed=observations_of(reader).market,
+        observed=observed.market,
+        mode=observed.mode,
         options=LoopOptions(
             forecaster=forecaster,
             horizon_slots=horizon_slots,

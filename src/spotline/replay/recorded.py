@@ -19,6 +19,7 @@ from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.jobs.job import Job
 from spotline.domain.market.market import INFERRED, OBSERVED, UNKNOWN, IntArray, Market
 from spotline.domain.market.offering import Count, Offering, Provenance, Quote
+from spotline.domain.modes import Mode
 from spotline.domain.units import NS_PER_S
 
 _PROVENANCE = {
@@ -69,10 +70,11 @@ def _events_of(entry: StoredEntry) -> tuple[StoredEntry, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observations:
-    """What a run was told: `jobs` by start, without those withdrawn."""
+    """What a run was told: `jobs` by start, without those withdrawn, and in which mode it was."""
 
     market: Market
     jobs: tuple[Job, ...]
+    mode: Mode = Mode.LIVE
 
 
 def observations_of(entries: Iterable[StoredEntry]) -> Observations:
@@ -108,6 +110,7 @@ def observations_of(entries: Iterable[StoredEntry]) -> Observations:
     return Observations(
         market=_market(opened, slots),
         jobs=tuple(sorted(jobs.values(), key=lambda job: (job.start_ns, job.job_id))),
+        mode=opened.runs_in,
     )
 
 

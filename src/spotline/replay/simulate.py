@@ -23,6 +23,7 @@ from spotline.contracts.errors import ContractError
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import JobProgram
+from spotline.domain.jobs.unattended import without_program
 from spotline.domain.market.law import MarketLaw, run_states
 from spotline.domain.market.market import Market
 from spotline.domain.policies.registry import FALLBACK_POLICY_ID, POOL, policy_named
@@ -130,17 +131,6 @@ def simulate(
     if options.contention:
         return _shared(course, jobs, names, options)
     return _alone(course, jobs, names, options)
-
-
-def without_program(job: Job) -> Job:
-    """The job as a simulation runs it: nobody starts its program, so progress is what rates say.
-
-    Nobody says either that it has ended: it ends when its work is done.
-    """
-    job = replace(job, awaits_exit=False)
-    if job.run is None:
-        return job
-    return replace(job, run=None, egress_budget_micro_usd=job.egress_cap_micro_usd or 0)
 
 
 def expand_names(policies: Sequence[str]) -> tuple[str, ...]:

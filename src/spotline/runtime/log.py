@@ -40,7 +40,10 @@ def configure_logging(
     unasked = file is not None or not sys.stderr.isatty()
     as_json = unasked if json_lines is None else json_lines
     last: Processor = (
-        structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+        structlog.processors.JSONRenderer()
+        if as_json
+        # Its own way shows the variables of each frame, passwords and tokens among them.
+        else structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     )
     # Open as long as the process: its loggers write to it.
     lines = None if file is None else file.open("a", encoding="utf-8", buffering=1)

@@ -203,6 +203,12 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
         "spotline.http.requests": "HTTP requests answered since the start, by status.",
         "spotline.callers.denied": "Calls that were turned away at a door since the start, by reason.",
     },
+    (Form.OBSERVED_COUNTER, "{record}"): {
+        "spotline.audit.records": "Records of the audit that were written since the start.",
+    },
+    (Form.OBSERVED_COUNTER, "{write}"): {
+        "spotline.audit.failures": "Writes to the audit that failed since the start: calls were refused for it.",
+    },
     (Form.GAUGE, "{reader}"): {
         "spotline.http.watches": "Readers that follow changes over HTTP.",
     },

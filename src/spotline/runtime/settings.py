@@ -62,12 +62,16 @@ class ServiceSettings(BaseSettings):
     over TLS, where `identity_keys` names the folder of keys that this service was handed out, or
     `identity_store` the folder that has `identity/`, shared by all services; certificates of the
     latter name `identity_hosts` (separated by commas). JWTs of `identity_issuers` count, and with
-    `identity_mtls` callers must show a certificate of the same authority.
+    `identity_mtls` callers must show a certificate of the same authority. What callers do is recorded
+    in `audit/` of `audit_store`, else of `identity_store`; with neither no audit is kept.
     """
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="forbid", hide_input_in_errors=True
+    )
 
-    nats_url: str = "nats://127.0.0.1:4222"
+    # Either address may hold a password.
+    nats_url: str = Field(default="nats://127.0.0.1:4222", repr=False)
     nats_seed: str = ""
     nats_ca: str = ""
     partition: int = Field(default=0, ge=0)
@@ -79,8 +83,9 @@ class ServiceSettings(BaseSettings):
     identity_hosts: str = ""
     identity_issuers: Path | None = None
     identity_mtls: bool = False
+    audit_store: Path | None = None
     metrics: bool = True
-    otlp_endpoint: str = ""
+    otlp_endpoint: str = Field(default="", repr=False)
     log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
 
     @classmethod

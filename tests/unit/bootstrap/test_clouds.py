@@ -1,20 +1,23 @@
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from structlog.testing import CapturingLogger
 
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
-from spotline.application.cloud_actuator.ports import ActuatorMode
+from spotline.adapters.clouds.simulated.paper import PaperCloud, PaperSettings
 from spotline.bootstrap.clouds import (
     CLOUDS,
     CloudContext,
     CloudPlugin,
     chosen_cloud,
     cloud_of,
+    modes_of,
+    run_mode,
 )
 from spotline.contracts.errors import ConfigError
+from spotline.domain.modes import Mode, StatedModes
 
-LIVE, SHADOW = ActuatorMode.LIVE, ActuatorMode.SHADOW
+LIVE, SHADOW = Mode.LIVE, Mode.SHADOW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +48,29 @@ def test_a_cloud_is_chosen_by_name_with_its_own_variables(moon, tmp_path):
     assert moon == [(MoonSettings(region="far"), CloudContext(store=tmp_path))]
 
 
-def test_shadow_mode_takes_the_simulated_cloud_whatever_is_named():
-    chosen = cloud_of({"SPOTLINE_CLOUD_SIMULATED_SEED": "3"}, "moon", SHADOW)
+def test_on_paper_the_cloud_is_never_opened_but_has_its_settings(moon, tmp_path):
+    environ = {"SPOTLINE_CLOUD_MOON_REGION": "far", "SPOTLINE_CLOUD_PAPER_SEED": "3"}
 
-    assert (chosen.name, chosen.settings) == ("simulated", SimulatedCloudSettings(seed=3))
+    chosen = cloud_of(environ, "moon", SHADOW)
+    opened = chosen.open(CloudContext(store=tmp_path))
+    opened.close()
+
+    assert (chosen.name, chosen.settings.region, chosen.in_wall_time) == ("moon", "far", False)
+    assert chosen.paper == PaperSettings(seed=3)
+    assert (type(opened.provider), moon) == (PaperCloud, [])
+    assert chosen.described()["paper"]["seed"] == 3
+
+
+def test_a_cloud_that_sends_bills_is_observed_unless_somebody_says_otherwise(moon, monkeypatch):
+    monkeypatch.setitem(CLOUDS, "moon", replace(CLOUDS["moon"], real=True))
+
+    assert run_mode("moon") is Mode.OBSERVE
+    assert run_mode("moon", "live") is run_mode("simulated") is Mode.LIVE
+    # Even then nothing is bought before an account is promoted.
+    assert modes_of("moon", "live") == StatedModes(run=Mode.LIVE, accounts=Mode.OBSERVE)
+    assert modes_of("simulated") == StatedModes()
+    with pytest.raises(ConfigError, match="mode must be one of observe, shadow, live, was 'dry'"):
+        run_mode("moon", "dry")
 
 
 def test_an_unknown_cloud_is_a_configuration_error():

@@ -54,6 +54,19 @@ def create(store, *more, name="ann"):
 # --- keys ---------------------------------------------------------------------------------------
 
 
+def test_a_key_is_never_said_again_when_it_is_revoked(store):
+    token = create(store, "--role", "owner", "--tenant", "research").strip()
+    secret = token.rpartition("_")[2]
+
+    cut = bad("auth", "token", "revoke", token[:-1], "--store", store)
+    whole = ok("auth", "token", "revoke", token, "--store", store)
+
+    assert secret[:-1] not in cut
+    assert secret not in whole
+    assert "(ann) was revoked" in whole
+    assert secret[:-1] not in (store / "audit" / "commands.jsonl").read_text()
+
+
 async def test_a_key_is_printed_once_and_counts_until_it_is_revoked(store):
     token = create(store, "--role", "owner", "--tenant", "research").strip()
     chain = IdentityFolder(store).authenticator()

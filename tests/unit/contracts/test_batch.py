@@ -78,6 +78,28 @@ DECISIONS = [
 ]
 
 
+def test_what_is_unpacked_again_is_the_same_and_other_kinds_of_it_come_in_order():
+    (entry,) = stored_batches(decided(DECISIONS))
+    kinds = [KINDS[type(event)] for event in DECISIONS]
+
+    ends = unpacked(entry, {kinds[0], kinds[-1]})
+    whole = unpacked(entry)
+
+    assert [event.envelope().kind for event in whole] == kinds
+    assert (whole[0], whole[-1]) == ends
+    assert whole[0] is ends[0]
+    assert unpacked(replace(entry, seq=entry.seq + 1))[0].seq == entry.seq + 1
+
+
+def test_of_a_batch_that_inflates_to_much_nothing_is_kept():
+    large = replace(sample(SlotDecided), slot=7)
+    (entry,) = stored_batches(decided([large] * 8_000))
+    assert len(entry.payload) < 16_384
+
+    assert unpacked(entry)[0] is not unpacked(entry)[0]
+    assert unpacked(entry) == unpacked(entry)
+
+
 def test_outputs_of_one_cause_are_one_entry_and_come_back_as_they_were():
     envelopes = decided(DECISIONS)
     (entry,) = stored_batches(envelopes)

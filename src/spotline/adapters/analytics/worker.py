@@ -82,7 +82,7 @@ class AnalyticsSettings:
     often offset and changelogs are written.
     """
 
-    nats_url: str
+    nats_url: str = field(repr=False)  # it may hold a password
     identity: BusIdentity | None = None
     partition: int = 0
     worker: str = "0"

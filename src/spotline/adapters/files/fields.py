@@ -87,7 +87,8 @@ class FieldRow:
 class Part(BaseModel):
     """A mapping of a file; unknown fields are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # What a file holds may be a secret in the wrong place: no traceback quotes it.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 PartT = TypeVar("PartT", bound=Part)
@@ -266,11 +267,16 @@ _EXPECTED: Mapping[str, str] = {
 }
 
 
+# Fields into which a secret is easily written instead of its name, or beside an address.
+_SECRET_PLACES = frozenset({"jwks_url", "secrets"})
+_UNSAID = "another value (not shown: it may be a secret)"
+
+
 def _mistake(error: Any, part: type[Part]) -> Mistake:
     kind, context = error["type"], error.get("ctx", {})
     steps = [step for step in error["loc"] if not _FORM.fullmatch(str(step))]
     field = path_of(steps) or WHOLE_FILE
-    found = shown(error["input"])
+    found = _UNSAID if _SECRET_PLACES.intersection(steps) else shown(error["input"])
     match kind:
         case "expected":
             if context["at"]:

@@ -41,6 +41,7 @@ class _LimitsPart(Part):
     quotas: dict[Name, Count] = Field(default_factory=dict)
     least_spot_discount_percent: Annotated[float, Field(ge=0, le=100)] = 0.0
     launches_per_minute: Whole = MOST_LAUNCHES_PER_MINUTE
+    usd_per_job: Usd | None = None
 
 
 def read_limits(path: Path | None) -> Spending:
@@ -63,6 +64,7 @@ def read_limits(path: Path | None) -> Spending:
         quotas=dict(sorted(part.quotas.items())),
         least_spot_discount_ppm=round(part.least_spot_discount_percent * PPM / 100),
         launches_per_minute=part.launches_per_minute,
+        micro_usd_per_job=_micro_usd(part.usd_per_job),
     )
 
 
@@ -79,6 +81,8 @@ def limits_text(spending: Spending) -> str:
     stated["quotas"] = dict(sorted(spending.quotas.items()))
     stated["least_spot_discount_percent"] = spending.least_spot_discount_ppm * 100 / PPM
     stated["launches_per_minute"] = spending.launches_per_minute
+    if spending.micro_usd_per_job is not None:
+        stated["usd_per_job"] = usd_from_micro_usd(spending.micro_usd_per_job)
     kept = {name: value for name, value in stated.items() if value not in ({}, None, 0.0)}
     text: str = yaml.safe_dump(kept, sort_keys=False, allow_unicode=True)
     return text

@@ -209,7 +209,7 @@ class ApiKeys:
         return key, f"{_PREFIX}{key.key_id}_{secret}"
 
     def revoke(self, which: str) -> ApiKey:
-        """End a key by its id, or by its name where that is one key's; again: as it was.
+        """End a key by its id, by its name where that is one key's, or by itself; again: as it was.
 
         Raises
         ------
@@ -221,7 +221,7 @@ class ApiKeys:
         ended: list[ApiKey] = []
 
         def revoked(keys: Mapping[str, ApiKey]) -> Mapping[str, ApiKey]:
-            key = _only(keys, which)
+            key = _only(keys, key_id_of(which) or which)
             if key.revoked is None:
                 key = replace(key, revoked=_to_the_second(self._now()))
             ended.append(key)
@@ -282,7 +282,9 @@ def _only(keys: Mapping[str, ApiKey], which: str) -> ApiKey:
     found = in_force or named
     if len(found) != 1:
         among = ", ".join(key.key_id for key in found) or "none"
-        raise ConfigError(f"expected the id or the name of one key, found {which!r}, of {among}")
+        # What is given may be a key that was copied badly: it is not said again.
+        shown = "part of a key" if which.startswith(_PREFIX) else repr(which)
+        raise ConfigError(f"expected the id or the name of one key, found {shown}, of {among}")
     return found[0]
 
 

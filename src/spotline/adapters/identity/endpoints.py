@@ -353,6 +353,9 @@ def _read(path: Path, where: str, most_bytes: int) -> bytes:
             content = file.read(most_bytes + 1)
     except OSError as error:
         found = error.strerror or str(error)
+        if path.name.startswith(("spl_", "eyJ")):
+            # A key or a JWT where the name of its file belongs.
+            raise ConfigError(f"{where}: expected the file of a token, found a token") from None
         raise ConfigError(f"{where}: {path}: expected a readable file, found: {found}") from error
     if len(content) > most_bytes:
         raise ConfigError(f"{where}: {path}: expected at most {most_bytes} bytes, found more")

@@ -67,6 +67,8 @@ def _algorithm(value: str) -> str:
 def _https(value: str) -> str:
     if value and not value.startswith("https://"):
         raise expected("a URL that begins with https://")
+    if "@" in value.removeprefix("https://").partition("/")[0]:
+        raise expected("a URL without user and password: keys are public")
     return value
 
 

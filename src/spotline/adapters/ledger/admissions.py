@@ -7,11 +7,16 @@ from collections.abc import Mapping, Sequence
 
 from spotline.adapters.ledger import tables as t
 from spotline.adapters.ledger.rows import OwnedRows, Transaction, columns_of, value_of
+from spotline.adapters.ledger.statements import owned
 from spotline.application.cloud_actuator.ports import Admission
 from spotline.contracts.codec import decode, encode
 from spotline.contracts.errors import LedgerDamaged
 from spotline.contracts.subjects import KINDS
 from spotline.domain.ledger.job_records import JobEvent, JobRecord
+
+_ADMISSIONS = owned(t.admissions)
+_ADMISSIONS_BY_JOB = owned(t.admissions, order=[t.admissions.c.job_id])
+_JOB_RECORDS = owned(t.job_records, order=[t.job_records.c.position])
 
 
 class AdmissionRows(OwnedRows):
@@ -37,7 +42,7 @@ class AdmissionRows(OwnedRows):
 
     def admitted_ids(self) -> Sequence[str]:
         """The ids of all jobs that are held, in order."""
-        return [row.job_id for row in self._read(t.admissions, order=[t.admissions.c.job_id])]
+        return [row.job_id for row in self._read(_ADMISSIONS_BY_JOB)]
 
     def admitted(self, job_ids: Sequence[str]) -> Mapping[str, Admission]:
         """Those of these jobs that are held: with another digest, it is another submission's."""
@@ -46,7 +51,7 @@ class AdmissionRows(OwnedRows):
 
     def admissions(self) -> Sequence[Admission]:
         """All jobs that are held, by id, without what the log said of them."""
-        return [value_of(Admission, row, record=None) for row in self._read(t.admissions)]
+        return [value_of(Admission, row, record=None) for row in self._read(_ADMISSIONS)]
 
     def note_jobs(self, records: Sequence[JobRecord]) -> None:
         """Hold what the log says of jobs, as one transaction; idempotent by event id."""
@@ -68,7 +73,7 @@ class AdmissionRows(OwnedRows):
                 job_id=row.job_id,
                 event=_event(row.event_id, row.kind, row.payload),
             )
-            for row in self._read(t.job_records, order=[t.job_records.c.position])
+            for row in self._read(_JOB_RECORDS)
         ]
 
 

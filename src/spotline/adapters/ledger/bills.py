@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Row, or_
+from sqlalchemy import bindparam, or_
 
 from spotline.adapters.ledger import tables as t
 from spotline.adapters.ledger.rows import OwnedRows, Transaction, columns_of, value_of
+from spotline.adapters.ledger.statements import StoredRow, owned
 from spotline.contracts.errors import LedgerDamaged
 from spotline.domain.events.capacity import CostAccrued
 from spotline.domain.ledger.billing import Charge
@@ -23,22 +24,35 @@ from spotline.domain.ledger.bills import (
 )
 from spotline.domain.market.offering import CapacityType
 
+_CHARGES, _SPEND = owned(t.charges), owned(t.spend)
+_CHARGES_SINCE = owned(t.charges, t.charges.c.slot >= bindparam("first_slot"))
+_SPEND_OF = owned(t.spend, t.spend.c.job_id == bindparam("job_id"))
+_BILLS, _SETTLEMENTS = owned(t.bills), owned(t.settlements)
+_BILLS_OF = owned(t.bills, t.bills.c.job_id == bindparam("job_id"))
+# What was held at any time from `first_slot` to `last_slot`.
+HELD_DURING = owned(
+    t.instances,
+    t.instances.c.start_slot <= bindparam("last_slot"),
+    or_(t.instances.c.end_slot.is_(None), t.instances.c.end_slot >= bindparam("first_slot")),
+    order=[t.instances.c.launch_order],
+)
+
 
 class BillRows(OwnedRows):
     """Holds what `Ledger` says of charges and bills."""
 
     def charged(self) -> Sequence[CostAccrued]:
         """All charges, in the order of slot, job, offering, capacity type and begin."""
-        return [_cost(row) for row in self._read(t.charges)]
+        return [_cost(row) for row in self._read(_CHARGES)]
 
     def spend_by_job(self) -> Mapping[str, int]:
         """Micro-USD charged so far, by job, ordered by job id."""
-        rows = self._read(t.spend)
+        rows = self._read(_SPEND)
         return dict(sorted((row.job_id, int(row.micro_usd)) for row in rows))
 
     def spend_micro_usd(self, job_id: str) -> int:
         """Micro-USD charged to one job so far."""
-        return sum(int(row.micro_usd) for row in self._read(t.spend, t.spend.c.job_id == job_id))
+        return sum(int(row.micro_usd) for row in self._read(_SPEND_OF, job_id=job_id))
 
     def total_micro_usd(self) -> int:
         """Micro-USD charged so far."""
@@ -46,17 +60,17 @@ class BillRows(OwnedRows):
 
     def charges_since(self, slot: int) -> Sequence[Charge]:
         """The charges of `slot` and later ones, by slot, job, offering, capacity type and start."""
-        rows = self._read(t.charges, t.charges.c.slot >= slot)
+        rows = self._read(_CHARGES_SINCE, first_slot=slot)
         return [Charge(start_s=int(row.start_s), cost=_cost(row)) for row in rows]
 
     def bills(self, job_id: str = "") -> Sequence[InstanceBill]:
         """The bill of every instance that was charged or settled, or of one job's, by instance id."""
-        estimates = self._read(t.bills, *([t.bills.c.job_id == job_id] if job_id else []))
+        estimates = self._read(_BILLS_OF, job_id=job_id) if job_id else self._read(_BILLS)
         if job_id:
             ids = [row.instance_id for row in estimates]
             words = self._read_keyed(t.settlements, t.settlements.c.instance_id, ids)
         else:
-            words = self._read(t.settlements)
+            words = self._read(_SETTLEMENTS)
         settled = strongest([_settlement(row) for row in words])
         bills = {
             row.instance_id: value_of(InstanceBill, row, settled=settled.get(row.instance_id))
@@ -134,13 +148,7 @@ def _record_spend(transaction: Transaction, charges: Sequence[Charge]) -> None:
 
 def _record_bills(transaction: Transaction, charges: Sequence[Charge]) -> None:
     slots = [charge.cost.slot for charge in charges]
-    c = t.instances.c
-    held = transaction.read(
-        t.instances,
-        c.start_slot <= max(slots),
-        or_(c.end_slot.is_(None), c.end_slot >= min(slots)),
-        order=[c.launch_order],
-    )
+    held = transaction.read(HELD_DURING, first_slot=min(slots), last_slot=max(slots))
     shares = instance_shares(charges, [value_of(HeldSpan, row) for row in held])
     rows = {row.instance_id: row for row in held}
     ids = sorted(shares)
@@ -199,9 +207,9 @@ def instance_shares(charges: Sequence[Charge], spans: Sequence[HeldSpan]) -> dic
     return dict(shares)
 
 
-def _cost(row: Row[Any]) -> CostAccrued:
+def _cost(row: StoredRow) -> CostAccrued:
     return value_of(CostAccrued, row, estimated=False)
 
 
-def _settlement(row: Row[object]) -> Settlement:
+def _settlement(row: StoredRow) -> Settlement:
     return value_of(Settlement, row, source=BillSource(row.source))

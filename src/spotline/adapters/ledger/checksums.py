@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Boolean, Column, Row, String, Table
+from sqlalchemy import Boolean, Column, String, Table
 from sqlalchemy.engine import Dialect
 
 from spotline.contracts.errors import LedgerDamaged
@@ -33,7 +33,12 @@ class Flag(Boolean):
         """Tell 0 and 1 from other numbers, which SQLAlchemy's own takes for true."""
         if dialect.supports_native_boolean:
             return None
-        return lambda value: bool(value) if value in (0, 1) else value
+        return flag_of_sqlite
+
+
+def flag_of_sqlite(value: Any) -> Any:
+    """What a stored number means as a truth value; what is neither 0 nor 1 is left as it is."""
+    return bool(value) if value in (0, 1) else value
 
 
 def checksum(table: str, row: Mapping[str, Any]) -> str:
@@ -50,7 +55,7 @@ def sealed(table: Table, row: Mapping[str, Any]) -> dict[str, Any]:
 
     PostgreSQL stores no NUL characters: in names that others give, they are replaced.
     """
-    content = {column.name: row.get(column.name) for column in table.columns}
+    content = {name: row.get(name) for name in names_of(table)}
     for name, value in content.items():
         if isinstance(value, str) and "\0" in value:
             content[name] = value.replace("\0", "\N{REPLACEMENT CHARACTER}")
@@ -58,7 +63,7 @@ def sealed(table: Table, row: Mapping[str, Any]) -> dict[str, Any]:
     return content
 
 
-def verified(table: Table, rows: Iterable[Row[Any]]) -> Iterator[Row[Any]]:
+def verified(table: Table, rows: Iterable[Any]) -> Iterator[Any]:
     """Pass on rows with all columns of `table`, in its order, each after a look at its checksum.
 
     Raises
@@ -66,12 +71,18 @@ def verified(table: Table, rows: Iterable[Row[Any]]) -> Iterator[Row[Any]]:
     LedgerDamaged
         A row is not what was written.
     """
-    columns = tuple(column.name for column in table.columns)
+    columns = names_of(table)
     place = columns.index(CHECKSUM)
     for row in rows:
         if row[place] != _hashed(table.name, columns, row):
             raise LedgerDamaged(table.name, key_of(table, row), "the row is not what was written")
         yield row
+
+
+@cache
+def names_of(table: Table) -> tuple[str, ...]:
+    """The columns of a table, in its order."""
+    return tuple(column.name for column in table.columns)
 
 
 def _hashed(table: str, columns: tuple[str, ...], values: Sequence[Any]) -> str:
@@ -88,7 +99,7 @@ def _layout(table: str, columns: tuple[str, ...]) -> tuple[str, Callable[[Any], 
     return _JSON.encode([table, *names]), lambda values: [values[place] for place in places]
 
 
-def key_of(table: Table, row: Row[Any]) -> str:
+def key_of(table: Table, row: Any) -> str:
     """A row's primary key, to be read by a person."""
     return ", ".join(
         f"{column.name}={row._mapping[column.name]!r}" for column in table.primary_key.columns

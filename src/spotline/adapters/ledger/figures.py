@@ -25,7 +25,7 @@ def show_ledger(telemetry: Telemetry, ledger: SqlLedger, caps: Caps) -> Callable
         return [(counts[kind], {CAPACITY_TYPE: kind.value}) for kind in CapacityType]
 
     def cap_used() -> Readings:
-        cap = caps.micro_usd_per_job
+        cap = caps.most_micro_usd_per_job
         if not cap:
             return []
         running = {instance.job_id for instance in ledger.held()}

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Row, and_, or_
+from sqlalchemy import and_, bindparam, or_
 
 from spotline.adapters.ledger import tables as t
 from spotline.adapters.ledger.rows import OwnedRows, Transaction, columns_of, value_of
+from spotline.adapters.ledger.statements import Query, StoredRow, owned
 from spotline.application.cloud_actuator.ports import LedgerEntry
 from spotline.domain.events.capacity import RefusalClass
 from spotline.domain.ledger.cooldowns import Cooldown, CooldownKey, CoolingScope
 from spotline.domain.ledger.instance_life import InstanceLife, LifeInput, LifeState, Transition
+
+_LIVING = owned(t.lives, t.lives.c.state != LifeState.ENDED.value, order=[t.lives.c.position])
+_TRANSITIONS = owned(
+    t.transitions,
+    t.transitions.c.subject == bindparam("subject"),
+    order=[t.transitions.c.position],
+)
+_COOLDOWNS = owned(t.cooldowns)
+
+
+@cache
+def _latest_by(column: Any) -> Query:
+    """The row with the greatest value of a column."""
+    return owned(column.table, order=[column.desc()], limit=1)
 
 
 class LifeRows(OwnedRows):
@@ -20,9 +36,7 @@ class LifeRows(OwnedRows):
 
     def lives(self) -> Sequence[InstanceLife]:
         """All instances and launches that have not ended, in the order they were first recorded."""
-        c = t.lives.c
-        rows = self._read(t.lives, c.state != LifeState.ENDED.value, order=[c.position])
-        return [_life(row) for row in rows]
+        return [_life(row) for row in self._read(_LIVING)]
 
     def lives_of(self, subjects: Sequence[str]) -> Mapping[str, InstanceLife]:
         """Those of these instance ids and tokens that were ever recorded, ended ones too."""
@@ -31,10 +45,9 @@ class LifeRows(OwnedRows):
 
     def transitions_of(self, subject: str) -> Sequence[tuple[LifeState, LifeInput, LifeState, int]]:
         """The history of one instance or launch: before, what was learnt, after, and when (ns)."""
-        c = t.transitions.c
         return [
             (LifeState(row.before), LifeInput(row.what), LifeState(row.state), int(row.at_ns))
-            for row in self._read(t.transitions, c.subject == subject, order=[c.position])
+            for row in self._read(_TRANSITIONS, subject=subject)
         ]
 
     def cooldowns(self) -> Sequence[Cooldown]:
@@ -46,7 +59,7 @@ class LifeRows(OwnedRows):
                 scope=CoolingScope(row.scope),
                 refusal_class=RefusalClass(row.refusal_class),
             )
-            for row in self._read(t.cooldowns)
+            for row in self._read(_COOLDOWNS)
         ]
         return sorted(found, key=lambda cooldown: (cooldown.scope.value, cooldown.key))
 
@@ -57,19 +70,16 @@ class LifeRows(OwnedRows):
 
     def latest_ns(self) -> int:
         """The latest market time of any transition or intent, 0 if there is none."""
-        latest = 0
-        for column in (t.transitions.c.at_ns, t.intents.c.ts_ns):
-            for row in self._read(column.table, order=[column.desc()], limit=1):
-                latest = max(latest, int(row._mapping[column.name]))
-        return latest
+        return max([0, *self._latest(t.transitions.c.at_ns, t.intents.c.ts_ns)])
 
     def latest_slot(self) -> int:
         """The latest slot in which anything was commanded or answered, -1 if there is none."""
-        latest = -1
-        for column in (t.answers.c.slot, t.intents.c.slot):
-            for row in self._read(column.table, order=[column.desc()], limit=1):
-                latest = max(latest, int(row._mapping[column.name]))
-        return latest
+        return max([-1, *self._latest(t.answers.c.slot, t.intents.c.slot)])
+
+    def _latest(self, *columns: Any) -> Iterator[int]:
+        for column in columns:
+            for row in self._read(_latest_by(column)):
+                yield int(row._mapping[column.name])
 
     def check_epoch(self) -> None:
         """Raise `OwnerFenced` when a newer epoch exists: a read, before each call of a cloud."""
@@ -131,7 +141,7 @@ def _record_cooldowns(
     if over:
         transaction.remove(t.cooldowns, _any_of(over))
     if after:
-        rows = transaction.read(t.cooldowns, _any_of(set(after)))
+        rows = transaction.read(owned(t.cooldowns, _any_of(set(after))))
         known = {(CoolingScope(row.scope), row.key) for row in rows}
         values = {key: columns_of(t.cooldowns, cooldown) for key, cooldown in after.items()}
         transaction.add(t.cooldowns, [row for key, row in values.items() if key not in known])
@@ -144,5 +154,5 @@ def _any_of(keys: set[CooldownKey]) -> Any:
     return or_(*(and_(c.scope == scope.value, c.key == key) for scope, key in ordered))
 
 
-def _life(row: Row[Any]) -> InstanceLife:
+def _life(row: StoredRow) -> InstanceLife:
     return value_of(InstanceLife, row, state=LifeState(row.state))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from spotline.adapters.ledger import tables as t
 from spotline.adapters.ledger.rows import OwnedRows
+from spotline.adapters.ledger.statements import owned
 from spotline.application.incarnations import FIRST
 from spotline.contracts.errors import ConfigError
 
 _INSTALLATION, _INCARNATION = "installation_id", "incarnation"
+_META = owned(t.meta)
 
 
 class MetaRows(OwnedRows):
@@ -34,7 +36,7 @@ class MetaRows(OwnedRows):
             A newer epoch exists.
         """
         with self._writing() as transaction:
-            known = {row.name: row.value for row in transaction.read(t.meta)}
+            known = {row.name: row.value for row in transaction.read(_META)}
             whose = known.get(_INSTALLATION, installation_id)
             if whose != installation_id:
                 raise ConfigError(
@@ -50,4 +52,4 @@ class MetaRows(OwnedRows):
                     transaction.rewrite(t.meta, [row])
 
     def _meta(self) -> dict[str, str]:
-        return {row.name: row.value for row in self._read(t.meta)}
+        return {row.name: row.value for row in self._read(_META)}

@@ -6,6 +6,7 @@ same. All that goes wrong in a database leaves here as an error of ours, without
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import methodcaller
@@ -161,11 +162,14 @@ def _told(engine: Engine) -> Iterator[None]:
     """Say what the database has raised in words of ours."""
     try:
         yield
-    except DBAPIError as error:
-        said = without_secrets(engine, str(error.orig))
+    except (DBAPIError, sqlite3.Error) as error:
+        # Statements run on the driver's own cursor or through SQLAlchemy: `statements`.
+        of_driver = error.orig if isinstance(error, DBAPIError) else error
+        said = without_secrets(engine, str(of_driver))
         if _is_sqlite(engine) and any(words in said for words in _MALFORMED):
             raise LedgerDamaged("the file", "", said) from None
-        if isinstance(error, OperationalError) or error.connection_invalidated:
+        lost = isinstance(error, DBAPIError) and error.connection_invalidated
+        if isinstance(error, OperationalError | sqlite3.OperationalError) or lost:
             raise ProviderUnavailable(
                 f"the ledger {shown_url(engine.url)} does not answer: {said}"
             ) from None

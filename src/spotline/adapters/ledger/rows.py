@@ -12,22 +12,26 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sqlalchemy import (
     Connection,
     Engine,
-    Insert,
     Row,
-    Select,
     Table,
-    Update,
     bindparam,
     delete,
     func,
-    insert,
     select,
-    update,
 )
 
 from spotline.adapters.ledger import tables as t
-from spotline.adapters.ledger.checksums import CHECKSUM, sealed, verified
+from spotline.adapters.ledger.checksums import CHECKSUM, names_of, sealed
 from spotline.adapters.ledger.opening import reading, writing
+from spotline.adapters.ledger.statements import (
+    OWNER,
+    Query,
+    Statement,
+    StoredRow,
+    insertion,
+    overwriting,
+    owned,
+)
 from spotline.application.cloud_actuator.ports import Owner, OwnerFenced
 from spotline.contracts.errors import LedgerDamaged
 from spotline.domain.market.offering import CapacityType
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
     ValueT = TypeVar("ValueT", bound=DataclassInstance)
 
 # SQLite takes some tens of thousands of parameters a statement, older ones 999.
-_AT_A_TIME = 500
+_AT_A_TIME = 512
 
 
 class OwnedRows:
@@ -57,13 +61,12 @@ class OwnedRows:
         """Whose ledger this is, at the epoch of this process."""
         return self._owner
 
-    def _read(
-        self, table: Table, *conditions: Any, order: Sequence[Any] = (), limit: int | None = None
-    ) -> Sequence[Row[Any]]:
+    def _read(self, query: Query, **values: Any) -> Sequence[StoredRow]:
+        """The rows of a query, with `values` for its parameters."""
         with reading(self._engine) as connection:
-            return _rows(connection, self._owner, table, conditions, order, limit)
+            return _rows(connection, self._owner, query, values)
 
-    def _read_keyed(self, table: Table, column: Any, keys: Sequence[str]) -> Sequence[Row[Any]]:
+    def _read_keyed(self, table: Table, column: Any, keys: Sequence[str]) -> Sequence[StoredRow]:
         """The rows whose `column` is one of many keys."""
         if not keys:
             return []
@@ -88,9 +91,8 @@ class OwnedRows:
         with reading(self._engine) as connection:
             self._look_at_epoch(connection, _THIS_OWNER)
 
-    def _look_at_epoch(self, connection: Connection, query: Select[Any]) -> None:
-        named = {_OWNER: self._owner.name}
-        rows = list(verified(t.owners, connection.execute(query, named)))
+    def _look_at_epoch(self, connection: Connection, query: Query) -> None:
+        rows = query.rows(connection, {OWNER: self._owner.name})
         if not rows:
             key = f"owner={self._owner.name!r}"
             raise LedgerDamaged(t.owners.name, key, "the row is no longer there")
@@ -110,31 +112,30 @@ class Transaction:
         """Whose rows these are."""
         return self._owner
 
-    def read(self, table: Table, *conditions: Any, order: Sequence[Any] = ()) -> Sequence[Row[Any]]:
-        """Rows of the owner's that meet all conditions."""
-        return _rows(self._connection, self._owner, table, conditions, order)
+    def read(self, query: Query, **values: Any) -> Sequence[StoredRow]:
+        """The rows of a query, with `values` for its parameters."""
+        return _rows(self._connection, self._owner, query, values)
 
-    def read_keyed(self, table: Table, column: Any, keys: Sequence[str]) -> Sequence[Row[Any]]:
+    def read_keyed(self, table: Table, column: Any, keys: Sequence[str]) -> Sequence[StoredRow]:
         """Rows of the owner's whose `column` is one of many keys."""
         return _keyed(self._connection, self._owner, table, column, keys)
 
     def next(self, column: Any) -> int:
         """One more than the greatest number in a column, from 1."""
-        greatest = select(func.max(column)).where(column.table.c.owner == self._owner.name)
-        return int(self._connection.execute(greatest).scalar() or 0) + 1
+        return _greatest(column).first_number(self._connection, {OWNER: self._owner.name}) + 1
 
     def add(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
         """Insert rows; they name every column but the owner and the checksum."""
         added = [sealed(table, {"owner": self._owner.name, **row}) for row in rows]
         if added:
-            self._connection.execute(_insertion(table), added)
+            insertion(table).run_many(self._connection, added)
 
     def remove(self, table: Table, condition: Any) -> None:
         """Delete the owner's rows that meet a condition."""
         mine = table.c.owner == self._owner.name
         self._connection.execute(delete(table).where(mine, condition))
 
-    def change(self, table: Table, rows: Iterable[Row[Any]], **values: Any) -> None:
+    def change(self, table: Table, rows: Iterable[StoredRow], **values: Any) -> None:
         """Give the same new values to rows that were read in this transaction."""
         self.rewrite(table, [{**row._mapping, **values} for row in rows], tuple(values))
 
@@ -145,16 +146,13 @@ class Transaction:
 
         `only` names the columns that can differ, where that is not all.
         """
-        keys = [column.name for column in table.primary_key.columns]
+        keys = _keys_of(table)
         changed = [sealed(table, {"owner": self._owner.name, **row}) for row in rows]
         if not changed:
             return
-        others = [column.name for column in table.columns if column.name not in keys]
-        if only:
-            others = [*only, CHECKSUM]
-        statement = _overwriting(table, tuple(others))
-        self._connection.execute(
-            statement,
+        others = (*only, CHECKSUM) if only else _others_of(table)
+        overwriting(table, others).run_many(
+            self._connection,
             [
                 {f"key_{name}": row[name] for name in keys}
                 | {f"new_{name}": row[name] for name in others}
@@ -165,75 +163,72 @@ class Transaction:
 
 def columns_of(table: Table, *values: DataclassInstance) -> dict[str, Any]:
     """The fields of `values` that are named as columns of a table; enums by their values."""
+    names = names_of(table)
     return {
         field.name: stored.value if isinstance(stored, Enum) else stored
         for value in values
         for field in fields(value)
-        if field.name in table.columns
+        if field.name in names
         for stored in (getattr(value, field.name),)
     }
 
 
-def value_of(kind: type[ValueT], row: Row[Any], **others: Any) -> ValueT:
+def value_of(kind: type[ValueT], row: StoredRow | Row[Any], **others: Any) -> ValueT:
     """A value from the columns that are named as its fields, and what else is given."""
-    names = {field.name for field in fields(kind)} - set(others)
-    read = {name: getattr(row, name) for name in names}
+    read = {name: getattr(row, name) for name in _field_names(kind) if name not in others}
     if "capacity_type" in read:
         read["capacity_type"] = CapacityType(read["capacity_type"])
     return kind(**read, **others)
 
 
+@cache
+def _field_names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+@cache
+def _keys_of(table: Table) -> tuple[str, ...]:
+    return tuple(column.name for column in table.primary_key.columns)
+
+
+@cache
+def _others_of(table: Table) -> tuple[str, ...]:
+    return tuple(name for name in names_of(table) if name not in _keys_of(table))
+
+
 def _rows(
-    connection: Connection,
-    owner: Owner,
-    table: Table,
-    conditions: Iterable[Any],
-    order: Sequence[Any],
-    limit: int | None = None,
-) -> list[Row[Any]]:
-    query = select(table).where(table.c.owner == owner.name, *conditions).limit(limit)
-    query = query.order_by(*(order or table.primary_key.columns))
-    return list(verified(table, connection.execute(query)))
+    connection: Connection, owner: Owner, query: Query, values: Mapping[str, Any]
+) -> list[StoredRow]:
+    return query.rows(connection, {OWNER: owner.name, **values})
 
 
 def _keyed(
     connection: Connection, owner: Owner, table: Table, column: Any, keys: Sequence[str]
-) -> list[Row[Any]]:
-    found: list[Row[Any]] = []
+) -> list[StoredRow]:
+    found: list[StoredRow] = []
     for first in range(0, len(keys), _AT_A_TIME):
-        some = {_OWNER: owner.name, _KEYS: list(keys[first : first + _AT_A_TIME])}
-        found += verified(table, connection.execute(_one_of(table, column), some))
+        some = keys[first : first + _AT_A_TIME]
+        # Few statements for any number of keys: the last one is asked for again.
+        count = 1 << (len(some) - 1).bit_length()
+        asked = {f"key_{place}": some[min(place, len(some) - 1)] for place in range(count)}
+        found += _rows(connection, owner, _one_of(table, column, count), asked)
     return found
 
 
 # --- statements, made once: to make one takes longer than to run it ---------------------------
 
-_OWNER, _KEYS = "of_owner", "of_keys"
+
+@cache
+def _one_of(table: Table, column: Any, count: int) -> Query:
+    """The owner's rows whose `column` is one of so many keys, by primary key."""
+    return owned(table, column.in_([bindparam(f"key_{place}") for place in range(count)]))
 
 
 @cache
-def _one_of(table: Table, column: Any) -> Select[Any]:
-    """The owner's rows whose `column` is one of the keys, by primary key."""
-    some = column.in_(bindparam(_KEYS, expanding=True))
-    query = select(table).where(table.c.owner == bindparam(_OWNER), some)
-    return query.order_by(*table.primary_key.columns)
+def _greatest(column: Any) -> Statement:
+    """The greatest number in a column of the owner's rows."""
+    return Statement(select(func.max(column)).where(column.table.c.owner == bindparam(OWNER)))
 
 
-@cache
-def _insertion(table: Table) -> Insert:
-    return insert(table)
-
-
-@cache
-def _overwriting(table: Table, others: tuple[str, ...]) -> Update:
-    """The update of the columns `others`, row by row by primary key."""
-    keys = [column.name for column in table.primary_key.columns]
-    return (
-        update(table)
-        .where(*(table.c[name] == bindparam(f"key_{name}") for name in keys))
-        .values({name: bindparam(f"new_{name}") for name in others})
-    )
-
-
-_THIS_OWNER = select(t.owners).where(t.owners.c.owner == bindparam(_OWNER))
-_THIS_OWNER_HELD = _THIS_OWNER.with_for_update()
+_THIS_OWNER = owned(t.owners)
+_THIS_OWNER_HELD = Query(t.owners, _THIS_OWNER.selected.with_for_update())

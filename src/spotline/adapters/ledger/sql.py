@@ -6,14 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from sqlalchemy import Engine, Row, insert, or_, select
+from sqlalchemy import Engine, bindparam, insert, select
 from sqlalchemy.exc import DBAPIError
 
 from spotline.adapters.ledger import tables as t
 from spotline.adapters.ledger.admissions import AdmissionRows
 from spotline.adapters.ledger.answers import dump_answers, load_answers
 from spotline.adapters.ledger.audit import audit
-from spotline.adapters.ledger.bills import BillRows, record_charges
+from spotline.adapters.ledger.bills import HELD_DURING, BillRows, record_charges
 from spotline.adapters.ledger.checksums import CHECKSUM, verified
 from spotline.adapters.ledger.lives import LifeRows, record_lives
 from spotline.adapters.ledger.meta import MetaRows
@@ -27,6 +27,7 @@ from spotline.adapters.ledger.opening import (
     without_secrets,
 )
 from spotline.adapters.ledger.rows import Transaction, columns_of, value_of
+from spotline.adapters.ledger.statements import StoredRow, owned
 from spotline.application.cloud_actuator.ports import LedgerEntry, LedgerIntent, Owner
 from spotline.contracts.errors import ConfigError, ProviderUnavailable
 from spotline.domain.events.capacity import RefusalClass
@@ -41,6 +42,21 @@ from spotline.domain.market.offering import CapacityType
 _NOBODY = 0
 # What two runs are compared by: everything but the epoch, which counts starts of the process.
 _COMPARED = (t.intents, t.results, t.instances, t.charges)
+
+_ANSWERS = owned(t.answers, t.answers.c.call_key == bindparam("call_key"))
+_INTENTS_SINCE = owned(t.intents, t.intents.c.ts_ns > bindparam("since_ns"))
+_PENDING = owned(
+    t.intents,
+    ~select(t.results.c.command_id)
+    .where(
+        t.results.c.owner == t.intents.c.owner,
+        t.results.c.command_id == t.intents.c.command_id,
+        t.results.c.attempt == t.intents.c.attempt,
+    )
+    .exists(),
+    order=[t.intents.c.position],
+)
+_HELD = owned(t.instances, t.instances.c.end_slot.is_(None), order=[t.instances.c.launch_order])
 
 
 class SqlLedger(AdmissionRows, BillRows, LifeRows, MetaRows):
@@ -118,7 +134,7 @@ class SqlLedger(AdmissionRows, BillRows, LifeRows, MetaRows):
 
     def answers(self, call_key: str) -> tuple[Event, ...] | None:
         """What a call was answered, None if it was never finished."""
-        rows = self._read(t.answers, t.answers.c.call_key == call_key)
+        rows = self._read(_ANSWERS, call_key=call_key)
         return load_answers(rows[0].events) if rows else None
 
     def intents(self, command_ids: Sequence[str]) -> Mapping[str, LedgerIntent]:
@@ -138,28 +154,16 @@ class SqlLedger(AdmissionRows, BillRows, LifeRows, MetaRows):
 
     def pending(self) -> Sequence[Intent]:
         """Intents without a result, in the order they were written."""
-        i, r = t.intents.c, t.results.c
-        finished = select(r.command_id).where(
-            r.owner == i.owner, r.command_id == i.command_id, r.attempt == i.attempt
-        )
-        rows = self._read(t.intents, ~finished.exists(), order=[i.position])
-        return [_intent(row) for row in rows]
+        return [_intent(row) for row in self._read(_PENDING)]
 
     def held(self) -> Sequence[HeldInstance]:
         """What we hold, in launch order."""
-        c = t.instances.c
-        rows = self._read(t.instances, c.end_slot.is_(None), order=[c.launch_order])
+        rows = self._read(_HELD)
         return [value_of(HeldInstance, row, order=row.launch_order) for row in rows]
 
     def intervals(self, slot: int, slot_s: int) -> Sequence[HeldInterval]:
         """Who held what when inside a slot, in launch order."""
-        c = t.instances.c
-        rows = self._read(
-            t.instances,
-            c.start_slot <= slot,
-            or_(c.end_slot.is_(None), c.end_slot >= slot),
-            order=[c.launch_order],
-        )
+        rows = self._read(HELD_DURING, first_slot=slot, last_slot=slot)
         return [
             value_of(
                 HeldInterval,
@@ -172,7 +176,7 @@ class SqlLedger(AdmissionRows, BillRows, LifeRows, MetaRows):
 
     def launches_since(self, ts_ns: int) -> int:
         """Instances we set out to launch after `ts_ns` of market time."""
-        return sum(int(row.launching) for row in self._read(t.intents, t.intents.c.ts_ns > ts_ns))
+        return sum(int(row.launching) for row in self._read(_INTENTS_SINCE, since_ns=ts_ns))
 
     def comparable(self) -> dict[str, list[dict[str, Any]]]:
         """All rows by table, sorted by key, without epoch and checksum: equal for equal runs."""
@@ -181,7 +185,9 @@ class SqlLedger(AdmissionRows, BillRows, LifeRows, MetaRows):
             columns = [
                 column.name for column in table.columns if column.name not in ("epoch", CHECKSUM)
             ]
-            rows = [{name: row._mapping[name] for name in columns} for row in self._read(table)]
+            rows = [
+                {name: row._mapping[name] for name in columns} for row in self._read(owned(table))
+            ]
             keys = [column.name for column in table.primary_key.columns]
             found[table.name] = sorted(rows, key=lambda row: [row[key] for key in keys])
         return found
@@ -222,7 +228,7 @@ class SqlLedger(AdmissionRows, BillRows, LifeRows, MetaRows):
         """Record what was done; once per call key."""
         with self._writing() as transaction:
             if entry.call_key:
-                if transaction.read(t.answers, t.answers.c.call_key == entry.call_key):
+                if transaction.read(_ANSWERS, call_key=entry.call_key):
                     return
                 row = columns_of(t.answers, entry) | {"events": dump_answers(entry.answers)}
                 transaction.add(t.answers, [row])
@@ -357,7 +363,7 @@ def _launch(items: Sequence[Any]) -> Launch:
     )
 
 
-def _intent(row: Row[Any]) -> Intent:
+def _intent(row: StoredRow) -> Intent:
     return value_of(
         Intent,
         row,

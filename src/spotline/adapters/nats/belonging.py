@@ -1,141 +1,18 @@
-"""Say in a log, and of its stream, whose it is and which incarnation begins."""
+"""Mark a stream as an installation's."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-import structlog
-
 from spotline.adapters.nats.connection import BrokerLink
 from spotline.adapters.nats.continuity import INSTALLATION
-from spotline.adapters.nats.stream import NatsEventStream
-from spotline.application.incarnations import (
-    LogConclusion,
-    LogFinding,
-    LogRemembered,
-    LogSeen,
-    conclude,
-)
-from spotline.contracts.build import envelope_for
-from spotline.contracts.envelope import derive_id
-from spotline.contracts.errors import ConfigError, ProviderUnavailable
-from spotline.domain.events.agreement import IncarnationBegun
+from spotline.contracts.errors import ProviderUnavailable
 
-_log = structlog.get_logger(__name__)
-
-SOURCE = "store"
-"""Who says that an incarnation begins: whoever finds it first, so no service."""
 _ANSWER_S = 5.0
-# Where nobody of those that know the installation is there to say it.
-_NOBODY = "unclaimed"
 
 
-async def seen_log(stream: NatsEventStream) -> LogSeen:
-    """A log as it is."""
-    return await stream.ask(lambda link: stream.continuity.seen(link.jetstream()))
-
-
-async def settled_log(
-    stream: NatsEventStream, remembered: LogRemembered | None = None
-) -> LogConclusion:
-    """Compare a log with what is remembered of it, and have it go on as what it is.
-
-    Where entries are gone, the log goes on as another incarnation, which is said in it once,
-    whoever finds it; where a store or a ledger remembers the log, its stream is marked with the
-    installation's id.
-
-    Raises
-    ------
-    ConfigError
-        The log belongs to another installation; nothing was touched.
-    ProviderUnavailable
-        Entries are gone, and this identity may not say so.
-    """
-    await stream.look()
-    seen = await seen_log(stream)
-    conclusion = conclude(seen, remembered)
-    if conclusion.finding is LogFinding.FOREIGN:
-        raise ConfigError(
-            f"store: {conclusion.detail}: give the store that belongs to the log, or another NATS or "
-            "partition (look with spotline store check)"
-        )
-    if conclusion.begins and not stream.connection.sets_up:
-        raise ProviderUnavailable(
-            f"{stream.name}: {conclusion.detail}: it goes on when the actuator, or a start of the "
-            "store, has begun another incarnation"
-        )
-    if conclusion.begins:
-        _log.error(
-            "log_cut",
-            stream=stream.name,
-            finding=conclusion.finding.value,
-            incarnation=conclusion.incarnation,
-            last_seq=seen.last_seq,
-            last_seq_before=conclusion.last_seq_before,
-            detail=conclusion.detail,
-        )
-        await _begin(stream, seen, conclusion, remembered)
-    elif remembered is not None and seen.incarnation > remembered.incarnation:
-        # Somebody without a ledger said it: the last slot is known here alone.
-        await _say_slot(stream, seen, conclusion, remembered)
-    if remembered is not None and seen.installation_id != remembered.installation_id:
-        await stream.ask(lambda link: _claim(link, stream.name, remembered.installation_id))
-        await stream.look()
-    return conclusion
-
-
-async def _begin(
-    stream: NatsEventStream,
-    seen: LogSeen,
-    conclusion: LogConclusion,
-    remembered: LogRemembered | None,
-) -> None:
-    begun = IncarnationBegun(
-        installation_id=_installation(seen, remembered),
-        incarnation=conclusion.incarnation,
-        last_seq_before=conclusion.last_seq_before,
-        detail=conclusion.detail,
-        last_slot_before=-1 if remembered is None else remembered.last_slot,
-    )
-    await _publish(stream, begun, f"{seen.created}:{seen.last_seq}:{conclusion.incarnation}")
-    await stream.look()
-
-
-async def _say_slot(
-    stream: NatsEventStream,
-    seen: LogSeen,
-    conclusion: LogConclusion,
-    remembered: LogRemembered,
-) -> None:
-    if remembered.last_slot < 0:
-        return
-    begun = IncarnationBegun(
-        installation_id=remembered.installation_id,
-        incarnation=seen.incarnation,
-        last_seq_before=max(remembered.last_seq, conclusion.last_seq_before),
-        detail=f"the ledger knows of slot {remembered.last_slot}",
-        last_slot_before=remembered.last_slot,
-    )
-    await _publish(stream, begun, f"{seen.created}:{seen.incarnation}:slot")
-    await stream.look()
-
-
-def _installation(seen: LogSeen, remembered: LogRemembered | None) -> str:
-    known = seen.installation_id if remembered is None else remembered.installation_id
-    return known or _NOBODY
-
-
-async def _publish(stream: NatsEventStream, begun: IncarnationBegun, cause: str) -> None:
-    # Of all who find the same at once, the broker keeps one.
-    event_id = derive_id(f"{stream.name}:{cause}", "log.incarnation")
-    envelope = envelope_for(
-        begun, event_id=event_id, source=SOURCE, causation_id="", correlation_id=event_id
-    )
-    await stream.publish([envelope])
-
-
-async def _claim(link: BrokerLink, stream: str, installation_id: str) -> None:
+async def claim(link: BrokerLink, stream: str, installation_id: str) -> None:
     """Mark a stream as an installation's."""
     config = (await _asked(link, f"STREAM.INFO.{stream}", None))["config"]
     metadata = {**(config.get("metadata") or {}), INSTALLATION: installation_id}

@@ -12,6 +12,7 @@ import nats.js.errors
 import structlog
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
+from spotline.adapters.nats.belonging import claim
 from spotline.adapters.nats.configured import StreamLimits, ensure_stream
 from spotline.adapters.nats.connection import FINAL, PASSING, BrokerLink, NatsConnection
 from spotline.adapters.nats.continuity import MARK_SUBJECTS, Continuity, begun_in
@@ -21,6 +22,7 @@ from spotline.adapters.nats.passing import passing_consumer
 from spotline.adapters.nats.publisher import LinkPublisher
 from spotline.adapters.nats.subscription import NatsSubscription
 from spotline.application.health.flow import LogFacts
+from spotline.application.incarnations import LogSeen
 from spotline.contracts.batch import MOST_EVENTS
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import InvariantViolation, ProviderUnavailable
@@ -114,6 +116,29 @@ class NatsEventStream:
         last_seq = await self.last_seq()
         begun = [found async for found in begun_in(self.read(MARK_SUBJECTS, last_seq=last_seq))]
         await self.ask(lambda link: self.continuity.look(link.jetstream(), begun))
+
+    @property
+    def incarnation(self) -> int:
+        """Which incarnation of the log it was when it was looked at."""
+        return self.continuity.incarnation
+
+    @property
+    def lineage(self) -> str:
+        """Names this incarnation of this stream, as one token."""
+        return self.continuity.lineage
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether this connection's identity may say that an incarnation begins."""
+        return self.connection.sets_up
+
+    async def seen(self) -> LogSeen:
+        """The log as it is, with the furthest floor of those who follow it."""
+        return await self.ask(lambda link: self.continuity.seen(link.jetstream()))
+
+    async def claim(self, installation_id: str) -> None:
+        """Mark the stream as an installation's. Idempotent."""
+        await self.ask(lambda link: claim(link, self.name, installation_id))
 
     async def publish(self, envelopes: Sequence[Envelope]) -> Sequence[int]:
         """Store `envelopes` in order and return their sequence numbers; see the port.

@@ -14,6 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from spotline.adapters.audit.tallied import DeniedCallers
 from spotline.adapters.web.asking import (
     asked_fleet,
     asked_happenings,
@@ -49,14 +50,15 @@ def web_app(
     figures: WebFigures | None = None,
     system: SystemTelling | None = None,
     authenticator: Authenticator | None = None,
+    denied: DeniedCallers | None = None,
 ) -> ASGIApp:
     """The app that serves `views`; `hosts` as `Guard` has them. It counts in `figures`.
 
     How the whole system is, `system` tells; None: nobody does. With an `authenticator` every caller
-    is asked who he is, but for `/healthz`.
+    is asked who he is, but for `/healthz`. Who is turned away is recorded as `denied`; None: nowhere.
     """
     limits, figures = limits or WebLimits(), figures or WebFigures()
-    door = WebDoor(authenticator, figures.denials)
+    door = WebDoor(authenticator, figures.denials, denied)
     asked = _Answers(views, limits, figures, system, door)
     routes = [
         Route(path, _admitted(path, method, door), methods=["GET"])
@@ -85,7 +87,7 @@ def _admitted(path: str, method: Answering, door: WebDoor) -> _Served:
         try:
             return await method(request, await door.admit(request, action))
         except ViewRefused as refused:
-            door.note(request, refused)
+            door.note(request, refused, action)
             raise
 
     return _answered(admitted)
@@ -186,7 +188,7 @@ class _Answers:
                     yield event
             except ViewRefused as refused:
                 # Its token was revoked, or has expired, while it followed.
-                self._door.note(request, refused)
+                self._door.note(request, refused, reader.action)
                 yield end_text(refused)
             finally:
                 self._figures.watches -= 1

@@ -132,7 +132,7 @@ def _encoded_clock(clock: ClockReading) -> dict[str, Any]:
     made = _encoded_fields(replace(clock, slot=max(clock.slot, 0)))
     if clock.slot < 0:
         made["slot"] = None
-    return {name: made[name] for name in ("market", "wall", "slot", "slot_s")}
+    return {name: made[name] for name in ("market", "wall", "slot", "slot_s", "mode")}
 
 
 def _word(member: Enum) -> str:

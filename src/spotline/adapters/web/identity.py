@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 import structlog
 from starlette.requests import Request
 
+from spotline.adapters.audit.tallied import DeniedCallers
+from spotline.adapters.web.problems import status_of
 from spotline.application.identity.bearer import bearer_token
 from spotline.application.identity.permission import (
     Denial,
@@ -20,7 +22,7 @@ from spotline.application.read_model.ports import InputProblem, ViewRefused
 from spotline.contracts.access import Action, Caller
 from spotline.contracts.errors import Unauthenticated
 from spotline.contracts.reasons import Reason
-from spotline.runtime.callers import Denials, answer_for
+from spotline.runtime.callers import Denials, answer_for, current_caller
 
 _log = structlog.get_logger(__name__)
 
@@ -67,10 +69,18 @@ class WebDoor:
     ----------
     authenticator
         None: nobody is asked who he is.
+    denied
+        Records who was turned away; None: nobody does.
     """
 
-    def __init__(self, authenticator: Authenticator | None, denials: Denials) -> None:
+    def __init__(
+        self,
+        authenticator: Authenticator | None,
+        denials: Denials,
+        denied: DeniedCallers | None = None,
+    ) -> None:
         self._authenticator = authenticator
+        self._denied = denied
         self._denials = denials
 
     async def admit(self, request: Request, action: Action) -> Reader:
@@ -88,10 +98,10 @@ class WebDoor:
             caller = await self._authenticator.caller(token)
         except Unauthenticated as error:
             raise ViewRefused(Reason.UNAUTHENTICATED, str(error)) from error
+        answer_for(caller)
         denial = role_denial(action, caller) or whole_denial(action, caller)
         if denial is not None:
             raise _denied(denial)
-        answer_for(caller)
         return Reader(action, caller, token)
 
     async def check_again(self, reader: Reader) -> None:
@@ -103,12 +113,21 @@ class WebDoor:
         except Unauthenticated as error:
             raise ViewRefused(Reason.UNAUTHENTICATED, str(error)) from error
 
-    def note(self, request: Request, refused: ViewRefused) -> None:
+    def note(self, request: Request, refused: ViewRefused, action: Action) -> None:
         """Count and tell that a reader was turned away; other refusals are none of its business."""
         if refused.reason not in self._denials.by_reason:
             return
         self._denials.note(refused.reason)
         peer = "" if request.client is None else request.client.host
+        if self._denied is not None:
+            self._denied.note(
+                action.name,
+                str(status_of(refused).value),
+                refused.reason,
+                caller=current_caller(),
+                peer=peer,
+                target=request.path_params.get("job_id", ""),
+            )
         _log.warning(
             "caller_denied",
             method=request.url.path[:80],

@@ -31,9 +31,14 @@ _STATUS: Mapping[Reason, HTTPStatus] = MappingProxyType(
 _RETRY_S = 1
 
 
+def status_of(refused: ViewRefused) -> HTTPStatus:
+    """The status that a refusal is answered with."""
+    return _STATUS.get(refused.reason, HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
 def problem_of(refused: ViewRefused) -> dict[str, Any]:
     """What a refusal says, as an object."""
-    status = _STATUS.get(refused.reason, HTTPStatus.INTERNAL_SERVER_ERROR)
+    status = status_of(refused)
     return {
         "type": f"urn:spotline:reason:{refused.reason.name.lower()}",
         # What follows it speaks of gRPC's details, or of what `detail` says.

@@ -76,6 +76,8 @@ class _FreezeReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FreezeRe
     """What is said of its price is not believed."""
     FREEZE_REASON_CRASH_LOOP: _FreezeReason.ValueType  # 7
     """A program of a job ends again and again right after its start."""
+    FREEZE_REASON_NOT_LIVE: _FreezeReason.ValueType  # 8
+    """The account is not live: nobody has promoted it."""
 
 class FreezeReason(_FreezeReason, metaclass=_FreezeReasonEnumTypeWrapper):
     """Why nothing is bought."""
@@ -96,6 +98,8 @@ FREEZE_REASON_PRICE: FreezeReason.ValueType  # 6
 """What is said of its price is not believed."""
 FREEZE_REASON_CRASH_LOOP: FreezeReason.ValueType  # 7
 """A program of a job ends again and again right after its start."""
+FREEZE_REASON_NOT_LIVE: FreezeReason.ValueType  # 8
+"""The account is not live: nobody has promoted it."""
 Global___FreezeReason: _TypeAlias = FreezeReason  # noqa: Y015
 
 @_typing.final

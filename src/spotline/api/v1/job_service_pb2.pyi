@@ -107,6 +107,7 @@ class JobStatus(_message.Message):
     SEQ_FIELD_NUMBER: _builtins.int
     ETAG_FIELD_NUMBER: _builtins.int
     VIEW_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
     state: Global___JobState.ValueType
     """Where it stands."""
     submitted_ns: _builtins.int
@@ -133,6 +134,8 @@ class JobStatus(_message.Message):
     """Position in the log of the last change."""
     etag: _builtins.str
     """Changes when what its owner states does; UpdateJob compares it."""
+    mode: _market_pb2.Mode.ValueType
+    """Whether it is paid for; unspecified, from servers before 0.4.0: live."""
     @_builtins.property
     def job(self) -> _job_pb2.Job:
         """The job, as submitted."""
@@ -164,10 +167,11 @@ class JobStatus(_message.Message):
         seq: _builtins.int = ...,
         etag: _builtins.str = ...,
         view: _job_view_pb2.JobView | None = ...,
+        mode: _market_pb2.Mode.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "view", b"view"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost_micro_usd", b"cost_micro_usd", "deadline_slot", b"deadline_slot", "etag", b"etag", "job", b"job", "last_explanation", b"last_explanation", "last_reason", b"last_reason", "last_slot", b"last_slot", "lots", b"lots", "offering_id", b"offering_id", "policy_id", b"policy_id", "progress_ppm", b"progress_ppm", "seq", b"seq", "state", b"state", "submitted_ns", b"submitted_ns", "value_micro_usd", b"value_micro_usd", "view", b"view"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost_micro_usd", b"cost_micro_usd", "deadline_slot", b"deadline_slot", "etag", b"etag", "job", b"job", "last_explanation", b"last_explanation", "last_reason", b"last_reason", "last_slot", b"last_slot", "lots", b"lots", "mode", b"mode", "offering_id", b"offering_id", "policy_id", b"policy_id", "progress_ppm", b"progress_ppm", "seq", b"seq", "state", b"state", "submitted_ns", b"submitted_ns", "value_micro_usd", b"value_micro_usd", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

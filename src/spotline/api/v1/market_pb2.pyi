@@ -75,6 +75,34 @@ PROVENANCE_UNKNOWN: Provenance.ValueType  # 3
 """Nobody knows; the number is 0 and means nothing."""
 Global___Provenance: _TypeAlias = Provenance  # noqa: Y015
 
+class _Mode:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Mode.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MODE_UNSPECIFIED: _Mode.ValueType  # 0
+    """Not said."""
+    MODE_OBSERVE: _Mode.ValueType  # 1
+    """They are filled on paper alone."""
+    MODE_SHADOW: _Mode.ValueType  # 2
+    """They are filled on paper, beside another policy that is live on the same market."""
+    MODE_LIVE: _Mode.ValueType  # 3
+    """They act on the cloud."""
+
+class Mode(_Mode, metaclass=_ModeEnumTypeWrapper):
+    """How far decisions reach."""
+
+MODE_UNSPECIFIED: Mode.ValueType  # 0
+"""Not said."""
+MODE_OBSERVE: Mode.ValueType  # 1
+"""They are filled on paper alone."""
+MODE_SHADOW: Mode.ValueType  # 2
+"""They are filled on paper, beside another policy that is live on the same market."""
+MODE_LIVE: Mode.ValueType  # 3
+"""They act on the cloud."""
+Global___Mode: _TypeAlias = Mode  # noqa: Y015
+
 class _MarketState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -333,6 +361,7 @@ class MarketOpened(_message.Message):
     SOURCE_FIELD_NUMBER: _builtins.int
     ENDS_NS_FIELD_NUMBER: _builtins.int
     WAITS_FOR_WORK_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
     slot_s: _builtins.int
     """Slot length, seconds."""
     first_slot_start_ns: _builtins.int
@@ -343,6 +372,8 @@ class MarketOpened(_message.Message):
     """When its last slot ends, ns since the epoch; 0: it does not end, or (before 0.3.0) not said."""
     waits_for_work: _builtins.bool
     """Whether market time stands still while no job and no pipeline needs it."""
+    mode: Global___Mode.ValueType
+    """How far decisions of this log reach, as long as it lasts; unspecified: live."""
     @_builtins.property
     def offerings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Offering]:
         """Every offering that will be quoted."""
@@ -356,10 +387,11 @@ class MarketOpened(_message.Message):
         source: _builtins.str = ...,
         ends_ns: _builtins.int = ...,
         waits_for_work: _builtins.bool = ...,
+        mode: Global___Mode.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends_ns", b"ends_ns", "first_slot_start_ns", b"first_slot_start_ns", "offerings", b"offerings", "slot_s", b"slot_s", "source", b"source", "waits_for_work", b"waits_for_work"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends_ns", b"ends_ns", "first_slot_start_ns", b"first_slot_start_ns", "mode", b"mode", "offerings", b"offerings", "slot_s", b"slot_s", "source", b"source", "waits_for_work", b"waits_for_work"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -375,6 +407,7 @@ class MarketClock(_message.Message):
     SLOT_FIELD_NUMBER: _builtins.int
     SLOT_S_FIELD_NUMBER: _builtins.int
     WALL_NS_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
     market_ns: _builtins.int
     """Market time, ns since the epoch: when the slot opened; before the first: when it will."""
     slot: _builtins.int
@@ -383,6 +416,8 @@ class MarketClock(_message.Message):
     """Slot length, seconds."""
     wall_ns: _builtins.int
     """When the log stored that the slot opened, ns since the epoch in wall time; 0: not known."""
+    mode: Global___Mode.ValueType
+    """How far decisions reach: whether what is said here was paid for; unspecified: live."""
     def __init__(
         self,
         *,
@@ -390,10 +425,11 @@ class MarketClock(_message.Message):
         slot: _builtins.int = ...,
         slot_s: _builtins.int = ...,
         wall_ns: _builtins.int = ...,
+        mode: Global___Mode.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["market_ns", b"market_ns", "slot", b"slot", "slot_s", b"slot_s", "wall_ns", b"wall_ns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["market_ns", b"market_ns", "mode", b"mode", "slot", b"slot", "slot_s", b"slot_s", "wall_ns", b"wall_ns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -434,6 +470,7 @@ class SlotOpened(_message.Message):
     SLOT_S_FIELD_NUMBER: _builtins.int
     QUOTES_FIELD_NUMBER: _builtins.int
     LAST_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
     """Slot number on the grid of MarketOpened."""
     ts_event_ns: _builtins.int
@@ -442,6 +479,8 @@ class SlotOpened(_message.Message):
     """Slot length, seconds."""
     last: _builtins.bool
     """Whether a replayed market ends with this slot."""
+    mode: Global___Mode.ValueType
+    """How far decisions of this log reach; unspecified: live."""
     @_builtins.property
     def quotes(self) -> _containers.RepeatedCompositeFieldContainer[Global___SlotQuote]:
         """One per offering that has been quoted."""
@@ -454,10 +493,11 @@ class SlotOpened(_message.Message):
         slot_s: _builtins.int = ...,
         quotes: _abc.Iterable[Global___SlotQuote] | None = ...,
         last: _builtins.bool = ...,
+        mode: Global___Mode.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last", b"last", "quotes", b"quotes", "slot", b"slot", "slot_s", b"slot_s", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last", b"last", "mode", b"mode", "quotes", b"quotes", "slot", b"slot", "slot_s", b"slot_s", "ts_event_ns", b"ts_event_ns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -26,62 +26,71 @@ from spotline.api.v1 import agreement_pb2 as spotline_dot_api_dot_v1_dot_agreeme
 from spotline.api.v1 import freeze_pb2 as spotline_dot_api_dot_v1_dot_freeze__pb2
 from spotline.api.v1 import limits_pb2 as spotline_dot_api_dot_v1_dot_limits__pb2
 from spotline.api.v1 import market_pb2 as spotline_dot_api_dot_v1_dot_market__pb2
+from spotline.api.v1 import modes_pb2 as spotline_dot_api_dot_v1_dot_modes__pb2
 from spotline.api.v1 import parking_pb2 as spotline_dot_api_dot_v1_dot_parking__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(spotline/api/v1/operations_service.proto\x12\x0fspotline.api.v1\x1a\x1fspotline/api/v1/agreement.proto\x1a\x1cspotline/api/v1/freeze.proto\x1a\x1cspotline/api/v1/limits.proto\x1a\x1cspotline/api/v1/market.proto\x1a\x1dspotline/api/v1/parking.proto\"Q\n\tCondition\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07healthy\x18\x02 \x01(\x08\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\x12\x15\n\rcontinue_with\x18\x04 \x01(\t\"t\n\rServiceStatus\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\r\n\x05ready\x18\x02 \x01(\x08\x12\x13\n\x0bheard_s_ago\x18\x03 \x01(\x03\x12.\n\nconditions\x18\x04 \x03(\x0b\x32\x1a.spotline.api.v1.Condition\"\x18\n\x16GetSystemStatusRequest\"\xba\x02\n\x17GetSystemStatusResponse\x12\x0f\n\x07healthy\x18\x01 \x01(\x08\x12\x30\n\x08services\x18\x02 \x03(\x0b\x32\x1e.spotline.api.v1.ServiceStatus\x12.\n\nconditions\x18\x03 \x03(\x0b\x32\x1a.spotline.api.v1.Condition\x12(\n\x07\x66reezes\x18\x04 \x03(\x0b\x32\x17.spotline.api.v1.Freeze\x12\x0e\n\x06parked\x18\x05 \x01(\x03\x12\x34\n\tagreement\x18\x06 \x01(\x0b\x32!.spotline.api.v1.AgreementChecked\x12\x0f\n\x07orphans\x18\x07 \x01(\x03\x12+\n\x05\x63lock\x18\x08 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"q\n\x11ListParkedRequest\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x14\n\x0cwith_content\x18\x03 \x01(\x08\x12\x11\n\tpage_size\x18\x04 \x01(\x03\x12\x12\n\npage_token\x18\x05 \x01(\t\"Q\n\x0bParkedEntry\x12,\n\x06parked\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.EntryParked\x12\x14\n\x0c\x63ontent_json\x18\x02 \x01(\t\"\\\n\x12ListParkedResponse\x12-\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x1c.spotline.api.v1.ParkedEntry\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"K\n\x12RetryParkedRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07service\x18\x02 \x01(\t\x12\x10\n\x08\x65vent_id\x18\x03 \x01(\t\")\n\x13RetryParkedResponse\x12\x12\n\nretried_as\x18\x01 \x01(\t\"Z\n\x11\x44ropParkedRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07service\x18\x02 \x01(\t\x12\x10\n\x08\x65vent_id\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\"\x14\n\x12\x44ropParkedResponse\"l\n\x0cPauseRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12+\n\x05scope\x18\x02 \x01(\x0e\x32\x1c.spotline.api.v1.FreezeScope\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\"8\n\rPauseResponse\x12\'\n\x06\x66reeze\x18\x01 \x01(\x0b\x32\x17.spotline.api.v1.Freeze\"\x80\x01\n\rResumeRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\tfreeze_id\x18\x02 \x01(\t\x12+\n\x05scope\x18\x03 \x01(\x0e\x32\x1c.spotline.api.v1.FreezeScope\x12\x0b\n\x03key\x18\x04 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\"8\n\x0eResumeResponse\x12&\n\x05\x65nded\x18\x01 \x03(\x0b\x32\x17.spotline.api.v1.Freeze\"\x14\n\x12ListOrphansRequest\"D\n\x13ListOrphansResponse\x12-\n\x07orphans\x18\x01 \x03(\x0b\x32\x1c.spotline.api.v1.OrphanFound\">\n\x12ReapOrphansRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x14\n\x0cinstance_ids\x18\x02 \x03(\t\"+\n\x13ReapOrphansResponse\x12\x14\n\x0cinstance_ids\x18\x01 \x03(\t\"\x12\n\x10GetLimitsRequest\"\x80\x01\n\x08SpendUse\x12\x0c\n\x04what\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04span\x18\x03 \x01(\t\x12\x16\n\x0eused_micro_usd\x18\x04 \x01(\x03\x12\x1c\n\x0flimit_micro_usd\x18\x05 \x01(\x03H\x00\x88\x01\x01\x42\x12\n\x10_limit_micro_usd\"N\n\x08QuotaUse\x12\x12\n\nquota_pool\x18\x01 \x01(\t\x12\x16\n\x0eheld_instances\x18\x02 \x01(\x03\x12\x16\n\x0emost_instances\x18\x03 \x01(\x03\"\xb1\x02\n\x11GetLimitsResponse\x12\x13\n\x0bjobs_judged\x18\x01 \x01(\x08\x12\'\n\x04uses\x18\x02 \x03(\x0b\x32\x19.spotline.api.v1.SpendUse\x12\x1f\n\x17least_spot_discount_ppm\x18\x03 \x01(\x03\x12 \n\x13launches_per_minute\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12+\n\x04jobs\x18\x05 \x03(\x0b\x32\x1d.spotline.api.v1.LimitReached\x12)\n\x06quotas\x18\x07 \x03(\x0b\x32\x19.spotline.api.v1.QuotaUse\x12+\n\x05\x63lock\x18\x06 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClockB\x16\n\x14_launches_per_minute2\x9c\x06\n\x11OperationsService\x12\x64\n\x0fGetSystemStatus\x12\'.spotline.api.v1.GetSystemStatusRequest\x1a(.spotline.api.v1.GetSystemStatusResponse\x12U\n\nListParked\x12\".spotline.api.v1.ListParkedRequest\x1a#.spotline.api.v1.ListParkedResponse\x12X\n\x0bRetryParked\x12#.spotline.api.v1.RetryParkedRequest\x1a$.spotline.api.v1.RetryParkedResponse\x12U\n\nDropParked\x12\".spotline.api.v1.DropParkedRequest\x1a#.spotline.api.v1.DropParkedResponse\x12\x46\n\x05Pause\x12\x1d.spotline.api.v1.PauseRequest\x1a\x1e.spotline.api.v1.PauseResponse\x12I\n\x06Resume\x12\x1e.spotline.api.v1.ResumeRequest\x1a\x1f.spotline.api.v1.ResumeResponse\x12X\n\x0bListOrphans\x12#.spotline.api.v1.ListOrphansRequest\x1a$.spotline.api.v1.ListOrphansResponse\x12X\n\x0bReapOrphans\x12#.spotline.api.v1.ReapOrphansRequest\x1a$.spotline.api.v1.ReapOrphansResponse\x12R\n\tGetLimits\x12!.spotline.api.v1.GetLimitsRequest\x1a\".spotline.api.v1.GetLimitsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(spotline/api/v1/operations_service.proto\x12\x0fspotline.api.v1\x1a\x1fspotline/api/v1/agreement.proto\x1a\x1cspotline/api/v1/freeze.proto\x1a\x1cspotline/api/v1/limits.proto\x1a\x1cspotline/api/v1/market.proto\x1a\x1bspotline/api/v1/modes.proto\x1a\x1dspotline/api/v1/parking.proto\"Q\n\tCondition\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07healthy\x18\x02 \x01(\x08\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\x12\x15\n\rcontinue_with\x18\x04 \x01(\t\"t\n\rServiceStatus\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\r\n\x05ready\x18\x02 \x01(\x08\x12\x13\n\x0bheard_s_ago\x18\x03 \x01(\x03\x12.\n\nconditions\x18\x04 \x03(\x0b\x32\x1a.spotline.api.v1.Condition\"\x18\n\x16GetSystemStatusRequest\"\xba\x02\n\x17GetSystemStatusResponse\x12\x0f\n\x07healthy\x18\x01 \x01(\x08\x12\x30\n\x08services\x18\x02 \x03(\x0b\x32\x1e.spotline.api.v1.ServiceStatus\x12.\n\nconditions\x18\x03 \x03(\x0b\x32\x1a.spotline.api.v1.Condition\x12(\n\x07\x66reezes\x18\x04 \x03(\x0b\x32\x17.spotline.api.v1.Freeze\x12\x0e\n\x06parked\x18\x05 \x01(\x03\x12\x34\n\tagreement\x18\x06 \x01(\x0b\x32!.spotline.api.v1.AgreementChecked\x12\x0f\n\x07orphans\x18\x07 \x01(\x03\x12+\n\x05\x63lock\x18\x08 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"q\n\x11ListParkedRequest\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x14\n\x0cwith_content\x18\x03 \x01(\x08\x12\x11\n\tpage_size\x18\x04 \x01(\x03\x12\x12\n\npage_token\x18\x05 \x01(\t\"Q\n\x0bParkedEntry\x12,\n\x06parked\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.EntryParked\x12\x14\n\x0c\x63ontent_json\x18\x02 \x01(\t\"\\\n\x12ListParkedResponse\x12-\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x1c.spotline.api.v1.ParkedEntry\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"K\n\x12RetryParkedRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07service\x18\x02 \x01(\t\x12\x10\n\x08\x65vent_id\x18\x03 \x01(\t\")\n\x13RetryParkedResponse\x12\x12\n\nretried_as\x18\x01 \x01(\t\"Z\n\x11\x44ropParkedRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07service\x18\x02 \x01(\t\x12\x10\n\x08\x65vent_id\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\"\x14\n\x12\x44ropParkedResponse\"l\n\x0cPauseRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12+\n\x05scope\x18\x02 \x01(\x0e\x32\x1c.spotline.api.v1.FreezeScope\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\"8\n\rPauseResponse\x12\'\n\x06\x66reeze\x18\x01 \x01(\x0b\x32\x17.spotline.api.v1.Freeze\"\x80\x01\n\rResumeRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\tfreeze_id\x18\x02 \x01(\t\x12+\n\x05scope\x18\x03 \x01(\x0e\x32\x1c.spotline.api.v1.FreezeScope\x12\x0b\n\x03key\x18\x04 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\"8\n\x0eResumeResponse\x12&\n\x05\x65nded\x18\x01 \x03(\x0b\x32\x17.spotline.api.v1.Freeze\"\x14\n\x12ListOrphansRequest\"D\n\x13ListOrphansResponse\x12-\n\x07orphans\x18\x01 \x03(\x0b\x32\x1c.spotline.api.v1.OrphanFound\">\n\x12ReapOrphansRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x14\n\x0cinstance_ids\x18\x02 \x03(\t\"+\n\x13ReapOrphansResponse\x12\x14\n\x0cinstance_ids\x18\x01 \x03(\t\"\x12\n\x10GetLimitsRequest\"\x9d\x01\n\x08SpendUse\x12\x0c\n\x04what\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04span\x18\x03 \x01(\t\x12\x16\n\x0eused_micro_usd\x18\x04 \x01(\x03\x12\x1c\n\x0flimit_micro_usd\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x1b\n\x13unsettled_micro_usd\x18\x06 \x01(\x03\x42\x12\n\x10_limit_micro_usd\"N\n\x08QuotaUse\x12\x12\n\nquota_pool\x18\x01 \x01(\t\x12\x16\n\x0eheld_instances\x18\x02 \x01(\x03\x12\x16\n\x0emost_instances\x18\x03 \x01(\x03\"\xf7\x02\n\x11GetLimitsResponse\x12\x13\n\x0bjobs_judged\x18\x01 \x01(\x08\x12\'\n\x04uses\x18\x02 \x03(\x0b\x32\x19.spotline.api.v1.SpendUse\x12\x1f\n\x17least_spot_discount_ppm\x18\x03 \x01(\x03\x12 \n\x13launches_per_minute\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12+\n\x04jobs\x18\x05 \x03(\x0b\x32\x1d.spotline.api.v1.LimitReached\x12)\n\x06quotas\x18\x07 \x03(\x0b\x32\x19.spotline.api.v1.QuotaUse\x12+\n\x05\x63lock\x18\x06 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\x12\x1e\n\x11micro_usd_per_job\x18\x08 \x01(\x03H\x01\x88\x01\x01\x12\x0e\n\x06stated\x18\t \x03(\tB\x16\n\x14_launches_per_minuteB\x14\n\x12_micro_usd_per_job\"\x19\n\x17ListAccountModesRequest\"z\n\x18ListAccountModesResponse\x12\x31\n\x08\x61\x63\x63ounts\x18\x01 \x03(\x0b\x32\x1f.spotline.api.v1.AccountModeSet\x12+\n\x05\x63lock\x18\x02 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"q\n\x15SetAccountModeRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x63\x63ount\x18\x02 \x01(\t\x12#\n\x04mode\x18\x03 \x01(\x0e\x32\x15.spotline.api.v1.Mode\x12\x0e\n\x06reason\x18\x04 \x01(\t\"F\n\x16SetAccountModeResponse\x12,\n\x03set\x18\x01 \x01(\x0b\x32\x1f.spotline.api.v1.AccountModeSet2\xe8\x07\n\x11OperationsService\x12\x64\n\x0fGetSystemStatus\x12\'.spotline.api.v1.GetSystemStatusRequest\x1a(.spotline.api.v1.GetSystemStatusResponse\x12U\n\nListParked\x12\".spotline.api.v1.ListParkedRequest\x1a#.spotline.api.v1.ListParkedResponse\x12X\n\x0bRetryParked\x12#.spotline.api.v1.RetryParkedRequest\x1a$.spotline.api.v1.RetryParkedResponse\x12U\n\nDropParked\x12\".spotline.api.v1.DropParkedRequest\x1a#.spotline.api.v1.DropParkedResponse\x12\x46\n\x05Pause\x12\x1d.spotline.api.v1.PauseRequest\x1a\x1e.spotline.api.v1.PauseResponse\x12I\n\x06Resume\x12\x1e.spotline.api.v1.ResumeRequest\x1a\x1f.spotline.api.v1.ResumeResponse\x12X\n\x0bListOrphans\x12#.spotline.api.v1.ListOrphansRequest\x1a$.spotline.api.v1.ListOrphansResponse\x12X\n\x0bReapOrphans\x12#.spotline.api.v1.ReapOrphansRequest\x1a$.spotline.api.v1.ReapOrphansResponse\x12R\n\tGetLimits\x12!.spotline.api.v1.GetLimitsRequest\x1a\".spotline.api.v1.GetLimitsResponse\x12g\n\x10ListAccountModes\x12(.spotline.api.v1.ListAccountModesRequest\x1a).spotline.api.v1.ListAccountModesResponse\x12\x61\n\x0eSetAccountMode\x12&.spotline.api.v1.SetAccountModeRequest\x1a\'.spotline.api.v1.SetAccountModeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spotline.api.v1.operations_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CONDITION']._serialized_start=215
-  _globals['_CONDITION']._serialized_end=296
-  _globals['_SERVICESTATUS']._serialized_start=298
-  _globals['_SERVICESTATUS']._serialized_end=414
-  _globals['_GETSYSTEMSTATUSREQUEST']._serialized_start=416
-  _globals['_GETSYSTEMSTATUSREQUEST']._serialized_end=440
-  _globals['_GETSYSTEMSTATUSRESPONSE']._serialized_start=443
-  _globals['_GETSYSTEMSTATUSRESPONSE']._serialized_end=757
-  _globals['_LISTPARKEDREQUEST']._serialized_start=759
-  _globals['_LISTPARKEDREQUEST']._serialized_end=872
-  _globals['_PARKEDENTRY']._serialized_start=874
-  _globals['_PARKEDENTRY']._serialized_end=955
-  _globals['_LISTPARKEDRESPONSE']._serialized_start=957
-  _globals['_LISTPARKEDRESPONSE']._serialized_end=1049
-  _globals['_RETRYPARKEDREQUEST']._serialized_start=1051
-  _globals['_RETRYPARKEDREQUEST']._serialized_end=1126
-  _globals['_RETRYPARKEDRESPONSE']._serialized_start=1128
-  _globals['_RETRYPARKEDRESPONSE']._serialized_end=1169
-  _globals['_DROPPARKEDREQUEST']._serialized_start=1171
-  _globals['_DROPPARKEDREQUEST']._serialized_end=1261
-  _globals['_DROPPARKEDRESPONSE']._serialized_start=1263
-  _globals['_DROPPARKEDRESPONSE']._serialized_end=1283
-  _globals['_PAUSEREQUEST']._serialized_start=1285
-  _globals['_PAUSEREQUEST']._serialized_end=1393
-  _globals['_PAUSERESPONSE']._serialized_start=1395
-  _globals['_PAUSERESPONSE']._serialized_end=1451
-  _globals['_RESUMEREQUEST']._serialized_start=1454
-  _globals['_RESUMEREQUEST']._serialized_end=1582
-  _globals['_RESUMERESPONSE']._serialized_start=1584
-  _globals['_RESUMERESPONSE']._serialized_end=1640
-  _globals['_LISTORPHANSREQUEST']._serialized_start=1642
-  _globals['_LISTORPHANSREQUEST']._serialized_end=1662
-  _globals['_LISTORPHANSRESPONSE']._serialized_start=1664
-  _globals['_LISTORPHANSRESPONSE']._serialized_end=1732
-  _globals['_REAPORPHANSREQUEST']._serialized_start=1734
-  _globals['_REAPORPHANSREQUEST']._serialized_end=1796
-  _globals['_REAPORPHANSRESPONSE']._serialized_start=1798
-  _globals['_REAPORPHANSRESPONSE']._serialized_end=1841
-  _globals['_GETLIMITSREQUEST']._serialized_start=1843
-  _globals['_GETLIMITSREQUEST']._serialized_end=1861
-  _globals['_SPENDUSE']._serialized_start=1864
-  _globals['_SPENDUSE']._serialized_end=1992
-  _globals['_QUOTAUSE']._serialized_start=1994
-  _globals['_QUOTAUSE']._serialized_end=2072
-  _globals['_GETLIMITSRESPONSE']._serialized_start=2075
-  _globals['_GETLIMITSRESPONSE']._serialized_end=2380
-  _globals['_OPERATIONSSERVICE']._serialized_start=2383
-  _globals['_OPERATIONSSERVICE']._serialized_end=3179
+  _globals['_CONDITION']._serialized_start=244
+  _globals['_CONDITION']._serialized_end=325
+  _globals['_SERVICESTATUS']._serialized_start=327
+  _globals['_SERVICESTATUS']._serialized_end=443
+  _globals['_GETSYSTEMSTATUSREQUEST']._serialized_start=445
+  _globals['_GETSYSTEMSTATUSREQUEST']._serialized_end=469
+  _globals['_GETSYSTEMSTATUSRESPONSE']._serialized_start=472
+  _globals['_GETSYSTEMSTATUSRESPONSE']._serialized_end=786
+  _globals['_LISTPARKEDREQUEST']._serialized_start=788
+  _globals['_LISTPARKEDREQUEST']._serialized_end=901
+  _globals['_PARKEDENTRY']._serialized_start=903
+  _globals['_PARKEDENTRY']._serialized_end=984
+  _globals['_LISTPARKEDRESPONSE']._serialized_start=986
+  _globals['_LISTPARKEDRESPONSE']._serialized_end=1078
+  _globals['_RETRYPARKEDREQUEST']._serialized_start=1080
+  _globals['_RETRYPARKEDREQUEST']._serialized_end=1155
+  _globals['_RETRYPARKEDRESPONSE']._serialized_start=1157
+  _globals['_RETRYPARKEDRESPONSE']._serialized_end=1198
+  _globals['_DROPPARKEDREQUEST']._serialized_start=1200
+  _globals['_DROPPARKEDREQUEST']._serialized_end=1290
+  _globals['_DROPPARKEDRESPONSE']._serialized_start=1292
+  _globals['_DROPPARKEDRESPONSE']._serialized_end=1312
+  _globals['_PAUSEREQUEST']._serialized_start=1314
+  _globals['_PAUSEREQUEST']._serialized_end=1422
+  _globals['_PAUSERESPONSE']._serialized_start=1424
+  _globals['_PAUSERESPONSE']._serialized_end=1480
+  _globals['_RESUMEREQUEST']._serialized_start=1483
+  _globals['_RESUMEREQUEST']._serialized_end=1611
+  _globals['_RESUMERESPONSE']._serialized_start=1613
+  _globals['_RESUMERESPONSE']._serialized_end=1669
+  _globals['_LISTORPHANSREQUEST']._serialized_start=1671
+  _globals['_LISTORPHANSREQUEST']._serialized_end=1691
+  _globals['_LISTORPHANSRESPONSE']._serialized_start=1693
+  _globals['_LISTORPHANSRESPONSE']._serialized_end=1761
+  _globals['_REAPORPHANSREQUEST']._serialized_start=1763
+  _globals['_REAPORPHANSREQUEST']._serialized_end=1825
+  _globals['_REAPORPHANSRESPONSE']._serialized_start=1827
+  _globals['_REAPORPHANSRESPONSE']._serialized_end=1870
+  _globals['_GETLIMITSREQUEST']._serialized_start=1872
+  _globals['_GETLIMITSREQUEST']._serialized_end=1890
+  _globals['_SPENDUSE']._serialized_start=1893
+  _globals['_SPENDUSE']._serialized_end=2050
+  _globals['_QUOTAUSE']._serialized_start=2052
+  _globals['_QUOTAUSE']._serialized_end=2130
+  _globals['_GETLIMITSRESPONSE']._serialized_start=2133
+  _globals['_GETLIMITSRESPONSE']._serialized_end=2508
+  _globals['_LISTACCOUNTMODESREQUEST']._serialized_start=2510
+  _globals['_LISTACCOUNTMODESREQUEST']._serialized_end=2535
+  _globals['_LISTACCOUNTMODESRESPONSE']._serialized_start=2537
+  _globals['_LISTACCOUNTMODESRESPONSE']._serialized_end=2659
+  _globals['_SETACCOUNTMODEREQUEST']._serialized_start=2661
+  _globals['_SETACCOUNTMODEREQUEST']._serialized_end=2774
+  _globals['_SETACCOUNTMODERESPONSE']._serialized_start=2776
+  _globals['_SETACCOUNTMODERESPONSE']._serialized_end=2846
+  _globals['_OPERATIONSSERVICE']._serialized_start=2849
+  _globals['_OPERATIONSSERVICE']._serialized_end=3849
 # @@protoc_insertion_point(module_scope)

@@ -11,6 +11,7 @@ from spotline.api.v1 import agreement_pb2 as _agreement_pb2
 from spotline.api.v1 import freeze_pb2 as _freeze_pb2
 from spotline.api.v1 import limits_pb2 as _limits_pb2
 from spotline.api.v1 import market_pb2 as _market_pb2
+from spotline.api.v1 import modes_pb2 as _modes_pb2
 from spotline.api.v1 import parking_pb2 as _parking_pb2
 import builtins as _builtins
 import sys
@@ -599,7 +600,7 @@ Global___GetLimitsRequest: _TypeAlias = GetLimitsRequest  # noqa: Y015
 
 @_typing.final
 class SpendUse(_message.Message):
-    """What was billed in a time, and the most that may be."""
+    """What was spent in a time, and the most that may be."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -608,6 +609,7 @@ class SpendUse(_message.Message):
     SPAN_FIELD_NUMBER: _builtins.int
     USED_MICRO_USD_FIELD_NUMBER: _builtins.int
     LIMIT_MICRO_USD_FIELD_NUMBER: _builtins.int
+    UNSETTLED_MICRO_USD_FIELD_NUMBER: _builtins.int
     what: _builtins.str
     """"total", "spot", "on-demand", "tenant" or "every other tenant"."""
     tenant: _builtins.str
@@ -615,9 +617,13 @@ class SpendUse(_message.Message):
     span: _builtins.str
     """The time: "hour", "day" or "month" (30 days), that end with the open slot."""
     used_micro_usd: _builtins.int
-    """Billed in it, micro-USD."""
+    """Spent in it, micro-USD: what limits are held against. It is billed but for what is unsettled."""
     limit_micro_usd: _builtins.int
     """The most that may be spent in it, micro-USD; absent: no limit."""
+    unsettled_micro_usd: _builtins.int
+    """What of it the selector has reckoned for its jobs, and the actuator has not billed yet,
+    micro-USD.
+    """
     def __init__(
         self,
         *,
@@ -626,10 +632,11 @@ class SpendUse(_message.Message):
         span: _builtins.str = ...,
         used_micro_usd: _builtins.int = ...,
         limit_micro_usd: _builtins.int | None = ...,
+        unsettled_micro_usd: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_limit_micro_usd", b"_limit_micro_usd", "limit_micro_usd", b"limit_micro_usd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit_micro_usd", b"_limit_micro_usd", "limit_micro_usd", b"limit_micro_usd", "span", b"span", "tenant", b"tenant", "used_micro_usd", b"used_micro_usd", "what", b"what"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit_micro_usd", b"_limit_micro_usd", "limit_micro_usd", b"limit_micro_usd", "span", b"span", "tenant", b"tenant", "unsettled_micro_usd", b"unsettled_micro_usd", "used_micro_usd", b"used_micro_usd", "what", b"what"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__limit_micro_usd: _TypeAlias = _typing.Literal["limit_micro_usd"]  # noqa: Y015
     _WhichOneofArgType__limit_micro_usd: _TypeAlias = _typing.Literal["_limit_micro_usd", b"_limit_micro_usd"]  # noqa: Y015
@@ -680,12 +687,16 @@ class GetLimitsResponse(_message.Message):
     JOBS_FIELD_NUMBER: _builtins.int
     QUOTAS_FIELD_NUMBER: _builtins.int
     CLOCK_FIELD_NUMBER: _builtins.int
+    MICRO_USD_PER_JOB_FIELD_NUMBER: _builtins.int
+    STATED_FIELD_NUMBER: _builtins.int
     jobs_judged: _builtins.bool
     """Whether every job is judged by what it still costs against what it still gains."""
     least_spot_discount_ppm: _builtins.int
     """Spot that is not so far below on-demand is not bought, parts per million."""
     launches_per_minute: _builtins.int
     """At most so many instances are launched in a minute of the market; absent: no limit."""
+    micro_usd_per_job: _builtins.int
+    """No job costs more, micro-USD, copies of its checkpoint included; absent: no such limit."""
     @_builtins.property
     def uses(self) -> _containers.RepeatedCompositeFieldContainer[Global___SpendUse]:
         """In total, by capacity type, by tenant."""
@@ -702,6 +713,12 @@ class GetLimitsResponse(_message.Message):
     def clock(self) -> _market_pb2.MarketClock:
         """What time it is in the market; absent: not known."""
 
+    @_builtins.property
+    def stated(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Limits on spending that were stated, such as "total" or "launches_per_minute"; the others are
+        the default ones.
+        """
+
     def __init__(
         self,
         *,
@@ -712,13 +729,125 @@ class GetLimitsResponse(_message.Message):
         jobs: _abc.Iterable[_limits_pb2.LimitReached] | None = ...,
         quotas: _abc.Iterable[Global___QuotaUse] | None = ...,
         clock: _market_pb2.MarketClock | None = ...,
+        micro_usd_per_job: _builtins.int | None = ...,
+        stated: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_launches_per_minute", b"_launches_per_minute", "clock", b"clock", "launches_per_minute", b"launches_per_minute"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_launches_per_minute", b"_launches_per_minute", "_micro_usd_per_job", b"_micro_usd_per_job", "clock", b"clock", "launches_per_minute", b"launches_per_minute", "micro_usd_per_job", b"micro_usd_per_job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_launches_per_minute", b"_launches_per_minute", "clock", b"clock", "jobs", b"jobs", "jobs_judged", b"jobs_judged", "launches_per_minute", b"launches_per_minute", "least_spot_discount_ppm", b"least_spot_discount_ppm", "quotas", b"quotas", "uses", b"uses"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_launches_per_minute", b"_launches_per_minute", "_micro_usd_per_job", b"_micro_usd_per_job", "clock", b"clock", "jobs", b"jobs", "jobs_judged", b"jobs_judged", "launches_per_minute", b"launches_per_minute", "least_spot_discount_ppm", b"least_spot_discount_ppm", "micro_usd_per_job", b"micro_usd_per_job", "quotas", b"quotas", "stated", b"stated", "uses", b"uses"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__launches_per_minute: _TypeAlias = _typing.Literal["launches_per_minute"]  # noqa: Y015
     _WhichOneofArgType__launches_per_minute: _TypeAlias = _typing.Literal["_launches_per_minute", b"_launches_per_minute"]  # noqa: Y015
+    _WhichOneofReturnType__micro_usd_per_job: _TypeAlias = _typing.Literal["micro_usd_per_job"]  # noqa: Y015
+    _WhichOneofArgType__micro_usd_per_job: _TypeAlias = _typing.Literal["_micro_usd_per_job", b"_micro_usd_per_job"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__launches_per_minute) -> _WhichOneofReturnType__launches_per_minute | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__micro_usd_per_job) -> _WhichOneofReturnType__micro_usd_per_job | None: ...
 
 Global___GetLimitsResponse: _TypeAlias = GetLimitsResponse  # noqa: Y015
+
+@_typing.final
+class ListAccountModesRequest(_message.Message):
+    """Ask for the modes of accounts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAccountModesRequest: _TypeAlias = ListAccountModesRequest  # noqa: Y015
+
+@_typing.final
+class ListAccountModesResponse(_message.Message):
+    """The modes of accounts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNTS_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def accounts(self) -> _containers.RepeatedCompositeFieldContainer[_modes_pb2.AccountModeSet]:
+        """By account."""
+
+    @_builtins.property
+    def clock(self) -> _market_pb2.MarketClock:
+        """What time it is in the market, and the mode of the run; absent: not known."""
+
+    def __init__(
+        self,
+        *,
+        accounts: _abc.Iterable[_modes_pb2.AccountModeSet] | None = ...,
+        clock: _market_pb2.MarketClock | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accounts", b"accounts", "clock", b"clock"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAccountModesResponse: _TypeAlias = ListAccountModesResponse  # noqa: Y015
+
+@_typing.final
+class SetAccountModeRequest(_message.Message):
+    """Have an account acted on, or no longer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    ACCOUNT_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """The same id is the same effect."""
+    account: _builtins.str
+    """Which, as "provider/account"."""
+    mode: _market_pb2.Mode.ValueType
+    """The mode that it is to be in."""
+    reason: _builtins.str
+    """Why; not empty."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        account: _builtins.str = ...,
+        mode: _market_pb2.Mode.ValueType = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "mode", b"mode", "reason", b"reason", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetAccountModeRequest: _TypeAlias = SetAccountModeRequest  # noqa: Y015
+
+@_typing.final
+class SetAccountModeResponse(_message.Message):
+    """It is in that mode."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SET_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def set(self) -> _modes_pb2.AccountModeSet:
+        """As it is recorded."""
+
+    def __init__(
+        self,
+        *,
+        set: _modes_pb2.AccountModeSet | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["set", b"set"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["set", b"set"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetAccountModeResponse: _TypeAlias = SetAccountModeResponse  # noqa: Y015

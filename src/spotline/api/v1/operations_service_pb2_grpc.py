@@ -81,6 +81,16 @@ class OperationsServiceStub:
                 request_serializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.GetLimitsRequest.SerializeToString,
                 response_deserializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.GetLimitsResponse.FromString,
                 _registered_method=True)
+        self.ListAccountModes = channel.unary_unary(
+                '/spotline.api.v1.OperationsService/ListAccountModes',
+                request_serializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.ListAccountModesRequest.SerializeToString,
+                response_deserializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.ListAccountModesResponse.FromString,
+                _registered_method=True)
+        self.SetAccountMode = channel.unary_unary(
+                '/spotline.api.v1.OperationsService/SetAccountMode',
+                request_serializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.SetAccountModeRequest.SerializeToString,
+                response_deserializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.SetAccountModeResponse.FromString,
+                _registered_method=True)
 
 
 class OperationsServiceServicer:
@@ -151,6 +161,20 @@ class OperationsServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListAccountModes(self, request, context):
+        """The mode of every account, and who has set it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetAccountMode(self, request, context):
+        """Have an account acted on, or no longer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperationsServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -198,6 +222,16 @@ def add_OperationsServiceServicer_to_server(servicer, server):
                     servicer.GetLimits,
                     request_deserializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.GetLimitsRequest.FromString,
                     response_serializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.GetLimitsResponse.SerializeToString,
+            ),
+            'ListAccountModes': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAccountModes,
+                    request_deserializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.ListAccountModesRequest.FromString,
+                    response_serializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.ListAccountModesResponse.SerializeToString,
+            ),
+            'SetAccountMode': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetAccountMode,
+                    request_deserializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.SetAccountModeRequest.FromString,
+                    response_serializer=spotline_dot_api_dot_v1_dot_operations__service__pb2.SetAccountModeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -445,6 +479,60 @@ class OperationsService:
             '/spotline.api.v1.OperationsService/GetLimits',
             spotline_dot_api_dot_v1_dot_operations__service__pb2.GetLimitsRequest.SerializeToString,
             spotline_dot_api_dot_v1_dot_operations__service__pb2.GetLimitsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAccountModes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spotline.api.v1.OperationsService/ListAccountModes',
+            spotline_dot_api_dot_v1_dot_operations__service__pb2.ListAccountModesRequest.SerializeToString,
+            spotline_dot_api_dot_v1_dot_operations__service__pb2.ListAccountModesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetAccountMode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spotline.api.v1.OperationsService/SetAccountMode',
+            spotline_dot_api_dot_v1_dot_operations__service__pb2.SetAccountModeRequest.SerializeToString,
+            spotline_dot_api_dot_v1_dot_operations__service__pb2.SetAccountModeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -53,6 +53,10 @@ class OperationsServiceStub:
     """Have such instances ended."""
     GetLimits: _grpc.UnaryUnaryMultiCallable[_operations_service_pb2.GetLimitsRequest, _operations_service_pb2.GetLimitsResponse]
     """The limits on money that are in force, and what is used of them."""
+    ListAccountModes: _grpc.UnaryUnaryMultiCallable[_operations_service_pb2.ListAccountModesRequest, _operations_service_pb2.ListAccountModesResponse]
+    """The mode of every account, and who has set it."""
+    SetAccountMode: _grpc.UnaryUnaryMultiCallable[_operations_service_pb2.SetAccountModeRequest, _operations_service_pb2.SetAccountModeResponse]
+    """Have an account acted on, or no longer."""
 
 @_typing.type_check_only
 class OperationsServiceAsyncStub(OperationsServiceStub):
@@ -79,6 +83,10 @@ class OperationsServiceAsyncStub(OperationsServiceStub):
     """Have such instances ended."""
     GetLimits: _aio.UnaryUnaryMultiCallable[_operations_service_pb2.GetLimitsRequest, _operations_service_pb2.GetLimitsResponse]  # type: ignore[assignment]
     """The limits on money that are in force, and what is used of them."""
+    ListAccountModes: _aio.UnaryUnaryMultiCallable[_operations_service_pb2.ListAccountModesRequest, _operations_service_pb2.ListAccountModesResponse]  # type: ignore[assignment]
+    """The mode of every account, and who has set it."""
+    SetAccountMode: _aio.UnaryUnaryMultiCallable[_operations_service_pb2.SetAccountModeRequest, _operations_service_pb2.SetAccountModeResponse]  # type: ignore[assignment]
+    """Have an account acted on, or no longer."""
 
 class OperationsServiceServicer(metaclass=_abc_1.ABCMeta):
     """How the system is, and what a person can do about it. A request that changes something takes a
@@ -156,5 +164,21 @@ class OperationsServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_operations_service_pb2.GetLimitsResponse, _abc.Awaitable[_operations_service_pb2.GetLimitsResponse]]:
         """The limits on money that are in force, and what is used of them."""
+
+    @_abc_1.abstractmethod
+    def ListAccountModes(
+        self,
+        request: _operations_service_pb2.ListAccountModesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operations_service_pb2.ListAccountModesResponse, _abc.Awaitable[_operations_service_pb2.ListAccountModesResponse]]:
+        """The mode of every account, and who has set it."""
+
+    @_abc_1.abstractmethod
+    def SetAccountMode(
+        self,
+        request: _operations_service_pb2.SetAccountModeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operations_service_pb2.SetAccountModeResponse, _abc.Awaitable[_operations_service_pb2.SetAccountModeResponse]]:
+        """Have an account acted on, or no longer."""
 
 def add_OperationsServiceServicer_to_server(servicer: OperationsServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
@@ -76,7 +76,7 @@ class JoinAnswer:
 
     message_name: ClassVar[str] = "JoinResponse"
 
-    session: str
+    session: str = field(repr=False)
     job: Job
     market_s_per_s: float
     lease_s: int
@@ -91,9 +91,9 @@ class JoinAsked:
 
     message_name: ClassVar[str] = "JoinRequest"
 
-    join_token: str
+    join_token: str = field(repr=False)
     instance_id: str
-    nonce: str
+    nonce: str = field(repr=False)
     host: str = ""
     release: str = ""
 

@@ -16,7 +16,7 @@ from spotline.application.admission import (
     submitted_again,
 )
 from spotline.application.allocator.handler import JobsState
-from spotline.application.allocator.statements import stated_again
+from spotline.application.allocator.statements import stated_again, unattended_again
 from spotline.domain.configuration.gpus import UnknownGpu, gpu_facts
 from spotline.domain.configuration.provenance import JobConfiguration, OriginKind
 from spotline.domain.jobs.draft import KEPT, JobDraft
@@ -33,7 +33,8 @@ def check_draft(state: JobsState, draft: JobDraft) -> Accepted | Refused | None:
         return other
     if before is None:
         return all_refused((*refuse_run(draft, "draft"), refuse_stated_value(draft, "draft")))
-    return submitted_again(draft, differing_fields(before, draft), "draft.client_request_id")
+    asked = unattended_again(before, draft) if state.recent.mode.on_paper else draft
+    return submitted_again(draft, differing_fields(before, asked), "draft.client_request_id")
 
 
 def differing_fields(before: Job, draft: JobDraft) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from spotline.application.admission import (
 from spotline.application.allocation.allocate import program_of
 from spotline.application.allocation.value_tables import terms_of
 from spotline.application.allocator.jobs_state import JobsState as JobsState
-from spotline.application.allocator.statements import stated_again
+from spotline.application.allocator.statements import stated_again, unattended_again
 from spotline.application.operations.fold import OPERATIONS_EVENTS
 from spotline.application.outlook.following import FOLLOWED, Following
 from spotline.application.selector.state import SelectorOptions
@@ -58,6 +58,7 @@ from spotline.domain.events.lifecycle import (
 )
 from spotline.domain.events.limits import LimitReached
 from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.modes import AccountModeSet
 from spotline.domain.events.parking import EntryParked, ParkedEntryDropped, ParkedEntryRetried
 from spotline.domain.events.placement import PipelineSubmitted, PlacementDecided, PlacementEnded
 from spotline.domain.events.training import (
@@ -115,7 +116,7 @@ SPEC = Spec(
         ValueTableReady,
         # What those want who run Spotline.
         *(EntryParked, ParkedEntryRetried, ParkedEntryDropped),
-        *(BuyingFrozen, BuyingUnfrozen, OrphanReapRequested),
+        *(BuyingFrozen, BuyingUnfrozen, OrphanReapRequested, AccountModeSet),
     ),
     decides=(ValueTableReady,),
 )
@@ -199,6 +200,8 @@ def check_submission(state: JobsState, job: Job) -> Accepted | Refused:
     known = state.submitted(job.job_id)
     if known is not None:
         asked = stated_again(known, job)
+        if state.recent.mode.on_paper:
+            asked = unattended_again(known, asked)
         names = [stated.name for stated in fields(Job)]
         differs = [name for name in names if getattr(known, name) != getattr(asked, name)]
         return submitted_again(job, differs, "job.client_request_id")

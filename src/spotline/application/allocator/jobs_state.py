@@ -164,7 +164,10 @@ class JobsState:
         if self.recorded:
             self.unrecorded.add(job.job_id)
         self.statuses[job.job_id] = JobStatus(
-            job=job, state=JobState.PENDING, submitted_ns=event.ts_event_ns
+            job=job,
+            state=JobState.PENDING,
+            submitted_ns=event.ts_event_ns,
+            mode=self.recent.mode,
         )
         self._count_open(job.tenant, 1)
 

@@ -24,6 +24,7 @@ from spotline.domain.jobs.lot import Lot
 from spotline.domain.jobs.outlook import JobOutlook
 from spotline.domain.market.offering import Offering
 from spotline.domain.market.slot_quote import SlotQuote
+from spotline.domain.modes import Mode
 from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.problems import refuse_any
 
@@ -239,7 +240,7 @@ class JobStatus:
 
     `lots` is what it is to hold now, `value_micro_usd` what it was worth once over, `seq` the
     place in the log of the last change, `etag` what its owner states, `view` the same for people
-    (these three are made where it is answered).
+    (these three are made where it is answered), `mode` whether it is paid for (None: live).
     """
 
     job: Job
@@ -258,6 +259,7 @@ class JobStatus:
     seq: int = 0
     etag: str = ""
     view: JobView | None = None
+    mode: Mode | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

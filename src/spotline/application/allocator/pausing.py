@@ -76,7 +76,7 @@ def check_pause(state: JobsState, pause: Pause) -> None:
     if scope is FreezeScope.OFFERING:
         known = {offering.offering_id for offering in market.offerings}
     else:
-        known = {f"{offering.provider}/{offering.account}" for offering in market.offerings}
+        known = {offering.account_key for offering in market.offerings}
     if key not in known:
         raise CannotPause(
             "key",
@@ -104,5 +104,9 @@ def ended_by(freezes: Freezes, resume: Resume) -> tuple[Freeze, ...]:
             "freeze_id",
             f"no stop {wanted!r} is in force; in force are: {there_are}",
             unknown=True,
+        )
+    if found.reason is FreezeReason.NOT_LIVE:
+        raise CannotPause(
+            "freeze_id", f"{found.freeze_id} is no pause: it ends with `{found.continue_with}`"
         )
     return (found,)

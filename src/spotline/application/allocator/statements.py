@@ -33,6 +33,14 @@ def stated_again(recorded: Job, asked: JobT) -> JobT:
     return replace(asked, **filled)
 
 
+def unattended_again(recorded: Job, asked: JobT) -> JobT:
+    """What is asked for, as a run on paper records it: nobody starts its program."""
+    if asked.run is None:
+        return replace(asked, awaits_exit=False)
+    budget = recorded.egress_budget_micro_usd
+    return replace(asked, run=None, awaits_exit=False, egress_budget_micro_usd=budget)
+
+
 def _at_recorded_times(recorded: Job, asked: JobT) -> JobT:
     """The same with the recorded deadline's times where both state the same seconds."""
     then, now = recorded.deadline, asked.deadline

@@ -131,7 +131,13 @@ class Known:
             return None
         number = max(self._slots)
         slot = self._slots[number]
-        return ClockReading(market_ns=slot.start_s * NS_PER_S, slot=number, slot_s=slot.slot_s)
+        opened = slot.observation.event
+        return ClockReading(
+            market_ns=slot.start_s * NS_PER_S,
+            slot=number,
+            slot_s=slot.slot_s,
+            mode=opened.runs_in if isinstance(opened, SlotOpened) else None,
+        )
 
     def is_repeated(self, observation: Observation) -> bool:
         """Whether an entry says again, under another id, what is known."""

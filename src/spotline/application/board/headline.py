@@ -165,6 +165,7 @@ STOPS = {
     FreezeReason.STALE_QUOTES: "the quotes are too old",
     FreezeReason.PRICE: "its price is not believed",
     FreezeReason.CRASH_LOOP: "its program ends again and again",
+    FreezeReason.NOT_LIVE: "its account is not live",
 }
 """Why buying is stopped, for people."""
 

@@ -59,7 +59,7 @@ def phase_of(
 
 def stopped_by(entry: BoardEntry, job: Job, market: MarketFold, freezes: Freezes) -> Freeze | None:
     """What stands against buying anything for a job; None where it may buy spot or on-demand."""
-    accounts = {o.offering_id: f"{o.provider}/{o.account}" for o in market.offerings}
+    accounts = {o.offering_id: o.account_key for o in market.offerings}
     found = [
         freezes.blocking(
             Purchase(

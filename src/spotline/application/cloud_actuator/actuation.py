@@ -15,6 +15,7 @@ from spotline.application.cloud_actuator.absence import end_unattended
 from spotline.application.cloud_actuator.agreeing import Agreed, Agreeing, AgreementRules
 from spotline.application.cloud_actuator.charging import unless_charged
 from spotline.application.cloud_actuator.fencing import FencedCloud
+from spotline.application.cloud_actuator.gating import GatedCloud, LiveGate
 from spotline.application.cloud_actuator.giving_up import give_up_pending
 from spotline.application.cloud_actuator.launching import (
     CooldownsInHand,
@@ -35,7 +36,6 @@ from spotline.application.cloud_actuator.messages import (
 )
 from spotline.application.cloud_actuator.planning import RevisionPlanning
 from spotline.application.cloud_actuator.ports import (
-    ActuatorMode,
     Admission,
     CloudClock,
     CloudProvider,
@@ -73,10 +73,10 @@ from spotline.domain.ledger.instance_life import Graces, next_look_ns
 from spotline.domain.ledger.intents import (
     HeldInstance,
 )
-from spotline.domain.units import NS_PER_S
+from spotline.domain.modes import LIVE_FROM_THE_START, StatedModes
 
-_MINUTE_NS = 60 * NS_PER_S
 _NOTHING_TOLD = CloudNews()
+_BESIDE_LOG = (OpenSlotRequest, ApplyRevisionRequest, SignalRequest, ReapRequest)
 
 
 def _ignore(_: Reconciliation) -> None:
@@ -93,6 +93,8 @@ class ActuationOptions:
 
     Parameters
     ----------
+    modes
+        How this process acts, and what accounts begin in that nobody spoke of.
     clock
         The present in market time; None where it is the moment of the call in hand.
     on_look
@@ -106,7 +108,6 @@ class ActuationOptions:
     """
 
     caps: Caps = field(default_factory=Caps)
-    mode: ActuatorMode = ActuatorMode.LIVE
     graces: Graces = field(default_factory=Graces)
     cooling: CoolingRules = field(default_factory=CoolingRules)
     clock: CloudClock | None = None
@@ -115,6 +116,7 @@ class ActuationOptions:
     lease_s: int | None = None
     crashes: CrashRules = field(default_factory=CrashRules)
     on_agreed: Callable[[Agreed], None] = _ignore_agreed
+    modes: StatedModes = LIVE_FROM_THE_START
 
 
 class CloudActuation:
@@ -127,7 +129,8 @@ class CloudActuation:
         self, cloud: CloudProvider, ledger: Ledger, options: ActuationOptions | None = None
     ) -> None:
         self._options = options or ActuationOptions()
-        self._cloud = FencedCloud(cloud, ledger)
+        self._gate = LiveGate(self._options.modes)
+        self._cloud = FencedCloud(GatedCloud(cloud, self._gate), ledger)
         self._ledger = ledger
         rules = self._options.agreement
         self._launching = Launching(
@@ -139,9 +142,7 @@ class CloudActuation:
         self._agreeing = (
             None if rules is None else Agreeing(self._cloud, ledger, rules, self._options.graces)
         )
-        observes = self._options.mode is ActuatorMode.OBSERVE
-        self._forbidden = "observe mode" if observes else ""
-        self._planning = RevisionPlanning(ledger, self._options.caps, self._forbidden)
+        self._planning = RevisionPlanning(ledger, self._options.caps)
         self._looping = Looping(ledger, self._options.crashes)
         self._next_look_ns: int | None = None
         # What ended while nobody was there is told lost by the next revision, as all that is lost.
@@ -154,8 +155,9 @@ class CloudActuation:
 
     async def start(self) -> Reconciliation:
         """Reconcile before the first call is performed."""
-        if not self._forbidden:
-            await self._show_epoch()
+        if await self._ledger.pending() or any(life.ours for life in await self._ledger.lives()):
+            self._gate.note_acted()
+        await self._show_epoch()
         clock = self._options.clock
         latest_ns = await self._ledger.latest_ns()
         lives = await self._lives(latest_ns if clock is None else clock.now_ns())
@@ -188,6 +190,8 @@ class CloudActuation:
             The cloud does not answer: perform the call again later.
         OwnerFenced
             Another process has taken over.
+        ConfigError
+            The log is on paper and this process is not, or the other way round.
         """
         if isinstance(call.request, AdmitRequest):
             return await self._admit(call.request)
@@ -199,6 +203,8 @@ class CloudActuation:
         answers = await self._ledger.answers(key)
         if answers is not None:
             return answers
+        if isinstance(call.request, _BESIDE_LOG) and call.request.log is not None:
+            self._gate.note(call.request.log)
         if isinstance(call.request, OpenSlotRequest | ApplyRevisionRequest):
             agreed = await self._agree(call.request)
             if isinstance(call.request, OpenSlotRequest):
@@ -225,7 +231,7 @@ class CloudActuation:
     async def _agree(self, request: OpenSlotRequest | ApplyRevisionRequest) -> tuple[Event, ...]:
         """Compare before anything is bought or billed, where that is due."""
         at, log = request.at, request.log
-        if self._agreeing is None or log is None or self._forbidden:
+        if self._agreeing is None or log is None or not self._gate.may_end:
             return ()
         if not self._agreeing.is_due(at.slot):
             return ()
@@ -241,7 +247,7 @@ class CloudActuation:
     async def _reap(self, key: str, request: ReapRequest) -> Sequence[Event]:
         at, log = request.at, request.log
         answers: tuple[Event, ...] = ()
-        if self._agreeing is not None and log is not None and not self._forbidden:
+        if self._agreeing is not None and log is not None and self._gate.may_end:
             lives = await self._lives_at(at)
             found = await self._look(lives, await self._ledger.held(), may_adopt=False)
             agreed = await self._agreeing.reap(request.instance_ids, request.by, at, log, lives)
@@ -336,8 +342,7 @@ class CloudActuation:
             cooldowns=(*cooldowns.changed, *loops.cooldowns),
             warmed=cooldowns.warmed,
         )
-        # Who may not launch copies nothing either.
-        charges: Sequence[Charge] = () if self._forbidden else transfers(request)
+        charges: Sequence[Charge] = transfers(request)
         if settled and request.last:
             await self._ledger.record(replace(entry, call_key=""))
             entry = LedgerEntry(call_key=key, slot=at.slot)
@@ -471,7 +476,7 @@ class CloudActuation:
             lives,
             ids_of(held),
             may_adopt=may_adopt,
-            may_stop=not self._forbidden,
+            may_stop=self._gate.may_end,
         )
         graces = self._options.graces
         looks = ((life, next_look_ns(life, graces)) for life in lives.all())

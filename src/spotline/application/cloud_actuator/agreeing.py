@@ -30,6 +30,7 @@ from spotline.domain.events.agreement import (
 )
 from spotline.domain.events.event import Event
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
+from spotline.domain.events.lifecycle import JobClosed
 from spotline.domain.ledger.agreement import (
     CloudShows,
     LedgerSays,
@@ -114,7 +115,10 @@ class Agreeing:
         before = await self._compare(log, lives, shown)
         ledger_lags = lags(log.says, await self._says(log))
         held = await self._ledger.held()
-        entry = mended(log, lives, shown, held, at, first_unbilled, lagging=ledger_lags)
+        known = await self._ledger.lives_of(sorted(log.ended))
+        entry = mended(
+            log, lives, shown, held, at, first_unbilled, lagging=ledger_lags, known=known.keys()
+        )
         await self._ledger.admit(missing_admissions(log, await self._ledger.admitted_ids()))
         charges = carried_charges(log, await self._charged_by_slot(log), self._ledger.owner.epoch)
         await self._ledger.record(replace(entry, charges=charges, transitions=lives.drain()))
@@ -224,13 +228,23 @@ class Agreeing:
     async def _says(self, log: LogView) -> LedgerSays:
         by_slot = await self._charged_by_slot(log)
         held = await self._ledger.held()
+        spent = await self._ledger.spend_by_job()
+        admitted = frozenset(await self._ledger.admitted_ids())
         return LedgerSays(
             latest_slot=await self._ledger.latest_slot(),
             charged=by_slot[log.says.complete_slot],
-            spent=await self._ledger.spend_by_job(),
-            admitted=frozenset(await self._ledger.admitted_ids()),
+            spent=spent,
+            admitted=admitted,
+            ended=await self._ended(log, admitted | spent.keys()),
             held={instance.instance_id: instance.job_id for instance in held},
         )
+
+    async def _ended(self, log: LogView, job_ids: Iterable[str]) -> frozenset[str]:
+        """Jobs that ended, by the ledger: asked where the log may have lost that they did."""
+        if log.says.incarnation <= 1 and all(log.says.knows(job_id) for job_id in job_ids):
+            return frozenset()
+        records = await self._ledger.job_records()
+        return frozenset(record.job_id for record in records if isinstance(record.event, JobClosed))
 
     async def _charged_by_slot(self, log: LogView) -> dict[int, dict[str, int]]:
         """Micro-USD by job: up to the log's complete slot, and of each slot after it."""

@@ -15,6 +15,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from spotline.application.account_modes import note_mode
 from spotline.application.cloud_actuator.log_fold import FOLDED, LogFold, LogView
 from spotline.application.cloud_actuator.messages import (
     AdmitRequest,
@@ -63,6 +64,7 @@ from spotline.domain.events.lifecycle import (
     JobUpdated,
 )
 from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.modes import AccountModeSet
 from spotline.domain.events.parking import EntryParked
 from spotline.domain.events.placement import (
     PipelineProvisioningCommanded,
@@ -113,9 +115,10 @@ SPEC = Spec(
         IncarnationBegun,
         BuyingFrozen,
         BuyingUnfrozen,
+        AccountModeSet,
         OrphanReapRequested,
         # Beside what it acts on, what log, ledger and cloud are compared by.
-        *(CapacityReported, CostAccrued, OrphanFound, OrphanSettled),
+        *(CapacityReported, CapacityLost, CostAccrued, OrphanFound, OrphanSettled),
         # What a command is proved by.
         *(JobAdmitted, AllocationDecided),
         *(RegionObserved, PipelineSubmitted, PlacementDecided, PlacementEnded),
@@ -206,6 +209,8 @@ class ActuateHandler:
             state.freezes.begin(event.freeze)
         elif isinstance(event, BuyingUnfrozen):
             state.freezes.end(event.freeze_id)
+        elif isinstance(event, AccountModeSet):
+            note_mode(state.freezes, event)
         elif isinstance(event, SlotDecided) and _of_open_slot(state, event):
             state.carried = tuple(
                 _with_revision(waiting, event) for _, waiting in sorted(state.pipelines.items())
@@ -412,7 +417,7 @@ def _moment(opened: SlotOpened, offset_s: int) -> Moment:
 
 
 def _place(offering: Offering) -> OfferingPlace:
-    account = f"{offering.provider}/{offering.account}"
+    account = offering.account_key
     return OfferingPlace(
         offering_id=offering.offering_id,
         zone=f"{account}/{offering.region}/{offering.zone}",

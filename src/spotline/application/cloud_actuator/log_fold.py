@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from spotline.contracts.mapping import digest
 from spotline.domain.events.agreement import IncarnationBegun, OrphanFound, OrphanSettled
 from spotline.domain.events.capacity import (
+    CapacityLost,
     CapacityReported,
     CostAccrued,
     ProvisioningCommanded,
@@ -21,15 +22,17 @@ from spotline.domain.events.event import Event
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.lifecycle import JobClosed, JobSubmitted, JobUpdated
 from spotline.domain.events.market import SlotOpened
+from spotline.domain.events.modes import AccountModeSet
 from spotline.domain.events.placement import PipelineProvisioningCommanded
 from spotline.domain.jobs.job import Job
 from spotline.domain.ledger.agreement import LogSays, OpenJob
 from spotline.domain.limits.freezes import Freeze, FreezeReason
+from spotline.domain.modes import Mode
 
 FOLDED = (
     *(JobSubmitted, JobUpdated, JobClosed, PipelineProvisioningCommanded, SlotOpened, SlotDecided),
-    *(CapacityReported, CostAccrued, IncarnationBegun),
-    *(BuyingFrozen, BuyingUnfrozen, OrphanFound, OrphanSettled),
+    *(CapacityReported, CapacityLost, CostAccrued, IncarnationBegun),
+    *(BuyingFrozen, BuyingUnfrozen, OrphanFound, OrphanSettled, AccountModeSet),
 )
 """All that the fold takes."""
 
@@ -47,6 +50,17 @@ class NamedInstance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndedInstance:
+    """An instance that reports name no more: since when it was held, and until when."""
+
+    job_id: str
+    slot: int
+    offset_s: int
+    end_slot: int
+    end_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogView:
     """What the log says at one entry. Mappings are the fold's own: to be read, never changed.
 
@@ -56,6 +70,8 @@ class LogView:
         What each open job was when it was submitted.
     named
         The instances of the last report, by id; None where it does not name all that it counts.
+    ended
+        Instances that were held in slots that may not be billed yet, and are no more, by id.
     recent
         Micro-USD by job of slots that may not be recorded in full, by slot.
     tenants
@@ -67,6 +83,10 @@ class LogView:
         "provider/account" of every offering.
     commands
         Those of the last revision.
+    mode
+        How far decisions of the log reach.
+    account_modes
+        By "provider/account", where one was said.
     """
 
     says: LogSays
@@ -79,6 +99,9 @@ class LogView:
     orphans: Mapping[str, OrphanFound]
     accounts: Mapping[str, str]
     commands: tuple[ProvisioningCommanded, ...] = ()
+    ended: Mapping[str, EndedInstance] = field(default_factory=dict)
+    mode: Mode = Mode.LIVE
+    account_modes: Mapping[str, Mode] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -97,9 +120,12 @@ class LogFold:
     recent: dict[int, dict[str, int]] = field(default_factory=dict)
     tenants: dict[str, str] = field(default_factory=dict)
     named: dict[str, NamedInstance] | None = field(default_factory=dict)
+    ended: dict[str, EndedInstance] = field(default_factory=dict)
     freezes: dict[str, Freeze] = field(default_factory=dict)
     accepted: dict[str, str] = field(default_factory=dict)
     orphans: dict[str, OrphanFound] = field(default_factory=dict)
+    mode: Mode = Mode.LIVE
+    account_modes: dict[str, Mode] = field(default_factory=dict)
 
     def view(
         self,
@@ -124,6 +150,7 @@ class LogFold:
             ),
             digests=self.digests,
             named=self.named,
+            ended=self.ended,
             recent=self.recent,
             tenants=self.tenants,
             freezes=self.freezes,
@@ -131,6 +158,8 @@ class LogFold:
             orphans=self.orphans,
             accounts=accounts,
             commands=tuple(commands),
+            mode=self.mode,
+            account_modes=self.account_modes,
         )
 
     def fold(self, event: Event) -> None:
@@ -147,12 +176,18 @@ class LogFold:
                 self._commanded(event)
             case SlotOpened():
                 self.last_slot = max(self.last_slot, event.slot)
+                self.mode = event.runs_in
+            case AccountModeSet():
+                self.account_modes[event.account] = event.mode
             case SlotDecided() if event.slot == self.last_slot:
                 self.decided_s = event.offset_s
             # Of a slot that is not open yet, or was over by the last one, it is nobody's report: told
             # again, or made up. Bills that are still to come would look as if the ledger lacked them.
             case CapacityReported() if self.reported_slot <= event.slot <= self.last_slot:
                 self._reported(event)
+            case CapacityLost() if event.slot == self.last_slot:
+                for instance_id in event.instance_ids:
+                    self._end(instance_id, event.job_id, event.offset_s)
             case CostAccrued():
                 slot = self.recent.setdefault(event.slot, {})
                 slot[event.job_id] = slot.get(event.job_id, 0) + event.cost_micro_usd
@@ -207,13 +242,35 @@ class LogFold:
         counted = sum(
             lot.spot + lot.on_demand for holding in event.holdings for lot in holding.lots
         )
+        self.ended = {
+            instance_id: ended
+            for instance_id, ended in self.ended.items()
+            if ended.end_slot >= self.reported_slot
+        }
         before, named = self.named or {}, dict[str, NamedInstance]()
         for holding in event.holdings:
             for instance_id in holding.instance_ids:
                 named[instance_id] = before.get(instance_id) or NamedInstance(
                     job_id=holding.job_id, slot=event.slot, offset_s=self.decided_s
                 )
+        for instance_id, known in before.items():
+            if instance_id not in named:
+                self._end(instance_id, known.job_id, self.decided_s)
         self.named = named if len(named) == counted else None
+
+    def _end(self, instance_id: str, job_id: str, end_s: int) -> None:
+        """Note until when an instance was held; one that no report named came with the revision."""
+        known = (self.named or {}).get(instance_id) or NamedInstance(
+            job_id=job_id, slot=self.last_slot, offset_s=self.decided_s
+        )
+        ended = EndedInstance(
+            job_id=known.job_id,
+            slot=known.slot,
+            offset_s=known.offset_s,
+            end_slot=self.last_slot,
+            end_s=end_s,
+        )
+        self.ended.setdefault(instance_id, ended)
 
     def _unfrozen(self, event: BuyingUnfrozen) -> None:
         ended = self.freezes.pop(event.freeze_id, None)

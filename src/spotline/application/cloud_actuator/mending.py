@@ -8,11 +8,11 @@ log says is held no more is ended. Nothing else is touched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from spotline.application.cloud_actuator.lives import SEEN, LivesInHand
-from spotline.application.cloud_actuator.log_fold import LogView, NamedInstance
+from spotline.application.cloud_actuator.lives import SEEN, LivesInHand, stranger_life
+from spotline.application.cloud_actuator.log_fold import EndedInstance, LogView, NamedInstance
 from spotline.application.cloud_actuator.messages import Moment
 from spotline.application.cloud_actuator.ports import (
     Admission,
@@ -160,8 +160,11 @@ def mended(
     first_unbilled: int,
     *,
     lagging: bool,
+    known: Collection[str] = (),
 ) -> LedgerEntry:
     """Take over what is proved; changes the lives.
+
+    What ended in a slot that is not billed yet is booked until then, unless it is `known`.
 
     Of a `lagging` ledger what the log says is held no more is ended, too: all that such a ledger
     holds was launched before the last report.
@@ -171,17 +174,44 @@ def mended(
         take_over(lives, instance, origin)
         launched.append(adoption(instance, named, origin, at, first_unbilled))
     ended = []
-    for known in held if lagging and log.named is not None else ():
-        if known.instance_id in (log.named or {}):
-            continue
-        ended.append(
-            LedgerEnd(
-                instance_id=known.instance_id,
-                slot=first_unbilled,
-                offset_s=0,
-                reason="held no more, says the log",
-            )
+    for instance, was in tuple(_past(shown, log, known, first_unbilled)):
+        begun = NamedInstance(job_id=was.job_id, slot=was.slot, offset_s=was.offset_s)
+        origin = Origin(command_id="", attempt=0)
+        launched.append(adoption(instance, begun, origin, at, first_unbilled))
+        ended.append(_end(instance.instance_id, log, first_unbilled))
+        lives.begin(
+            replace(stranger_life(instance, lives.now_ns), ours=True), SEEN[InstanceState.ENDED]
         )
-        if known.instance_id in lives:
-            lives.learn(known.instance_id, LifeInput.STOP_ASKED)
+    unnamed = lagging and log.named is not None
+    for one in held:
+        # A ledger that is older by less than a slot lags behind nothing that a report shows.
+        is_over = one.instance_id in log.ended or unnamed
+        if one.instance_id in (log.named or {}) or not is_over:
+            continue
+        ended.append(_end(one.instance_id, log, first_unbilled))
+        if one.instance_id in lives:
+            lives.learn(one.instance_id, LifeInput.STOP_ASKED)
     return LedgerEntry(slot=at.slot, launched=tuple(launched), ended=tuple(ended))
+
+
+def _past(
+    shown: Sequence[Instance], log: LogView, known: Collection[str], first_unbilled: int
+) -> Iterator[tuple[Instance, EndedInstance]]:
+    """What log and tags prove to have been ours in a slot that is not billed yet."""
+    for instance in shown:
+        was = log.ended.get(instance.instance_id)
+        if was is None or instance.instance_id in known or was.job_id != instance.job_id:
+            continue
+        if instance.state is InstanceState.ENDED and was.end_slot >= first_unbilled:
+            yield instance, was
+
+
+def _end(instance_id: str, log: LogView, first_unbilled: int) -> LedgerEnd:
+    """The end of what is held no more, as the log says it, but not where it is billed already."""
+    was = log.ended.get(instance_id)
+    slot, offset_s = (first_unbilled, 0) if was is None else (was.end_slot, was.end_s)
+    if slot < first_unbilled:
+        slot, offset_s = first_unbilled, 0
+    return LedgerEnd(
+        instance_id=instance_id, slot=slot, offset_s=offset_s, reason="held no more, says the log"
+    )

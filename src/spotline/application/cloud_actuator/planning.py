@@ -18,10 +18,10 @@ _MINUTE_NS = 60 * NS_PER_S
 
 
 class RevisionPlanning:
-    """Plans revisions against the ledger; `forbidden` (not empty) forbids every launch."""
+    """Plans revisions against the ledger."""
 
-    def __init__(self, ledger: Ledger, caps: Caps, forbidden: str = "") -> None:
-        self._ledger, self._caps, self._forbidden = ledger, caps, forbidden
+    def __init__(self, ledger: Ledger, caps: Caps) -> None:
+        self._ledger, self._caps = ledger, caps
 
     async def pending_of(self, request: ApplyRevisionRequest) -> list[Intent]:
         """What was to be done for this revision when it was last tried."""
@@ -61,7 +61,6 @@ class RevisionPlanning:
                 spent_micro_usd=await self._spent(request),
                 launches_last_minute=await self._ledger.launches_since(at.ts_ns - _MINUTE_NS),
                 attempts=attempts,
-                forbidden=self._forbidden,
                 barred=barred,
                 spent_in=await self._spent_in(request),
             ),
@@ -77,7 +76,7 @@ class RevisionPlanning:
 
         Empty where no cap needs it.
         """
-        if self._caps.micro_usd_per_job is None:
+        if self._caps.most_micro_usd_per_job is None:
             return {}
         spent = dict(await self._ledger.spend_by_job())
         for command in request.commands:

@@ -20,18 +20,6 @@ from spotline.domain.ledger.job_records import JobRecord
 from spotline.domain.market.offering import CapacityType
 
 
-class ActuatorMode(Enum):
-    """How much the actuator may do.
-
-    `OBSERVE` ledgers every command and refuses it, `SHADOW` executes against the simulated cloud
-    whatever the market is, `LIVE` against the configured cloud.
-    """
-
-    OBSERVE = "observe"
-    SHADOW = "shadow"
-    LIVE = "live"
-
-
 class OwnerFenced(SpotlineError):
     """Another process has taken over this owner's ledger and instances: stop at once."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from spotline.application.tenancy import check_tenant
 from spotline.application.unfit import Unproven
+from spotline.domain.events.agreement import IncarnationBegun
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import (
     CapacityReported,
@@ -45,6 +46,7 @@ PROVEN_BY = (
     *(MarketOpened, SlotOpened, JobSubmitted, JobUpdated, JobAdmitted, JobClosed),
     *(AllocationDecided, SlotDecided, CapacityReported),
     *(RegionObserved, PipelineSubmitted, PlacementDecided, PlacementEnded),
+    IncarnationBegun,
 )
 """All that the fold takes."""
 
@@ -61,6 +63,8 @@ class Proofs:
         All jobs that were submitted and have not closed, and the ids of those that were admitted.
     slot, revision
         The open slot, and the last revision of it that was carried out; -1 for none.
+    lost_slot
+        The last slot that opened in a part of the log that is lost; -1 for none.
     decided
         The decisions of the revision `deciding`, by job.
     latest
@@ -75,6 +79,7 @@ class Proofs:
     jobs: dict[str, Job] = field(default_factory=dict)
     admitted: set[str] = field(default_factory=set)
     slot: int = -1
+    lost_slot: int = -1
     revision: int = -1
     deciding: int = -1
     decided: dict[str, AllocationDecided] = field(default_factory=dict)
@@ -114,6 +119,8 @@ class Proofs:
                 self.revision = event.revision
             case CapacityReported():
                 self._report(event)
+            case IncarnationBegun():
+                self.lost_slot = max(self.lost_slot, event.last_slot_before)
             case _:
                 self._fold_pipeline(event)
 
@@ -162,8 +169,11 @@ class Proofs:
         """
         check_tenant(event, self.tenant_of)
         match event:
-            case CapacityReported() | CostAccrued():
-                # A slot to come would count as recorded in full, and its bills as missing.
+            # A slot to come would count as recorded in full, and its bills as missing.
+            case CapacityReported():
+                self._check_slot(event.slot)
+            # What was charged in a part of the log that is lost is told again.
+            case CostAccrued() if event.slot > self.lost_slot:
                 self._check_slot(event.slot)
             case JobAdmitted():
                 self._submitted(event.job_id)
@@ -197,7 +207,8 @@ class Proofs:
 
     def _check_slot(self, slot: int) -> None:
         if slot > self.slot:
-            raise Unproven("slot", f"one that has opened (<= {self.slot})", slot)
+            opened = max(self.slot, self.lost_slot)
+            raise Unproven("slot", f"one that has opened (<= {opened})", slot)
 
     def _check_decision(self, event: AllocationDecided) -> None:
         job = self._submitted(event.job_id)

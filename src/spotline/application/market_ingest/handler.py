@@ -11,7 +11,7 @@ judged with comes from the log: a restart judges as the process before it did.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spotline.application.market_ingest.observing import observations
@@ -33,12 +33,15 @@ from spotline.domain.events.forecast import ForecastOverdue
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.limits import QuoteQuarantined
 from spotline.domain.events.market import MarketOpened, QuoteObserved, SlotOpened
+from spotline.domain.events.modes import AccountModeSet
 from spotline.domain.events.parking import EntryParked
 from spotline.domain.events.placement import LinkObserved, RegionObserved
 from spotline.domain.limits.market_doubts import DoubtRules, MarketDoubts, OfferingJudged
 from spotline.domain.limits.price_sanity import STANDS_FOR_S, SanityRule
 from spotline.domain.limits.quote_age import AgeRule
 from spotline.domain.market.market import Market
+from spotline.domain.market.offering import Offering
+from spotline.domain.modes import LIVE_FROM_THE_START, SPOTLINE, Mode, StatedModes
 from spotline.domain.placement.geography import Geography
 from spotline.domain.units import NS_PER_S
 
@@ -56,7 +59,7 @@ SPEC = Spec(
     ),
     produces=(
         *(MarketOpened, QuoteObserved, QuoteQuarantined, RegionObserved, LinkObserved, SlotOpened),
-        *(BuyingFrozen, BuyingUnfrozen),
+        *(BuyingFrozen, BuyingUnfrozen, AccountModeSet),
         EntryParked,
     ),
 )
@@ -170,15 +173,21 @@ def _go_on_without(state: IngestState, parked: EntryParked) -> None:
 class IngestHandler:
     """Opens the slots of a recorded or generated market; its outputs are observations.
 
-    A `geography` is shown along with it: all of it with the first slot, then what changes.
+    A `geography` is shown along with it: all of it with the first slot, then what changes. `modes`
+    are said as the market opens.
     """
 
     spec = SPEC
 
     def __init__(
-        self, market: Market, options: IngestOptions, geography: Geography | None = None
+        self,
+        market: Market,
+        options: IngestOptions,
+        geography: Geography | None = None,
+        modes: StatedModes = LIVE_FROM_THE_START,
     ) -> None:
         self._market = market
+        self._modes = modes
         self._options = options
         self._rules = options.rules()
         self._geography = geography
@@ -237,8 +246,10 @@ class IngestHandler:
                 source=market.source,
                 ends_ns=int(market.slot_starts_ns()[-1]) + market.slot_s * NS_PER_S,
                 waits_for_work=self._options.wait_for_work,
+                mode=self._said_mode,
             )
-            return (Timer(timer_id="market_opened", after_s=0.0, events=(opened,)),)
+            begun = tuple(account_modes(market.offerings, self._modes))
+            return (Timer(timer_id="market_opened", after_s=0.0, events=(opened, *begun)),)
         following = state.slot + 1
         if following >= market.slots:
             return ()
@@ -273,6 +284,7 @@ class IngestHandler:
             slot_s=market.slot_s,
             quotes=tuple(each.judged.stands for each in found),
             last=slot == market.slots - 1,
+            mode=self._said_mode,
         )
         return (
             *(
@@ -288,6 +300,11 @@ class IngestHandler:
             *freeze_events(found, state.frozen, moment),
             opened,
         )
+
+    @property
+    def _said_mode(self) -> Mode | None:
+        """The mode where it is not what logs always were: those stay as they were."""
+        return self._modes.run if self._modes.run.on_paper else None
 
     def _pause_s(self, slot: int, state: IngestState) -> float:
         """How long to wait before a slot opens, whatever the wall clock says."""
@@ -317,4 +334,17 @@ class IngestHandler:
             at_s=slot * slot_s,
             before_s=(slot - 1) * slot_s if slot else None,
             ts_event_ns=ts_event_ns,
+        )
+
+
+def account_modes(offerings: Iterable[Offering], modes: StatedModes) -> Iterator[AccountModeSet]:
+    """What the accounts of a live run begin in, where nothing is bought before they are promoted."""
+    if modes.run.on_paper or modes.accounts is Mode.LIVE:
+        return
+    for account in sorted({offering.account_key for offering in offerings}):
+        yield AccountModeSet(
+            account=account,
+            mode=modes.accounts,
+            by=SPOTLINE,
+            reason="an account of a real cloud begins so",
         )

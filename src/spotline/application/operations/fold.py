@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from spotline.application.account_modes import note_mode
 from spotline.domain.events.agreement import (
     AgreementChecked,
     IncarnationBegun,
@@ -12,6 +13,7 @@ from spotline.domain.events.agreement import (
 )
 from spotline.domain.events.event import Event
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
+from spotline.domain.events.modes import AccountModeSet
 from spotline.domain.events.parking import EntryParked, ParkedEntryDropped, ParkedEntryRetried
 from spotline.domain.limits.freezes import Freezes
 
@@ -25,6 +27,7 @@ OPERATIONS_EVENTS = (
     IncarnationBegun,
     OrphanFound,
     OrphanSettled,
+    AccountModeSet,
 )
 """All that the fold takes."""
 
@@ -37,7 +40,7 @@ class OperationsState:
     """What a person who runs Spotline is to know.
 
     `parked` are the entries that nobody has dealt with, oldest first, `orphans` the instances that
-    belong to no job, by id, `agreement` the last comparison of log, ledger and cloud.
+    belong to no job, by id, `modes` the last that was said of an account, by account, `agreement` the last comparison of log, ledger and cloud.
     """
 
     parked: dict[ParkedKey, EntryParked] = field(default_factory=dict)
@@ -45,6 +48,7 @@ class OperationsState:
     agreement: AgreementChecked | None = None
     incarnation: IncarnationBegun | None = None
     orphans: dict[str, OrphanFound] = field(default_factory=dict)
+    modes: dict[str, AccountModeSet] = field(default_factory=dict)
 
     def fold(self, event: Event) -> None:
         """Apply an event; nothing else changes it."""
@@ -57,6 +61,9 @@ class OperationsState:
                 self.freezes.begin(event.freeze)
             case BuyingUnfrozen():
                 self.freezes.end(event.freeze_id)
+            case AccountModeSet():
+                self.modes[event.account] = event
+                note_mode(self.freezes, event)
             case AgreementChecked():
                 self.agreement = event
             case IncarnationBegun():

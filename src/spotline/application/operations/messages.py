@@ -9,8 +9,10 @@ from spotline.application.market_view import ClockReading
 from spotline.application.paging import PagedQuery
 from spotline.domain.events.agreement import AgreementChecked, OrphanFound
 from spotline.domain.events.limits import LimitReached
+from spotline.domain.events.modes import AccountModeSet
 from spotline.domain.events.parking import EntryParked
 from spotline.domain.limits.freezes import Freeze, FreezeScope
+from spotline.domain.modes import Mode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +137,9 @@ class Orphans:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendUse:
-    """What was billed in a time, micro-USD, and the most that may be; None: no limit.
+    """What was spent in a time, micro-USD, and the most that may be; None: no limit.
+
+    What of it is not billed yet, by the selector's reckoning, is `unsettled_micro_usd`.
 
     `what` is "total", "spot", "on-demand", "tenant" (which one, `tenant` says) or "every other
     tenant"; `span` "hour", "day" or "month".
@@ -146,6 +150,7 @@ class SpendUse:
     span: str = ""
     used_micro_usd: int = 0
     limit_micro_usd: int | None = None
+    unsettled_micro_usd: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +167,8 @@ class LimitsInForce:
     """The limits on money that are in force, and what is used of them.
 
     With `jobs_judged` every job has a limit of its own; `jobs` are those that are at a limit, by
-    the last that was said of each.
+    the last that was said of each. Limits on spending that are not among `stated`, by their names in
+    `Spending`, are the default ones.
     """
 
     message_name: ClassVar[str] = "GetLimitsResponse"
@@ -174,3 +180,36 @@ class LimitsInForce:
     jobs: tuple[LimitReached, ...] = ()
     quotas: tuple[QuotaUse, ...] = ()
     clock: ClockReading | None = None
+    micro_usd_per_job: int | None = None
+    stated: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountModes:
+    """The mode of every account, by account; `clock` has that of the run."""
+
+    message_name: ClassVar[str] = "ListAccountModesResponse"
+
+    accounts: tuple[AccountModeSet, ...] = ()
+    clock: ClockReading | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeWanted:
+    """Have an account in a mode, and say why."""
+
+    message_name: ClassVar[str] = "SetAccountModeRequest"
+
+    request_id: str
+    account: str
+    mode: Mode
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeSet:
+    """It is in that mode."""
+
+    message_name: ClassVar[str] = "SetAccountModeResponse"
+
+    set: AccountModeSet

@@ -1,4 +1,8 @@
-"""What is spent against limits, as people are shown it: folded from bills and what was said of limits."""
+"""What is spent against limits, as people are shown it: the numbers that the selector is held to.
+
+They are the ledger's bills, and of slots that are not billed yet what the selector said that its
+jobs cost in them.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,21 @@ from dataclasses import dataclass, field
 from spotline.application.market_view import ClockReading
 from spotline.application.operations.messages import LimitsInForce, QuotaUse, SpendUse
 from spotline.application.selector.state import SelectorOptions
-from spotline.domain.events.capacity import CostAccrued
+from spotline.domain.events.capacity import CapacityReported, CostAccrued
 from spotline.domain.events.event import Event
-from spotline.domain.events.lifecycle import JobClosed, JobUpdated
+from spotline.domain.events.lifecycle import JobAdvanced, JobClosed, JobUpdated
 from spotline.domain.events.limits import LimitAction, LimitReached
 from spotline.domain.events.market import SlotOpened
 from spotline.domain.limits.judgement import FORWARD
+from spotline.domain.limits.spend_book import SpendBook, by_capacity_type
 from spotline.domain.limits.spending import NO_LIMIT, SPANS_S, SpendLimit
 from spotline.domain.market.offering import CapacityType
+from spotline.domain.market.slot_quote import SlotQuote
 
-SPENDING_EVENTS = (SlotOpened, CostAccrued, LimitReached, JobUpdated, JobClosed)
+SPENDING_EVENTS = (
+    *(SlotOpened, CostAccrued, JobAdvanced, CapacityReported),
+    *(LimitReached, JobUpdated, JobClosed),
+)
 """All that the fold takes."""
 
 # Bills of short slots are kept together: a month of slots of a second would be millions of them.
@@ -26,29 +35,34 @@ _BUCKET_S = 300
 
 @dataclass(slots=True)
 class SpendingState:
-    """What was billed in the last month of market time, and the jobs that are at a limit.
+    """What was spent in the last month of market time, and the jobs that are at a limit.
 
-    `billed` is micro-USD by bucket of slots, tenant and capacity type, `at_limit` the last that was
-    said of a limit that a job has reached, by job.
+    `spend` is by bucket of slots, `at_limit` the last that was said of a limit that a job has
+    reached, by job, `quotes` those of the open slot and of the last one.
     """
 
     slot: int = -1
     slot_s: int = 0
-    billed: dict[int, dict[tuple[str, CapacityType], int]] = field(default_factory=dict)
+    spend: SpendBook = field(default_factory=SpendBook)
+    quotes: dict[int, tuple[SlotQuote, ...]] = field(default_factory=dict)
     at_limit: dict[str, LimitReached] = field(default_factory=dict)
 
     def fold(self, event: Event) -> None:
         """Apply an event; nothing else changes it."""
         match event:
             case SlotOpened():
+                last = self.quotes.get(self.slot)
+                self.quotes = {} if last is None else {self.slot: last}
+                self.quotes[event.slot] = event.quotes
                 self.slot, self.slot_s = max(self.slot, event.slot), event.slot_s
-                first = self._bucket(self._first_slot(max(SPANS_S.values())))
-                for old in [bucket for bucket in self.billed if bucket < first]:
-                    del self.billed[old]
+                self.spend.forget(self._bucket(self._first_slot(max(SPANS_S.values()))))
             case CostAccrued() if self.slot_s:
-                by = self.billed.setdefault(self._bucket(event.slot), {})
-                key = event.tenant, event.capacity_type
-                by[key] = by.get(key, 0) + event.cost_micro_usd
+                spender = event.tenant, event.capacity_type
+                self.spend.bill(self._bucket(event.slot), spender, event.cost_micro_usd)
+            case JobAdvanced() if self.slot_s:
+                self._reckon(event)
+            case CapacityReported() if self.slot_s:
+                self.spend.settle(self._bucket(event.slot))
             case LimitReached():
                 lifted = event.limit == FORWARD and event.action is LimitAction.FINISH
                 if lifted:
@@ -61,19 +75,22 @@ class SpendingState:
             case _:
                 pass
 
-    def billed_in(self, span_s: int) -> dict[tuple[str, CapacityType], int]:
-        """What was billed in a time that ends with the open slot, by tenant and capacity type.
+    def spent_in(self, span_s: int) -> Mapping[tuple[str, CapacityType], int]:
+        """What was spent in a time that ends with the open slot, by tenant and capacity type.
 
         A time that begins inside a slot, or among slots that are kept together, begins with them.
         """
-        if not self.slot_s:
-            return {}
-        first = self._bucket(self._first_slot(span_s))
-        found: dict[tuple[str, CapacityType], int] = {}
-        for bucket, costs in self.billed.items():
-            for key, cost in costs.items() if bucket >= first else ():
-                found[key] = found.get(key, 0) + cost
-        return found
+        return self.spend.spent_since(self._bucket(self._first_slot(span_s))) if self.slot_s else {}
+
+    def unsettled_in(self, span_s: int) -> Mapping[tuple[str, CapacityType], int]:
+        """What of that the selector has reckoned, and is not billed yet."""
+        first = self._first_slot(span_s) if self.slot_s else 0
+        return self.spend.unsettled_since(self._bucket(first)) if self.slot_s else {}
+
+    def _reckon(self, event: JobAdvanced) -> None:
+        quotes = {sq.quote.offering_id: sq.quote for sq in self.quotes.get(event.slot, ())}
+        for kind, cost in by_capacity_type(event.slot_cost_micro_usd, event.lots, quotes):
+            self.spend.reckon(self._bucket(event.slot), (event.tenant, kind), cost)
 
     def _first_slot(self, span_s: int) -> int:
         return self.slot - max(0, -(-span_s // self.slot_s) - 1)
@@ -104,28 +121,36 @@ def limits_in_force(
             for pool, most in sorted(spending.quotas.items())
         ),
         clock=clock,
+        micro_usd_per_job=spending.micro_usd_per_job,
+        stated=spending.stated() if options.spending else (),
     )
 
 
 def _uses(state: SpendingState, options: SelectorOptions) -> Iterator[SpendUse]:
     spending = options.limits_on_spending
-    billed = {span_s: state.billed_in(span_s) for span_s in SPANS_S.values()}
-    seen = {tenant for costs in billed.values() for tenant, _ in costs}
+    spent = {span_s: state.spent_in(span_s) for span_s in SPANS_S.values()}
+    unsettled = {span_s: state.unsettled_in(span_s) for span_s in SPANS_S.values()}
+    seen = {tenant for costs in spent.values() for tenant, _ in costs}
 
     def uses(
         what: str, limit: SpendLimit, *, tenant: str = "", kind: CapacityType | None = None
     ) -> Iterator[SpendUse]:
         most = {span_s: micro_usd for _, span_s, micro_usd in limit.each()}
+
+        def of(costs: Mapping[tuple[str, CapacityType], int]) -> int:
+            return sum(
+                cost
+                for (whose, of_kind), cost in costs.items()
+                if whose == (tenant or whose) and of_kind is (kind or of_kind)
+            )
+
         for span, span_s in SPANS_S.items():
             yield SpendUse(
                 what=what,
                 tenant=tenant,
                 span=span,
-                used_micro_usd=sum(
-                    cost
-                    for (whose, of_kind), cost in billed[span_s].items()
-                    if whose == (tenant or whose) and of_kind is (kind or of_kind)
-                ),
+                used_micro_usd=of(spent[span_s]),
+                unsettled_micro_usd=of(unsettled[span_s]),
                 limit_micro_usd=most.get(span_s),
             )
 

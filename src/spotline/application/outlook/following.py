@@ -30,6 +30,7 @@ from spotline.domain.forecasting.law_book import FIRST_AFTER_SLOTS, LawBook
 from spotline.domain.forecasting.trust import ForecastTrust
 from spotline.domain.limits.breaker import Breaker
 from spotline.domain.limits.freezes import Freezes
+from spotline.domain.limits.spend_book import SpendBook
 from spotline.domain.market.law import law_id_of
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.policies.interface import Policy
@@ -147,7 +148,7 @@ class Following:
             freezes=Freezes(by_id=dict(state.freezes.by_id)),
             # What is spent and unwell bears on no future: the live state goes on changing it.
             breaker=Breaker(),
-            spent={},
+            spend=SpendBook(),
             launched=[],
         )
         return SelectorSnapshot(state=copied, options=self.options, pool=self.pool)

@@ -162,7 +162,7 @@ def _frozen(state: SelectorState, job: Job, offering: Offering) -> set[CapacityT
                 job_id=job.job_id,
                 tenant=job.tenant,
                 offering_id=offering.offering_id,
-                account=f"{offering.provider}/{offering.account}",
+                account=offering.account_key,
                 capacity_type=kind,
             )
         )

@@ -260,7 +260,9 @@ class PlacerState:
             self.energy_since_ns[event.region.region_id] = event.ts_event_ns
 
     def _open_slot(self, event: SlotOpened) -> None:
-        self.clock = ClockReading(market_ns=event.ts_event_ns, slot=event.slot, slot_s=event.slot_s)
+        self.clock = ClockReading(
+            market_ns=event.ts_event_ns, slot=event.slot, slot_s=event.slot_s, mode=event.runs_in
+        )
         self._bill_all()
         before = self._terms()
         self.rented.open_slot(event)

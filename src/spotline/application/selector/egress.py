@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spotline.application.selector.job_run import JobRun
+from spotline.application.selector.offered_money import Copy, no_room_for_copy
 from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.domain.market.offering import Offering
 from spotline.domain.units import usd_from_micro_usd
@@ -14,7 +15,9 @@ def held_back(state: SelectorState, run: JobRun, offering_id: str, options: Sele
     """Why copying a job's checkpoint keeps it from going to an offering, empty where it does not.
 
     A checkpoint of unknown size is not copied to another region if Spotline runs the program: it
-    will be known. All copies of a job's life together cost no more than its cap.
+    will be known. All copies of a job's life together cost no more than its cap, and none costs
+    what a limit on money would refuse: the copy would be paid, and nothing be launched for it. Where
+    a limit has refused all that a copy was made for, no other is paid until the job has run again.
     """
     if offering_id == run.offering_id or not run.launched:
         return ""
@@ -25,9 +28,15 @@ def held_back(state: SelectorState, run: JobRun, offering_id: str, options: Sele
         return "the size of its checkpoint is not known"
     cap = job.egress_cap_micro_usd
     cost = state.egress_micro_usd(job, run.offering_id, offering_id, options)
-    if cap is not None and cost and run.egress_micro_usd + cost > cap:
+    if not cost:
+        return ""
+    if cap is not None and run.egress_micro_usd + cost > cap:
         return f"copying its checkpoint would exceed USD {usd_from_micro_usd(cap):.2f} in all"
-    return ""
+    if run.copied_in_vain:
+        return "a limit refused all where its checkpoint was copied last"
+    copy = Copy(to_offering_id=offering_id, micro_usd=cost)
+    limit = no_room_for_copy(state, run, copy, options)
+    return f"copying its checkpoint would exceed {limit}" if limit else ""
 
 
 def open_to(state: SelectorState, run: JobRun, options: SelectorOptions) -> Mapping[str, Offering]:

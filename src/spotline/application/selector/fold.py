@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from spotline.application.account_modes import note_mode
 from spotline.application.allocation.allocate import at_rates, forecast_of
 from spotline.application.allocation.measuring import Followed
 from spotline.application.allocation.value_tables import same_table_of
@@ -11,7 +12,7 @@ from spotline.application.selector.answer_checks import check_answers
 from spotline.application.selector.endings import note_cancelled, note_exited, note_retry
 from spotline.application.selector.holding import forget_doubts, note_capacity, note_refused
 from spotline.application.selector.job_run import JobRun, JobTable, RunPhase
-from spotline.application.selector.spent import note_ended, note_launched, note_spent
+from spotline.application.selector.spent import note_billed, note_ended, note_launched, note_spent
 from spotline.application.selector.state import SelectorOptions, SelectorState, SlotPhase
 from spotline.application.selector.tripping import note_health
 from spotline.application.slot_checks import check_slot, completed, slot_of
@@ -19,6 +20,7 @@ from spotline.domain.events.allocation import AllocationAnswered, AllocationDeci
 from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
+    CostAccrued,
     LaunchRefused,
     SlotDecided,
 )
@@ -40,6 +42,7 @@ from spotline.domain.events.lifecycle import (
 )
 from spotline.domain.events.limits import LimitReached
 from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.modes import AccountModeSet
 from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.events.training import CheckpointCommitted, TrainingRestarted
 from spotline.domain.jobs.lot import holding_of
@@ -91,6 +94,8 @@ def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
             state.freezes.begin(event.freeze)
         case BuyingUnfrozen():
             state.freezes.end(event.freeze_id)
+        case AccountModeSet():
+            note_mode(state.freezes, event)
         case _:
             _fold_slot(state, event, options)
 
@@ -98,6 +103,7 @@ def fold(state: SelectorState, event: Event, options: SelectorOptions) -> None:
 def _fold_market(state: SelectorState, event: Event, options: SelectorOptions) -> None:
     match event:
         case MarketOpened():
+            state.mode = event.runs_in
             # Nothing that a job may run on ever leaves.
             state.offerings = {**state.offerings, **{o.offering_id: o for o in event.offerings}}
         case SlotOpened():
@@ -246,7 +252,11 @@ def _fold_slot(state: SelectorState, event: Event, options: SelectorOptions) -> 
         case CapacityLost() if event.slot == state.slot:
             if event.job_id in state.runs:
                 state.runs[event.job_id].lost += len(event.instance_ids)
+        case CostAccrued():
+            note_billed(state, event, options)
         case CapacityReported():
+            # The actuator has billed the slots before the one that it reports.
+            state.spend.settle(event.slot)
             note_capacity(state, event)
         case _:
             pass

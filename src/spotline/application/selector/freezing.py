@@ -47,7 +47,7 @@ def blocking(
             job_id=run.job.job_id,
             tenant=run.job.tenant,
             offering_id=offering_id,
-            account=f"{offering.provider}/{offering.account}",
+            account=offering.account_key,
             capacity_type=capacity_type,
         )
     )

@@ -50,6 +50,7 @@ from spotline.domain.events.allocation import AllocationAnswered, AllocationDeci
 from spotline.domain.events.capacity import (
     CapacityLost,
     CapacityReported,
+    CostAccrued,
     InterruptionNoticed,
     InterruptionWithdrawn,
     LaunchRefused,
@@ -74,6 +75,7 @@ from spotline.domain.events.lifecycle import (
 )
 from spotline.domain.events.limits import LimitAction, LimitReached
 from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.modes import AccountModeSet
 from spotline.domain.events.parking import EntryParked, ParkedEntryDropped, ParkedEntryRetried
 from spotline.domain.events.selection import PolicyWeightsUpdated
 from spotline.domain.events.training import (
@@ -124,6 +126,7 @@ SPEC = Spec(
         LaunchRefused,
         CapacityLost,
         CapacityReported,
+        CostAccrued,
         MarketLawLearned,
         ThroughputReestimated,
         CheckpointCommitted,
@@ -131,6 +134,7 @@ SPEC = Spec(
         TrainingRestarted,
         BuyingFrozen,
         BuyingUnfrozen,
+        AccountModeSet,
         EntryParked,
         ParkedEntryRetried,
         ParkedEntryDropped,
@@ -261,7 +265,12 @@ class SelectHandler:
     def _learn(
         self, state: SelectorState, closing: Collection[str], learner: Learner
     ) -> Iterator[Event]:
-        """Move `learner` by every job that is over and whose deadline has passed."""
+        """Move `learner` by every job that is over and whose deadline has passed.
+
+        What was filled on paper is no evidence: it moves nothing.
+        """
+        if state.mode.on_paper:
+            return
         for job_id in sorted(state.runs):
             run = state.runs[job_id]
             over = run.phase is RunPhase.CLOSED or job_id in closing
@@ -364,7 +373,7 @@ class SelectHandler:
         reached, answers = spent_up(state, answers, self._options)
         granted = within_limits(state, answers, self._options)
         decided = decisions(state, granted.answers, self._options)
-        ending = AtLimit(stopped=ending_of(reached), cut=granted.cut)
+        ending = AtLimit(stopped=ending_of(reached), cut=granted.cut, excepted=granted.excepted)
         return (
             *reached,
             *granted.reached,

@@ -19,6 +19,10 @@ def note_refused(state: SelectorState, event: LaunchRefused) -> None:
 
     A limit of one job or tenant bounds those alone; no limit of ours shows what the cloud has.
     """
+    run = state.runs.get(event.job_id)
+    if run is not None and run.transfer_cost_micro_usd and event.limit_scope is not None:
+        at_home = event.offering_id == run.offering_id
+        run.copied_in_vain |= at_home and not event.granted
     if event.limit_scope in (FreezeScope.JOB, FreezeScope.TENANT):
         for job_id in _limited_by(state, event):
             state.limited[job_id, event.offering_id, event.capacity_type] = True
@@ -28,7 +32,6 @@ def note_refused(state: SelectorState, event: LaunchRefused) -> None:
         return
     if event.capacity_type is CapacityType.ON_DEMAND and event.offering_id in state.stock:
         state.stock[event.offering_id][-1] = 0
-    run = state.runs.get(event.job_id)
     if run is not None and event.refusal_class is RefusalClass.UNKNOWN_OUTCOME:
         run.in_doubt[event.offering_id] = event.slot
 
@@ -64,6 +67,8 @@ def note_capacity(state: SelectorState, event: CapacityReported) -> None:
         run.held_lots = reported.get(job_id, ())
         run.launched = run.launched or bool(run.held_lots)
         held = run.held
+        if held.instances:
+            run.copied_in_vain = False
         if run.phase is RunPhase.RUNNING:
             # What was granted was held until instances were lost inside the slot.
             granted = replace(held, spot=held.spot + run.lost)

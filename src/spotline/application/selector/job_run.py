@@ -69,7 +69,7 @@ class JobRun:
     what the job was offered at its home of each slot; once it has moved to where it runs at other
     rates, or its owner has changed it (`mixed`), they are those of no one job. `moves` counts those
     that copied a checkpoint, which has cost `egress_micro_usd` in all, `transfer_cost_micro_usd` of
-    it in this slot.
+    it in this slot. It was `copied_in_vain` if a limit refused all that it moved for and it has held nothing since.
 
     `generation` is the latest start of the program that was heard of, `saved_quanta` what its
     newest checkpoint holds, written by `saved_at` (generation and step) where that is known,
@@ -103,6 +103,7 @@ class JobRun:
     spent_micro_usd: int = 0
     transfer_cost_micro_usd: int = 0
     egress_micro_usd: int = 0
+    copied_in_vain: bool = False
     last_slot_cost_micro_usd: int = 0
     last_slot_lots: tuple[Lot, ...] = ()
     segments: list[HeldStretch] = field(default_factory=list)

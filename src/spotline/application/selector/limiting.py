@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
 from spotline.application.allocation.messages import JobTask
+from spotline.application.selector.egress import held_back
 from spotline.application.selector.endings import completed, kept
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.leaving import way_to
@@ -26,8 +27,6 @@ from spotline.domain.limits.expected_rate import (
     expected_over_planned_ppm,
 )
 from spotline.domain.limits.judgement import (
-    BUDGET,
-    DEFAULT,
     FORWARD,
     Conditions,
     Prospect,
@@ -37,6 +36,7 @@ from spotline.domain.limits.judgement import (
     best,
     budget_near_limit_micro_usd,
     limit_micro_usd,
+    limit_name,
     planned_budget_micro_usd,
     prospect,
 )
@@ -69,7 +69,7 @@ def judged(state: SelectorState, run: JobRun, options: SelectorOptions) -> tuple
     spent = run.spent_micro_usd >= run.limit_micro_usd
     told = said is not None and said.limit != FORWARD
     if spent and not told and action_at_limit(run.job) is LimitAction.FINISH:
-        return (_reached(state, run, found, _limit_of(run.job), LimitAction.FINISH),)
+        return (_reached(state, run, found, limit_name(run.job), LimitAction.FINISH),)
     return ()
 
 
@@ -200,7 +200,7 @@ def spent_up(
         if action is LimitAction.WIND_DOWN:
             until_ns = _grace_end_ns(state, run, options)
         found = _prospect_of(state, run, options)
-        said = _reached(state, run, found, _limit_of(run.job), action, until_ns)
+        said = _reached(state, run, found, limit_name(run.job), action, until_ns)
         reached.append(said)
         told.append(replace(answer, lots=run.lots(kept(state, run))) if until_ns else answer)
     return tuple(reached), tuple(told)
@@ -271,6 +271,9 @@ def _elsewhere(
     for offering_id in run.tables:
         if offering_id == run.offering_id or offering_id not in quoted:
             continue
+        if held_back(state, run, offering_id, options):
+            # What cannot be gone to is no way to finish.
+            continue
         way = way_to(state, run, offering_id, options)
         terms = _terms(
             state, offering_id, overhead_s=way.overhead_s, entrance_micro_usd=way.cost_micro_usd
@@ -309,10 +312,6 @@ def _worst_prices(state: SelectorState, offering_id: str) -> tuple[int, int]:
     """
     quoted = {sq.quote.offering_id: sq for sq in state.current.quotes}[offering_id]
     return quoted.worst_price(CapacityType.SPOT), quoted.worst_price(CapacityType.ON_DEMAND)
-
-
-def _limit_of(job: Job) -> str:
-    return BUDGET if job.budget_micro_usd else DEFAULT
 
 
 def _reached(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.domain.events.allocation import AllocationDecided
+from spotline.domain.events.capacity import CostAccrued
 from spotline.domain.events.lifecycle import JobAdvanced
-from spotline.domain.market.offering import CapacityType, Quote
+from spotline.domain.limits.spend_book import by_capacity_type
+from spotline.domain.market.offering import Quote
 from spotline.domain.units import NS_PER_S
 
 
@@ -18,23 +20,25 @@ def note_spent(
     if not spans_s:
         return
     prices = quote.spot_price_micro_usd, quote.on_demand_price_micro_usd
-    by = state.spent.setdefault(slot, {})
     for kind, cost in run.costs_until(prices, run.compiled.slot_s):
-        key = run.job.tenant, kind
-        by[key] = by.get(key, 0) + cost
-    first = slot - -(-spans_s[-1] // run.compiled.slot_s)
-    for old in [old for old in state.spent if old < first]:
-        del state.spent[old]
+        state.spend.reckon(slot, (run.job.tenant, kind), cost)
+    state.spend.forget(slot - -(-spans_s[-1] // run.compiled.slot_s))
+
+
+def note_billed(state: SelectorState, event: CostAccrued, options: SelectorOptions) -> None:
+    """Keep a bill, of a job or a pipeline, where limits on spending need it."""
+    if options.limits_on_spending.spans_s:
+        spender = event.tenant, event.capacity_type
+        state.spend.bill(event.slot, spender, event.cost_micro_usd)
 
 
 def note_ended(state: SelectorState, event: JobAdvanced, options: SelectorOptions) -> None:
     """Keep what a job cost that ends inside the open slot: no opening settles it."""
     if event.slot != state.slot or not options.limits_on_spending.spans_s:
         return
-    on_demand = not any(lot.spot for lot in event.lots)
-    kind = CapacityType.ON_DEMAND if on_demand else CapacityType.SPOT
-    by = state.spent.setdefault(event.slot, {})
-    by[event.tenant, kind] = by.get((event.tenant, kind), 0) + event.slot_cost_micro_usd
+    quotes = {sq.quote.offering_id: sq.quote for sq in state.current.quotes}
+    for kind, cost in by_capacity_type(event.slot_cost_micro_usd, event.lots, quotes):
+        state.spend.reckon(event.slot, (event.tenant, kind), cost)
 
 
 def note_launched(

@@ -20,11 +20,13 @@ from spotline.domain.jobs.job import Job
 from spotline.domain.jobs.program import JobProgram
 from spotline.domain.limits.breaker import Breaker
 from spotline.domain.limits.freezes import Freezes
+from spotline.domain.limits.spend_book import SpendBook
 from spotline.domain.limits.spending import Spending, SpentIn, spending_of
 from spotline.domain.market.law import StateSpace, run_states
 from spotline.domain.market.named_law import NamedLaw
 from spotline.domain.market.offering import CapacityType, Offering
 from spotline.domain.market.stock import stock_terms
+from spotline.domain.modes import Mode
 from spotline.domain.policies.answer import DecisionReason
 from spotline.domain.policies.contention import ResidualCapacity
 from spotline.domain.selection.learner import Draw, Learner
@@ -135,14 +137,16 @@ class SelectorState:
     `refused` is where the cloud, or a limit of all, has refused a launch of this revision, `caps` what
     that leaves all jobs together in this slot; `limited` and `own_caps` the same of one job, where a
     limit of its own or of its tenant did.
-    `spent` is what was spent by slot, tenant and capacity type, `launched` when how many instances
+    `spend` is what was spent by slot, tenant and capacity type, `launched` when how many instances
     were asked for; both only as far back, and only where, limits need them.
+    `mode` is how far decisions of the log reach.
     `heard` is the slot as it was opened, `opened` the same with the quotes that it lacked.
     """
 
     learner: Learner
     trust: ForecastTrust
     competing: bool = True
+    mode: Mode = Mode.LIVE
     offerings: dict[str, Offering] = field(default_factory=dict)
     slot: int = -1
     heard: SlotOpened | None = None
@@ -169,7 +173,7 @@ class SelectorState:
     measuring: Measuring = field(default_factory=Measuring)
     freezes: Freezes = field(default_factory=Freezes)
     breaker: Breaker = field(default_factory=Breaker)
-    spent: dict[int, dict[tuple[str, CapacityType], int]] = field(default_factory=dict)
+    spend: SpendBook = field(default_factory=SpendBook)
     launched: list[tuple[int, int]] = field(default_factory=list)
 
     def tenant_of(self, job_id: str) -> str | None:
@@ -333,14 +337,11 @@ class SelectorState:
     def spent_in(self, spans_s: Iterable[int]) -> SpentIn:
         """What was spent in times that end with the open slot, its own costs left out.
 
-        A time that begins inside a slot is taken to begin with it.
+        A time that begins inside a slot is taken to begin with it. The actuator counts the same:
+        the ledger's charges, which it bills by.
         """
         slot_s = self.current.slot_s
-        found: dict[int, dict[tuple[str, CapacityType], int]] = {}
-        for span_s in spans_s:
-            first = self.slot - max(0, -(-span_s // slot_s) - 1)
-            by = found.setdefault(span_s, {})
-            for slot, costs in self.spent.items():
-                for key, cost in costs.items() if slot >= first else ():
-                    by[key] = by.get(key, 0) + cost
-        return found
+        return {
+            span_s: self.spend.spent_since(self.slot - max(0, -(-span_s // slot_s) - 1))
+            for span_s in spans_s
+        }

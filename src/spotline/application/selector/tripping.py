@@ -84,7 +84,7 @@ def tripped(state: SelectorState) -> Iterator[Event]:
 
 def _account_of(state: SelectorState, offering_id: str) -> str:
     offering = state.offerings.get(offering_id)
-    return "" if offering is None else f"{offering.provider}/{offering.account}"
+    return "" if offering is None else offering.account_key
 
 
 def _now_ns(state: SelectorState) -> int:

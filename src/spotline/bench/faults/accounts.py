@@ -56,16 +56,22 @@ class CloudInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    """Everything that the oracles look at."""
+    """Everything that the oracles look at. `lost` was logged and is not in the log any more."""
 
     outcome: FaultOutcome
     logged: Sequence[LoggedEvent]
+    lost: Sequence[LoggedEvent]
     ledger: dict[str, list[Row]]
     instances: Sequence[CloudInstance]
 
     def events(self, *kinds: type) -> Iterator[Any]:
         """Events of these kinds, in order."""
         return (logged.event for logged in self.logged if isinstance(logged.event, kinds))
+
+    def ever(self, *kinds: type) -> Iterator[Any]:
+        """As `events`, those that were lost among them: in the order of their places in the log."""
+        ordered = sorted((*self.lost, *self.logged), key=lambda logged: logged.seq)
+        return (logged.event for logged in ordered if isinstance(logged.event, kinds))
 
     @property
     def slots(self) -> dict[int, SlotOpened]:
@@ -79,9 +85,12 @@ class Accounts:
 def accounts_of(outcome: FaultOutcome) -> Accounts:
     """Read what a run left behind."""
     delay_ns = outcome.scenario.cloud.launch_delay_s * NS_PER_S
+    foreign: Any = outcome.notes.get("foreign", frozenset())
+    logged = tuple(_logged(outcome.entries, foreign))
     return Accounts(
         outcome=outcome,
-        logged=tuple(_logged(outcome.entries, outcome.notes.get("foreign", frozenset()))),  # type: ignore[arg-type]
+        logged=logged,
+        lost=tuple(_logged(outcome.lost, foreign | {each.event_id for each in logged})),
         ledger=_rows_of(outcome.ledger),
         instances=tuple(_instances(outcome.cloud, delay_ns)),
     )

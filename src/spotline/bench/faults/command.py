@@ -17,7 +17,7 @@ from spotline.bench.command_options import (
 )
 
 if TYPE_CHECKING:
-    from spotline.bench.faults.run import FaultRun, FaultsReport
+    from spotline.bench.faults.report import FaultRun, FaultsReport
 
 
 def faults(
@@ -29,6 +29,9 @@ def faults(
     seed: Annotated[
         int | None, typer.Option(min=0, help="Repeat this one run of a family.")
     ] = None,
+    first_seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the first scenario; the others follow it.")
+    ] = 0,
     plants: Annotated[
         bool,
         typer.Option("--plants/--no-plants", help="Plant bugs as well, which must be caught."),
@@ -36,6 +39,10 @@ def faults(
     workers: Annotated[
         int, typer.Option(min=0, help="Processes; 0: as many as there are processors.")
     ] = 0,
+    kept: Annotated[
+        Path | None,
+        typer.Option(help="Add every run to this file, and make none again that is in it."),
+    ] = None,
     out: JsonOption = None,
     markdown: Annotated[
         Path | None,
@@ -48,8 +55,9 @@ def faults(
     hold, or a planted bug was not caught.
     """
     from spotline.bench.faults.families.registry import FAMILIES
+    from spotline.bench.faults.kept import KeptRuns
     from spotline.bench.faults.report import put_table
-    from spotline.bench.faults.run import run_fault, run_faults
+    from spotline.bench.faults.run import plants_of, run_fault, run_faults, spread
     from spotline.runtime.log import configure_logging
 
     configure_logging("critical")
@@ -67,9 +75,9 @@ def faults(
         _print_run(console, run)
         raise typer.Exit(1 if run.violations else 0)
     report = run_faults(
-        seeds,
-        names,
-        plants=plants,
+        spread(seeds, names, first_seed),
+        plants_of(names) if plants else (),
+        kept=None if kept is None else KeptRuns(kept),
         workers=workers or len(os.sched_getaffinity(0)),
         tell=teller(console),
         told=lambda run: _print_run(console, run),
@@ -77,7 +85,7 @@ def faults(
     write_figures(report.as_json(), out)
     if markdown is not None:
         put_table(markdown, report, command=command_line())
-    _print(console, report, plants=plants)
+    _print(console, report)
     if report.violated or (plants and report.missed):
         raise typer.Exit(1)
 
@@ -93,7 +101,7 @@ def _print_run(console: Any, run: FaultRun) -> None:
         console.print(f"  repeat it: {run.command}", markup=False)
 
 
-def _print(console: Any, report: FaultsReport, *, plants: bool) -> None:
+def _print(console: Any, report: FaultsReport) -> None:
     from spotline.replay.tables import plain_table
 
     figures = report.as_json()
@@ -102,20 +110,18 @@ def _print(console: Any, report: FaultsReport, *, plants: bool) -> None:
         table.add_column(heading, justify="right")
     families: dict[str, dict[str, Any]] = figures["families"]  # type: ignore[assignment]
     for name, row in families.items():
-        planted = [plant for plant in report.plants if plant.family == name]
-        caught = sum(plant.caught_at >= 0 for plant in planted)
         table.add_row(
             name,
             str(row["runs"]),
             f"{row['faults']:,}",
             str(row["violations"]),
-            f"{caught} of {len(planted)}" if plants else "not planted",
+            report.planted(name),
         )
     console.print(table)
     for plant in report.missed:
         console.print(f"not caught: {plant.family}.{plant.plant}", style="red", markup=False)
     console.print(
         f"seeds {report.seeds}, fail points covered "
-        f"{figures['fail_points_covered_percent']} %, "
-        f"{report.runs_per_minute:.0f} runs per minute"
+        f"{figures['fail_points_covered_percent']} %, {report.cpu_s_per_run:.2f} s of a processor "
+        f"a run, {report.runs_per_minute:.0f} runs per minute"
     )

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from spotline.bench.faults.accounts import Accounts, CloudInstance, slot_s_of
@@ -46,6 +46,7 @@ class KnownLimits:
     job_micro_usd: int | None
     launches_per_minute: int | None
     spans: tuple[SpanLimit, ...]
+    quotas: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def on_money(self) -> bool:
@@ -57,17 +58,11 @@ class KnownLimits:
 
 
 def jobs_stay_within_their_cap(accounts: Accounts) -> Problems:
-    """No job's instances cost more than a job may.
-
-    What it pays for copies of its checkpoint is aside: a job at its cap still moves to and fro.
-    """
+    """No job costs more than a job may, the copies of its checkpoint counted."""
     most = _limits(accounts).job_micro_usd
     if most is None:
         return
-    held: Counter[str] = Counter()
-    for row in accounts.ledger["charges"]:
-        held[row["job_id"]] += row["cost_micro_usd"] if row["instances"] else 0
-    for job_id, spent in sorted(held.items()):
+    for job_id, spent in sorted(_spent_by_job(accounts).items()):
         if spent > most:
             yield f"job {job_id} was charged {spent} micro-USD, it may be {most}"
 
@@ -130,6 +125,34 @@ def launches_stay_within_the_rate(accounts: Accounts) -> Problems:
         allowed = most + sum(excepted[slot] for slot in slots)
         if place + 1 - began > allowed:
             yield f"{place + 1 - began} instances started in a minute of slot {max(slots)}, {allowed} may be"
+
+
+def quotas_are_kept(accounts: Accounts) -> Problems:
+    """Of no quota pool more is held than may be, but on-demand that was excepted and is on record."""
+    quotas = _limits(accounts).quotas
+    pools = {
+        offering.offering_id: offering.quota_pool
+        for opened in accounts.events(MarketOpened)
+        for offering in opened.offerings
+    }
+    for pool, most in sorted(quotas.items()):
+        held = [each for each in accounts.instances if pools.get(each.offering_id) == pool]
+        excepted = [
+            event
+            for event in accounts.events(BuyingExcepted)
+            if pools.get(event.offering_id) == pool
+        ]
+        for at_ns in sorted({instance.start_ns for instance in held}):
+            slot = _slot_at(accounts, at_ns)
+            running = sum(
+                instance.start_ns <= at_ns and not (instance.end_ns or at_ns + 1) <= at_ns
+                for instance in held
+            )
+            # What was excepted may be held for as long as its job needs it.
+            allowed = most + sum(event.instances for event in excepted if event.slot <= slot)
+            if running > allowed:
+                yield f"{running} of quota pool {pool} were held in slot {slot}, {allowed} may be"
+                break
 
 
 def what_is_cut_is_told(accounts: Accounts) -> Problems:
@@ -273,6 +296,7 @@ LIMITS: tuple[Oracle, ...] = (
     spend_stays_within_every_limit,
     what_is_not_worth_it_is_not_paid,
     launches_stay_within_the_rate,
+    quotas_are_kept,
     what_is_cut_is_told,
     exceptions_are_for_hard_deadlines,
     stops_are_kept,

@@ -19,6 +19,8 @@ class FaultOutcome:
     ----------
     entries
         The log as the broker holds it in the end.
+    lost
+        What was in the log once and was lost, in the order in which it was lost.
     ledger, cloud
         Files of SQLite: the ledger, and the simulated cloud's own memory.
     accepted
@@ -47,3 +49,4 @@ class FaultOutcome:
     points: Counter[str] = field(default_factory=Counter)
     killed: frozenset[str] = frozenset()
     notes: Mapping[str, object] = field(default_factory=dict)
+    lost: Sequence[StoredEntry] = field(repr=False, default=())

@@ -8,24 +8,26 @@ import random
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 
 from spotline.bench.faults.accounts import Accounts, accounts_of
 from spotline.bench.faults.families.interface import FaultFamily
 from spotline.bench.faults.families.registry import FAMILIES
+from spotline.bench.faults.kept import KeptRuns
 from spotline.bench.faults.limit_oracles import deadlines_are_kept
 from spotline.bench.faults.oracles import Violation, judge, same_ledger, spend_stays_within
 from spotline.bench.faults.outcome import FaultOutcome
 from spotline.bench.faults.plants.interface import Plant
 from spotline.bench.faults.plants.registry import PLANTS
-from spotline.bench.faults.points import all_points
+from spotline.bench.faults.report import FaultRun as FaultRun
+from spotline.bench.faults.report import FaultsReport as FaultsReport
+from spotline.bench.faults.report import PlantRun as PlantRun
 from spotline.bench.faults.scenario import scenario_of
 from spotline.bench.faults.verified import replays_the_same
 from spotline.bench.faults.world import run_world
@@ -35,78 +37,6 @@ PLANT_SEEDS = 12
 _LAST_EVENTS = 12
 # Objects made before the collector looks again; a run makes some millions and leaves few in circles.
 _COLLECT_EVERY = 200_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultRun:
-    """A run of a family, judged; `last_events` are there where something was violated."""
-
-    family: str
-    seed: int
-    faults: int
-    violations: tuple[str, ...] = ()
-    killed: tuple[str, ...] = ()
-    last_events: tuple[str, ...] = ()
-
-    @property
-    def command(self) -> str:
-        """What repeats it."""
-        return f"spotline bench faults --family {self.family} --seed {self.seed}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlantRun:
-    """A planted bug, and the first seed whose run caught it; -1 where none did."""
-
-    family: str
-    plant: str
-    caught_at: int = -1
-    oracle: str = ""
-
-
-@dataclass(slots=True, kw_only=True)
-class FaultsReport:
-    """All that was run."""
-
-    seeds: int
-    elapsed_s: float = 0.0
-    runs: list[FaultRun] = field(default_factory=list)
-    plants: list[PlantRun] = field(default_factory=list)
-
-    @property
-    def violated(self) -> list[FaultRun]:
-        """The runs in which something did not hold."""
-        return [run for run in self.runs if run.violations]
-
-    @property
-    def missed(self) -> list[PlantRun]:
-        """The planted bugs that no oracle caught."""
-        return [plant for plant in self.plants if plant.caught_at < 0]
-
-    @property
-    def runs_per_minute(self) -> float:
-        """How fast it went, planted bugs aside."""
-        return 60 * len(self.runs) / self.elapsed_s if self.elapsed_s else 0.0
-
-    def as_json(self) -> dict[str, object]:
-        """The report as `spotline bench faults --json` writes it."""
-        killed = {point for run in self.runs for point in run.killed}
-        points = all_points()
-        families: dict[str, object] = {}
-        for name in dict.fromkeys(run.family for run in self.runs):
-            runs = [run for run in self.runs if run.family == name]
-            plants = [plant for plant in self.plants if plant.family == name]
-            families[name] = {
-                "runs": len(runs),
-                "faults": sum(run.faults for run in runs),
-                "violations": sum(len(run.violations) for run in runs),
-                "planted_caught": bool(plants) and all(plant.caught_at >= 0 for plant in plants),
-            }
-        return {
-            "families": families,
-            "seeds": self.seeds,
-            "fail_points_covered_percent": round(100 * len(killed & set(points)) / len(points), 1),
-        }
 
 
 @contextmanager
@@ -142,6 +72,7 @@ def calm_run(seed: int) -> tuple[Accounts, Counter[str]]:
 
 def run_fault(name: str, seed: int, plant: Plant | None = None) -> FaultRun:
     """Run a family once, with a bug planted or without, and judge what came of it."""
+    began_s = process_time()
     calm, points = calm_run(seed)
     scenario = scenario_of(seed)
     family = FAMILIES[name](scenario, random.Random(f"{name} {seed}"), points)  # noqa: S311
@@ -158,12 +89,13 @@ def run_fault(name: str, seed: int, plant: Plant | None = None) -> FaultRun:
         violations=tuple(str(violation) for violation in violations),
         killed=tuple(sorted(outcome.killed)),
         last_events=tuple(_last_events(outcome, accounts)) if violations else (),
+        cpu_s=round(process_time() - began_s, 3),
     )
 
 
 def judged(family: FaultFamily, accounts: Accounts, calm: Accounts) -> list[Violation]:
     """Everything that did not hold in a run."""
-    violations = [*judge(accounts), *judge(accounts, family.oracles)]
+    violations = [*judge(accounts, family.always), *judge(accounts, family.oracles)]
     if family.same_ledger:
         violations += same_ledger(accounts, calm)
     if family.most_spend_percent:
@@ -194,12 +126,14 @@ def _last_events(outcome: FaultOutcome, accounts: Accounts) -> Iterator[str]:
 # --- many of them -----------------------------------------------------------------------------
 
 
-def spread(seeds: int, families: Sequence[str]) -> list[tuple[int, tuple[str, ...]]]:
+def spread(
+    seeds: int, families: Sequence[str], first_seed: int = 0
+) -> list[tuple[int, tuple[str, ...]]]:
     """`seeds` runs over the families: which of them each scenario is run with, the first first."""
     rounds = []
-    for seed in range(-(-seeds // len(families))):
-        left = seeds - seed * len(families)
-        rounds.append((seed, tuple(families[:left])))
+    for number in range(-(-seeds // len(families))):
+        left = seeds - number * len(families)
+        rounds.append((first_seed + number, tuple(families[:left])))
     return rounds
 
 
@@ -213,42 +147,66 @@ def _planted(name: str, number: int) -> PlantRun:
 
 
 def run_faults(
-    seeds: int,
-    families: Sequence[str],
+    rounds: Sequence[tuple[int, Sequence[str]]],
+    plants: Sequence[tuple[str, Plant]],
     *,
-    plants: bool,
     workers: int,
+    kept: KeptRuns | None = None,
     tell: Callable[[str], None],
     told: Callable[[FaultRun], None],
 ) -> FaultsReport:
-    """Run families over seeds, and every planted bug of theirs.
+    """Run families over seeds, then planted bugs.
 
-    `told` is shown each run in which something did not hold.
+    Parameters
+    ----------
+    rounds
+        A scenario's seed, and the families that it is run with.
+    kept
+        What is in it is not run again; what is run is added to it.
+    told
+        Is shown each run in which something did not hold.
     """
-    report = FaultsReport(seeds=seeds)
+    seeds = sum(len(names) for _, names in rounds)
+    report = FaultsReport(seeds=seeds) if kept is None else kept.report()
+    report.seeds = max(seeds, len(report.runs))
+    done_before = {(run.family, run.seed) for run in report.runs}
+    caught_before = {(plant.family, plant.plant) for plant in report.plants}
     began_s = perf_counter()
     with ProcessPoolExecutor(
         max_workers=workers, mp_context=get_context("spawn"), initializer=begin_worker
     ) as pool:
-        rounds = [pool.submit(_round, seed, names) for seed, names in spread(seeds, families)]
-        for number, done in enumerate(as_completed(rounds), start=1):
-            for run in done.result():
-                report.runs.append(run)
+        left = [
+            (seed, [n for n in names if (n, seed) not in done_before]) for seed, names in rounds
+        ]
+        asked = [pool.submit(_round, seed, names) for seed, names in left if names]
+        for number, answer in enumerate(as_completed(asked), start=1):
+            runs = answer.result()
+            report.runs += runs
+            report.fresh += len(runs)
+            if kept is not None:
+                kept.keep(*runs)
+            for run in runs:
                 if run.violations:
                     told(run)
             if number % 5 == 0:
                 tell(f"{len(report.runs)} runs, {len(report.violated)} with violations")
         report.elapsed_s = perf_counter() - began_s
-        if plants:
-            planted = [
-                pool.submit(_planted, name, number)
-                for name in families
-                for number in range(len(PLANTS.get(name, ())))
-            ]
-            report.plants = [done.result() for done in planted]
-    order: Mapping[str, int] = {name: place for place, name in enumerate(families)}
-    report.runs.sort(key=lambda run: (order[run.family], run.seed))
+        planted = [
+            pool.submit(_planted, name, PLANTS[name].index(plant))
+            for name, plant in plants
+            if (name, plant.name) not in caught_before
+        ]
+        for done in planted:
+            report.plants.append(done.result())
+            if kept is not None:
+                kept.keep(report.plants[-1])
+    report.sort()
     return report
+
+
+def plants_of(families: Sequence[str]) -> list[tuple[str, Plant]]:
+    """The planted bugs of families."""
+    return [(name, plant) for name in families for plant in PLANTS.get(name, ())]
 
 
 def begin_worker() -> None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from spotline.application.health.flow import LogFacts, PlaceFacts
+from spotline.application.incarnations import FIRST, LogSeen
+from spotline.bench.faults.continuity import MemoryContinuity
 from spotline.contracts.batch import MOST_EVENTS
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import InvariantViolation, ProviderUnavailable
@@ -34,10 +36,12 @@ async def no_pause() -> None:
 
 @dataclass(slots=True)
 class DurablePlace:
-    """A durable place as the broker keeps it."""
+    """A durable place as the broker keeps it; `began_seq` is behind what it began with."""
 
     acked_seq: int
     owner: MemorySubscription | None = None
+    incarnation: int = FIRST
+    began_seq: int = 0
 
     @property
     def done_seq(self) -> int:
@@ -45,12 +49,22 @@ class DurablePlace:
         return self.acked_seq if self.owner is None else max(self.acked_seq, self.owner.acked_seq)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerCopy:
+    """A copy of a broker's disk."""
+
+    entries: tuple[StoredEntry, ...]
+    places: dict[str, DurablePlace]
+    snapshots: dict[str, bytes]
+
+
 @dataclass(slots=True)
 class MemoryBroker:
     """The server's side: what survives whoever uses it.
 
     `now_ns` is its clock, which need not be right. `connections` counts its starts. While its disk
-    is `full` it stores nothing.
+    is `full` it stores nothing. `lost` are the entries that were in the log once, in the order in
+    which they were lost.
     """
 
     now_ns: Callable[[], int]
@@ -61,6 +75,9 @@ class MemoryBroker:
     connections: int = 1
     full: bool = False
     name: str = "SPOTLINE_0"
+    installation_id: str = ""
+    lost: list[StoredEntry] = field(default_factory=list)
+    _made: int = 1
     _ids: dict[str, tuple[int, float]] = field(default_factory=dict)
     _up: asyncio.Event = field(default_factory=asyncio.Event)
     _grew: asyncio.Event = field(default_factory=asyncio.Event)
@@ -72,6 +89,11 @@ class MemoryBroker:
     def last_seq(self) -> int:
         """The greatest stored `seq`."""
         return len(self.entries)
+
+    @property
+    def created(self) -> str:
+        """When the stream was made, in the broker's words."""
+        return f"stream {self._made}"
 
     @property
     def is_up(self) -> bool:
@@ -135,15 +157,37 @@ class MemoryBroker:
         self._ids.clear()
 
     def cut(self, last_seq: int) -> None:
-        """Lose everything behind an entry, as a torn file does; places and snapshots stay."""
+        """Lose everything behind an entry, as a torn file does; places and snapshots stay.
+
+        As a server does that starts on such a file, it sets what was acknowledged back to the end;
+        where a place began it keeps.
+        """
+        self.lost += self.entries[last_seq:]
         del self.entries[last_seq:]
         self._ids = {key: seen for key, seen in self._ids.items() if seen[0] <= last_seq}
+        for place in self.places.values():
+            place.acked_seq = max(min(place.acked_seq, last_seq), place.began_seq)
 
     def wipe(self) -> None:
-        """Lose the log, with its places and snapshots."""
+        """Lose the stream with its places, and make another one; snapshots are kept elsewhere."""
         self.cut(0)
         self.places.clear()
-        self.snapshots.clear()
+        self._made += 1
+        self.installation_id = ""
+
+    def copy(self) -> BrokerCopy:
+        """What is on the broker's disk."""
+        return BrokerCopy(
+            entries=tuple(self.entries),
+            places={name: replace(place, owner=None) for name, place in self.places.items()},
+            snapshots=dict(self.snapshots),
+        )
+
+    def restore(self, copy: BrokerCopy) -> None:
+        """Put back an older copy of this stream, with its places and snapshots."""
+        self.cut(len(copy.entries))
+        self.places = {name: replace(place) for name, place in copy.places.items()}
+        self.snapshots = dict(copy.snapshots)
 
     def waits_for(self, name: str, subjects: Sequence[str]) -> bool:
         """Whether a place has entries that its owner is not done with."""
@@ -165,8 +209,41 @@ class MemoryStream:
     ) -> None:
         self.most_events = MOST_EVENTS
         self.broker = broker
+        self.name = broker.name
+        self.continuity = MemoryContinuity(broker)
         self._pause = pause
         self._timeout_s = publish_timeout_s
+
+    @property
+    def incarnation(self) -> int:
+        """Which incarnation it was when it was looked at."""
+        return self.continuity.incarnation
+
+    @property
+    def lineage(self) -> str:
+        """Names this incarnation of this stream."""
+        return self.continuity.lineage
+
+    @property
+    def may_begin(self) -> bool:
+        """Anybody may say that an incarnation begins."""
+        return True
+
+    async def look(self) -> None:
+        """Take the stream as it is now for what it is to be from here on."""
+        await self._asked()
+        self.continuity.look()
+
+    async def seen(self) -> LogSeen:
+        """The stream as it is, with the furthest floor of those who follow it."""
+        await self._asked()
+        places = self.broker.places.values()
+        return self.continuity.seen([(place.acked_seq, place.incarnation) for place in places])
+
+    async def claim(self, installation_id: str) -> None:
+        """Mark the stream as an installation's."""
+        await self._asked()
+        self.broker.installation_id = installation_id
 
     async def publish(self, envelopes: Sequence[Envelope]) -> Sequence[int]:
         """Store `envelopes` in order; see the port."""
@@ -190,9 +267,13 @@ class MemoryStream:
                 await asyncio.sleep(min(1.0, left_s))
                 continue
             connection = self.broker.connections
+            self.continuity.check()
+            known_seq, last_seq = self.continuity.known_seq, self.broker.last_seq
             seq = self.broker.store(envelope.subject, envelope.headers(), envelope.payload)
             await self._pause()
             if connection == self.broker.connections:
+                if seq > last_seq:
+                    self.continuity.stored(seq, behind=known_seq)
                 stored.append(seq)
         return stored
 
@@ -245,14 +326,27 @@ class MemoryStream:
     ) -> MemorySubscription:
         """Open the durable place `name`; the one that had it open before is shut out."""
         await self._asked()
-        place = self.broker.places.setdefault(name, DurablePlace(acked_seq=first_seq - 1))
-        rebased = place.acked_seq > self.broker.last_seq
-        if rebased:
-            place.acked_seq = 0
-        subscription = MemorySubscription(
-            self.broker, name, subjects, place.acked_seq, pause=self._pause
+        self.continuity.check()
+        place = self.broker.places.get(name)
+        incarnation = self.continuity.incarnation
+        if place is None:
+            # A place that is wanted beyond the end is one in another log.
+            claimed = first_seq - 1
+            floor_seq = claimed if claimed <= self.broker.last_seq else 0
+            rebased = floor_seq < claimed
+        else:
+            claimed = place.acked_seq
+            floor_seq = self.continuity.holds(claimed, place.incarnation)
+            rebased = floor_seq < claimed or place.incarnation < incarnation
+        # What followed from what was acknowledged may be gone: all is looked at again.
+        began_seq = 0 if rebased else floor_seq
+        self.broker.places[name] = DurablePlace(
+            began_seq, incarnation=incarnation, began_seq=began_seq
         )
-        subscription.rebased = rebased
+        subscription = MemorySubscription(
+            self.broker, name, subjects, began_seq, pause=self._pause, continuity=self.continuity
+        )
+        subscription.floor_seq, subscription.rebased = floor_seq, rebased
         return subscription
 
     async def _asked(self) -> None:
@@ -271,7 +365,9 @@ class MemorySubscription:
         floor_seq: int,
         *,
         pause: Pause,
+        continuity: MemoryContinuity,
     ) -> None:
+        self._continuity = continuity
         self.floor_seq = floor_seq
         self.rebased = False
         self._broker, self._name = broker, name
@@ -304,6 +400,8 @@ class MemorySubscription:
                 return ()
 
     def _take(self, limit: int) -> list[StoredEntry]:
+        if self._connection != self._broker.connections:
+            self._continuity.check()
         place = self._broker.places.get(self._name)
         if place is None:
             # Lost with the broker's store: it is made anew where this one knows it was.
@@ -323,6 +421,8 @@ class MemorySubscription:
                 if len(found) == limit:
                     break
         self._fetched = True
+        if found:
+            self._continuity.saw(found[-1].seq)
         return found
 
     def rewind(self) -> bool:

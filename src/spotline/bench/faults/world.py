@@ -45,8 +45,9 @@ from spotline.bench.faults.points import (
     counted_snapshots,
 )
 from spotline.bench.faults.scenario import HORIZON_SLOTS, START_NS, Scenario
-from spotline.bench.faults.stream import MemoryBroker, MemorySnapshots, MemoryStream
+from spotline.bench.faults.stream import MemoryBroker, MemorySnapshots
 from spotline.bench.faults.virtual_time import run_virtually
+from spotline.bench.faults.world_store import INSTALLATION, OWNER, WorldStore
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
 from spotline.contracts.envelope import StoredEntry
@@ -56,15 +57,18 @@ from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobClosed
 from spotline.domain.forecasting.registry import forecaster_factory
 from spotline.domain.jobs.job import Job
+from spotline.domain.ledger.orphans import ReapRules
 from spotline.domain.market.market import Market
 from spotline.domain.units import NS_PER_S
 from spotline.replay.parts import answer_in_process
+from spotline.runtime.lineage import SnapshotsOfLog
+from spotline.runtime.retelling import tell_again
 from spotline.runtime.service import HostSettings, ServiceHost
 from spotline.runtime.snapshots import Snapshots
 
 AnyHost = ServiceHost[Any]
 
-OWNER = "default"
+_REAP = ReapRules(installation_id=INSTALLATION.installation_id)
 _HOST = HostSettings(batch=32, idle_s=5.0, snapshot_every=16)
 _LOOK_EVERY_S = 0.5
 _RETRY_S = 1.0
@@ -128,6 +132,7 @@ class FaultWorld:
         self.cloud_file = folder / "simulated_cloud.sqlite"
         self.clock_skew_ns = 0
         self.broker = MemoryBroker(now_ns=self._now_ns)
+        self.store = WorldStore(self.broker, self.ledger_file, self._pause)
         self.hosts: dict[str, AnyHost] = {}
         self.lines: dict[str, Lifeline] = {}
         self.points: Counter[str] = Counter()
@@ -171,6 +176,7 @@ class FaultWorld:
         return FaultOutcome(
             scenario=self.scenario,
             entries=tuple(self.broker.entries),
+            lost=tuple(self.broker.lost),
             ledger=self.ledger_file,
             cloud=self.cloud_file,
             accepted=dict(self.accepted),
@@ -215,7 +221,13 @@ class FaultWorld:
         return not waiting and self._closed() >= (jobs & set(self.accepted))
 
     def _closed(self) -> set[str]:
-        return {event.job_id for event in self.events(JobClosed) if isinstance(event, JobClosed)}
+        """Jobs that have ended: one that did in what is lost is not begun again."""
+        lost = [event for entry in self.broker.lost for _, event in _events_of(entry)]
+        return {
+            event.job_id
+            for event in (*self.events(JobClosed), *lost)
+            if isinstance(event, JobClosed)
+        }
 
     def events(self, *kinds: type[Event]) -> Sequence[Event]:
         """What the log holds of these kinds, in order, but for what a fault wrote."""
@@ -265,6 +277,7 @@ class FaultWorld:
         service = line.service
         host: AnyHost | None = None
         try:
+            await self.store.settle_first()
             with ExitStack() as stack:
                 host = await self._serve[service](line, stack)
                 if self.lines[service] is line:
@@ -335,8 +348,8 @@ class FaultWorld:
 
     # --- what each service is made of ---------------------------------------------------------
 
-    def _stream(self, line: Lifeline) -> CountedStream:
-        return CountedStream(MemoryStream(self.broker, pause=self._pause), line)
+    async def _stream(self, line: Lifeline) -> CountedStream:
+        return CountedStream(await self.store.opened(line), line)
 
     async def _pause(self) -> None:
         await asyncio.sleep(self.family.delay_s())
@@ -344,14 +357,15 @@ class FaultWorld:
     async def _market_ingest(self, line: Lifeline, stack: ExitStack) -> AnyHost:
         handler = IngestHandler(self.family.market(self.scenario.market), self.family.ingest())
         gate = partial(self._gate, line)
-        return ServiceHost(handler, self._stream(line), gate=gate, settings=_HOST)
+        return ServiceHost(handler, await self._stream(line), gate=gate, settings=_HOST)
 
     async def _forecaster(self, line: Lifeline, stack: ExitStack) -> AnyHost:
         factory = forecaster_factory(self.scenario.forecaster)
-        store = MemorySnapshots(self.broker, pause=self._pause)
+        stream = await self.store.opened(line)
+        store = SnapshotsOfLog(MemorySnapshots(self.broker, pause=self._pause), stream)
         return ServiceHost(
             ForecastHandler(factory, horizon_slots=HORIZON_SLOTS),
-            self._stream(line),
+            CountedStream(stream, line),
             snapshots=Snapshots(
                 store=counted_snapshots(store, line),
                 codec=ForecastStateCodec(factory, horizon_slots=HORIZON_SLOTS),
@@ -367,33 +381,45 @@ class FaultWorld:
             return answer_in_process(call)
 
         handler = SelectHandler(self.scenario.selector, digest=digest)
-        return ServiceHost(handler, self._stream(line), calls=allocate, settings=_HOST)
+        return ServiceHost(handler, await self._stream(line), calls=allocate, settings=_HOST)
 
     async def _cloud_actuator(self, line: Lifeline, stack: ExitStack) -> AnyHost:
         ledger = SqlLedger(ledger_url(self.ledger_file), OWNER)
         stack.callback(ledger.close)
+        counted = counted_ledger(ledger, line)
+        remembered = self.store.remembered(ledger)
+        stream = await self.store.opened(line, remembered)
+        ledger.claim(INSTALLATION.installation_id, stream.incarnation)
+        await tell_again(stream, counted, remembered)
+        line.check()
+        self.store.note(stream)
         cloud = SimulatedCloud(self.cloud_file, self.scenario.cloud)
         stack.callback(cloud.close)
         actuation = CloudActuation(
             counted_cloud(self.family.cloud(cloud), line),
-            counted_ledger(ledger, line),
-            ActuationOptions(caps=self.scenario.caps, agreement=AgreementRules()),
+            counted,
+            ActuationOptions(caps=self.scenario.caps, agreement=AgreementRules(reap=_REAP)),
         )
         await _started(actuation)
         calls = SimulatedCloudDriver(cloud, actuation.perform)
-        return ServiceHost(ActuateHandler(), self._stream(line), calls=calls, settings=_HOST)
+        return ServiceHost(
+            ActuateHandler(), CountedStream(stream, line), calls=calls, settings=_HOST
+        )
 
     async def _allocator(self, line: Lifeline, stack: ExitStack) -> AnyHost:
         self._feed = JobFeed()
         host = ServiceHost(
-            JobsHandler(), self._stream(line), on_applied=self._feed.on_applied, settings=_HOST
+            JobsHandler(),
+            await self._stream(line),
+            on_applied=self._feed.on_applied,
+            settings=_HOST,
         )
         answering = asyncio.get_running_loop().create_task(self._answer(host, line))
         stack.callback(answering.cancel)
         return host
 
     async def _read_model(self, line: Lifeline, stack: ExitStack) -> AnyHost:
-        return ServiceHost(ReadModelHandler(), self._stream(line), settings=_HOST)
+        return ServiceHost(ReadModelHandler(), await self._stream(line), settings=_HOST)
 
     async def _answer(self, host: AnyHost, line: Lifeline) -> None:
         await host.live()
@@ -406,8 +432,10 @@ class FaultWorld:
         """Hold a slot back until the jobs before it are handed over."""
         slot = int(timer.timer_id.removeprefix("slot:"))
         await self.family.before_slot(self, slot)
-        for job in self.scenario.handed_over.get(slot, ()):
-            await self.submit(job)
+        # Behind a loss the market may go on some slots later.
+        for due in sorted(due for due in self.scenario.handed_over if due <= slot):
+            for job in self.scenario.handed_over[due]:
+                await self.submit(job)
         line.check()
 
     async def submit(self, job: Job) -> None:

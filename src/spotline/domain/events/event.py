@@ -18,6 +18,7 @@ from spotline.domain.events import (
     lifecycle,
     limits,
     market,
+    modes,
     parking,
     placement,
     selection,
@@ -92,4 +93,5 @@ Event = (
     | agreement.OrphanFound
     | agreement.OrphanSettled
     | agreement.OrphanReapRequested
+    | modes.AccountModeSet
 )

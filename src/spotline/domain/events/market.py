@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from spotline.domain.market.offering import Offering, Quote
 from spotline.domain.market.slot_quote import SlotQuote
+from spotline.domain.modes import Mode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarketOpened:
-    """The offerings and the slot grid of a partition."""
+    """The offerings and the slot grid of a partition; `mode` None, as in logs of before, is live."""
 
     offerings: tuple[Offering, ...]
     slot_s: int
@@ -18,6 +19,12 @@ class MarketOpened:
     source: str
     ends_ns: int = 0
     waits_for_work: bool = False
+    mode: Mode | None = None
+
+    @property
+    def runs_in(self) -> Mode:
+        """How far decisions of this log reach."""
+        return self.mode or Mode.LIVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +36,19 @@ class QuoteObserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotOpened:
-    """Slot `slot` opens: every offering's latest quote and its age. `last` ends a replay."""
+    """Slot `slot` opens: every offering's latest quote and its age. `last` ends a replay.
+
+    `mode` is that of `MarketOpened`, for those who follow slots alone.
+    """
 
     slot: int
     ts_event_ns: int
     slot_s: int
     quotes: tuple[SlotQuote, ...]
     last: bool = False
+    mode: Mode | None = None
+
+    @property
+    def runs_in(self) -> Mode:
+        """How far decisions of this log reach."""
+        return self.mode or Mode.LIVE

@@ -173,10 +173,12 @@ class Run:
         names = [variable.name for variable in self.environment]
         if names != sorted(set(names)):
             yield f"run.environment must ascend by name without repeats, was {names}"
-        if list(self.secrets) != sorted(set(self.secrets)):
+        # What is no name may be the secret itself, written in the place of its name.
+        if wrong := [at for at, name in enumerate(self.secrets) if not _VARIABLE.fullmatch(name)]:
+            where = ", ".join(map(str, wrong))
+            yield f"run.secrets must be names of variables, had others at index {where}"
+        elif list(self.secrets) != sorted(set(self.secrets)):
             yield f"run.secrets must ascend without repeats, were {list(self.secrets)}"
-        if wrong := [name for name in self.secrets if not _VARIABLE.fullmatch(name)]:
-            yield f"run.secrets must be names of variables, were {wrong}"
         if both := sorted(set(names) & set(self.secrets)):
             yield f"run.secrets must not name variables of run.environment, were {both}"
         for name in ("ranks_per_instance", "grace_s", "stalled_after_s"):

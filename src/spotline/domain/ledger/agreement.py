@@ -88,6 +88,8 @@ class LedgerSays:
         Micro-USD by job, of all slots.
     admitted
         Jobs that it holds.
+    ended
+        Jobs that it holds as ended; all of them where the log lost anything.
     held
         The job of every instance that it holds.
     """
@@ -96,6 +98,7 @@ class LedgerSays:
     charged: Mapping[str, int] = field(default_factory=dict)
     spent: Mapping[str, int] = field(default_factory=dict)
     admitted: AbstractSet[str] = frozenset()
+    ended: AbstractSet[str] = frozenset()
     held: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -186,7 +189,7 @@ def _of_slots(log: LogSays, ledger: LedgerSays) -> Iterator[Disagreement]:
 
 def _of_jobs(log: LogSays, ledger: LedgerSays) -> Iterator[Disagreement]:
     for job_id in ledger.admitted:
-        if not log.knows(job_id):
+        if not log.knows(job_id) and job_id not in ledger.ended:
             yield Disagreement(
                 kind=DisagreementKind.JOB_NOT_IN_LOG,
                 scope=FreezeScope.JOB,
@@ -219,7 +222,7 @@ def _of_spend(log: LogSays, ledger: LedgerSays) -> Iterator[Disagreement]:
                 key=job_id,
                 detail=f"{said}{_usd(charged)}",
             )
-        elif charged > accrued:
+        elif charged > accrued and not _ended_in_a_lost_part(job_id, log, ledger):
             yield Disagreement(
                 kind=DisagreementKind.CHARGE_WITHOUT_DECISION,
                 scope=FreezeScope.JOB,
@@ -228,6 +231,11 @@ def _of_spend(log: LogSays, ledger: LedgerSays) -> Iterator[Disagreement]:
                 detail=f"the ledger charged {_usd(charged - accrued)} that the log does not know",
                 continue_with=REPAIR,
             )
+
+
+def _ended_in_a_lost_part(job_id: str, log: LogSays, ledger: LedgerSays) -> bool:
+    """Whether a job's end is known to the ledger: its charges are not said again in a later log."""
+    return job_id in ledger.ended and (log.incarnation > 1 or not log.knows(job_id))
 
 
 def _of_instances(log: LogSays, ledger: LedgerSays, cloud: CloudShows) -> Iterator[Disagreement]:

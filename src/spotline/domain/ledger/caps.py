@@ -29,7 +29,8 @@ def is_our_limit(refused: LaunchRefused) -> bool:
 class Caps:
     """Upper bounds, None for none. Minutes are minutes of the market's time.
 
-    `micro_usd_per_hour` bounds the price of all that is held, `spending` what is spent in a time.
+    `micro_usd_per_hour` bounds the price of all that is held, `spending` is what the selector is
+    held to as well. Of two bounds of the same thing the lower one counts.
     """
 
     micro_usd_per_job: int | None = None
@@ -42,6 +43,20 @@ class Caps:
             cap = getattr(self, name)
             if cap is not None and cap < 0:
                 raise ValueError(f"cap {name} must be >= 0, was {cap}")
+
+    @property
+    def most_micro_usd_per_job(self) -> int | None:
+        """The most that a job may cost, whoever stated it; None: any amount."""
+        return _lower(self.micro_usd_per_job, self.spending.micro_usd_per_job)
+
+    @property
+    def most_launches_per_minute(self) -> int | None:
+        """The most that may be launched in a minute, whoever stated it; None: any number."""
+        return _lower(self.launches_per_minute, self.spending.launches_per_minute)
+
+
+def _lower(one: int | None, other: int | None) -> int | None:
+    return min((each for each in (one, other) if each is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,8 +141,7 @@ def permit(
     """
     fitting: list[Permit] = [Permit(instances=wanted)]
     per_minute = f"{_CAP} launches per minute"
-    per_minutes = (caps.launches_per_minute, caps.spending.launches_per_minute)
-    most = min((each for each in per_minutes if each is not None), default=None)
+    most = caps.most_launches_per_minute
     if most is not None:
         left = most - usage.launches
         if left < min(wanted, excepted):
@@ -138,8 +152,9 @@ def permit(
     if caps.micro_usd_per_hour is not None and price_micro_usd:
         left = (caps.micro_usd_per_hour - usage.micro_usd_per_hour) // price_micro_usd
         fitting.append(limited(f"{_CAP} USD per hour", left))
-    if caps.micro_usd_per_job is not None and rest_s > 0 and price_micro_usd:
-        left = caps.micro_usd_per_job - usage.job_micro_usd
+    job_cap = caps.most_micro_usd_per_job
+    if job_cap is not None and rest_s > 0 and price_micro_usd:
+        left = job_cap - usage.job_micro_usd
         per_job = max(0, left) * S_PER_HOUR // (price_micro_usd * rest_s)
         fitting.append(limited(JOB_CAP, per_job, scope=FreezeScope.JOB))
     least = min(fitting, key=lambda fit: fit.instances)

@@ -9,7 +9,16 @@ from dataclasses import dataclass, field, replace
 from spotline.domain.events.capacity import ProvisioningCommanded, RefusalClass
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.ledger.billing import OfferingPrice
-from spotline.domain.ledger.caps import JOB_CAP, Caps, Permit, Usage, fewer, limited, permit
+from spotline.domain.ledger.caps import (
+    JOB_CAP,
+    Caps,
+    Permit,
+    Usage,
+    excepted_from,
+    fewer,
+    limited,
+    permit,
+)
 from spotline.domain.limits.freezes import FreezeScope
 from spotline.domain.limits.spending import PoolRoom, Room, SpentIn, is_of_tenant, quota_limit
 from spotline.domain.market.offering import CapacityType
@@ -90,9 +99,9 @@ class RevisionPlan:
     """The moment and the rules that commands are turned into intents under.
 
     `attempts` gives the attempt number of commands that were refused before. `spent_micro_usd` is
-    each job's bill up to `offset_s`, this slot's part included. `forbidden` (not empty) forbids
-    every launch and says why; `barred` does so for one capacity type of a command. `spent_in` is
-    what was spent in the times that limits are about, the slot up to `offset_s` included.
+    each job's bill up to `offset_s`, this slot's part included. `barred` forbids launches
+    of one capacity type of a command and says why. `spent_in` is what was spent in the times that
+    limits are about, the slot up to `offset_s` included.
     """
 
     slot: int
@@ -105,7 +114,6 @@ class RevisionPlan:
     spent_micro_usd: Mapping[str, int]
     launches_last_minute: int
     attempts: Mapping[str, int]
-    forbidden: str = ""
     barred: Mapping[tuple[str, CapacityType], Permit] = field(default_factory=dict)
     spent_in: SpentIn = field(default_factory=dict)
 
@@ -218,7 +226,7 @@ def _rest_cost_micro_usd(plan: RevisionPlan, held: Iterable[HeldInstance]) -> di
 
 
 def _over_cap(plan: RevisionPlan, held: Iterable[HeldInstance]) -> tuple[Intent, ...]:
-    cap = plan.caps.micro_usd_per_job
+    cap = plan.caps.most_micro_usd_per_job
     if cap is None:
         return ()
     held = tuple(held)
@@ -249,8 +257,6 @@ def _barred(
     plan: RevisionPlan, intent: Intent, capacity_type: CapacityType, dropped: set[str]
 ) -> Permit | None:
     """Why nothing is asked for, whatever the caps; None if it may be."""
-    if plan.forbidden:
-        return limited(plan.forbidden)
     if intent.offering_id not in plan.prices:
         return NOT_QUOTED
     if intent.job_id in dropped:
@@ -356,13 +362,19 @@ class _Tally:
         scope = FreezeScope.TENANT if is_of_tenant(name) else FreezeScope.SYSTEM
         by_spending = limited(f"limit {name}", most, scope=scope)
         allowed = by_caps if most < 0 else fewer(by_caps, by_spending)
-        in_pool = self._pools.instances(intent.quota_pool)
+        by_quota = self._by_quota(intent.quota_pool, requested, excepted)
+        return allowed if by_quota is None else fewer(allowed, by_quota)
+
+    def _by_quota(self, pool: str, requested: int, excepted: int) -> Permit | None:
+        """What a pool's quota allows; None where it has none. It yields to what is `excepted`."""
+        in_pool = self._pools.instances(pool)
         if in_pool is None:
-            return allowed
-        by_quota = limited(
-            f"limit {quota_limit(intent.quota_pool)}", in_pool, scope=FreezeScope.SYSTEM
-        )
-        return fewer(allowed, by_quota)
+            return None
+        limit = f"limit {quota_limit(pool)}"
+        needed = min(requested, excepted)
+        if in_pool < needed:
+            return excepted_from(limit, needed)
+        return limited(limit, in_pool, scope=FreezeScope.SYSTEM)
 
     def take(self, intent: Intent, capacity_type: CapacityType, count: int) -> None:
         """Count what is launched."""

@@ -35,6 +35,7 @@ class FreezeReason(Enum):
     STALE_QUOTES = "stale_quotes"
     PRICE = "price"
     CRASH_LOOP = "crash_loop"
+    NOT_LIVE = "not_live"
 
 
 _YIELDING = frozenset({FreezeReason.BREAKER, FreezeReason.STALE_QUOTES, FreezeReason.PRICE})

@@ -17,6 +17,9 @@ from spotline.domain.units import PPM, S_PER_HOUR, cost_micro_usd
 
 _TENANT = "tenant"
 
+PER_JOB = "USD per job"
+"""What the limit on each job is called, that no job goes on beyond."""
+
 SPANS_S = {"hour": 3600, "day": 86_400, "month": 30 * 86_400}
 
 SpentIn = Mapping[int, Mapping[tuple[str, CapacityType], int]]
@@ -56,8 +59,10 @@ NO_LIMIT = SpendLimit()
 class Spending:
     """Limits on spending. `tenants` are those that have one of their own, instead of `every_tenant`.
 
-    Of a quota pool in `quotas` at most so many instances are held at a time. Spot that is not `least_spot_discount_ppm` below on-demand is not bought; in a minute of the
-    market at most `launches_per_minute` instances are.
+    No job costs more than `micro_usd_per_job`, the copies of its checkpoint counted. Of a quota pool
+    in `quotas` at most so many instances are held at a time. Spot that is not
+    `least_spot_discount_ppm` below on-demand is not bought; in a minute of the market at most
+    `launches_per_minute` instances are.
     """
 
     total: SpendLimit = NO_LIMIT
@@ -68,10 +73,13 @@ class Spending:
     quotas: Mapping[str, int] = field(default_factory=dict)
     least_spot_discount_ppm: int = 0
     launches_per_minute: int | None = None
+    micro_usd_per_job: int | None = None
 
     def __post_init__(self) -> None:
-        if self.launches_per_minute is not None and self.launches_per_minute < 0:
-            raise ValueError(f"launches_per_minute must be >= 0, was {self.launches_per_minute}")
+        for name in ("launches_per_minute", "micro_usd_per_job"):
+            most = getattr(self, name)
+            if most is not None and most < 0:
+                raise ValueError(f"{name} must be >= 0, was {most}")
         for pool, most in self.quotas.items():
             if most < 0:
                 raise ValueError(f"quotas of {pool} must be >= 0, was {most}")
@@ -106,6 +114,14 @@ class Spending:
         yield (("spot", self.spot) if kind is CapacityType.SPOT else ("on-demand", self.on_demand))
         yield _TENANT, self.tenants.get(tenant, self.every_tenant)
 
+    def stated(self) -> tuple[str, ...]:
+        """The names of the limits that are not the default ones."""
+        return tuple(
+            each.name
+            for each in fields(self)
+            if getattr(self, each.name) != getattr(DEFAULT_SPENDING, each.name)
+        )
+
     def discounted(self, spot_price: int, on_demand_price: int) -> bool:
         """Whether spot is as much below on-demand as it must be."""
         return spot_price * PPM <= on_demand_price * (PPM - self.least_spot_discount_ppm)
@@ -115,9 +131,11 @@ class Spending:
         if self == Spending():
             return ""
         stated = asdict(self)
+        # Texts of before there were these stay the same.
         if not self.quotas:
-            # Texts of before there were quotas stay the same.
             del stated["quotas"]
+        if self.micro_usd_per_job is None:
+            del stated["micro_usd_per_job"]
         return json.dumps(stated, sort_keys=True)
 
 
@@ -140,12 +158,14 @@ def spending_of(text: str) -> Spending:
     quotas = _mapping(stated.pop("quotas", {}), "limits.quotas")
     discount = _whole(stated.pop("least_spot_discount_ppm", 0), "limits.least_spot_discount_ppm")
     launches = _whole(stated.pop("launches_per_minute", None), "limits.launches_per_minute")
+    per_job = _whole(stated.pop("micro_usd_per_job", None), "limits.micro_usd_per_job")
     return Spending(
         quotas={name: _count(value, f"limits.quotas.{name}") for name, value in quotas.items()},
         **{name: _limit(value, f"limits.{name}") for name, value in stated.items()},
         tenants={name: _limit(value, f"limits.tenants.{name}") for name, value in tenants.items()},
         least_spot_discount_ppm=discount or 0,
         launches_per_minute=launches,
+        micro_usd_per_job=per_job,
     )
 
 

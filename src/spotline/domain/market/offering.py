@@ -86,6 +86,11 @@ class Offering:
     notice_lead_s: int | None = None
     reservation: Reservation | None = None
 
+    @property
+    def account_key(self) -> str:
+        """The account as scopes and modes name it: "provider/account"."""
+        return f"{self.provider}/{self.account}"
+
     def __post_init__(self) -> None:
         if (self.notice_lead_s or 0) < 0:
             raise ValueError(f"notice_lead_s must be >= 0, was {self.notice_lead_s}")

@@ -20,12 +20,15 @@ from spotline.domain.limits.spending import (
 
 WHOLE = """
 total: {usd_per_hour: 200, usd_per_day: 3000, usd_per_month: 50000}
+spot: {usd_per_day: 2000}
 on_demand: {usd_per_hour: 80.5}
+quotas: {"aws:us-east-1": 16}
 every_tenant: {usd_per_day: 500}
 tenants:
   research: {usd_per_day: 1500}
 least_spot_discount_percent: 20
 launches_per_minute: 100
+usd_per_job: 75.5
 """
 
 LIMITS = st.builds(
@@ -49,11 +52,14 @@ def test_all_that_is_stated_is_read(tmp_path: Path) -> None:
             micro_usd_per_day=3000 * 10**6,
             micro_usd_per_month=50_000 * 10**6,
         ),
+        spot=SpendLimit(micro_usd_per_day=2000 * 10**6),
         on_demand=SpendLimit(micro_usd_per_hour=80_500_000),
+        quotas={"aws:us-east-1": 16},
         every_tenant=SpendLimit(micro_usd_per_day=500 * 10**6),
         tenants={"research": SpendLimit(micro_usd_per_day=1500 * 10**6)},
         least_spot_discount_ppm=200_000,
         launches_per_minute=100,
+        micro_usd_per_job=75_500_000,
     )
 
 

@@ -249,7 +249,11 @@ def test_halves_of_a_deadline_must_fit_when_one_of_them_is_a_time() -> None:
         ({"command": "x", "env": {"A": [1]}}, "run.env.A", "text, a number, true or false"),
         ({"command": "x", "env": {"A": "v" * 8193}}, "run.env.A", "at most 8,192 characters"),
         ({"command": "x", "secrets": ["a b"]}, "run.secrets[0]", "a variable's name of letters"),
-        ({"command": "x", "secrets": "KEY"}, "run.secrets", "a list, found 'KEY'"),
+        (
+            {"command": "x", "secrets": "KEY"},
+            "run.secrets",
+            "a list, found another value (not shown: it may be a secret)",
+        ),
         (
             {"command": "x", "env": {"A": 1}, "secrets": ["A"]},
             "run.secrets",

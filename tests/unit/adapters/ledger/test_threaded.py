@@ -54,11 +54,8 @@ ARGUMENTS = {
 async def test_no_statement_of_any_method_runs_on_the_loops_thread(ledger_database):
     threads = set()
     async with opened_ledger(ledger_database, OWNER) as opened:
-        event.listen(
-            opened._engine,
-            "before_cursor_execute",
-            lambda *_: threads.add(threading.get_ident()),
-        )
+        # Whoever runs a statement takes a connection first.
+        event.listen(opened._engine, "checkout", lambda *_: threads.add(threading.get_ident()))
         ledger = ThreadedLedger(opened)
         for name, arguments in ARGUMENTS.items():
             threads.clear()

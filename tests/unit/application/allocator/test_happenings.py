@@ -27,7 +27,7 @@ QUIET = {
     "MarketLawLearned",
     *("ParkedEntryRetried", "ParkedEntryDropped"),
     # Of the system: shown with what a job waits for.
-    *("BuyingFrozen", "BuyingUnfrozen"),
+    *("BuyingFrozen", "BuyingUnfrozen", "AccountModeSet"),
     *("AgreementChecked", "IncarnationBegun", "OrphanFound", "OrphanSettled"),
 }
 

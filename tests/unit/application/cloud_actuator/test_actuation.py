@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.application.cloud_actuator.ports import (
-    ActuatorMode,
     LedgerEnd,
     LedgerEntry,
     OwnerFenced,
@@ -150,18 +149,6 @@ async def test_performing_a_call_again_changes_nothing_and_answers_the_same(rig)
 
     assert list(first) == list(again)
     assert len(await running(rig)) == 2
-
-
-async def test_observe_mode_ledgers_and_refuses(tmp_path):
-    rig = Rig(tmp_path, mode=ActuatorMode.OBSERVE)
-    await rig.feed(opened(0))
-
-    refused, report = await rig.decide(0, 0, 0, [("j", lot(spot=2))])
-
-    assert (refused.granted, refused.detail) == (0, "observe mode")
-    assert (report.holdings, await running(rig)) == ((), [])
-    assert len(rig.ledger.comparable()["results"]) == 1
-    rig.close()
 
 
 async def test_launches_per_minute_are_capped_in_market_time(tmp_path):

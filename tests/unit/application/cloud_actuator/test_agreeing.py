@@ -18,10 +18,12 @@ from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
 from spotline.domain.events.lifecycle import JobClosed, JobOutcome
 from spotline.domain.events.market import MarketOpened
 from spotline.domain.ledger.caps import Caps
+from spotline.domain.ledger.job_records import JobRecord
 from spotline.domain.ledger.orphans import ANY_ACCOUNT, ReapMode, ReapRules
 from spotline.domain.limits.freezes import FreezeReason, FreezeScope
 from tests.fakes.actuator import (
     INSTALLATION,
+    SLOT_S,
     Rig,
     launch,
     lot,
@@ -193,6 +195,85 @@ async def test_with_an_older_ledger_what_was_released_since_is_not_held_again(ri
     assert rig.ledger.spend_micro_usd("j") == 2 * 3_000_003 + 3 * 4 * 1_000_001
     assert kinds_of(rig.published) == []
     rig.ledger.audit()
+
+
+async def test_with_the_ledger_lost_what_ended_in_the_open_slot_is_charged_until_then(rig):
+    await rig.feed(submitted())
+    await play(rig, 2)
+    await rig.feed(opened(2))
+    await rig.decide(2, 0, 0, ())
+    await rig.decide(2, 1, SLOT_S // 4, [("j", lot(spot=1))])
+
+    await lose_ledger(rig)
+    await rig.run_slot(opened(3))
+
+    ended = 2 * (1_000_001 // 4)
+    assert rig.ledger.spend_micro_usd("j") == pytest.approx(
+        2 * 3_000_003 + ended + 1_000_001, abs=3
+    )
+    rig.ledger.audit()
+
+
+async def test_with_an_older_ledger_what_was_released_in_the_open_slot_is_charged_until_then(rig):
+    await rig.feed(submitted())
+    await play(rig, 2)
+    copy = back_up(rig)
+    await rig.actuation.start()
+    await rig.feed(opened(2))
+    await rig.decide(2, 0, 0, ())
+    await rig.decide(2, 1, SLOT_S // 4, [("j", lot(spot=1))])
+    await rig.feed(opened(3))
+    await rig.decide(3, 0, SLOT_S // 2, [("j", lot())])
+
+    await lose_ledger(rig, copy)
+    await rig.run_slot(opened(4))
+
+    ended = 2 * (1_000_001 // 4)
+    whole = 2 * 3_000_003 + ended + 1_000_001 + 1_000_001 // 2
+    assert rig.ledger.spend_micro_usd("j") == pytest.approx(whole, abs=3)
+    rig.ledger.audit()
+
+
+async def test_a_ledger_that_is_older_by_a_revision_charges_nothing_that_the_log_says_ended(rig):
+    """It ends in the slot that the log reports, so nothing showed that it was older."""
+    await rig.feed(submitted())
+    await play(rig, 2)
+    await rig.feed(opened(2))
+    await rig.decide(2, 0, 0, ())
+    copy = back_up(rig)
+    await rig.actuation.start()
+    await rig.decide(2, 1, SLOT_S // 4, [("j", lot(spot=1))])
+
+    await lose_ledger(rig, copy)
+    await rig.run_slot(opened(3))
+
+    ended = 2 * (1_000_001 // 4)
+    assert rig.ledger.spend_micro_usd("j") == pytest.approx(
+        2 * 3_000_003 + ended + 1_000_001, abs=3
+    )
+    rig.ledger.audit()
+
+
+async def test_with_the_log_wiped_a_job_that_the_ledger_knows_ended_stops_nothing(rig):
+    await rig.feed(submitted())
+    await play(rig, 2)
+    await rig.run_slot(opened(2), [("j", lot())])
+    closed = JobClosed(
+        job_id="j",
+        tenant="acme",
+        slot=2,
+        outcome=JobOutcome.COMPLETED,
+        policy_id="p",
+        cost_micro_usd=0,
+        value_micro_usd=0,
+        progress_ppm=0,
+    )
+    record = JobRecord(event_id="closed", correlation_id="j", job_id="j", event=closed)
+    rig.ledger.note_jobs([record])
+
+    await wiped(rig)
+
+    assert kinds_of(rig.published) == [DisagreementKind.LOG_WIPED]
 
 
 async def test_caps_go_on_from_what_was_spent_before_the_ledger_was_lost(tmp_path):

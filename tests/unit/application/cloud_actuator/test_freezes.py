@@ -11,6 +11,7 @@ from spotline.domain.events.freeze import BuyingExcepted, BuyingFrozen, BuyingUn
 from spotline.domain.events.market import MarketOpened
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.limits.freezes import Freeze, FreezeReason, FreezeScope
+from spotline.domain.limits.spending import Spending
 from tests.fakes.actuator import SLOT_S, Rig, command, lot, opened, quote, reported
 from tests.fakes.renting import offering
 
@@ -134,6 +135,24 @@ async def test_a_killed_actuator_records_the_exception_once(tmp_path):
             break
         points += 1
     assert points > 3
+
+
+async def test_a_quota_yields_to_a_deadline_and_to_nothing_else(tmp_path):
+    rig = Rig(tmp_path, caps=Caps(spending=Spending(quotas={"pool": 1})))
+    await rig.actuation.start()
+    await rig.feed(opened(0, quote()))
+
+    answers = await carried_out(
+        rig,
+        command("other", lot(spot=4), 0),
+        replace(command("j", lot(spot=1, on_demand=3), 0), excepted_on_demand=2),
+    )
+    rig.close()
+
+    held = {holding.job_id: holding.lots for holding in reported(answers).holdings}
+    assert held == {"other": (lot(spot=1),), "j": (lot(on_demand=2),)}
+    (told,) = [event for event in answers if isinstance(event, BuyingExcepted)]
+    assert (told.against, told.instances) == ("limit quota of pool", 2)
 
 
 async def test_launches_per_minute_yield_to_a_deadline_and_to_nothing_else(tmp_path):

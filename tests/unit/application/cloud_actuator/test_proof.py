@@ -8,8 +8,9 @@ from spotline.adapters.ledger.threaded import ThreadedLedger
 from spotline.application.cloud_actuator.handler import APPLY_REVISION, ActuateHandler
 from spotline.application.spec import Context
 from spotline.application.turn import Turns
+from spotline.domain.events.agreement import IncarnationBegun
 from spotline.domain.events.allocation import AllocationDecided
-from spotline.domain.events.capacity import CapacityReported, SlotDecided
+from spotline.domain.events.capacity import CapacityReported, CostAccrued, SlotDecided
 from spotline.domain.events.lifecycle import (
     JobAdmitted,
     JobCancelled,
@@ -204,6 +205,17 @@ def test_a_report_of_a_slot_to_come_is_parked():
 
     assert reason_of(taken(*BEFORE, early)) == "slot must be one that has opened (<= 0), was 7"
     assert taken(*BEFORE, replace(early, slot=0)).parked is None
+
+
+def test_what_a_lost_part_of_the_log_charged_is_told_again_before_a_slot_opens():
+    """Told again after a wipe, all of it was parked, and every job it was of frozen for that."""
+    begun = next(one for one in SAMPLES if isinstance(one, IncarnationBegun))
+    cost = next(one for one in SAMPLES if isinstance(one, CostAccrued))
+    told = replace(cost, slot=begun.last_slot_before)
+
+    assert taken(begun, told).parked is None
+    later = replace(cost, slot=begun.last_slot_before + 1)
+    assert reason_of(taken(begun, later)).startswith("slot must be one that has opened (<= 33)")
 
 
 def test_a_second_command_for_the_same_is_parked():

@@ -61,6 +61,7 @@ async def test_launches_are_cut_to_what_may_still_be_spent_today(tmp_path):
         (Spending(every_tenant=day(4), tenants={"acme": day(100)}), {"j": 3, "k": 1}),
         (Spending(least_spot_discount_ppm=700_000), {"k": 2}),
         (Spending(launches_per_minute=4), {"j": 3, "k": 1}),
+        (Spending(micro_usd_per_job=3 * USD), {"j": 3, "k": 1}),
         (Spending(quotas={"pool": 4}), {"j": 3, "k": 1}),
         (Spending(quotas={"pool": 0}), {}),
         (Spending(quotas={"another": 0}), {"j": 3, "k": 2}),
@@ -89,6 +90,7 @@ async def test_each_limit_binds_whom_it_is_about(tmp_path, spending, kept):
         (Caps(launches_per_minute=1), FreezeScope.SYSTEM),
         (Caps(micro_usd_per_hour=USD), FreezeScope.SYSTEM),
         (Caps(micro_usd_per_job=USD), FreezeScope.JOB),
+        (Caps(spending=Spending(micro_usd_per_job=USD)), FreezeScope.JOB),
     ],
 )
 @pytest.mark.parametrize("dies_at", [None, 1])

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from spotline.application.operations.spending import SpendingState, limits_in_force
 from spotline.application.selector.state import SelectorOptions
-from spotline.domain.events.lifecycle import JobClosed, JobOutcome
+from spotline.domain.events.capacity import CapacityReported
+from spotline.domain.events.lifecycle import JobAdvanced, JobClosed, JobOutcome
 from spotline.domain.events.limits import LimitAction, LimitReached
+from spotline.domain.jobs.lot import Lot
 from spotline.domain.limits.spending import DEFAULT_SPENDING, SPANS_S, Spending, SpendLimit
 from spotline.domain.market.offering import CapacityType
-from tests.fakes.allocator import slot_opened
+from tests.fakes.allocator import EAST, slot_opened
 from tests.fakes.ledgers import cost
 
 REACHED = LimitReached(
@@ -92,7 +94,7 @@ def test_short_slots_are_kept_together_and_old_ones_let_go():
         state.fold(slot(number, 1))
         state.fold(cost(1, slot=number))
     # Thirty days of hours, and the one in whose five minutes they begin.
-    assert len(state.billed) == 30 * 24 + 1
+    assert len(state.spend.billed) == 30 * 24 + 1
 
 
 def test_limits_stand_beside_what_is_used_of_them():
@@ -129,7 +131,7 @@ def test_what_is_used_is_what_the_limit_is_held_against():
         state.fold(slot(number, 1800))
         state.fold(cost(7, slot=number, tenant="a", capacity_type=CapacityType.SPOT))
 
-    spent = {span_s: state.billed_in(span_s) for span_s in spending.spans_s}
+    spent = {span_s: state.spent_in(span_s) for span_s in spending.spans_s}
     left, _ = spending.left(spent, "a", CapacityType.SPOT)
 
     shown = uses(state, spending)
@@ -139,6 +141,69 @@ def test_what_is_used_is_what_the_limit_is_held_against():
         if most is not None and (what in ("total", "spot") or tenant == "a")
     ]
     assert left == min(of_spot) == 700 - 60 * 7
+
+
+def advanced(micro_usd: int, number: int = 0) -> JobAdvanced:
+    return JobAdvanced(
+        job_id="j",
+        tenant="a",
+        slot=number,
+        lots=(Lot(offering_id=EAST, spot=2, on_demand=1),),
+        progress_ppm=0,
+        slot_cost_micro_usd=micro_usd,
+        cost_micro_usd=micro_usd,
+    )
+
+
+def reported(number: int) -> CapacityReported:
+    return CapacityReported(slot=number, revision=0, offset_s=0, settled=True, holdings=())
+
+
+def day_of(state: SpendingState, what: str) -> tuple[int, int]:
+    options = SelectorOptions(limits=True, spending=DEFAULT_SPENDING.to_json())
+    (use,) = (
+        use
+        for use in limits_in_force(state, options, None, {}).uses
+        if (use.what, use.span) == (what, "day")
+    )
+    return use.used_micro_usd, use.unsettled_micro_usd
+
+
+def test_what_is_not_billed_yet_is_shown_as_not_settled():
+    state = SpendingState()
+    opened = slot(0, 1800)
+    state.fold(opened)
+    state.fold(replace(opened, slot=1))
+    prices = {sq.quote.offering_id: sq.quote for sq in opened.quotes}[EAST]
+    on_spot = 2 * prices.spot_price_micro_usd
+    on_demand = prices.on_demand_price_micro_usd
+    whole = on_spot + on_demand
+
+    state.fold(advanced(whole))
+    assert day_of(state, "total") == (whole, whole)
+    assert day_of(state, "spot") == (on_spot, on_spot)
+
+    state.fold(cost(on_spot, tenant="a", capacity_type=CapacityType.SPOT))
+    assert day_of(state, "total") == (whole, on_demand)
+    # The bill is the truth, though it is another sum.
+    state.fold(cost(on_demand - 5, tenant="a", capacity_type=CapacityType.ON_DEMAND))
+    assert day_of(state, "total") == (whole, 5)
+
+    state.fold(reported(1))
+    assert day_of(state, "total") == (whole - 5, 0)
+    assert day_of(state, "on-demand") == (on_demand - 5, 0)
+
+
+def test_limits_that_are_not_stated_are_known_for_the_default_ones():
+    def stated(spending: Spending) -> tuple[str, ...]:
+        options = SelectorOptions(limits=True, spending=spending.to_json())
+        return limits_in_force(SpendingState(), options, None, {}).stated
+
+    assert stated(DEFAULT_SPENDING) == ()
+    assert stated(replace(DEFAULT_SPENDING, quotas={"a": 1}, micro_usd_per_job=5)) == (
+        "quotas",
+        "micro_usd_per_job",
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
@@ -14,15 +15,22 @@ from spotline.application.selector.job_run import JobTable
 from spotline.application.selector.state import SelectorOptions
 from spotline.contracts.build import event_of
 from spotline.domain.events.allocation import AllocationDecided
-from spotline.domain.events.capacity import ProvisioningCommanded
+from spotline.domain.events.capacity import (
+    LaunchRefused,
+    ProvisioningCommanded,
+    RefusalClass,
+)
 from spotline.domain.events.forecast import ForecastOverdue
 from spotline.domain.events.lifecycle import JobSubmitted
-from spotline.domain.jobs.job import Checkpoint, Job
+from spotline.domain.jobs.job import Checkpoint, Job, OnLimit
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.jobs.measured import stepped
 from spotline.domain.ledger.billing import SlotPrices
+from spotline.domain.limits.freezes import FreezeScope
+from spotline.domain.limits.spending import Spending, SpendLimit
 from spotline.domain.market.generate import generate
 from spotline.domain.market.market import Market
+from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import Move
 from spotline.replay.jobs import generated_jobs
 from tests.fakes.actuator import moment
@@ -140,6 +148,108 @@ def test_a_move_that_would_exceed_the_cap_is_not_considered() -> None:
 
     assert why(driver, one) == "copying its checkpoint would exceed USD 0.56 in all"
     assert run.egress_micro_usd == 560_000
+
+
+# --- limits on money --------------------------------------------------------------------------
+
+# A copy to the west costs USD 0.28, half an hour of one spot instance there USD 0.50 or less.
+COPIED = Checkpoint(interval_s=600, save_s=60, size_gb=14.0)
+COPY = 280_000
+
+
+def limited(spending: Spending) -> SelectorOptions:
+    return replace(OPTIONS, spending=spending.to_json())
+
+
+def why_under(driver: Driver, one: Job, spending: Spending) -> str:
+    return held_back(driver.state, driver.state.runs[one.job_id], WEST, limited(spending))
+
+
+def day(micro_usd: int) -> SpendLimit:
+    return SpendLimit(micro_usd_per_day=micro_usd)
+
+
+@pytest.mark.parametrize(
+    ("limit", "says"),
+    [
+        (lambda most: Spending(micro_usd_per_job=most), "USD per job"),
+        (lambda most: Spending(total=day(most)), "total USD per day"),
+        (lambda most: Spending(on_demand=day(most)), "on-demand USD per day"),
+        (lambda most: Spending(every_tenant=day(most)), "tenant USD per day"),
+    ],
+)
+def test_no_move_is_considered_whose_copy_a_limit_would_refuse(
+    limit: Callable[[int], Spending], says: str
+) -> None:
+    driver, one = settled(checkpoint=COPIED)
+    spent = driver.state.runs[one.job_id].spent_micro_usd
+
+    assert why_under(driver, one, limit(spent + 10**9)) == ""
+    found = why_under(driver, one, limit(COPY - 1))
+    assert found == f"copying its checkpoint would exceed {says}"
+
+
+def test_what_is_left_to_a_job_must_pay_for_a_slot_where_it_goes_as_well() -> None:
+    driver, one = settled(checkpoint=COPIED)
+    run = driver.state.runs[one.job_id]
+
+    assert why_under(driver, one, Spending(micro_usd_per_job=run.spent_micro_usd + COPY)) != ""
+
+
+def test_an_owner_s_budget_counts_the_copy() -> None:
+    driver, one = settled(checkpoint=COPIED, on_limit=OnLimit.STOP, budget_micro_usd=10**12)
+    run = driver.state.runs[one.job_id]
+    run.is_limited = True
+    assert why(driver, one) == ""
+
+    run.job = replace(run.job, budget_micro_usd=run.spent_micro_usd + COPY)
+
+    assert why(driver, one) == "copying its checkpoint would exceed job budget"
+
+
+def refused_in_the_west(driver: Driver, one: Job, scope: FreezeScope | None) -> None:
+    """The job goes west in the open slot, and nothing is launched for it there."""
+    run = driver.state.runs[one.job_id]
+    run.move(WEST, run.compiled, Move(from_offering_id=EAST, overhead_s=1, cost_micro_usd=COPY))
+    driver.feed(
+        LaunchRefused(
+            command_id="c",
+            job_id=one.job_id,
+            tenant=one.tenant,
+            offering_id=WEST,
+            capacity_type=CapacityType.SPOT,
+            slot=1,
+            requested=4,
+            granted=0,
+            detail="cap USD per job",
+            refusal_class=RefusalClass.LIMIT if scope else RefusalClass.NO_CAPACITY,
+            limit_scope=scope,
+        )
+    )
+
+
+@pytest.mark.parametrize("scope", [FreezeScope.JOB, FreezeScope.TENANT, FreezeScope.SYSTEM])
+def test_no_second_copy_is_paid_where_a_limit_refused_all_that_the_first_was_for(
+    scope: FreezeScope,
+) -> None:
+    driver, one = settled(checkpoint=COPIED)
+
+    refused_in_the_west(driver, one, scope)
+
+    held = "a limit refused all where its checkpoint was copied last"
+    assert why(driver, one, EAST) == held
+    asked = driver.feed(ForecastOverdue(slot=1, waited_ms=1))
+    driver.answered(1, 0, asked, answer_of(one, Lot(offering_id=WEST, spot=4)))
+    driver.feed(report(one, 1, Lot(offering_id=WEST, spot=4)))
+    assert why(driver, one, EAST) == ""
+
+
+def test_a_cloud_that_refuses_keeps_nobody_from_going_on() -> None:
+    driver, one = settled(checkpoint=COPIED)
+
+    refused_in_the_west(driver, one, None)
+
+    assert why(driver, one, EAST) == ""
 
 
 # --- whole runs: what the ledger is charged ---------------------------------------------------

@@ -11,7 +11,6 @@ from spotline.adapters.eventlog.manifest import environment
 from spotline.application.allocation.allocate import allocate, program_of
 from spotline.application.allocation.messages import AllocateRequest, Alternative, JobTask
 from spotline.application.allocation.value_tables import table_spec
-from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.application.selector.handler import SelectHandler
 from spotline.application.selector.job_run import RunPhase
 from spotline.application.selector.state import SelectorOptions, SelectorState
@@ -425,18 +424,6 @@ async def test_the_ledger_holds_what_a_move_cost(tmp_path) -> None:
     assert again == answers
     total = moved.cost_micro_usd + sum(one.cost_micro_usd for one in bills)
     assert rig.ledger.spend_by_job() == {"j": total}
-    rig.close()
-
-
-async def test_a_move_that_is_only_observed_costs_nothing(tmp_path) -> None:
-    rig = Rig(tmp_path, mode=ActuatorMode.OBSERVE)
-    await rig.feed(opened(0))
-    rig.call(replace(command("j", lot(spot=2), 0), transfer_cost_micro_usd=140_000))
-
-    answers = await rig.perform(rig.call(SlotDecided(slot=0, revision=0, offset_s=0, commands=1)))
-
-    assert not any(isinstance(one, CostAccrued) for one in answers)
-    assert rig.ledger.spend_by_job() == {}
     rig.close()
 
 

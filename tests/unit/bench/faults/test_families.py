@@ -74,6 +74,7 @@ def test_seeds_are_spread_over_the_families():
     rounds = spread(5, ["a", "b"])
 
     assert rounds == [(0, ("a", "b")), (1, ("a", "b")), (2, ("a",))]
+    assert spread(3, ["a", "b"], first_seed=7) == [(7, ("a", "b")), (8, ("a",))]
 
 
 def test_the_figures_have_the_form_that_was_promised():

@@ -13,6 +13,7 @@ from spotline.bench.faults.limit_oracles import (
     SpanLimit,
     jobs_stay_within_their_cap,
     launches_stay_within_the_rate,
+    quotas_are_kept,
     spend_stays_within_every_limit,
     stops_are_kept,
     what_is_not_worth_it_is_not_paid,
@@ -74,7 +75,11 @@ def accounts(tmp_path, limits=NO_LIMITS, *, charges=(), instances=(), events=(),
         for seq, event in enumerate((market_opened(), *events), start=1)
     ]
     return Accounts(
-        outcome=outcome, logged=logged, ledger={"charges": list(charges)}, instances=instances
+        outcome=outcome,
+        logged=logged,
+        lost=(),
+        ledger={"charges": list(charges)},
+        instances=instances,
     )
 
 
@@ -104,6 +109,28 @@ def test_a_job_is_summed_over_all_its_life(tmp_path):
     assert not list(jobs_stay_within_their_cap(accounts(tmp_path, limits, charges=charges)))
     charges.append(charge(31, 1))
     assert list(jobs_stay_within_their_cap(accounts(tmp_path, limits, charges=charges)))
+
+
+def test_a_quota_is_passed_by_what_was_excepted_alone(tmp_path):
+    (pool,) = {offering.quota_pool for offering in market_opened().offerings}
+    place = market_opened().offerings[0].offering_id
+    quotas = replace(NO_LIMITS, quotas={pool: 2})
+    held = [replace(instance(number, 60 * number), offering_id=place) for number in range(3)]
+    excepted = BuyingExcepted(
+        job_id=JOB.job_id,
+        tenant=JOB.tenant,
+        offering_id=place,
+        slot=0,
+        instances=1,
+        against=f"limit quota of {pool}",
+        quote_left_micro_usd=1,
+    )
+
+    assert not list(quotas_are_kept(accounts(tmp_path, quotas, instances=held[:2])))
+    assert list(quotas_are_kept(accounts(tmp_path, quotas, instances=held)))
+    assert not list(quotas_are_kept(accounts(tmp_path, quotas, instances=held, events=[excepted])))
+    gone = [replace(held[0], end_ns=held[2].start_ns), *held[1:]]
+    assert not list(quotas_are_kept(accounts(tmp_path, quotas, instances=gone)))
 
 
 def test_a_minute_lies_anywhere_and_exceptions_widen_it(tmp_path):
@@ -185,7 +212,9 @@ def test_what_is_drawn_is_what_the_product_gets_and_the_oracles_know(seed):
     assert limited.selector.limits
     assert spending_of(limited.selector.spending) == limited.caps.spending == drawn.spending
     assert known.launches_per_minute == drawn.spending.launches_per_minute
-    assert known.job_micro_usd == limited.caps.micro_usd_per_job
+    assert known.quotas == drawn.spending.quotas
+    assert bool(known.quotas) is (seed % 5 == 0)
+    assert known.job_micro_usd == limited.caps.most_micro_usd_per_job
     tenants = {limit.tenant for limit in known.spans} - {""}
     stated = drawn.spending.every_tenant.each() if not drawn.spending.tenants else [1]
     assert bool(tenants) is bool(list(stated))

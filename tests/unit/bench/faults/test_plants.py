@@ -34,6 +34,13 @@ def test_a_planted_bug_is_caught(name, plant):
     assert run.caught_at >= 0, f"{plant.what}, and no oracle says so"
 
 
+@pytest.mark.plants
+def test_a_hard_deadline_that_is_given_up_is_missed_by_its_own_oracle():
+    (plant,) = [each for each in PLANTS["runaway"] if each.name.startswith("a_minute_never_ends")]
+
+    assert run_plant("runaway", plant).oracle == "deadlines_are_kept"
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_has_three_planted_bugs(name):
     assert len(PLANTS[name]) >= 3

@@ -59,7 +59,7 @@ def held(order, job_id="j", capacity_type=CapacityType.SPOT, noticed_slot=-1):
     )
 
 
-def plan(caps=None, spent=None, offset_s=0, forbidden="", launches_last_minute=0, attempts=None):
+def plan(caps=None, spent=None, offset_s=0, launches_last_minute=0, attempts=None):
     return RevisionPlan(
         slot=3,
         revision=0,
@@ -71,7 +71,6 @@ def plan(caps=None, spent=None, offset_s=0, forbidden="", launches_last_minute=0
         spent_micro_usd=spent or {},
         launches_last_minute=launches_last_minute,
         attempts=attempts or {},
-        forbidden=forbidden,
     )
 
 
@@ -244,12 +243,9 @@ def test_a_job_that_would_pass_its_cap_by_keeping_its_instances_is_dropped_whole
     assert (intent.dropped, intent.job_id, set(intent.release)) == (True, "j", {"i1", "i2"})
 
 
-def test_a_forbidden_or_unquoted_launch_says_why():
-    asked = command("j", lot(spot=1), 3)
-    (forbidden,) = plan_revision(plan(forbidden="observe mode"), [asked], [])
+def test_an_unquoted_launch_says_why():
     (unquoted,) = plan_revision(plan(), [command("j", lot(spot=1, offering_id="b"), 3)], [])
 
-    assert (forbidden.launches[0].permitted, forbidden.launches[0].detail) == (0, "observe mode")
     assert unquoted.launches[0].detail == "the offering is not quoted"
 
 

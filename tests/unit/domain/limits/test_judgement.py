@@ -14,7 +14,6 @@ from spotline.domain.jobs.progress import JobProgress
 from spotline.domain.limits.actions import LimitAction
 from spotline.domain.limits.judgement import (
     Conditions,
-    SpotShare,
     action_at_limit,
     action_where_not_worth_it,
     budget_near_limit_micro_usd,
@@ -119,27 +118,6 @@ def test_a_job_that_is_worth_its_on_demand_price_is_stopped_by_no_spot_price(on_
     program = program_of(replace(JOB, value_micro_usd=worth))
 
     assert prospect(program, JobProgress(), 0, conditions(spot, on_demand)).is_worth_it
-
-
-def test_few_slots_are_not_taken_for_more_than_they_are():
-    """Wilson's bound with z = 1.645: (k + 1.353 + 1.645 sqrt(k (n - k) / n + 0.676)) / (n + 2.706)."""
-    assert SpotShare([])(4) == PPM
-    assert SpotShare([0])(1) == pytest.approx(0.7301 * PPM, rel=1e-3)
-    assert SpotShare([0] * 48)(1) == pytest.approx(0.0534 * PPM, rel=1e-2)
-    assert SpotShare([4] * 98)(4) == PPM
-    assert SpotShare([0, 2, 4, 8])(4) == pytest.approx(0.8176 * PPM, rel=1e-3)
-
-
-@given(st.lists(st.integers(0, 8), min_size=1, max_size=60), st.integers(1, 8))
-def test_a_share_is_at_least_what_was_seen_and_more_counts_bring_it_closer(counts, wanted):
-    seen = sum(count >= wanted for count in counts) * PPM // len(counts)
-
-    share = SpotShare(counts)(wanted)
-    surer = SpotShare(counts * 4)(wanted)
-
-    # The bound is rounded down by parts per million.
-    assert seen - 2 <= surer <= share + 2
-    assert share <= PPM
 
 
 def test_the_default_limit_is_the_value_or_one_and_a_half_times_the_quote():

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ class Body:
 
     instance_id: str
     argv: tuple[str, ...]
-    variables: Mapping[str, str]
+    variables: Mapping[str, str] = field(repr=False)
     metadata: Mapping[str, object]
     user: str
     cpu_share: float

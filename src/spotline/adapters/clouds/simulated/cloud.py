@@ -64,11 +64,18 @@ class SimulatedCloud:
     Stock is what the latest quotes say minus what all owners hold; an unknown count is no bound.
     When spot availability falls below what is held, the latest launched are noticed. Notices that
     releases have made needless by the time time goes on lapse: the cloud wants capacity back, not
-    particular instances.
+    particular instances. The ids of its instances begin with `id_prefix`.
     """
 
-    def __init__(self, path: Path, settings: SimulatedCloudSettings | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        settings: SimulatedCloudSettings | None = None,
+        *,
+        id_prefix: str = "sim-",
+    ) -> None:
         self._settings = settings or SimulatedCloudSettings()
+        self._id_prefix = id_prefix
         self._store = CloudStore(path)
 
     @property
@@ -361,7 +368,7 @@ class SimulatedCloud:
         return left, f"{left} of {request.instances} in stock"
 
     def _start(self, connection: sqlite3.Connection, request: LaunchRequest, index: int) -> None:
-        instance_id = f"sim-{request.token[:16]}-{index}"
+        instance_id = f"{self._id_prefix}{request.token[:16]}-{index}"
         connection.execute(
             "INSERT INTO tags (instance_id, installation_id) VALUES (?, ?)",
             (instance_id, request.installation_id),

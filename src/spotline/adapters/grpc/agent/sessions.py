@@ -22,6 +22,7 @@ from spotline.application.allocator.gang import Gang, Gangs, JoinedAgent
 from spotline.application.allocator.gang_facts import DEFAULT_SESSION_S
 from spotline.contracts.errors import Unauthenticated
 from spotline.contracts.reasons import Reason
+from spotline.runtime.callers import answer_for
 
 METADATA_KEY = "authorization"
 _BEARER = "bearer "
@@ -153,6 +154,7 @@ class Sessions:
             caller = self.tokens.caller(session)
         except Unauthenticated as error:
             raise _unknown(str(error)) from error
+        answer_for(caller)
         gang = self._gangs().get(caller.job_id)
         if gang is None:
             raise _unknown("the session is refused: no such agent has joined")

@@ -53,6 +53,7 @@ from spotline.contracts.reasons import Reason
 from spotline.domain.events.lifecycle import JobCancelled, JobExited, JobProgressReported
 from spotline.domain.jobs.draft import JobDraft
 from spotline.domain.jobs.job import Job
+from spotline.domain.jobs.unattended import without_program
 
 # Room for what is added to an answer.
 _CLOCK_BYTES = 4_096
@@ -172,9 +173,11 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
                 reason=Reason.MARKET_NOT_OPEN,
             )
         try:
-            return valued(market, job, margin=self._quote_margin, field=field)
+            worth = valued(market, job, margin=self._quote_margin, field=field)
         except ValueError as error:
             raise invalid(error) from error
+        # On paper there are no machines to run a program on.
+        return without_program(worth) if self._host.state.recent.mode.on_paper else worth
 
     async def _known(self, known: Accepted | Refused) -> SubmissionReceipt:
         accepted = _taken(known)
@@ -254,6 +257,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         report = from_message(ProgressReport, request)
 
         async def record() -> pb.ReportProgressResponse:
+            self._need_paid()
             work = self._open_job(report.job_id, report.tenant).work
             if report.done > work.amount:
                 raise RpcRefused(
@@ -289,6 +293,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         report = from_message(ExitReport, request)
 
         async def record() -> pb.ReportExitResponse:
+            self._need_paid()
             self._open_job(report.job_id, report.tenant)
             what = report.request_id or f"{report.generation}:{report.exit_code}:{report.detail}"
             await self._host.publish_observation(
@@ -321,6 +326,17 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
     ) -> DecisionExplanation:
         """Why a decision was what it was, worked out again from the log."""
         return await self.explaining.explain(request)
+
+    def _need_paid(self) -> None:
+        """Refuse what a program says where none runs: nothing on paper is evidence of how fast."""
+        mode = self._host.state.recent.mode
+        if mode.on_paper:
+            raise RpcRefused(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"this run is in mode {mode.value}: no program runs here, and its jobs go on as "
+                "their rates say; report to the run that is live",
+                reason=Reason.RUN_ON_PAPER,
+            )
 
     def _open_job(self, job_id: str, tenant: str) -> Job:
         """A job of a tenant that is not over."""

@@ -18,6 +18,7 @@ from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext
 from spotline.contracts.errors import FieldViolation
 from spotline.contracts.limits import CallerLimits, name_problem
 from spotline.contracts.reasons import Reason
+from spotline.runtime.callers import current_caller
 
 if TYPE_CHECKING:
     _ServerInterceptor = grpc.aio.ServerInterceptor[Any, Any]
@@ -131,6 +132,14 @@ class Door(_ServerInterceptor):
             )
         return handler  # none of ours takes a stream
 
+    def _whose(self, request: Message) -> str:
+        """The tenant that a call counts for: the caller's own where that is proved, else as stated.
+
+        What names no tenant, as questions about the market, would count for nobody otherwise.
+        """
+        caller = current_caller()
+        return (caller.tenant if caller is not None else "") or self._tenant_of(request)
+
     def _once(self, method: str, behavior: Callable[..., Any]) -> Callable[..., Any]:
         # The selector asks of jobs that an older log holds, whatever their names.
         own = method == _ALLOCATE
@@ -139,7 +148,7 @@ class Door(_ServerInterceptor):
         async def answered(request: Message | _NoMessage, context: ServerContext) -> Any:
             try:
                 request = _message(request)
-                with self._doors.room(lane, "" if own else self._tenant_of(request)):
+                with self._doors.room(lane, "" if own else self._whose(request)):
                     if not own:
                         check_names(request)
                     return await behavior(request, context)
@@ -154,7 +163,7 @@ class Door(_ServerInterceptor):
         ) -> AsyncIterator[Any]:
             try:
                 request = _message(request)
-                with self._doors.room(Lane.STREAMS, self._tenant_of(request)):
+                with self._doors.room(Lane.STREAMS, self._whose(request)):
                     check_names(request)
                     async with aclosing(behavior(request, context)) as responses:
                         async for response in responses:

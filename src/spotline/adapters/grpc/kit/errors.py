@@ -6,7 +6,7 @@ A refusal carries a `google.rpc.Status` with exactly one `ErrorInfo`, and where 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -319,6 +319,11 @@ def in_words(message: str) -> str:
         if mark in message:
             return words
     return message
+
+
+def reason_told(trailing_metadata: Iterable[tuple[str, Any]]) -> str:
+    """The reason in one word that a status of ours goes out with, empty for another's."""
+    return _read_details({str(key): value for key, value in trailing_metadata})[0]
 
 
 def _read_details(trailing: Mapping[str, Any]) -> tuple[str, Sequence[FieldViolation], float]:

@@ -15,6 +15,7 @@ import structlog
 from google.protobuf.message import Message
 
 from spotline.adapters.grpc.kit.answering import refuse
+from spotline.adapters.grpc.kit.auditing import Auditor
 from spotline.adapters.grpc.kit.errors import RpcRefused, ServerContext
 from spotline.application.identity.bearer import bearer_token
 from spotline.application.identity.permission import (
@@ -25,7 +26,15 @@ from spotline.application.identity.permission import (
     whole_denial,
 )
 from spotline.application.identity.ports import Authenticator
-from spotline.contracts.access import ANY_CALLER, GRPC_ACTIONS, OPEN, Action, Caller, Reach
+from spotline.contracts.access import (
+    ANY_CALLER,
+    GRPC_ACTIONS,
+    OPEN,
+    Action,
+    Caller,
+    Does,
+    Reach,
+)
 from spotline.contracts.errors import Unauthenticated
 from spotline.contracts.reasons import Reason
 from spotline.runtime.callers import Denials, answer_for
@@ -65,11 +74,37 @@ class _Call:
     caller: Caller
 
 
-class IdentityDoor(_ServerInterceptor):
-    """Lets nobody in whom the table does not let in; health checks are open."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Denied:
+    """Who was turned away from what; `caller` is None where he did not prove who he is."""
 
-    def __init__(self, authenticator: Authenticator, rules: TenantRules, denials: Denials) -> None:
+    method: str
+    error: RpcRefused
+    caller: Caller | None
+    writes: bool = False
+
+    @classmethod
+    def of(cls, caller: Caller, action: Action, error: RpcRefused) -> _Denied:
+        """A caller whose role may do this, but not to that."""
+        writes = action.does is Does.WRITE
+        return cls(method=action.name, error=error, caller=caller, writes=writes)
+
+
+class IdentityDoor(_ServerInterceptor):
+    """Lets nobody in whom the table does not let in; health checks are open.
+
+    Whom it turns away the auditor records; None: nobody does.
+    """
+
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        rules: TenantRules,
+        denials: Denials,
+        auditor: Auditor | None = None,
+    ) -> None:
         self._authenticator = authenticator
+        self._auditor = auditor
         self._rules = rules
         self._denials = denials
 
@@ -81,11 +116,13 @@ class IdentityDoor(_ServerInterceptor):
         method = handler_call_details.method
         if handler is None or _is_of(method, OPEN):
             return handler
+        caller = None
         try:
             token = _token(handler_call_details.invocation_metadata)
-            caller = await self._admitted(method, token)
+            caller = await self._caller(token)
+            _check_role(method, caller)
         except RpcRefused as error:
-            return self._closed(handler, method, error)
+            return self._closed(handler, _Denied(method=method, error=error, caller=caller))
         action = GRPC_ACTIONS.get(method)
         if action is None or handler.request_streaming:
             # Reflection; no stream of ours names a tenant.
@@ -99,18 +136,6 @@ class IdentityDoor(_ServerInterceptor):
             return await self._authenticator.caller(token)
         except Unauthenticated as error:
             raise _unauthenticated(error) from error
-
-    async def _admitted(self, method: str, token: str) -> Caller:
-        caller = await self._caller(token)
-        action = GRPC_ACTIONS.get(method)
-        if action is None:
-            if _is_of(method, ANY_CALLER):
-                return caller
-            raise _denied(Denial(kind=DenialKind.ROLE, detail=f"{method} is open to nobody"))
-        denial = role_denial(action, caller) or whole_denial(action, caller)
-        if denial is not None:
-            raise _denied(denial)
-        return caller
 
     # --- whose ----------------------------------------------------------------------------------
 
@@ -148,7 +173,7 @@ class IdentityDoor(_ServerInterceptor):
             try:
                 self._check_tenant(action, call.caller, request)
             except RpcRefused as error:
-                await self._refuse(context, action.name, error)
+                await self._refuse(context, _Denied.of(call.caller, action, error), request)
             return await behavior(request, context)
 
         return answered
@@ -166,23 +191,23 @@ class IdentityDoor(_ServerInterceptor):
                         await self._caller(call.token)
                         yield response
             except RpcRefused as error:
-                await self._refuse(context, action.name, error)
+                await self._refuse(context, _Denied.of(call.caller, action, error), request)
 
         return answered
 
     # --- refusing -------------------------------------------------------------------------------
 
-    def _closed(self, handler: Any, method: str, error: RpcRefused) -> Any:
+    def _closed(self, handler: Any, denied: _Denied) -> Any:
         """A method of the handler's kind that only refuses."""
 
         async def once(request: Any, context: ServerContext) -> Any:
-            await self._refuse(context, method, error)
+            await self._refuse(context, denied)
 
         async def streaming(request: Any, context: ServerContext) -> AsyncIterator[Any]:
             nothing: tuple[Any, ...] = ()
             for response in nothing:
                 yield response
-            await self._refuse(context, method, error)
+            await self._refuse(context, denied)
 
         make: dict[tuple[bool, bool], Callable[..., Any]] = {
             (False, False): grpc.unary_unary_rpc_method_handler,
@@ -195,17 +220,38 @@ class IdentityDoor(_ServerInterceptor):
         # What is refused is not read.
         return made(behavior, bytes, handler.response_serializer)
 
-    async def _refuse(self, context: ServerContext, method: str, error: RpcRefused) -> NoReturn:
-        if error.reason in self._denials.by_reason:
+    async def _refuse(
+        self, context: ServerContext, denied: _Denied, request: Any = None
+    ) -> NoReturn:
+        error = denied.error
+        is_denial = error.reason in self._denials.by_reason
+        # Another tenant's thing is refused as one that never was; to have tried to change it counts.
+        if self._auditor is not None and (is_denial or denied.writes):
+            self._auditor.denied(
+                denied.method, error, context, caller=denied.caller, request=request
+            )
+        if is_denial:
             self._denials.note(error.reason)
             _log.warning(
                 "caller_denied",
-                method=method,
+                method=denied.method,
                 reason=error.reason.name.lower(),
                 detail=str(error),
                 peer=context.peer(),
             )
         await refuse(context, error)
+
+
+def _check_role(method: str, caller: Caller) -> None:
+    action = GRPC_ACTIONS.get(method)
+    if action is None:
+        if not _is_of(method, ANY_CALLER):
+            closed = Denial(kind=DenialKind.ROLE, detail=f"{method} is open to nobody")
+            raise _denied(closed)
+        return
+    denial = role_denial(action, caller) or whole_denial(action, caller)
+    if denial is not None:
+        raise _denied(denial)
 
 
 def _token(metadata: Any) -> str:

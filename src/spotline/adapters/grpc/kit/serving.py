@@ -10,12 +10,14 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from spotline.adapters.grpc.kit.auditing import AuditedCalls, Auditor
 from spotline.adapters.grpc.kit.doors import Door, Doors, stated_tenant
 from spotline.adapters.grpc.kit.errors import RpcRefused
 from spotline.adapters.grpc.kit.identity import IdentityDoor
 from spotline.adapters.grpc.kit.tenants import bind_tenant
 from spotline.adapters.grpc.kit.tracing import server_interceptors
 from spotline.adapters.identity.shown import ServerIdentity
+from spotline.application.identity.ports import AuditTrail
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.limits import MESSAGE_BYTES, CallerLimits
 from spotline.runtime.callers import Denials
@@ -58,6 +60,7 @@ class GrpcServer:
         self.doors = Doors(CallerLimits())
         self.denials = Denials()
         self._identity: ServerIdentity | None = None
+        self._auditor: Auditor | None = None
         self._hide_denials: Callable[[], None] = lambda: None
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._server: grpc.aio.Server | None = None
@@ -69,6 +72,13 @@ class GrpcServer:
     def identify(self, identity: ServerIdentity | None) -> None:
         """Speak TLS, and ask every caller who he is; None: neither. To be called before `start`."""
         self._identity = identity
+
+    def audited_by(self, trail: AuditTrail | None) -> None:
+        """Record what changes something, and who is turned away; None: nobody does.
+
+        To be called before `start`; the trail is closed after `stop`.
+        """
+        self._auditor = None if trail is None else Auditor(trail, self.tenant_of)
 
     def register(self, server: grpc.aio.Server) -> None:
         """Add the services to gRPC's own server."""
@@ -134,6 +144,7 @@ class GrpcServer:
                 *server_interceptors(telemetry_for(self.name), self.services),
                 *self._identity_doors(),
                 Door(self.doors, self.services, self.tenant_of),
+                *(() if self._auditor is None else (AuditedCalls(self._auditor),)),
             ),
         )
         self.register(server)
@@ -166,7 +177,7 @@ class GrpcServer:
     def _identity_doors(self) -> Sequence[IdentityDoor]:
         if self._identity is None:
             return ()
-        return (IdentityDoor(self._identity.authenticator, self, self.denials),)
+        return (IdentityDoor(self._identity.authenticator, self, self.denials, self._auditor),)
 
     async def show_ready(self, ready: Callable[[], bool]) -> None:
         """Answer health checks by `ready`, as of a second ago, until cancelled."""
@@ -189,4 +200,6 @@ class GrpcServer:
         await self._health.enter_graceful_shutdown()
         self.end_streams()
         await server.stop(grace_s)
+        if self._auditor is not None:
+            self._auditor.close()
         self.release()

@@ -7,7 +7,10 @@ from spotline.adapters.identity.endpoints import ClientIdentity
 from spotline.api.v1 import operations_service_pb2 as pb
 from spotline.api.v1 import operations_service_pb2_grpc
 from spotline.application.operations.messages import (
+    AccountModes,
     LimitsInForce,
+    ModeSet,
+    ModeWanted,
     Orphans,
     ParkedPage,
     ParkedQuery,
@@ -96,3 +99,16 @@ class OperationsClient(RpcClient):
         request = pb.ReapOrphansRequest(request_id=request_id, instance_ids=instance_ids)
         response = await self._call(self._stub.ReapOrphans, request, timeout_s=_ANSWER_TIMEOUT_S)
         return tuple(response.instance_ids)
+
+    async def account_modes(self) -> AccountModes:
+        """The mode of every account."""
+        response = await self._call(
+            self._stub.ListAccountModes, pb.ListAccountModesRequest(), timeout_s=_ANSWER_TIMEOUT_S
+        )
+        return from_message(AccountModes, response)
+
+    async def set_account_mode(self, wanted: ModeWanted) -> ModeSet:
+        """Have an account in a mode."""
+        return await self._ask(
+            self._stub.SetAccountMode, wanted, ModeSet, timeout_s=_ANSWER_TIMEOUT_S
+        )

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from spotline.adapters.clouds.simulated.faults import uniform
 from spotline.bench.faults.limit_oracles import KnownLimits, SpanLimit
 from spotline.bench.faults.scenario import Scenario
 from spotline.domain.jobs.job import Job
@@ -17,6 +18,7 @@ from spotline.domain.units import cost_micro_usd
 _LAUNCHES_PER_MINUTE = (2, 4, 8, 16, 300)
 _MONEY = 0.6
 _EACH = 0.5
+_QUOTAS_IN_EVERY = 5
 _DAY_S, _HOUR_S = SPANS_S["day"], SPANS_S["hour"]
 
 
@@ -25,22 +27,22 @@ class DrawnLimits:
     """Limits of a run: launches per minute always, limits on money in most."""
 
     spending: Spending
-    micro_usd_per_job: int | None
 
     def applied(self, scenario: Scenario) -> Scenario:
         """The scenario under these limits, as `up` runs with limits."""
         return replace(
             scenario,
             selector=replace(scenario.selector, limits=True, spending=self.spending.to_json()),
-            caps=Caps(micro_usd_per_job=self.micro_usd_per_job, spending=self.spending),
+            caps=Caps(spending=self.spending),
         )
 
     def known(self, scenario: Scenario) -> KnownLimits:
         """The same limits, for the oracle."""
         return KnownLimits(
-            job_micro_usd=self.micro_usd_per_job,
+            job_micro_usd=self.spending.micro_usd_per_job,
             launches_per_minute=self.spending.launches_per_minute,
             spans=tuple(self._spans({job.tenant for job in scenario.jobs})),
+            quotas=self.spending.quotas,
         )
 
     def _spans(self, tenants: set[str]) -> Iterator[SpanLimit]:
@@ -62,10 +64,24 @@ class DrawnLimits:
 
 
 def drawn_limits(scenario: Scenario, rng: random.Random) -> DrawnLimits:
-    """Draw limits by what the scenario's jobs would cost on on-demand."""
+    """Draw limits by what the scenario's jobs would cost on on-demand, quotas in some."""
+    drawn = _drawn(scenario, rng)
+    return DrawnLimits(spending=replace(drawn.spending, quotas=_quotas(scenario)))
+
+
+def _quotas(scenario: Scenario) -> dict[str, int]:
+    """Quotas that jobs together pass, in one scenario of five; what else is drawn stays the same."""
+    if scenario.seed % _QUOTAS_IN_EVERY:
+        return {}
+    most = sum(job.max_instances for job in scenario.jobs)
+    pools = sorted({offering.quota_pool for offering in scenario.market.offerings})
+    return {pool: int(uniform(scenario.seed, "quota", pool) * (most // 3 + 1)) for pool in pools}
+
+
+def _drawn(scenario: Scenario, rng: random.Random) -> DrawnLimits:
     launches = rng.choice(_LAUNCHES_PER_MINUTE)
     if rng.random() >= _MONEY:
-        return DrawnLimits(spending=Spending(launches_per_minute=launches), micro_usd_per_job=None)
+        return DrawnLimits(spending=Spending(launches_per_minute=launches))
     dearest = int(scenario.market.on_demand_price_micro_usd[0].max())
     an_hour = [cost_micro_usd(dearest, job.max_instances, _HOUR_S) for job in scenario.jobs]
     values = [job.value_micro_usd for job in scenario.jobs]
@@ -88,9 +104,8 @@ def drawn_limits(scenario: Scenario, rng: random.Random) -> DrawnLimits:
         ),
         tenants=_one_of_their_own(scenario.jobs, rng),
     )
-    return DrawnLimits(
-        spending=spending, micro_usd_per_job=share(sorted(values)[len(values) // 2], 0.1, 0.6)
-    )
+    per_job = share(sorted(values)[len(values) // 2], 0.1, 0.6)
+    return DrawnLimits(spending=replace(spending, micro_usd_per_job=per_job))
 
 
 def _one_of_their_own(jobs: tuple[Job, ...], rng: random.Random) -> dict[str, SpendLimit]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
 from spotline.application.cloud_actuator.ports import CloudProvider
 from spotline.application.market_ingest.handler import IngestOptions
-from spotline.bench.faults.oracles import Oracle
+from spotline.bench.faults.oracles import ALWAYS, Oracle
 from spotline.bench.faults.points import Lifeline
 from spotline.bench.faults.scenario import Scenario
 from spotline.domain.market.market import Market
@@ -37,6 +37,8 @@ class FaultFamily:
         What may be spent at most, of what the undisturbed run spends; 0: any amount.
     oracles
         What must hold beside what always must.
+    always
+        What must hold after every run of this kind.
     keeps_deadlines
         Whether hard deadlines that are worth it must be met as in the undisturbed run.
     scenario
@@ -44,9 +46,10 @@ class FaultFamily:
     """
 
     name: ClassVar[str] = "calm"
-    same_ledger: ClassVar[bool] = True
+    same_ledger: bool = True
     most_spend_percent: ClassVar[int] = 0
     oracles: ClassVar[tuple[Oracle, ...]] = ()
+    always: tuple[Oracle, ...] = ALWAYS
     keeps_deadlines: ClassVar[bool] = False
 
     def __init__(

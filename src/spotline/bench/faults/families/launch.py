@@ -43,7 +43,7 @@ class RoughLaunches(Hasty):
     """Draws what becomes of each launch from its token, so that it is the same when sent again."""
 
     name: ClassVar[str] = "launch"
-    same_ledger: ClassVar[bool] = False
+    same_ledger: bool = False
 
     def cloud(self, cloud: SimulatedCloud) -> CloudProvider:
         """The cloud through a bad line."""

@@ -33,7 +33,7 @@ class Notice(Hasty):
     """A cloud that tells badly of what it does."""
 
     name: ClassVar[str] = "notice"
-    same_ledger: ClassVar[bool] = False
+    same_ledger: bool = False
 
     def __init__(
         self, scenario: object, rng: random.Random, calm_points: Counter[str] | None = None

@@ -20,7 +20,7 @@ class Price(Hasty):
     """Multiplies all prices of some slots, now and then to the market's end."""
 
     name: ClassVar[str] = "price"
-    same_ledger: ClassVar[bool] = False
+    same_ledger: bool = False
     most_spend_percent: ClassVar[int] = 200
 
     def __init__(

@@ -50,7 +50,7 @@ class Runaway(Hasty):
     """
 
     name: ClassVar[str] = "runaway"
-    same_ledger: ClassVar[bool] = False
+    same_ledger: bool = False
     oracles: ClassVar[tuple[Oracle, ...]] = LIMITS
     keeps_deadlines: ClassVar[bool] = True
 

@@ -8,11 +8,20 @@ from typing import Any
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.application.cloud_actuator import actuation, reporting
 from spotline.application.cloud_actuator.planning import RevisionPlanning
-from spotline.application.selector import commanding, fold, freezing, handler, spending
+from spotline.application.selector import (
+    commanding,
+    fold,
+    freezing,
+    handler,
+    offered_money,
+    spending,
+)
 from spotline.bench.faults.plants.interface import Plant, Replacement
 from spotline.domain.events.event import Event
+from spotline.domain.ledger import intents
+from spotline.domain.ledger.caps import Permit, permit
 from spotline.domain.limits.breaker import Breaker
-from spotline.domain.limits.spending import Spending
+from spotline.domain.limits.spending import PoolRoom, Spending
 
 
 def _spending_is_not_looked_at() -> Sequence[Replacement]:
@@ -48,7 +57,20 @@ def _what_a_job_has_spent_is_forgotten() -> Sequence[Replacement]:
     async def nothing(self: RevisionPlanning, request: Any) -> dict[str, int]:
         return {}
 
-    return (Replacement(where=RevisionPlanning, name="_spent", value=nothing),)
+    def none(*_: Any) -> int:
+        return 0
+
+    return (
+        Replacement(where=RevisionPlanning, name="_spent", value=nothing),
+        Replacement(where=offered_money, name="spent_until_now", value=none),
+    )
+
+
+def _quotas_are_not_looked_at() -> Sequence[Replacement]:
+    def any_number(self: PoolRoom, pool: str) -> None:
+        return None
+
+    return (Replacement(where=PoolRoom, name="instances", value=any_number),)
 
 
 def _nobody_is_judged() -> Sequence[Replacement]:
@@ -73,6 +95,7 @@ def _nothing_is_excepted() -> Sequence[Replacement]:
         Replacement(where=freezing, name="exemption", value=none),
         Replacement(where=commanding, name="exemption", value=none),
         Replacement(where=spending, name="exemption", value=none),
+        Replacement(where=offered_money, name="exemption", value=none),
     )
 
 
@@ -83,6 +106,21 @@ def _exceptions_are_not_recorded() -> Sequence[Replacement]:
         return outcomes((), refusals, request)
 
     return (Replacement(where=actuation, name="launch_outcomes", value=refusals_alone),)
+
+
+def _a_minute_never_ends_for_anybody() -> Sequence[Replacement]:
+    launches_since = SqlLedger.launches_since
+
+    def ever(self: SqlLedger, ts_ns: int) -> int:
+        return launches_since(self, 0)
+
+    def stern(*bounds: Any, excepted: int, **asked: Any) -> Permit:
+        return permit(*bounds, **asked)
+
+    return (
+        Replacement(where=SqlLedger, name="launches_since", value=ever),
+        Replacement(where=intents, name="permit", value=stern),
+    )
 
 
 def _the_allocator_is_believed() -> Sequence[Replacement]:
@@ -118,6 +156,11 @@ PLANTS = (
         seed=19,
     ),
     Plant(
+        name="quotas_are_not_looked_at",
+        what="quotas of pools are stated, and nobody asks them",
+        replacements=_quotas_are_not_looked_at,
+    ),
+    Plant(
         name="nobody_is_judged",
         what="a job goes on however much is still to come",
         replacements=_nobody_is_judged,
@@ -138,6 +181,12 @@ PLANTS = (
         name="exceptions_are_not_recorded",
         what="what is bought against a stop is not told",
         replacements=_exceptions_are_not_recorded,
+    ),
+    Plant(
+        name="a_minute_never_ends_for_anybody",
+        what="launches of all time count against a minute's, and the hardest deadline yields",
+        replacements=_a_minute_never_ends_for_anybody,
+        seed=15,
     ),
     Plant(
         name="the_allocator_is_believed",

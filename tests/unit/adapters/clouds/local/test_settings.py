@@ -6,10 +6,10 @@ import pytest
 
 from spotline.adapters.clouds.local.market import machine_market
 from spotline.adapters.clouds.local.settings import LocalCloudSettings
-from spotline.application.cloud_actuator.ports import ActuatorMode
 from spotline.bootstrap.cloud_settings import WrongCloudSettings
 from spotline.bootstrap.clouds import cloud_of
 from spotline.contracts.errors import ConfigError
+from spotline.domain.modes import Mode
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_variable_that_is_wrong_is_named():
     environ = {"SPOTLINE_CLOUD_LOCAL_SUDDEN_SHARE": "2"}
 
     with pytest.raises(WrongCloudSettings, match="SPOTLINE_CLOUD_LOCAL_SUDDEN_SHARE: sudden_share"):
-        cloud_of(environ, "local", ActuatorMode.LIVE)
+        cloud_of(environ, "local", Mode.LIVE)
 
 
 def test_users_are_one_for_all_or_one_for_each_tenant():

@@ -1,5 +1,7 @@
 """What a server's door takes, and what it says to the rest."""
 
+import asyncio
+
 import grpc
 import pytest
 from google.rpc import error_details_pb2 as details
@@ -8,6 +10,7 @@ from google.rpc.status_pb2 import Status
 from spotline.adapters.grpc.kit.calling import pause_before
 from spotline.adapters.grpc.kit.doors import (
     NAMES,
+    Door,
     Doors,
     Lane,
     check_names,
@@ -24,7 +27,10 @@ from spotline.api.v1 import (
     placement_service_pb2,
     statistics_pb2,
 )
+from spotline.contracts.access import Caller, Role
 from spotline.contracts.limits import LONGEST_NAME, CallerLimits
+from spotline.runtime.callers import answer_for
+from tests.eventually import eventually
 
 FILES = (
     *(agent_service_pb2, allocator_service_pb2, configuration_service_pb2, job_service_pb2),
@@ -34,7 +40,17 @@ FILES = (
 FREE = {
     *("command", "currency", "detail", "drift_detector", "etag", "image", "join_token", "location"),
     *("native_price_unit", "nonce", "page_token", "parameter", "path", "paths", "pattern"),
-    *("release", "resumed_sha256", "secrets", "setup", "sha256", "stack", "table_id", "text"),
+    *(
+        "reason",
+        "release",
+        "resumed_sha256",
+        "secrets",
+        "setup",
+        "sha256",
+        "stack",
+        "table_id",
+        "text",
+    ),
     *("unit", "uri", "value"),
 }
 
@@ -149,6 +165,44 @@ def test_one_tenant_leaves_room_for_others():
             assert doors.held(Lane.CALLS) == 2
     assert {lane: doors.held(lane) for lane in Lane} == dict.fromkeys(Lane, 0)
     assert not doors._of_tenants
+
+
+class Turned(Exception):
+    """Stands for the end of a call that was refused."""
+
+
+class Refusing:
+    """The context of a call, as far as a refusal needs it."""
+
+    async def abort(self, code, message, trailing_metadata=()):
+        raise Turned(code, message)
+
+
+async def test_what_names_no_tenant_counts_for_the_tenant_of_who_asks():
+    door = Door(Doors(LIMITS), ("spotline.api.v1.JobService",), stated_tenant)
+    asked, go_on = [], asyncio.Event()
+
+    async def behavior(request, context):
+        asked.append(request)
+        await go_on.wait()
+        return "market"
+
+    method = door._once("/spotline.api.v1.JobService/GetMarket", behavior)
+
+    async def ask(tenant):
+        answer_for(Caller(subject="ann", role=Role.OWNER, tenant=tenant))
+        return await method(job_service_pb2.GetMarketRequest(), Refusing())
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        loud = [tasks.create_task(ask("loud")) for _ in range(2)]
+        await eventually(lambda: len(asked) == 2)
+        with pytest.raises(Turned, match="2 calls of tenant 'loud'"):
+            await asyncio.create_task(ask("loud"))
+        quiet = tasks.create_task(ask("quiet"))
+        await eventually(lambda: len(asked) == 3)
+        go_on.set()
+
+    assert [task.result() for task in (*loud, quiet)] == ["market"] * 3
 
 
 def test_a_place_is_given_back_whatever_happens():

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
 import structlog
 
-from spotline.adapters.ledger.sql import SqlLedger
-from spotline.adapters.nats.belonging import settled_log
-from spotline.adapters.nats.stream import NatsEventStream
+from spotline.application.cloud_actuator.ports import Ledger
 from spotline.application.cloud_actuator.retelling import (
     TAKES,
     LogOfJobs,
@@ -25,12 +22,13 @@ from spotline.contracts.build import envelope_for, event_of
 from spotline.contracts.errors import ContractError
 from spotline.contracts.subjects import subjects_with
 from spotline.domain.events.lifecycle import JobSubmitted
+from spotline.runtime.log_settling import LastingLog, settled_log
 
 _log = structlog.get_logger(__name__)
 
 
 async def tell_again(
-    stream: NatsEventStream, ledger: SqlLedger, remembered: LogRemembered
+    stream: LastingLog, ledger: Ledger, remembered: LogRemembered
 ) -> Sequence[Retold]:
     """Say again what a log lacks that lost entries; idempotent.
 
@@ -39,7 +37,7 @@ async def tell_again(
     they are named.
     """
     missing = await missing_in(stream, ledger)
-    if stream.continuity.incarnation == FIRST:
+    if stream.incarnation == FIRST:
         if not missing.lost:
             return ()
         reason = lost_jobs_detail(missing.lost)
@@ -76,20 +74,20 @@ class Missing:
         self.unknown = unknown
 
 
-async def missing_in(stream: NatsEventStream, ledger: SqlLedger) -> Missing:
+async def missing_in(stream: LastingLog, ledger: Ledger) -> Missing:
     """Compare a log with a ledger; changes neither."""
     log = await _log_of_jobs(stream)
-    records = await asyncio.to_thread(ledger.job_records)
-    admissions = await asyncio.to_thread(ledger.admissions)
-    charged = await asyncio.to_thread(ledger.charged)
+    records = await ledger.job_records()
+    admitted = await ledger.admitted_ids()
+    charged = [charge.cost for charge in await ledger.charges_since(0)]
     return Missing(
         retold=tuple(retold(records, charged, log)),
         lost=lost_jobs(records, log),
-        unknown=unknown_jobs((held.job_id for held in admissions), records, log),
+        unknown=unknown_jobs(admitted, records, log),
     )
 
 
-async def _log_of_jobs(stream: NatsEventStream) -> LogOfJobs:
+async def _log_of_jobs(stream: LastingLog) -> LogOfJobs:
     log = LogOfJobs()
     last_seq = await stream.last_seq()
     async for entry in stream.read(subjects_with(TAKES), last_seq=last_seq):

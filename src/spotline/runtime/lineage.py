@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spotline.adapters.nats.stream import NatsEventStream
+from spotline.runtime.log_settling import LastingLog
 from spotline.runtime.snapshots import SnapshotStore
 
 
@@ -13,7 +13,7 @@ class SnapshotsOfLog:
     folded again, which gives what a verification of it computes.
     """
 
-    def __init__(self, store: SnapshotStore, stream: NatsEventStream) -> None:
+    def __init__(self, store: SnapshotStore, stream: LastingLog) -> None:
         self._store = store
         self._stream = stream
 
@@ -30,4 +30,4 @@ class SnapshotsOfLog:
         await self._store.set_aside(self._named(name))
 
     def _named(self, name: str) -> str:
-        return f"{name}.{self._stream.continuity.lineage}"
+        return f"{name}.{self._stream.lineage}"

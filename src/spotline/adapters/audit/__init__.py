@@ -1,0 +1,1 @@
+"""The audit on the disk: chains of records, in files of the store."""
