@@ -7,7 +7,7 @@ from pathlib import Path
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
 from spotline.adapters.clouds.simulated.driver import SimulatedCloudDriver
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
-from spotline.adapters.clouds.simulated.paper import PaperCloud, PaperSettings
+from spotline.adapters.clouds.simulated.paper import PaperCloud
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.ledger.threaded import ThreadedLedger
@@ -33,6 +33,7 @@ from spotline.domain.jobs.job import Deadline, DeadlineKind
 from spotline.domain.jobs.lot import Lot
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.ledger.instance_life import InstanceLife
+from spotline.domain.market.believed import PaperSettings
 from spotline.domain.market.offering import (
     UNKNOWN_COUNT,
     CapacityType,

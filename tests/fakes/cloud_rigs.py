@@ -17,7 +17,7 @@ from spotline.adapters.clouds.local.cloud import LocalCloud
 from spotline.adapters.clouds.local.settings import LocalCloudSettings
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
-from spotline.adapters.clouds.simulated.paper import PaperCloud, PaperSettings
+from spotline.adapters.clouds.simulated.paper import PaperCloud
 from spotline.application.cloud_actuator.messages import Moment
 from spotline.application.cloud_actuator.ports import (
     CloudEvent,
@@ -27,6 +27,7 @@ from spotline.application.cloud_actuator.ports import (
     LaunchRequest,
 )
 from spotline.domain.events.capacity import RefusalClass
+from spotline.domain.market.believed import PaperSettings
 from tests.eventually import eventually
 from tests.fakes.actuator import OWNER, launch, moment, quote
 from tests.fakes.troubled_cloud import (

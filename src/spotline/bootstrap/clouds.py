@@ -17,7 +17,7 @@ from spotline.adapters.clouds.local.settings import LocalCloudSettings
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
 from spotline.adapters.clouds.simulated.driver import SimulatedCloudDriver
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
-from spotline.adapters.clouds.simulated.paper import PaperCloud, PaperSettings
+from spotline.adapters.clouds.simulated.paper import PaperCloud
 from spotline.application.cloud_actuator.ports import (
     CloudClock,
     CloudProvider,
@@ -26,6 +26,7 @@ from spotline.application.cloud_actuator.ports import (
 from spotline.application.installation import Installation
 from spotline.bootstrap.cloud_settings import check_known, read_cloud_settings
 from spotline.contracts.errors import ConfigError
+from spotline.domain.market.believed import PaperSettings
 from spotline.domain.market.market import Market
 from spotline.domain.modes import Mode, StatedModes, mode_named
 from spotline.runtime.service import CallPort

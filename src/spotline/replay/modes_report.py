@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from spotline.adapters.clouds.simulated.paper import BelievedCounts, PaperSettings
 from spotline.adapters.eventlog.reader import EventLogReader
 from spotline.contracts.errors import ContractError
+from spotline.domain.market.believed import BelievedCounts, PaperSettings
 from spotline.domain.market.market import INFERRED, UNKNOWN, Market
 from spotline.domain.modes import Mode
 from spotline.domain.units import usd_from_micro_usd

@@ -4,7 +4,7 @@ import pytest
 from structlog.testing import CapturingLogger
 
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
-from spotline.adapters.clouds.simulated.paper import PaperCloud, PaperSettings
+from spotline.adapters.clouds.simulated.paper import PaperCloud
 from spotline.bootstrap.clouds import (
     CLOUDS,
     CloudContext,
@@ -15,6 +15,7 @@ from spotline.bootstrap.clouds import (
     run_mode,
 )
 from spotline.contracts.errors import ConfigError
+from spotline.domain.market.believed import PaperSettings
 from spotline.domain.modes import Mode, StatedModes
 
 LIVE, SHADOW = Mode.LIVE, Mode.SHADOW

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from spotline.adapters.clouds.simulated.paper import BelievedCounts, PaperSettings
 from spotline.cli.main import app
 from spotline.contracts.errors import ContractError
+from spotline.domain.market.believed import BelievedCounts, PaperSettings
 from spotline.domain.market.market import INFERRED, UNKNOWN
 from spotline.domain.modes import Mode
 from spotline.replay.account import account, read_recorded

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass
 
+from spotline.domain.drawn import uniform
 from spotline.domain.market.offering import ASSUMED_NOTICE_LEAD_S
 from spotline.domain.units import S_PER_HOUR
 
@@ -63,12 +63,6 @@ class SimulatedCloudSettings:
             raise ValueError(
                 f"interruption_per_instance_hour must be finite and >= 0, was {hazard}"
             )
-
-
-def uniform(seed: int, *what: object) -> float:
-    """A number in [0, 1) that depends on its arguments alone."""
-    digest = hashlib.sha256("\x1f".join(map(str, (seed, *what))).encode()).digest()
-    return (int.from_bytes(digest[:8], "big") >> 11) / (1 << 53)
 
 
 def is_refused(

@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from spotline.adapters.clouds.simulated.faults import uniform
 from spotline.bench.faults.limit_oracles import KnownLimits, SpanLimit
 from spotline.bench.faults.scenario import Scenario
+from spotline.domain.drawn import uniform
 from spotline.domain.jobs.job import Job
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.limits.spending import SPANS_S, Spending, SpendLimit

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
-from spotline.adapters.clouds.simulated.faults import EarlyFailures, uniform
+from spotline.adapters.clouds.simulated.faults import EarlyFailures
 from spotline.application.allocation import allocate as allocation
 from spotline.application.allocation.allocate import allocate
 from spotline.application.allocation.messages import AllocateAnswer, AllocateRequest
@@ -24,6 +24,7 @@ from spotline.bench.faults.oracles import Oracle
 from spotline.bench.faults.replacement import Replacement, replaced
 from spotline.bench.faults.scenario import Scenario
 from spotline.contracts.subjects import KINDS
+from spotline.domain.drawn import uniform
 from spotline.domain.events.allocation import AllocationAnswered
 from spotline.domain.events.capacity import InterruptionKind
 from spotline.domain.jobs.lot import Lot
