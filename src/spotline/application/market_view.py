@@ -45,7 +45,7 @@ class ClockReading:
     """Market time: when the open `slot` opened; before the first (-1), when it will.
 
     `wall_ns` is when the log stored that, in wall time (0: not known). `mode` is how far decisions
-    reach; None: a service of before 0.4.0 says it, and is live.
+    reach; None: a service of before 0.3.0 says it, and is live.
     """
 
     message_name: ClassVar[str] = "MarketClock"

@@ -135,7 +135,7 @@ def noted_cloud(store: Path) -> str:
 
 
 def noted_mode(store: Path) -> Mode:
-    """The mode that a store began in; of before 0.4.0 it is live.
+    """The mode that a store began in; of before 0.3.0 it is live.
 
     Raises
     ------

@@ -135,7 +135,7 @@ class JobStatus(_message.Message):
     etag: _builtins.str
     """Changes when what its owner states does; UpdateJob compares it."""
     mode: _market_pb2.Mode.ValueType
-    """Whether it is paid for; unspecified, from servers before 0.4.0: live."""
+    """Whether it is paid for; unspecified, from servers before 0.3.0: live."""
     @_builtins.property
     def job(self) -> _job_pb2.Job:
         """The job, as submitted."""
