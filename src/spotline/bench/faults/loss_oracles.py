@@ -6,8 +6,20 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from spotline.bench.faults import oracles
 from spotline.bench.faults.accounts import Accounts, slot_s_of
+from spotline.bench.faults.oracles import (
+    Oracle,
+    former_owners_are_fenced,
+    instances_belong_to_jobs,
+    jobs_end_with_a_reason,
+    ledger_adds_up,
+    ledger_and_cloud_know_the_same,
+    nothing_runs_on,
+    only_poison_is_parked,
+    slots_run_once,
+    system_lives,
+    what_cannot_be_used_is_refused,
+)
 from spotline.domain.events.agreement import IncarnationBegun
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import CapacityReported, CostAccrued
@@ -170,29 +182,29 @@ def _ended_in_what_is_lost(accounts: Accounts) -> set[str]:
 
 
 _OF_BOTH = (
-    oracles.system_lives,
-    oracles.ledger_adds_up,
-    oracles.nothing_runs_on,
-    oracles.instances_belong_to_jobs,
-    oracles.former_owners_are_fenced,
-    oracles.only_poison_is_parked,
-    oracles.what_cannot_be_used_is_refused,
+    system_lives,
+    ledger_adds_up,
+    nothing_runs_on,
+    instances_belong_to_jobs,
+    former_owners_are_fenced,
+    only_poison_is_parked,
+    what_cannot_be_used_is_refused,
     nothing_is_bought_twice,
     no_more_is_decided_than_is_of_use,
     accepted_jobs_survive,
     spend_survives,
     what_stops_says_how_to_go_on,
 )
-AFTER_LOG_LOSS: tuple[oracles.Oracle, ...] = (
+AFTER_LOG_LOSS: tuple[Oracle, ...] = (
     *_OF_BOTH,
     slots_go_on,
     a_loss_is_said,
-    oracles.ledger_and_cloud_know_the_same,
+    ledger_and_cloud_know_the_same,
     ledger_bills_what_ran,
 )
-AFTER_LEDGER_LOSS: tuple[oracles.Oracle, ...] = (
+AFTER_LEDGER_LOSS: tuple[Oracle, ...] = (
     *_OF_BOTH,
-    oracles.jobs_end_with_a_reason,
-    oracles.slots_run_once,
+    jobs_end_with_a_reason,
+    slots_run_once,
     log_bills_what_ran,
 )

@@ -56,11 +56,13 @@ def _spend_begins_at_nothing() -> Sequence[Replacement]:
     return (Replacement(where=agreeing, name="carried_charges", value=carried_charges),)
 
 
-def _an_older_ledger_is_not_seen_to_be_older() -> Sequence[Replacement]:
-    def lags(*anything: Any) -> bool:
-        return False
+def _what_was_charged_since_a_copy_is_forgotten() -> Sequence[Replacement]:
+    carried = mending.carried_charges
 
-    return (Replacement(where=agreeing, name="lags", value=lags),)
+    def carried_charges(log: Any, charged: Any, epoch: int) -> tuple[Charge, ...]:
+        return () if any(charged.values()) else carried(log, charged, epoch)
+
+    return (Replacement(where=agreeing, name="carried_charges", value=carried_charges),)
 
 
 PLANTS = (
@@ -95,9 +97,9 @@ PLANTS = (
         seed=5,
     ),
     Plant(
-        name="an_older_ledger_is_not_seen_to_be_older",
-        what="an older ledger: what it held once it holds and charges again",
-        replacements=_an_older_ledger_is_not_seen_to_be_older,
+        name="what_was_charged_since_a_copy_is_forgotten",
+        what="an older ledger: what was charged since is not charged again",
+        replacements=_what_was_charged_since_a_copy_is_forgotten,
         seed=8,
     ),
 )
