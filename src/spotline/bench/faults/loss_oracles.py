@@ -6,9 +6,21 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from spotline.bench.faults import oracles
 from spotline.bench.faults.accounts import Accounts, slot_s_of
-from spotline.domain.events.agreement import IncarnationBegun
+from spotline.bench.faults.oracles import (
+    Oracle,
+    former_owners_are_fenced,
+    instances_belong_to_jobs,
+    jobs_end_with_a_reason,
+    ledger_adds_up,
+    ledger_and_cloud_know_the_same,
+    nothing_runs_on,
+    only_poison_is_parked,
+    slots_run_once,
+    system_lives,
+    what_cannot_be_used_is_refused,
+)
+from spotline.domain.events.agreement import IncarnationBegun, OrphanFound
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import CapacityReported, CostAccrued
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
@@ -93,8 +105,10 @@ def ledger_bills_what_ran(accounts: Accounts) -> Problems:
         key = (row["job_id"], row["offering_id"], row["capacity_type"])
         billed[key] += row["instances"] * row["held_s"]
     ran = _ran(accounts)
+    # It runs on, and is charged for as long as it does.
+    orphaned = set(_orphans(accounts).values())
     for key in sorted(ran.keys() | billed.keys()):
-        if ran[key] != billed[key]:
+        if ran[key] != billed[key] and key[0] not in orphaned:
             yield f"{key}: the cloud ran {ran[key]} instance-seconds, charged are {billed[key]}"
 
 
@@ -154,6 +168,19 @@ def what_stops_says_how_to_go_on(accounts: Accounts) -> Problems:
             yield f"{freeze_id} still stops buying at the end: {freeze.detail}"
 
 
+def nothing_runs_on_untold(accounts: Accounts) -> Problems:
+    """What still runs in the end was told as an orphan: a person decides what becomes of it."""
+    told = set(_orphans(accounts))
+    for instance in accounts.instances:
+        if instance.end_ns is None and instance.instance_id not in told:
+            yield f"instance {instance.instance_id} of job {instance.job_id} still runs"
+
+
+def _orphans(accounts: Accounts) -> dict[str, str]:
+    """The job of each instance that was told as an orphan."""
+    return {event.instance_id: event.job_id for event in accounts.events(OrphanFound)}
+
+
 def _ran(accounts: Accounts) -> Counter[tuple[str, str, str]]:
     ran: Counter[tuple[str, str, str]] = Counter()
     for instance in accounts.instances:
@@ -170,29 +197,30 @@ def _ended_in_what_is_lost(accounts: Accounts) -> set[str]:
 
 
 _OF_BOTH = (
-    oracles.system_lives,
-    oracles.ledger_adds_up,
-    oracles.nothing_runs_on,
-    oracles.instances_belong_to_jobs,
-    oracles.former_owners_are_fenced,
-    oracles.only_poison_is_parked,
-    oracles.what_cannot_be_used_is_refused,
+    system_lives,
+    ledger_adds_up,
+    instances_belong_to_jobs,
+    former_owners_are_fenced,
+    only_poison_is_parked,
+    what_cannot_be_used_is_refused,
     nothing_is_bought_twice,
     no_more_is_decided_than_is_of_use,
     accepted_jobs_survive,
     spend_survives,
     what_stops_says_how_to_go_on,
 )
-AFTER_LOG_LOSS: tuple[oracles.Oracle, ...] = (
+AFTER_LOG_LOSS: tuple[Oracle, ...] = (
     *_OF_BOTH,
+    nothing_runs_on_untold,
     slots_go_on,
     a_loss_is_said,
-    oracles.ledger_and_cloud_know_the_same,
+    ledger_and_cloud_know_the_same,
     ledger_bills_what_ran,
 )
-AFTER_LEDGER_LOSS: tuple[oracles.Oracle, ...] = (
+AFTER_LEDGER_LOSS: tuple[Oracle, ...] = (
     *_OF_BOTH,
-    oracles.jobs_end_with_a_reason,
-    oracles.slots_run_once,
+    nothing_runs_on,
+    jobs_end_with_a_reason,
+    slots_run_once,
     log_bills_what_ran,
 )

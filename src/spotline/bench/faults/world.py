@@ -140,6 +140,8 @@ class FaultWorld:
         self.crashes: dict[str, list[str]] = {}
         self.accepted: dict[str, str] = {}
         self.stalled = ""
+        self._ended: set[str] = set()  # in the first so many entries that were lost
+        self._lost_read = 0
         self.patience_s = PATIENCE_S
         self.most_crashes = _MOST_CRASHES
         self._decoded: list[tuple[StoredEntry, tuple[tuple[str, Event], ...]]] = []
@@ -222,12 +224,13 @@ class FaultWorld:
 
     def _closed(self) -> set[str]:
         """Jobs that have ended: one that did in what is lost is not begun again."""
-        lost = [event for entry in self.broker.lost for _, event in _events_of(entry)]
-        return {
-            event.job_id
-            for event in (*self.events(JobClosed), *lost)
-            if isinstance(event, JobClosed)
-        }
+        for entry in self.broker.lost[self._lost_read :]:
+            self._ended |= {
+                event.job_id for _, event in _events_of(entry) if isinstance(event, JobClosed)
+            }
+        self._lost_read = len(self.broker.lost)
+        closed = {event.job_id for event in self.events(JobClosed) if isinstance(event, JobClosed)}
+        return closed | self._ended
 
     def events(self, *kinds: type[Event]) -> Sequence[Event]:
         """What the log holds of these kinds, in order, but for what a fault wrote."""

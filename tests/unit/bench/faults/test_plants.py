@@ -5,7 +5,7 @@ import inspect
 
 import pytest
 
-from spotline.bench.faults import accounts, limit_oracles, oracles
+from spotline.bench.faults import accounts, limit_oracles, loss_oracles, oracles
 from spotline.bench.faults.families.registry import FAMILIES
 from spotline.bench.faults.plants.registry import PLANTS
 from spotline.bench.faults.run import run_plant
@@ -15,6 +15,7 @@ READ_BY = (
     "spotline.bench.faults.",
     "spotline.contracts.",
     "spotline.domain.events.",
+    "spotline.domain.limits.freezes",
     "spotline.domain.units",
 )
 
@@ -53,7 +54,7 @@ def test_what_a_planted_bug_replaces_is_there(name):
             assert replacement.name in vars(replacement.where), plant.name
 
 
-@pytest.mark.parametrize("module", [oracles, limit_oracles, accounts])
+@pytest.mark.parametrize("module", [oracles, limit_oracles, loss_oracles, accounts])
 def test_oracles_import_nothing_of_what_they_judge(module):
     tree = ast.parse(inspect.getsource(module))
     imported = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from spotline.bench.faults.plants.interface import Plant, Replacement
+from spotline.bench.faults.plants.losses import PLANTS as OF_LOSSES
 from spotline.contracts.envelope import Envelope
 from spotline.contracts.errors import ProviderUnavailable
 from spotline.runtime.own_records import OwnRecords
@@ -62,4 +63,5 @@ PLANTS = (
         what="a service whose broker was away for long neither ends nor goes on",
         replacements=_a_lost_broker_is_waited_for_without_end,
     ),
+    *OF_LOSSES,
 )
