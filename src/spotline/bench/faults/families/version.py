@@ -29,8 +29,8 @@ class Version(Hasty):
         world.most_crashes = 1_000
         for _ in range(_ROUNDS):
             await asyncio.sleep(2 + self.rng.random() * 6)
-            # Before there is one, a newer one would be brought to nobody.
-            while not world.broker.snapshots:
+            # Before there is one, a newer one would be brought to nobody; nobody says when there is.
+            while not world.broker.snapshots:  # noqa: ASYNC110
                 await asyncio.sleep(_LOOK_EVERY_S)
             self._newer_snapshot(world)
             await self._newer_ledger(world)
