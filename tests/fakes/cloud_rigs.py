@@ -17,6 +17,7 @@ from spotline.adapters.clouds.local.cloud import LocalCloud
 from spotline.adapters.clouds.local.settings import LocalCloudSettings
 from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
+from spotline.adapters.clouds.simulated.paper import PaperCloud, PaperSettings
 from spotline.application.cloud_actuator.messages import Moment
 from spotline.application.cloud_actuator.ports import (
     CloudEvent,
@@ -229,6 +230,15 @@ class SimulatedRig(CloudRig):
         )
 
 
+class PaperRig(SimulatedRig):
+    """What stands in place of a cloud on paper: it keeps the same promises."""
+
+    examples = 5
+
+    def _simulated(self) -> SimulatedCloud:
+        return PaperCloud(self.folder / "paper.sqlite", PaperSettings(), notice_lead_s=120)
+
+
 class TroubledRig(SimulatedRig):
     """The simulated cloud behind everything that a cloud may do and keep the contract."""
 
@@ -365,6 +375,7 @@ def kill_local(cloud: LocalCloud) -> None:
 
 RIGS: dict[str, type[CloudRig]] = {
     "simulated": SimulatedRig,
+    "paper": PaperRig,
     "troubled": TroubledRig,
     "local": LocalRig,
 }

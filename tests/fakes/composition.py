@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.fakes.processes import free_port
+from tests.fakes.ports import free_port
 from tests.fakes.strict_yaml import read_yaml
 
 _VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")

@@ -359,6 +359,20 @@ async def test_a_watch_ends_with_its_session_and_goes_on_with_the_next(broker, l
         await plane.stop()
 
 
+async def test_an_agent_stays_with_its_job_when_the_signing_key_was_replaced(plane, log):
+    async with agent(plane, "i-1") as ours, agent(plane, "i-1", nonce="t" * 40) as thief:
+        await ours.join()
+        AgentKeys(plane.at.folder).rotate(None)
+
+        failure = await refused(ours.say("ReportHeartbeat", generation=0))
+        assert failure.reason == "SESSION_REFUSED"
+        # By the secret that only it knows, though nothing counts any more that the key has signed.
+        await ours.join()
+        await ours.say("ReportHeartbeat", generation=0)
+        failure = await refused(thief.join())
+        assert failure.reason == "TOKEN_REFUSED"
+
+
 async def test_a_session_of_an_earlier_generation_reports_nothing(plane, log):
     async with agent(plane, "i-1") as ours, agent(plane, "i-1") as thief:
         await ours.begin()

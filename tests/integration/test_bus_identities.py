@@ -29,11 +29,12 @@ from spotline.contracts.subjects import (
     EVENT_TYPES,
     ONLY_IN_BATCHES,
     PREFIX,
+    ROUTES,
     StreamPart,
     batch_subject,
     dead_letter_subject,
-    filter_of,
     health_subject,
+    own_filter_of,
     stream_name,
 )
 from spotline.runtime.broker import EmbeddedBroker, reload_running
@@ -49,9 +50,10 @@ COMMAND = f"{PREFIX}provisioning.command.tenant-0.job-0"
 API = "$JS.API"
 
 
-def subject_in(kind):
-    """A subject that events of a kind are published on."""
-    return filter_of(EVENT_TYPES[kind]).replace(".>", ".tenant-0.job-0")
+def subject_in(kind, identity):
+    """A subject on which this identity would publish an event of a kind."""
+    own = own_filter_of(EVENT_TYPES[kind], identity)
+    return own.replace(".>", ".tenant-0.job-0")
 
 
 def publishes(identity, kind):
@@ -70,7 +72,7 @@ def publishes(identity, kind):
 @pytest.mark.parametrize("identity", IDENTITIES)
 async def test_an_identity_publishes_its_own_kinds_and_no_other(tmp_path, identity):
     async with guarded_bus(tmp_path) as bus, bus.trying(identity) as trying:
-        found = {kind: await trying.may_publish(subject_in(kind)) for kind in EVENT_TYPES}
+        found = {kind: await trying.may_publish(subject_in(kind, identity)) for kind in EVENT_TYPES}
     assert found == {kind: publishes(identity, kind) for kind in EVENT_TYPES}
 
 
@@ -83,6 +85,13 @@ async def test_an_identity_speaks_for_no_other_service(tmp_path, identity):
             assert await trying.may_publish(dead_letter_subject(service)) is own
             heartbeat = own or identity == "health"
             assert await trying.may_publish(health_subject(service)) is heartbeat
+            for kind in (
+                kind for kind, kind_type in EVENT_TYPES.items() if ROUTES[kind_type].by_source
+            ):
+                named = await trying.may_publish(f"{PREFIX}{kind}.{service}")
+                assert named is (own and service in PUBLISHERS[kind]), kind
+                # As releases before wrote it: nobody's.
+                assert not await trying.may_publish(f"{PREFIX}{kind}")
         retries = identity == "allocator"
         assert await trying.may_publish(batch_subject("operator")) is retries
         assert await trying.may_publish(f"{PREFIX}output.tenant-0.job-0") is retries
@@ -175,7 +184,7 @@ async def test_an_answer_that_is_sent_elsewhere_forges_no_event(tmp_path):
     """The server answers on any subject its asker names; nobody's content must get there."""
     craft = {"ce-type": "provisioning.command", "ce-source": "selector", "ce-id": "f" * 32}
     async with guarded_bus(tmp_path) as bus, bus.trying("forecaster") as forger:
-        own = subject_in("forecast.issued")
+        own = subject_in("forecast.issued", "forecaster")
         assert await forger.may_publish(own, b"crafted", headers=craft, reply=COMMAND)
         reader = reader_names("forecaster")[0]
         wanted = {"stream_name": LOG, "config": {"name": reader, "ack_policy": "none"}}
@@ -252,7 +261,7 @@ async def test_a_tenant_says_nothing_and_hears_nobody_else(tmp_path):
     async with guarded_bus(tmp_path, "acme", "other") as bus:
         async with bus.trying(tenant_identity("acme")) as acme:
             for subject in (
-                *(subject_in(kind) for kind in EVENT_TYPES),
+                *(subject_in(kind, "selector") for kind in EVENT_TYPES),
                 *(f"{PREFIX}decision.{tenant}.j1" for tenant in ("acme", "other")),
                 *(f"{API}.STREAM.{word}.{DECISIONS}" for word in ("INFO", "MSG.GET", "DELETE")),
                 f"{API}.DIRECT.GET.{DECISIONS}",

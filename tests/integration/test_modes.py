@@ -15,6 +15,7 @@ from spotline.adapters.grpc.operations.client import OperationsClient
 from spotline.application.allocator.messages import ProgressReport
 from spotline.application.operations.messages import ModeWanted
 from spotline.bootstrap.clouds import CLOUDS, CloudPlugin, cloud_of, run_mode
+from spotline.bootstrap.system import RunningSystem
 from spotline.cli.main import app
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.reasons import Reason
@@ -61,7 +62,8 @@ async def ran(*arguments: str):
 async def test_a_real_cloud_is_observed_until_somebody_says_otherwise(moon, tmp_path) -> None:
     store = tmp_path / "store"
     async with until_slot(store, 3, JOBS, given=on_the_moon(store)) as system:
-        views = await said_by(system.allocator_address, JOBS[0].job_id)
+        views = await modes_in_json(system, JOBS[0].job_id)
+        unmarked = await texts_without_mark(system, JOBS[0].job_id)
         promoted = await ran(
             *("promote", ACCOUNT, "--to", "live", "--reason", "why not"),
             *("--address", system.allocator_address),
@@ -79,6 +81,7 @@ async def test_a_real_cloud_is_observed_until_somebody_says_otherwise(moon, tmp_
         assert begun.mode is Mode.OBSERVE
     verified(log, store)
     assert {name: mode for name, mode in views.items() if mode != "observe"} == {}
+    assert unmarked == {}
     # The market's own account is named by the refusal, whichever it is.
     assert promoted.exit_code != 0
 
@@ -88,20 +91,38 @@ async def test_a_real_cloud_is_observed_until_somebody_says_otherwise(moon, tmp_
                 pass
 
 
-async def said_by(address: str, job_id: str) -> dict[str, str]:
-    """The mode that each JSON output states, by the command."""
-    commands = {
-        "status": ("status", "--json"),
-        "status of a job": ("status", job_id, "--json"),
-        "system": ("status", "--system", "--json"),
-        "limits": ("limits", "show", "--json"),
-        "promote": ("promote", "--list", "--json"),
-        "market": ("market", "status", "--json"),
+def views_of(system: RunningSystem, job_id: str) -> dict[str, tuple[str, ...]]:
+    """Each command that shows something of a running system."""
+    allocator = ("--address", system.allocator_address)
+    tenant = ("--tenant", JOBS[0].tenant)
+    return {
+        "status": ("status", *allocator),
+        "status of a job": ("status", job_id, *allocator),
+        "system": ("status", "--system", *allocator),
+        "limits": ("limits", "show", *allocator),
+        "promote": ("promote", "--list", *allocator),
+        "market": ("market", "status", *allocator),
+        "explain": ("explain", job_id, "--slot", "1", *allocator),
+        "stats": ("stats", *tenant, "--address", system.analytics_address),
     }
+
+
+async def modes_in_json(system: RunningSystem, job_id: str) -> dict[str, str]:
+    """The mode that each JSON output states."""
     found = {}
-    for name, command in commands.items():
-        done = await ran(*command, "--address", address)
+    for name, command in views_of(system, job_id).items():
+        done = await ran(*command, "--json")
         found[name] = _mode_in(json.loads(done.stdout))
+    return found
+
+
+async def texts_without_mark(system: RunningSystem, job_id: str) -> dict[str, str]:
+    """The outputs for people that do not say that they are on paper."""
+    found = {}
+    for name, command in views_of(system, job_id).items():
+        said = (await ran(*command)).output
+        if "observe" not in said:
+            found[name] = said
     return found
 
 

@@ -15,6 +15,9 @@ from spotline.adapters.files.geography.geography_file import parse_geography
 from spotline.adapters.files.pipeline_file import read_pipeline
 from spotline.adapters.grpc.placer.server import PlacerServer
 from spotline.adapters.grpc.placer.servicer import pipeline_decided
+from spotline.adapters.identity.folder import IdentityFolder
+from spotline.adapters.identity.shown import ServerIdentity
+from spotline.application.identity.grants import RoleGrant
 from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.placer.messages import pipeline_id_for
 from spotline.application.placer.options import PlacerOptions
@@ -24,6 +27,7 @@ from spotline.bootstrap.parts import BusAddress, PartHooks
 from spotline.bootstrap.servers import serve_placer
 from spotline.cli import pipelines as commands
 from spotline.cli import place
+from spotline.contracts.access import Role
 from spotline.domain.market.generate import generate
 from spotline.domain.units import utc_iso
 from spotline.runtime.applied import AppliedFeed
@@ -81,11 +85,14 @@ async def commands_to(address: str):
 
 
 @asynccontextmanager
-async def spotline(*events, host: FakePlacerHost | None = None):
+async def spotline(
+    *events, host: FakePlacerHost | None = None, identity: ServerIdentity | None = None
+):
     host = host or FakePlacerHost(*(events or TWO))
     feed = AppliedFeed(pipeline_decided)
     host.listeners.append(feed.on_applied)
     server = PlacerServer(host, feed, PlacerOptions(), address="127.0.0.1:0")
+    server.identify(identity)
     try:
         async with commands_to(await server.start()) as run:
             yield run
@@ -112,6 +119,36 @@ async def test_submitting_says_where_it_runs_and_again_that_nothing_changed(job_
     answer = json.loads(as_json.stdout)
     assert answer["already_submitted"] is True
     assert answer["status"]["pipeline"]["job_id"] == read_pipeline(Path(file)).job_id == id_of()
+
+
+async def test_a_file_may_leave_out_the_tokens_tenant(job_file, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    file = job_file(**{"tenant: research\n": ""})
+    identities = IdentityFolder(tmp_path / "store")
+    keys = {
+        "ann": identities.keys.create("ann", RoleGrant(role=Role.OWNER, tenant="research")),
+        "sam": identities.keys.create("sam", RoleGrant(role=Role.SERVICE)),
+    }
+    monkeypatch.setenv("SPOTLINE_CA", str(identities.ca_file))
+    shown = ServerIdentity(
+        authenticator=identities.authenticator(), key_and_chain=identities.server_identity([])
+    )
+    async with spotline(identity=shown) as run:
+        monkeypatch.setenv("SPOTLINE_TOKEN", keys["ann"])
+        explained = await run("place", file)
+        submitted = await run("pipelines", "submit", file)
+        monkeypatch.setenv("SPOTLINE_TOKEN", keys["sam"])
+        unowned = await run("pipelines", "submit", file)
+        unplaced = await run("place", file)
+
+    assert explained.exit_code == 0, explained.output
+    # The same request as a file that names the tenant.
+    assert submitted.stdout.startswith(f"{id_of()}  running"), submitted.output
+    said = "one.yaml: tenant: expected this field, as no token says whose pipeline it is"
+    for refused in (unowned, unplaced):
+        assert refused.exit_code == 2
+        assert said in refused.stderr
 
 
 async def test_a_deadline_too_soon_is_refused_with_the_earliest_finish(job_file) -> None:
@@ -145,7 +182,7 @@ async def test_the_same_request_id_for_something_else_is_bad_input(job_file) -> 
     ("change", "said"),
     [
         (("compute_s: 4.0", "compute_s: fast"), "compute_s: expected a number, found 'fast'"),
-        (("tenant: research", ""), "tenant: expected this field, found nothing"),
+        (("tenant: research", ""), "tenant: expected this field, as no token says whose"),
         (("max_gpus: 8", "max_gpus: 1"), "max_gpus: expected a number >= min_gpus (8), found 1"),
     ],
 )

@@ -59,7 +59,7 @@ def poison(opened: SlotOpened):
 
 async def publish(stream, events, tag):
     for number, event in enumerate(events):
-        subject_of(event)
+        subject_of(event, "somebody")
         # In the selector's name a decision of nobody would be one that verification finds.
         one = envelope(event, event_id=f"odd-{tag}-{number}", source="somebody")
         await stream.publish([entry.envelope for entry in packed([one])])

@@ -40,12 +40,13 @@ from spotline.domain.events.lifecycle import (
     JobUpdated,
 )
 from spotline.domain.jobs.job import Deadline, DeadlineKind, OnLimit
+from spotline.domain.modes import Mode
 from tests.fakes.allocator import SLOT_NS, SLOT_S, START_NS, FakeJobsHost, job, opened_host
 
 pytestmark = pytest.mark.integration
 
 JOB = job()
-CLOCK = ClockReading(market_ns=START_NS, slot=0, slot_s=SLOT_S)
+CLOCK = ClockReading(market_ns=START_NS, slot=0, slot_s=SLOT_S, mode=Mode.LIVE)
 
 
 @asynccontextmanager

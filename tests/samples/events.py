@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 from spotline.contracts.codec import encode, json_of
+from spotline.contracts.publishers import PUBLISHERS
 from spotline.contracts.subjects import KINDS, subject_of
 from spotline.domain.configuration.configuration import (
     Configuration,
@@ -817,6 +818,11 @@ SAMPLES = (
 )
 
 
+def source_of(event: object) -> str:
+    """A service that may say this."""
+    return min(PUBLISHERS[KINDS[type(event)]])
+
+
 def main() -> None:
     """Write the golden files and the hashes of what was written."""
     GOLDEN.mkdir(parents=True, exist_ok=True)
@@ -826,7 +832,7 @@ def main() -> None:
         text = json.dumps(
             {
                 "kind": kind,
-                "subject": subject_of(event),
+                "subject": subject_of(event, source_of(event)),
                 "payload_b64": base64.b64encode(payload).decode(),
                 "event": json_of(kind, payload),
             },

@@ -121,7 +121,7 @@ def identity_of(settings: ServiceSettings) -> ServiceIdentities | None:
     if settings.identity_store is None:
         _log.warning(
             "no_identity",
-            detail="callers are not asked who they are, nothing is encrypted, no audit is kept",
+            detail="callers are not asked who they are, and nothing is encrypted",
         )
         return None
     hosts = tuple(name.strip() for name in settings.identity_hosts.split(",") if name.strip())
@@ -136,8 +136,9 @@ def identity_of(settings: ServiceSettings) -> ServiceIdentities | None:
 
 
 def _audit_of(settings: ServiceSettings) -> AuditAt | None:
-    """Beside the keys, None where the settings name no store."""
-    return None if settings.identity_store is None else AuditAt(store=settings.identity_store)
+    """Beside the keys where no other store is named, None where there is neither."""
+    store = settings.audit_store or settings.identity_store
+    return None if store is None else AuditAt(store=store)
 
 
 def stop_on_signals() -> None:

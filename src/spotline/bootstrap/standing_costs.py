@@ -142,9 +142,9 @@ def noted_mode(store: Path) -> Mode:
     ConfigError
         What is noted cannot be read.
     """
-    said = _noted(store) or {}
+    said = _noted(store)
     try:
-        return mode_named(said.get("mode", Mode.LIVE.value))
+        return mode_named(said["mode"]) if said is not None else Mode.LIVE
     except ValueError as error:
         raise ConfigError(f"{store / CLOUD_FILE}: {error}") from error
 
@@ -153,7 +153,7 @@ def _noted(store: Path) -> dict[str, str] | None:
     file = store / CLOUD_FILE
     try:
         said = json.loads(file.read_text())
-        return {str(name): str(value) for name, value in said.items() if said["cloud"]}
+        return {"cloud": str(said["cloud"]), "mode": str(said.get("mode", Mode.LIVE.value))}
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -177,7 +177,8 @@ def rotate_keys(
 
     They may run meanwhile.
 
-    Keys made by `spotline auth token create`, and the sessions of instances, stay as they are.
+    Keys made by `spotline auth token create` stay as they are. Instances that have joined stay with
+    their jobs: each gets its next session by the secret that its agent keeps.
     """
     with explained(as_json=as_json):
         from spotline.bootstrap.auditing import record_command
@@ -193,6 +194,7 @@ def rotate_keys(
                 folder.rotate(overlap=timedelta(seconds=seconds), keep_former=not distrust)
                 done = {"rotated": True, "former_trusted": not distrust}
                 _rotate_bus(folder.path.parent)
+                _rotate_agents(folder.path.parent, None if distrust else seconds)
                 _hand_out_again(folder.path.parent)
     if as_json:
         print_json({**done, "ca": str(folder.ca_file)})
@@ -209,6 +211,10 @@ def rotate_keys(
                 "is trusted no more" if distrust else "stays trusted until --retire",
             ),
             ("keys of services", f"new; the old ones count for {overlap}"),
+            (
+                "sessions of instances",
+                "signed anew; the old ones count " + ("no more" if distrust else f"for {overlap}"),
+            ),
             ("keys of the bus", "new; services connect again with them"),
             ("your own keys", "new; commands take them from now on"),
             ("certificates", str(folder.ca_file)),
@@ -235,10 +241,13 @@ def deploy(
     """
     with explained(as_json=as_json):
         from spotline.adapters.identity.folder import FOLDER
+        from spotline.bootstrap.auditing import record_command
         from spotline.bootstrap.deployed_keys import deploy_keys
 
         at = store_folder(store, quiet=as_json)
-        containers = deploy_keys(at, hosts=tuple(host or ()), tenants=tuple(tenant or ()))
+        named = ",".join((*(host or ()), *(tenant or ())))
+        with record_command(at, "auth keys deploy", target=named):
+            containers = deploy_keys(at, hosts=tuple(host or ()), tenants=tuple(tenant or ()))
         own = at / FOLDER
     if as_json:
         print_json({"containers": str(containers), "ca": str(own / "ca.pem")})
@@ -250,6 +259,16 @@ def deploy(
             ("your own keys", f"{own / 'tokens' / 'owner.key'}, operator.key beside it"),
         ]
     )
+
+
+def _rotate_agents(store: Path, overlap_s: int | None) -> None:
+    """Draw the key that signs sessions anew, where there is one; None: the old one counts no more."""
+    from spotline.adapters.agents.keys import AgentKeys
+
+    folder = store / "agents"
+    if folder.is_dir():
+        until = None if overlap_s is None else datetime.now(UTC) + timedelta(seconds=overlap_s)
+        AgentKeys(folder).rotate(until)
 
 
 def _hand_out_again(store: Path) -> None:

@@ -73,20 +73,27 @@ def owned_jobs(
     stated: Sequence[tuple[Path, StatedJob]], address: str, *, as_json: bool
 ) -> list[tuple[Path, StatedJob]]:
     """The files, as the token's tenant's where they do not say whose they are."""
+    if not any(job.needs_tenant for _, job in stated):
+        return list(stated)
+    tenant = tenant_of_token(address, as_json=as_json)
+    return [(file, job.of_tenant(tenant)) for file, job in stated]
+
+
+def tenant_of_token(address: str, *, as_json: bool) -> str:
+    """The tenant of the token that is shown at an address, empty where it is of none."""
     from spotline.adapters.grpc.identity.client import IdentityClient
     from spotline.adapters.identity.endpoints import client_identity
 
     # Who shows no token is of no tenant, and need not be asked.
-    if not any(job.needs_tenant for _, job in stated) or client_identity(address) is None:
-        return list(stated)
+    if client_identity(address) is None:
+        return ""
 
     async def ask() -> str:
         async with IdentityClient(address) as client:
             caller = await client.who_am_i()
             return "" if caller is None else caller.tenant
 
-    tenant = answered(ask(), as_json=as_json)
-    return [(file, job.of_tenant(tenant)) for file, job in stated]
+    return answered(ask(), as_json=as_json)
 
 
 def market_ns(

@@ -11,6 +11,7 @@ import typer
 from spotline.cli.calls import DEFAULT_ADDRESS, Address, AsJson, answered
 from spotline.cli.jobs_view import plain, print_json
 from spotline.cli.market import market_app
+from spotline.cli.modes_view import paper_facts
 from spotline.domain.units import utc_iso
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def _said(status: MarketStatus) -> list[tuple[str, str]]:
     said = [("state", status.state.value.replace("_", " "))]
     clock = status.clock
     if clock is not None:
+        said += paper_facts(clock.mode)
         said.append(("now", utc_iso(clock.market_ns)))
         said.append(("slot", f"{clock.slot} (of {clock.slot_s} s)"))
     if status.next_slot_start_ns:

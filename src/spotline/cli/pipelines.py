@@ -80,7 +80,7 @@ def submit(
     """
     from spotline.adapters.grpc.placer.client import PlacerClient
 
-    pipeline = _read(file, as_json=as_json)
+    pipeline = _read(file, address, as_json=as_json)
 
     async def run() -> PlaceReceipt:
         async with PlacerClient(address) as client:
@@ -252,12 +252,16 @@ def _seen(status: PlacementStatus) -> tuple[object, ...]:
 # --- input and failure ------------------------------------------------------------------------
 
 
-def _read(file: Path, *, as_json: bool) -> Pipeline:
+def _read(file: Path, address: str, *, as_json: bool) -> Pipeline:
+    """A pipeline file, as the token's tenant's where it does not say whose it is."""
     from spotline.adapters.files.mistake import BadFile
-    from spotline.adapters.files.pipeline_file import read_pipeline
+    from spotline.adapters.files.pipeline_file import read_stated_pipeline
+    from spotline.cli.job_files import tenant_of_token
 
     try:
-        return read_pipeline(file)
+        stated = read_stated_pipeline(file)
+        tenant = tenant_of_token(address, as_json=as_json) if stated.needs_tenant else ""
+        return stated.of_tenant(tenant)
     except BadFile as error:
         fail_file(error, as_json=as_json)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from spotline.application.placer.messages import ExplainedPath, Explanation, ExplanationRequest
     from spotline.domain.placement.submission import Pipeline
 
+_NOBODY = "nobody"
 _BYTES_PER_S_PER_GBIT = 1e9 / 8
 
 
@@ -53,22 +54,27 @@ def place(
 
     The chosen one is marked. Exits 1 if there is none.
     """
-    from spotline.adapters.files.pipeline_file import read_pipeline
+    from spotline.adapters.files.pipeline_file import read_stated_pipeline
     from spotline.application.placer.messages import ExplanationRequest
     from spotline.application.placer.options import named_basis
     from spotline.cli.failures import explained
+    from spotline.cli.job_files import tenant_of_token
     from spotline.cli.jobs_view import plain, print_json
     from spotline.domain.placement.interface import CostBasis
     from spotline.domain.placement.methods.registry import METHODS
 
     with explained():
-        pipeline = read_pipeline(file)
+        stated = read_stated_pipeline(file)
         _check_choice("--cost", cost, [basis.value for basis in CostBasis])
         _check_choice("--method", method, METHODS)
         basis = named_basis(cost) if cost else None
         if geography is not None:
-            answer = _worked_out(pipeline, method, cost, geography)
+            # Nobody is asked, and nothing held: it does not matter whose it is.
+            answer = _worked_out(stated.of_tenant(_NOBODY), method, cost, geography)
     if geography is None:
+        tenant = tenant_of_token(address, as_json=as_json) if stated.needs_tenant else ""
+        with explained():
+            pipeline = stated.of_tenant(tenant)
         request = ExplanationRequest(pipeline=pipeline, method_id=method or "", basis=basis)
         answer = answered(_asked(request, address), as_json=as_json, sent=[(file, pipeline)])
     if as_json:

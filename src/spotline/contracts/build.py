@@ -91,7 +91,7 @@ def envelope_for(
         event_id=event_id,
         kind=KINDS[type(event)],
         source=source,
-        subject=subject_of(event),
+        subject=subject_of(event, source),
         causation_id=causation_id,
         correlation_id=correlation_id,
         index=index,

@@ -26,6 +26,7 @@ from spotline.contracts.subjects import (
     dead_letter_subject,
     filter_of,
     health_subject,
+    own_filter_of,
     stream_name,
     token,
 )
@@ -157,7 +158,7 @@ def own_subjects(service: str) -> tuple[str, ...]:
         # Those of plain clients are put on their subjects by the fan-out alone.
         if (service in may or kind in TELLS_AGAIN.get(service, ())) and kind not in ONLY_IN_BATCHES
     ]
-    return tuple(filter_of(EVENT_TYPES[kind]) for kind in sorted(kinds))
+    return tuple(own_filter_of(EVENT_TYPES[kind], service) for kind in sorted(kinds))
 
 
 def _publish(identity: str, partition: int) -> Iterator[str]:

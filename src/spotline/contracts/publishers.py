@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from spotline.contracts.envelope import Envelope, derive_id
-from spotline.contracts.subjects import KINDS, PRODUCERS, SINGLE_KINDS
+from spotline.contracts.subjects import KINDS, PRODUCERS, SINGLE_KINDS, speaker_of, token
 from spotline.domain.events import (
     agreement,
     allocation,
@@ -108,6 +108,9 @@ def why_forged(event: Event, envelope: Envelope, own: str = "") -> tuple[str, st
     may = PUBLISHERS[KINDS[type(event)]]
     if source not in may and not (own and source == own):
         return "ce-source", f"{' or '.join(sorted(may))} for {envelope.kind}", repr(source)
+    speaker = speaker_of(envelope.kind, envelope.subject)
+    if speaker is not None and speaker != token(source):
+        return "ce-source", f"{speaker}, on whose subject it stands", repr(source)
     if envelope.carried_by_other:
         return "ce-source", f"{envelope.carrier}, in whose batch it came", repr(source)
     if isinstance(event, parking.EntryParked) and event.service != source:

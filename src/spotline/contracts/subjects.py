@@ -45,10 +45,15 @@ HEALTH_KIND = "health"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """An event's kind, and the fields whose values become its routing tokens."""
+    """An event's kind, and the fields whose values become its routing tokens.
+
+    With `by_source` the last token is the service that says it: several may, and the broker lets
+    each on its own subject only. Releases before 0.4 wrote these without that token.
+    """
 
     kind: str
     fields: tuple[str, ...] = ()
+    by_source: bool = False
 
 
 _BY_JOB = ("tenant", "job_id")
@@ -114,11 +119,11 @@ ROUTES: Mapping[type[Event], Route] = MappingProxyType(
         ),
         statistics.MarketStatisticsIssued: Route(kind="stats.market", fields=("offering_id",)),
         statistics.PlatformStatisticsIssued: Route(kind="stats.platform", fields=("tenant",)),
-        parking.EntryParked: Route(kind="parked.entry"),
+        parking.EntryParked: Route(kind="parked.entry", by_source=True),
         parking.ParkedEntryRetried: Route(kind="parked.retried"),
         parking.ParkedEntryDropped: Route(kind="parked.dropped"),
-        freeze.BuyingFrozen: Route(kind="buying.frozen"),
-        freeze.BuyingUnfrozen: Route(kind="buying.unfrozen"),
+        freeze.BuyingFrozen: Route(kind="buying.frozen", by_source=True),
+        freeze.BuyingUnfrozen: Route(kind="buying.unfrozen", by_source=True),
         freeze.BuyingExcepted: Route(kind="buying.excepted", fields=_BY_JOB),
         limits.QuoteQuarantined: Route(kind="market.quarantined", fields=("quote.offering_id",)),
         limits.LimitReached: Route(kind="limit.reached", fields=_BY_JOB),
@@ -264,8 +269,8 @@ def token(name: str) -> str:
     return _OTHER.sub("_", name.lower())
 
 
-def subject_of(event: Event) -> str:
-    """The subject `event` is published on.
+def subject_of(event: Event, source: str) -> str:
+    """The subject `event` is published on by the service `source`.
 
     Raises
     ------
@@ -273,13 +278,38 @@ def subject_of(event: Event) -> str:
         A routing field is empty.
     """
     head, tokens = _ROUTING[type(event)]
-    return head + "".join([f".{token(get(event))}" for get in tokens])
+    subject = head + "".join([f".{token(get(event))}" for get in tokens])
+    return f"{subject}.{token(source)}" if head in _BY_SOURCE else subject
 
 
 def filter_of(event_type: type[Event]) -> str:
-    """The subject filter that matches every event of a type and no other."""
+    """The subject filter that matches every event of a type, as it is published now, and no other."""
     route = ROUTES[event_type]
+    if route.by_source:
+        return f"{PREFIX}{route.kind}.*"
     return PREFIX + route.kind + (".>" if route.fields else "")
+
+
+def filters_of(event_type: type[Event]) -> tuple[str, ...]:
+    """The filters that match every event of a type, also as releases before wrote it."""
+    route = ROUTES[event_type]
+    former = (PREFIX + route.kind,) if route.by_source else ()
+    return (*former, filter_of(event_type))
+
+
+def own_filter_of(event_type: type[Event], service: str) -> str:
+    """The filter that matches every event of a type that `service` may publish."""
+    if ROUTES[event_type].by_source:
+        return f"{PREFIX}{KINDS[event_type]}.{token(service)}"
+    return filter_of(event_type)
+
+
+def speaker_of(kind: str, subject: str) -> str | None:
+    """The service that a subject of a kind names, as a token; None where it names none."""
+    head = PREFIX + kind
+    if head not in _BY_SOURCE or not subject.startswith(f"{head}."):
+        return None
+    return subject.removeprefix(f"{head}.")
 
 
 def subjects_with(event_types: Iterable[type[Event]], *also_by: str) -> list[str]:
@@ -302,7 +332,7 @@ def subjects_with(event_types: Iterable[type[Event]], *also_by: str) -> list[str
         # What was parked and is published again comes in batches of its own.
         services.add(OPERATOR)
     return [
-        *map(filter_of, wanted),
+        *(subject for event_type in wanted for subject in filters_of(event_type)),
         *(f"{PREFIX}{BATCH_KIND}.{service}" for service in sorted(services)),
     ]
 
@@ -365,7 +395,12 @@ def stream_subjects(part: StreamPart = StreamPart.LOG) -> tuple[str, ...]:
         case StreamPart.LOG:
             elsewhere = {*_FANNED_OUT, *_STATISTICS}
             return (
-                *(filter_of(kind) for kind in ROUTES if kind not in elsewhere),
+                *(
+                    subject
+                    for event_type in ROUTES
+                    if event_type not in elsewhere
+                    for subject in filters_of(event_type)
+                ),
                 f"{PREFIX}{BATCH_KIND}.*",
                 f"{PREFIX}{DEAD_LETTER_KIND}.*",
             )
@@ -375,3 +410,4 @@ _ROUTING: Mapping[type[Event], tuple[str, tuple[Callable[[Any], str], ...]]] = {
     event_type: (PREFIX + route.kind, tuple(attrgetter(field) for field in route.fields))
     for event_type, route in ROUTES.items()
 }
+_BY_SOURCE = frozenset(PREFIX + route.kind for route in ROUTES.values() if route.by_source)

@@ -8,7 +8,7 @@ from spotline.application.spec import Spec
 from spotline.contracts.batch import packed, unpacked
 from spotline.contracts.envelope import Envelope, StoredEntry
 from spotline.contracts.errors import ContractError
-from spotline.contracts.subjects import KINDS, batch_subject, dead_letter_subject, filter_of
+from spotline.contracts.subjects import KINDS, batch_subject, dead_letter_subject, filters_of
 from spotline.domain.events.parking import EntryParked
 from spotline.runtime.metrics import HostCounters
 from spotline.runtime.stream import EventStream
@@ -22,7 +22,11 @@ class OwnRecords:
         self._stream = stream
         self._counters = counters
         self._subjects = [
-            *(filter_of(event_type) for event_type in dict.fromkeys((*spec.produces, EntryParked))),
+            *(
+                subject
+                for event_type in dict.fromkeys((*spec.produces, EntryParked))
+                for subject in filters_of(event_type)
+            ),
             batch_subject(spec.service),
             dead_letter_subject(spec.service),
         ]

@@ -62,7 +62,8 @@ class ServiceSettings(BaseSettings):
     over TLS, where `identity_keys` names the folder of keys that this service was handed out, or
     `identity_store` the folder that has `identity/`, shared by all services; certificates of the
     latter name `identity_hosts` (separated by commas). JWTs of `identity_issuers` count, and with
-    `identity_mtls` callers must show a certificate of the same authority.
+    `identity_mtls` callers must show a certificate of the same authority. What callers do is recorded
+    in `audit/` of `audit_store`, else of `identity_store`; with neither no audit is kept.
     """
 
     model_config = SettingsConfigDict(
@@ -82,6 +83,7 @@ class ServiceSettings(BaseSettings):
     identity_hosts: str = ""
     identity_issuers: Path | None = None
     identity_mtls: bool = False
+    audit_store: Path | None = None
     metrics: bool = True
     otlp_endpoint: str = Field(default="", repr=False)
     log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")

@@ -9,6 +9,7 @@ import pytest
 from spotline.application.allocator.handler import JobsHandler
 from spotline.application.market_view import ClockReading, MarketState
 from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobOutcome, JobSubmitted
+from spotline.domain.modes import Mode
 from tests.fakes.allocator import EAST, SLOT_NS, SLOT_S, START_NS, job, market_opened, slot_opened
 
 JOB = job()
@@ -47,7 +48,7 @@ def test_before_the_first_slot_it_is_not_open():
     status = status_after()
 
     assert status.state is MarketState.NOT_OPEN
-    assert status.clock == ClockReading(market_ns=START_NS, slot=-1, slot_s=SLOT_S)
+    assert status.clock == ClockReading(market_ns=START_NS, slot=-1, slot_s=SLOT_S, mode=Mode.LIVE)
     assert status.next_slot_start_ns == START_NS
 
 

@@ -47,7 +47,7 @@ KINDS_OF_EVENT = sorted(KINDS, key=lambda kind: kind.__name__)
 def decodable(event):
     """The event as a service would read it off the log, None where no service could."""
     try:
-        subject_of(event)
+        subject_of(event, "somebody")
         return decode(KINDS[type(event)], encode(event))
     except (ContractError, InvariantViolation):
         return None

@@ -154,7 +154,7 @@ def test_a_batch_of_one_event_at_most_is_the_form_of_before():
     entries = packed(decided(DECISIONS), most_events=1)
     assert [entry.events for entry in entries] == [1] * 4
     assert [entry.envelope.subject for entry in entries[1:]] == [
-        subject_of(event) for event in DECISIONS[1:]
+        subject_of(event, "selector") for event in DECISIONS[1:]
     ]
 
 

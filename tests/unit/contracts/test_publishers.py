@@ -122,6 +122,26 @@ def test_a_service_says_only_what_it_has_parked_itself():
     assert why_forged(replace(event, service="allocator"), envelope)[0] == "service"
 
 
+@pytest.mark.parametrize("kind", ["parked.entry", "buying.frozen", "buying.unfrozen"])
+def test_a_service_is_not_believed_on_the_subject_of_another(kind):
+    event, envelope = sent(kind, source="allocator")
+    assert why_forged(event, envelope) is None
+    on_other = replace(envelope, subject=f"spotline.v1.{kind}.selector")
+
+    assert why_forged(event, on_other) == (
+        "ce-source",
+        "selector, on whose subject it stands",
+        "'allocator'",
+    )
+
+
+@pytest.mark.parametrize("kind", ["parked.entry", "buying.frozen", "buying.unfrozen"])
+def test_what_a_release_before_wrote_without_its_service_in_the_subject_is_believed(kind):
+    event, envelope = sent(kind)
+
+    assert why_forged(event, replace(envelope, subject=f"spotline.v1.{kind}")) is None
+
+
 def test_a_service_that_the_table_does_not_know_believes_itself():
     event, envelope = sent("forecast.overdue")
     ours = replace(envelope, source="toy")

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spotline.contracts.errors import ContractError
+from spotline.contracts.publishers import PUBLISHERS, SERVICES
 from spotline.contracts.subjects import (
     BATCH_KIND,
     EVENT_TYPES,
@@ -13,6 +14,7 @@ from spotline.contracts.subjects import (
     ONLY_IN_BATCHES,
     PREFIX,
     PRODUCERS,
+    ROUTES,
     SINGLE_KINDS,
     StreamPart,
     batch_subject,
@@ -20,6 +22,8 @@ from spotline.contracts.subjects import (
     filter_of,
     on_subject,
     output_subject,
+    own_filter_of,
+    speaker_of,
     stream_name,
     stream_subjects,
     subject_of,
@@ -30,8 +34,12 @@ from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import CostAccrued
 from spotline.domain.events.lifecycle import JobCancelled, JobClosed
 from spotline.domain.events.market import QuoteObserved, SlotOpened
-from tests.samples.events import GOLDEN, QUOTE, SAMPLES
+from tests.samples.events import GOLDEN, QUOTE, SAMPLES, source_of
 from tests.unit.application.test_trace_edges import SPECS
+
+BY_SOURCE = sorted(
+    (event_type for event_type, route in ROUTES.items() if route.by_source), key=KINDS.get
+)
 
 
 def matches(pattern, subject):
@@ -44,7 +52,7 @@ def matches(pattern, subject):
 
 
 def test_an_instance_type_with_a_dot_is_one_token():
-    assert subject_of(QuoteObserved(quote=QUOTE)) == (
+    assert subject_of(QuoteObserved(quote=QUOTE), "market_ingest") == (
         "spotline.v1.market.quote.aws_us-east-1_use1-az4_p4d_24xlarge"
     )
 
@@ -52,24 +60,26 @@ def test_an_instance_type_with_a_dot_is_one_token():
 def test_a_decision_is_on_tenant_and_job():
     decided = next(event for event in SAMPLES if type(event) is AllocationDecided)
 
-    assert subject_of(decided) == "spotline.v1.decision.team_vision.job-7"
+    assert subject_of(decided, "selector") == "spotline.v1.decision.team_vision.job-7"
 
 
 @pytest.mark.parametrize("event", SAMPLES, ids=lambda event: KINDS[type(event)])
 def test_the_subject_of_a_kind_never_changes(event):
     golden = json.loads((GOLDEN / f"{KINDS[type(event)]}.json").read_text())
 
-    assert subject_of(event) == golden["subject"]
+    assert subject_of(event, source_of(event)) == golden["subject"]
 
 
 @pytest.mark.parametrize("event", SAMPLES, ids=lambda event: KINDS[type(event)])
 def test_a_filter_matches_its_own_events_and_no_other(event):
     matching = [
-        event_type for event_type in KINDS if matches(filter_of(event_type), subject_of(event))
+        event_type
+        for event_type in KINDS
+        if matches(filter_of(event_type), subject_of(event, source_of(event)))
     ]
 
     assert matching == [type(event)]
-    assert streams_of(subject_of(event)) == [home(event)]
+    assert streams_of(subject_of(event, source_of(event))) == [home(event)]
 
 
 def streams_of(subject):
@@ -160,7 +170,7 @@ def test_a_valid_token_stays_as_it_is(name):
 
 def test_an_empty_routing_field_is_refused():
     with pytest.raises(ContractError, match="must not be empty"):
-        subject_of(JobCancelled(job_id="", tenant="a"))
+        subject_of(JobCancelled(job_id="", tenant="a"), "allocator")
 
 
 def test_a_kind_is_not_found_on_a_longer_name():
@@ -180,3 +190,35 @@ def test_a_dead_letter_subject_needs_a_service_name():
     assert dead_letter_subject("cloud_actuator") == "spotline.v1.deadletter.cloud_actuator"
     with pytest.raises(ContractError, match=r"\[a-z0-9_-\]\+"):
         dead_letter_subject("Cloud Actuator")
+
+
+@pytest.mark.parametrize("event_type", BY_SOURCE, ids=KINDS.get)
+def test_what_several_services_say_each_says_on_a_subject_of_its_own(event_type):
+    event = next(event for event in SAMPLES if type(event) is event_type)
+    kind = KINDS[event_type]
+    subjects = {source: subject_of(event, source) for source in PUBLISHERS[kind]}
+
+    assert len(set(subjects.values())) == len(subjects) > 1
+    for source, subject in subjects.items():
+        assert speaker_of(kind, subject) == token(source)
+        may = [name for name in SERVICES if own_filter_of(event_type, name) == subject]
+        assert may == [source]
+
+
+@pytest.mark.parametrize("event_type", BY_SOURCE, ids=KINDS.get)
+def test_what_a_release_before_wrote_is_followed_still(event_type):
+    former = f"spotline.v1.{KINDS[event_type]}"
+
+    assert former in subjects_with([event_type])
+    assert former in stream_subjects()
+    assert speaker_of(KINDS[event_type], former) is None
+
+
+def test_every_kind_that_several_may_say_names_who_says_it():
+    several = {
+        EVENT_TYPES[kind]
+        for kind, may in PUBLISHERS.items()
+        if len(may) > 1 and kind in SINGLE_KINDS
+    }
+
+    assert several == set(BY_SOURCE)

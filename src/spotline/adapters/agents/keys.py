@@ -6,13 +6,12 @@ dial. Allocator and actuator share the folder.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
+from spotline.adapters.agents.rotated_signer import RotatedSigner
 from spotline.adapters.identity.authority import Authority, KeyAndChain
-from spotline.adapters.identity.private_files import locked, write_private
-from spotline.adapters.identity.signing import KEY_BYTES, Signer
 from spotline.adapters.identity.wall_clock import Now, utc_now
 from spotline.contracts.errors import ConfigError
 
@@ -37,8 +36,7 @@ class AgentKeys:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o700)
-            with locked(folder):
-                self.signer = Signer(_hmac_key(folder / "hmac.key"))
+            self.signer = RotatedSigner(folder, now=now)
             self._authority = Authority(folder, title="Spotline agents", now=now)
         except (OSError, ValueError, TypeError) as error:
             raise ConfigError(
@@ -63,8 +61,21 @@ class AgentKeys:
         """
         return self._authority.server_identity(hosts, subject="Spotline allocator")
 
+    def rotate(self, until: datetime | None) -> None:
+        """Draw the signing key anew, while allocator and actuator run.
 
-def _hmac_key(path: Path) -> bytes:
-    if not path.exists():
-        write_private(path, secrets.token_bytes(KEY_BYTES))
-    return path.read_bytes()
+        Parameters
+        ----------
+        until
+            What the present one has signed counts until then: sessions, and tokens of instances
+            that have not joined yet. None: no more from now on.
+
+        Raises
+        ------
+        ConfigError
+            The folder cannot be used any more.
+        """
+        try:
+            self.signer.rotate(until)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"the signing key of agents cannot be drawn anew: {error}") from error

@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 KEY_BYTES = 32
 
@@ -20,14 +20,16 @@ class Signer:
     """Signs and reads statements under one key of 32 bytes; a purpose is no part of another's."""
 
     def __init__(self, key: bytes) -> None:
-        if len(key) != KEY_BYTES:
-            raise ValueError(f"key must have {KEY_BYTES} bytes, had {len(key)}")
-        self._key = key
+        self._key = checked_key(key)
+
+    def _keys(self) -> Sequence[bytes]:
+        """The key that signs, then those whose statements count still."""
+        return (self._key,)
 
     def sign(self, purpose: str, statement: Mapping[str, str | int]) -> str:
         """Write a statement; equal ones are written equally."""
         payload = _text(json.dumps(statement, sort_keys=True, separators=(",", ":")).encode())
-        return f"{purpose}.{payload}.{self._mac(purpose, payload)}"
+        return f"{purpose}.{payload}.{_mac(self._keys()[0], purpose, payload)}"
 
     def read(self, purpose: str, signed: str) -> Mapping[str, str | int]:
         """Read a statement that was signed for `purpose`.
@@ -40,8 +42,9 @@ class Signer:
         parts = signed.split(".")
         if len(parts) != 3 or parts[0] != purpose:
             raise ForgedStatement(f"it is no {purpose}")
-        expected = self._mac(purpose, parts[1])
-        if not hmac.compare_digest(expected.encode(), parts[2].encode("utf-8", "replace")):
+        shown = parts[2].encode("utf-8", "replace")
+        expected = [_mac(key, purpose, parts[1]).encode() for key in self._keys()]
+        if not any([hmac.compare_digest(mac, shown) for mac in expected]):
             raise ForgedStatement("it was not signed here")
         try:
             statement: Mapping[str, str | int] = json.loads(_bytes(parts[1]))
@@ -49,9 +52,17 @@ class Signer:
             raise ForgedStatement("it cannot be read") from error
         return statement
 
-    def _mac(self, purpose: str, payload: str) -> str:
-        signed = f"{purpose}.{payload}".encode("utf-8", "replace")
-        return _text(hmac.new(self._key, signed, hashlib.sha256).digest())
+
+def checked_key(key: bytes) -> bytes:
+    """A key; `ValueError` where it has not the length of one."""
+    if len(key) != KEY_BYTES:
+        raise ValueError(f"key must have {KEY_BYTES} bytes, had {len(key)}")
+    return key
+
+
+def _mac(key: bytes, purpose: str, payload: str) -> str:
+    signed = f"{purpose}.{payload}".encode("utf-8", "replace")
+    return _text(hmac.new(key, signed, hashlib.sha256).digest())
 
 
 def _text(octets: bytes) -> str:

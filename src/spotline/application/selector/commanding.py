@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 
 from spotline.application.selector.asking import task_at_home
 from spotline.application.selector.egress import why_here
@@ -28,7 +28,7 @@ class AtLimit:
 
     stopped: Set[str] = frozenset()
     cut: Set[str] = frozenset()
-    excepted: Set[str] = frozenset()
+    excepted: Mapping[str, Exemption] = field(default_factory=dict)
 
 
 def decisions(
@@ -87,14 +87,16 @@ def finish_slot(
             changes += _changes(run, ())
         elif run.phase is RunPhase.RUNNING and job_id not in held:
             changes += _beside(run, run.offering_id, set())
-    bounded = at_limit.cut | at_limit.excepted
-    changes = [
-        _with_exemption(state, change, options, bounded=change.run.job.job_id in bounded)
-        for change in changes
-    ]
-    # Releases go first: what they free may be what the others launch.
+    changes = [_with_exemption(state, change, options, at_limit) for change in changes]
+    # Releases go first: what they free may be what the others launch. What is excepted from a quota
+    # goes last: it needs no room in it.
     changes.sort(
-        key=lambda change: (change.grows, change.run.job.job_id, change.target.offering_id)
+        key=lambda change: (
+            change.grows,
+            change.run.job.job_id in at_limit.excepted,
+            change.run.job.job_id,
+            change.target.offering_id,
+        )
     )
     commands: list[Event] = [
         ProvisioningCommanded(
@@ -122,19 +124,23 @@ def finish_slot(
 
 
 def _with_exemption(
-    state: SelectorState, change: _Change, options: SelectorOptions, *, bounded: bool
+    state: SelectorState, change: _Change, options: SelectorOptions, at_limit: AtLimit
 ) -> _Change:
     """The change with what a hard deadline needs of it, for stops and limits that yield to that.
 
-    One that a limit has `bounded` gets no more spot than it says.
+    One that a limit has cut gets no more spot than it says.
     """
     run, target = change.run, change.target
+    job_id = run.job.job_id
     at_home = target.offering_id == run.offering_id
     more = target.on_demand - run.held_at(target.offering_id).on_demand
     if more <= 0 or not at_home or not (run.is_limited or state.freezes.by_id):
         return change
-    task = task_at_home(state, run, options)
-    found = exemption(state, run, replace(task, most_spot=target.spot) if bounded else task)
+    found = at_limit.excepted.get(job_id)
+    if found is None:
+        task = task_at_home(state, run, options)
+        cut = job_id in at_limit.cut
+        found = exemption(state, run, replace(task, most_spot=target.spot) if cut else task)
     if not found.instances:
         return change
     return replace(change, exemption=replace(found, instances=min(more, found.instances)))

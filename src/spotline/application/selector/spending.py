@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from spotline.application.selector.asking import task_at_home
-from spotline.application.selector.freezing import exemption
+from spotline.application.selector.freezing import NO_EXEMPTION, Exemption, exemption
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.limiting import waiting_for
 from spotline.application.selector.offered_money import left_for_job, room_now
@@ -31,12 +31,15 @@ _RATE = "launches per minute"
 
 @dataclass(slots=True)
 class Granted:
-    """Answers within the limits, what is said of those that get nothing, who was cut or excepted."""
+    """Answers within the limits, what is said of those that get nothing, and who was cut.
+
+    Of those that hold more than a quota allows, `excepted` says how much on-demand they need.
+    """
 
     answers: list[JobAnswer] = field(default_factory=list)
     reached: list[LimitReached] = field(default_factory=list)
     cut: set[str] = field(default_factory=set)
-    excepted: set[str] = field(default_factory=set)
+    excepted: dict[str, Exemption] = field(default_factory=dict)
 
 
 def within_limits(
@@ -77,7 +80,7 @@ class _Granting:
         answered: set[str],
     ) -> None:
         self._state, self._options, self._spending = state, options, spending
-        self.excepted: set[str] = set()
+        self.excepted: dict[str, Exemption] = {}
         self._rest_s = state.current.slot_s - state.offset_s
         self._quotes = {sq.quote.offering_id: sq for sq in state.current.quotes}
         self._room = room_now(state, options)
@@ -105,10 +108,13 @@ class _Granting:
         limit = self._limit(run, whole, self._exempt(run, whole), copy)
         if limit is None:
             return self._granted(run, whole, copy), ""
-        if limit == _RATE or limit == quota_limit(self._pool_of(whole.offering_id)):
+        if limit == _RATE:
             rescue = self._rescue(run, whole)
             if rescue is not None and self._limit(run, rescue, _bought(run, rescue)) is None:
                 return self._granted(run, rescue), limit
+        for lot in self._rescues_from_quota(run, whole, limit):
+            if self._limit(run, lot, self._exempt(run, lot)) is None:
+                return self._granted(run, lot), limit
         last = limit
         for lot in self._less(run, whole, limit):
             paid = copy if lot.offering_id == whole.offering_id else 0
@@ -124,7 +130,7 @@ class _Granting:
         pool, instances = self._pool_of(lot.offering_id), lot.spot + lot.on_demand
         in_pool = self._pools.instances(pool)
         if in_pool is not None and instances > in_pool:
-            self.excepted.add(run.job.job_id)
+            self.excepted[run.job.job_id] = self._exempt_from_quota(run, lot, in_pool)
         self._pools.take(pool, instances)
         self._launched += _bought(run, lot)
         return (lot,)
@@ -143,31 +149,48 @@ class _Granting:
 
     def _rescue(self, run: JobRun, lot: Lot) -> Lot | None:
         """What is held, with the on-demand that a hard deadline needs as so little spot comes."""
-        if lot.offering_id != run.offering_id:
+        if lot.offering_id != run.offering_id or self._spending.launches_per_minute is None:
             return None
         held = run.held_at(lot.offering_id)
-        spot, most_spot = held.spot, lot.spot
-        if self._spending.launches_per_minute is not None:
-            left = max(0, self._spending.launches_per_minute - self._launched)
-            most_spot = min(most_spot, held.spot + left)
-        in_pool = self._pools.instances(self._pool_of(lot.offering_id))
-        if in_pool is not None:
-            spot, most_spot = min(spot, in_pool), min(most_spot, in_pool)
+        left = max(0, self._spending.launches_per_minute - self._launched)
         task = task_at_home(self._state, run, self._options)
-        more = exemption(self._state, run, replace(task, most_spot=most_spot)).instances
-        kept = spot + held.on_demand
-        counts = [count for count in run.job.allowed_counts if kept < count <= kept + more]
+        task = replace(task, most_spot=held.spot + left)
+        more = exemption(self._state, run, task).instances
+        counts = [
+            count
+            for count in run.job.allowed_counts
+            if held.instances < count <= held.instances + more
+        ]
         if not counts:
             return None
-        return replace(lot, spot=spot, on_demand=counts[-1] - spot)
+        return replace(lot, spot=held.spot, on_demand=counts[-1] - held.spot)
 
-    def _exempt_from_quota(self, run: JobRun, lot: Lot, in_pool: int) -> int:
-        """How much on-demand of a lot no quota may refuse, what the job holds of it included."""
+    def _rescues_from_quota(self, run: JobRun, lot: Lot, limit: str) -> Iterator[Lot]:
+        """As many as were wanted or fewer, with on-demand instead of the spot that a quota refuses."""
+        pool = self._pool_of(lot.offering_id)
+        in_pool = self._pools.instances(pool)
+        if in_pool is None or limit != quota_limit(pool) or lot.offering_id != run.offering_id:
+            return
+        room = min(lot.spot, in_pool)
+        for spot in dict.fromkeys((room, min(room, run.held_at(lot.offering_id).spot))):
+            for count in reversed(run.job.allowed_counts):
+                if spot < count <= lot.spot + lot.on_demand:
+                    yield replace(lot, spot=spot, on_demand=count - spot)
+
+    def _exempt_from_quota(self, run: JobRun, lot: Lot, in_pool: int) -> Exemption:
+        """How much on-demand of a lot no quota may refuse, what the job holds of it included.
+
+        Spot that is new has to find room beside all that is kept.
+        """
         if lot.offering_id != run.offering_id or not lot.on_demand or not run.is_limited:
-            return 0
+            return NO_EXEMPTION
+        held = run.held_at(lot.offering_id)
+        kept = min(held.spot, lot.spot) + min(held.on_demand, lot.on_demand)
+        if lot.spot > held.spot and kept + lot.spot - held.spot > in_pool:
+            return NO_EXEMPTION
         task = task_at_home(self._state, run, self._options)
         bare = replace(task, holding=replace(task.holding, on_demand=0), most_spot=in_pool)
-        return min(lot.on_demand, exemption(self._state, run, bare).instances)
+        return exemption(self._state, run, bare)
 
     def _exempt(self, run: JobRun, lot: Lot) -> int:
         """How much of a lot no rate may refuse; asked only where the rate would."""
@@ -206,8 +229,8 @@ class _Granting:
         pool = self._pool_of(lot.offering_id)
         in_pool = self._pools.instances(pool)
         if in_pool is not None and lot.spot + lot.on_demand > in_pool:
-            exempt_here = self._exempt_from_quota(run, lot, in_pool)
-            if lot.spot + lot.on_demand > in_pool + exempt_here:
+            exempt_here = self._exempt_from_quota(run, lot, in_pool).instances
+            if lot.spot + lot.on_demand > in_pool + min(lot.on_demand, exempt_here):
                 return quota_limit(pool)
         per_minute = self._spending.launches_per_minute
         bought = _bought(run, lot)

@@ -23,6 +23,7 @@ from spotline.adapters.identity.instances import (
 from spotline.adapters.identity.signing import ForgedStatement, Signer
 from spotline.contracts.errors import ConfigError, Unauthenticated
 from tests.fakes.handshakes import shake_hands
+from tests.fakes.signed_tokens import MovedClock
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -168,3 +169,44 @@ def test_the_keys_of_a_store_of_before_stay_as_they_are(tmp_path):
     assert keys.ca_pem.encode() == certificate.public_bytes(Encoding.PEM)
     shake_hands(keys.server_identity(["gpu-head"]), keys.ca_pem, tmp_path / "tls", host="gpu-head")
     assert read_token(keys.signer, token).identity.instance_id == "i-1"
+
+
+# --- rotation ---------------------------------------------------------------------------------
+
+
+def test_what_was_signed_before_a_rotation_counts_for_its_grace(tmp_path):
+    clock = MovedClock()
+    running, rotating = AgentKeys(tmp_path, now=clock), AgentKeys(tmp_path, now=clock)
+    before = user_data(running)["SPOTLINE_JOIN_TOKEN"]
+    rotating.rotate(clock() + timedelta(hours=1))
+
+    # A process that runs signs with the new key at once, and reads both.
+    after = user_data(running)["SPOTLINE_JOIN_TOKEN"]
+    assert before != after
+    for token in (before, after):
+        assert read_token(running.signer, token).identity.instance_id == "i-1"
+    clock.pass_s(3600)
+    with pytest.raises(ForgedStatement, match="not signed here"):
+        read_token(running.signer, before)
+    assert read_token(running.signer, after)
+    assert (tmp_path / "hmac.former.json").stat().st_mode & 0o077 == 0
+
+
+def test_after_a_theft_nothing_of_the_former_key_counts(tmp_path):
+    running = AgentKeys(tmp_path)
+    once = user_data(running)["SPOTLINE_JOIN_TOKEN"]
+    AgentKeys(tmp_path).rotate(datetime.now(UTC) + timedelta(hours=1))
+    twice = user_data(running)["SPOTLINE_JOIN_TOKEN"]
+    AgentKeys(tmp_path).rotate(None)
+
+    for token in (once, twice):
+        with pytest.raises(ForgedStatement, match="not signed here"):
+            read_token(running.signer, token)
+
+
+def test_a_former_key_that_cannot_be_read_is_named(tmp_path):
+    AgentKeys(tmp_path)
+    (tmp_path / "hmac.former.json").write_text('{"format_version": 1, "key": "x", "until_s": 1}')
+
+    with pytest.raises(ConfigError, match=r"hmac\.former\.json: key"):
+        AgentKeys(tmp_path)

@@ -24,6 +24,7 @@ from spotline.application.explaining.messages import AlternativeCut
 from spotline.application.market_view import ClockReading
 from spotline.domain.events.event import Event
 from spotline.domain.jobs.lot import Lot
+from spotline.domain.modes import Mode
 from spotline.domain.units import NS_PER_S, ns_from_rfc3339
 from tests.samples.events import JOB, SAMPLES
 
@@ -112,7 +113,9 @@ def test_worth_and_last_slot_of_a_job_are_not_known_before_it_has_them() -> None
 
 
 def test_the_clock_comes_with_every_answer() -> None:
-    clock = ClockReading(market_ns=NOON_NS, slot=3, slot_s=600, wall_ns=NOON_NS + 5 * 10**8)
+    clock = ClockReading(
+        market_ns=NOON_NS, slot=3, slot_s=600, wall_ns=NOON_NS + 5 * 10**8, mode=Mode.LIVE
+    )
 
     made = answer(clock, fleet=FleetView(spot=3))
 
@@ -122,6 +125,7 @@ def test_the_clock_comes_with_every_answer() -> None:
         "wall": "2026-01-05T12:00:00.5Z",
         "slot": 3,
         "slot_s": 600,
+        "mode": "live",
     }
     assert answer(None)["clock"] is None
     before = encoded(replace(clock, slot=-1, wall_ns=0))

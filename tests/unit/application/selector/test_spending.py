@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spotline.application.selector.freezing import NO_EXEMPTION
 from spotline.application.selector.spending import within_limits
-from spotline.application.selector.state import SelectorOptions
+from spotline.application.selector.state import SelectorOptions, SlotPhase
 from spotline.domain.events.capacity import CostAccrued, ProvisioningCommanded
 from spotline.domain.events.lifecycle import JobAdvanced, JobClosed, JobOutcome
 from spotline.domain.events.limits import LimitAction, LimitReached
 from spotline.domain.jobs.job import DeadlineKind
-from spotline.domain.jobs.lot import Lot
+from spotline.domain.jobs.lot import Lot, holding_of
+from spotline.domain.jobs.program import Holding
 from spotline.domain.limits.spending import Spending, SpendLimit
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason, JobAnswer, Move
@@ -363,6 +366,57 @@ def granted(held: Lot, wanted: Lot, *, per_minute: int, slot: int = 1) -> Lot:
     (found,) = within_limits(world.state, [answer], options).answers
     (lot,) = found.lots
     return replace(lot, offering_id="")
+
+
+@lru_cache(maxsize=1)
+def late_world() -> SelectorWorld:
+    """A job that needs 4 instances from the open slot on: 19 of 20 instance-slots are left."""
+    job = job_of(1, slots=8, work_slots=9.5, allowed_counts=(1, 2, 4))
+    world = SelectorWorld(job, limits=True)
+    for _ in range(4):
+        world.open()
+        world.state.phase = SlotPhase.SETTLED
+    return world
+
+
+COUNTS = st.integers(0, 4)
+
+
+@given(
+    held=st.tuples(COUNTS, COUNTS),
+    wanted=st.tuples(COUNTS, COUNTS).filter(lambda lot: sum(lot) in (1, 2, 4)),
+    most=st.integers(0, 6),
+)
+def test_what_is_granted_of_a_quota_is_what_the_actuator_launches(held, wanted, most):
+    world = late_world()
+    run = world.run_of(1)
+    home = run.offering_id
+    run.held_lots = (Lot(offering_id=home, spot=held[0], on_demand=held[1]),) if any(held) else ()
+    run.state = replace(run.state, holding=Holding(spot=held[0], on_demand=held[1]))
+    pool = world.state.offerings[home].quota_pool
+    options = replace(world.handler._options, spending=Spending(quotas={pool: most}).to_json())
+    answer = JobAnswer(
+        job_id="job-1",
+        policy_id=run.policy_id,
+        lots=(Lot(offering_id=home, spot=wanted[0], on_demand=wanted[1]),),
+        memory=(),
+        reason=DecisionReason.POLICY,
+    )
+
+    found = within_limits(world.state, [answer], options)
+
+    (cut,) = found.answers
+    assert holding_of(cut.lots).instances <= sum(wanted)
+    got = holding_of(cut.lots)
+    kept = min(held[0], got.spot) + min(held[1], got.on_demand)
+    new_spot, new_on_demand = max(0, got.spot - held[0]), max(0, got.on_demand - held[1])
+    exempt = found.excepted.get("job-1", NO_EXEMPTION).instances
+    # As `plan_revision` counts: what is kept, then spot, then on-demand.
+    assert not new_spot or kept + new_spot <= most
+    assert new_on_demand <= max(0, most - kept - new_spot, exempt)
+    if sum(wanted) == 4:
+        # All four are needed now, and on-demand is not bounded by the quota.
+        assert got.instances == 4
 
 
 def lot(spot: int = 0, on_demand: int = 0) -> Lot:

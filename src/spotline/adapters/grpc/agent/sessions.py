@@ -84,10 +84,29 @@ class Sessions:
         try:
             token = read_token(self._signer, asked.join_token)
         except ForgedStatement as error:
-            raise _denied("join_token", f"join_token is refused: {error}") from error
+            known = self._joined_with(asked)
+            if known is None:
+                raise _denied("join_token", f"join_token is refused: {error}") from error
+            return known
         if token.identity.instance_id != asked.instance_id:
             raise _denied("instance_id", "join_token is refused: it was made for another instance")
         return token
+
+    def _joined_with(self, asked: JoinAsked) -> JoinToken | None:
+        """The token that this very agent has joined with, though its key was rotated since.
+
+        The log has the digests of both: of the token, and of the nonce that only the agent knows.
+        """
+        for job_id, gang in self._gangs().by_job.items():
+            joined = gang.joined.get(asked.instance_id)
+            if (
+                joined is not None
+                and joined.token_sha256 == sha256_of(asked.join_token)
+                and joined.nonce_sha256 == sha256_of(asked.nonce)
+            ):
+                identity = Identity(instance_id=asked.instance_id, job_id=job_id)
+                return JoinToken(identity=identity, expires_s=0)
+        return None
 
     def refuse_expired(self, token: JoinToken) -> None:
         """Refuse a token of a day ago, with which no agent has joined; `RpcRefused` as before."""

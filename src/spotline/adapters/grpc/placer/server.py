@@ -6,6 +6,7 @@ from typing import Any
 
 import grpc
 
+from spotline.adapters.grpc.identity.servicer import IdentityServicer
 from spotline.adapters.grpc.kit.errors import RpcRefused
 from spotline.adapters.grpc.kit.serving import GrpcServer
 from spotline.adapters.grpc.placer.servicer import (
@@ -13,7 +14,12 @@ from spotline.adapters.grpc.placer.servicer import (
     PlacerHost,
     unknown_pipeline,
 )
-from spotline.api.v1 import placement_service_pb2, placement_service_pb2_grpc
+from spotline.api.v1 import (
+    identity_service_pb2,
+    identity_service_pb2_grpc,
+    placement_service_pb2,
+    placement_service_pb2_grpc,
+)
 from spotline.application.placer.options import PlacerOptions
 from spotline.contracts.limits import name_problem
 from spotline.runtime.applied import AppliedFeed
@@ -33,7 +39,11 @@ class PlacerServer(GrpcServer):
     """
 
     name = "placer"
-    services = (placement_service_pb2.DESCRIPTOR.services_by_name["PlacementService"].full_name,)
+    services = (
+        placement_service_pb2.DESCRIPTOR.services_by_name["PlacementService"].full_name,
+        # Whose a pipeline is that a file does not say: the token's.
+        identity_service_pb2.DESCRIPTOR.services_by_name["IdentityService"].full_name,
+    )
 
     def __init__(
         self, host: PlacerHost, feed: AppliedFeed, options: PlacerOptions, *, address: str
@@ -52,5 +62,6 @@ class PlacerServer(GrpcServer):
         return None if theirs else unknown_pipeline(job_id, tenant)
 
     def register(self, server: grpc.aio.Server) -> None:
-        """Add the service."""
+        """Add the services."""
         placement_service_pb2_grpc.add_PlacementServiceServicer_to_server(self._servicer, server)
+        identity_service_pb2_grpc.add_IdentityServiceServicer_to_server(IdentityServicer(), server)

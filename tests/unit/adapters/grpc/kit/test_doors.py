@@ -40,7 +40,17 @@ FILES = (
 FREE = {
     *("command", "currency", "detail", "drift_detector", "etag", "image", "join_token", "location"),
     *("native_price_unit", "nonce", "page_token", "parameter", "path", "paths", "pattern"),
-    *("release", "resumed_sha256", "secrets", "setup", "sha256", "stack", "table_id", "text"),
+    *(
+        "reason",
+        "release",
+        "resumed_sha256",
+        "secrets",
+        "setup",
+        "sha256",
+        "stack",
+        "table_id",
+        "text",
+    ),
     *("unit", "uri", "value"),
 }
 
