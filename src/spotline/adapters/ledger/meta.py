@@ -71,7 +71,7 @@ class MetaRows(OwnedRows):
         """Hold up to where the two were seen to agree, in place of what was held before."""
         row = {"name": _AGREED, "value": json.dumps(asdict(mark), sort_keys=True)}
         with self._writing() as transaction:
-            known = {row.name for row in transaction.read(t.meta)}
+            known = {row.name for row in transaction.read(_META)}
             write = transaction.rewrite if _AGREED in known else transaction.add
             write(t.meta, [row])
 
