@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _ROUNDS = 3
 _NEWER = 999
+_LOOK_EVERY_S = 0.5
 
 
 class Version(Hasty):
@@ -28,6 +29,9 @@ class Version(Hasty):
         world.most_crashes = 1_000
         for _ in range(_ROUNDS):
             await asyncio.sleep(2 + self.rng.random() * 6)
+            # Before there is one, a newer one would be brought to nobody; nobody says when there is.
+            while not world.broker.snapshots:  # noqa: ASYNC110
+                await asyncio.sleep(_LOOK_EVERY_S)
             self._newer_snapshot(world)
             await self._newer_ledger(world)
 
