@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from spotline.application.cloud_actuator.agreed_mark import AgreedMark
 from spotline.application.cloud_actuator.ports import (
     Admission,
     LedgerEntry,
@@ -37,6 +38,7 @@ class LedgerMemory:
     taken: set[str] = field(default_factory=set)
     admissions: dict[str, Admission] = field(default_factory=dict)
     job_records: dict[str, JobRecord] = field(default_factory=dict)
+    agreed: AgreedMark | None = None
 
 
 class MemoryLedger:
@@ -143,6 +145,12 @@ class MemoryLedger:
 
     async def charges_since(self, slot: int) -> Sequence[Any]:
         return [charge for charge in self.memory.charges if charge.cost.slot >= slot]
+
+    async def agreed(self) -> AgreedMark | None:
+        return self.memory.agreed
+
+    async def note_agreed(self, mark: AgreedMark) -> None:
+        self.memory.agreed = mark
 
     async def raise_epoch(self, epoch: int) -> None:
         await self.check_epoch()

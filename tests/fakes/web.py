@@ -14,6 +14,7 @@ from spotline.adapters.web.fold_views import FoldViews
 from spotline.adapters.web.guarding import WebLimits
 from spotline.adapters.web.serving import WebServer
 from spotline.application.allocator.jobs_state import JobsState
+from spotline.application.identity.ports import Authenticator
 from spotline.application.read_model.handler import ReadModelHandler
 from spotline.contracts.build import envelope_for
 from spotline.domain.events.event import Event
@@ -98,12 +99,14 @@ class RunningWeb:
 
 
 @asynccontextmanager
-async def running_web(*, limits: WebLimits | None = None) -> AsyncIterator[RunningWeb]:
+async def running_web(
+    *, limits: WebLimits | None = None, authenticator: Authenticator | None = None
+) -> AsyncIterator[RunningWeb]:
     """A server on a free loopback port, until the block is left."""
     views = FoldViews()
     host = FedHost(views)
     server = WebServer(
-        web_app(views, limits=limits),
+        web_app(views, limits=limits, authenticator=authenticator),
         address="127.0.0.1:0",
         limits=limits,
         end_streams=views.end,

@@ -21,6 +21,7 @@ from spotline.adapters.nats.snapshots import NatsSnapshotStore
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.adapters.store_file import read_identity
 from spotline.application.incarnations import LogRemembered, conclude
+from spotline.bootstrap.auditing import verified_chains
 from spotline.bootstrap.installed import LEDGER_FILE, LEDGER_OWNER, LOG_FOLDER, remembered_of
 from spotline.bootstrap.store_opened import connected, refuse_absent
 from spotline.contracts.batch import unpacked
@@ -86,7 +87,29 @@ async def check_store(store: Path, *, nats_url: str = "", partition: int = 0) ->
         except (ConfigError, ProviderUnavailable) as error:
             findings.append(Finding(part="log", state=CheckState.UNREADABLE, detail=str(error)))
     findings += await asyncio.to_thread(_recorded, store)
+    findings += await asyncio.to_thread(_audited, store)
     return findings
+
+
+def _audited(store: Path) -> list[Finding]:
+    """What each chain of the audit is found to be; none where nothing was recorded yet."""
+    try:
+        reports = verified_chains(store, {})
+    except ConfigError as error:
+        return [Finding(part="audit", state=CheckState.UNREADABLE, detail=str(error))]
+    broken = [report for report in reports if report.broken is not None]
+    if broken:
+        return [
+            Finding(
+                part="audit",
+                state=CheckState.FOUND,
+                detail=f"{report.chain}: {report.broken}",
+                continue_with=f"spotline audit verify --store {store}",
+            )
+            for report in broken
+        ]
+    records = sum(report.head.seq for report in reports)
+    return [_well("audit", f"{records:,} records in {len(reports)} chains")] if reports else []
 
 
 def _identity(store: Path) -> Finding:

@@ -39,7 +39,7 @@ def promote(
         str, typer.Option("--to", metavar="observe|shadow|live", help="The mode to be in.")
     ] = "",
     reason: Annotated[
-        str, typer.Option("--reason", metavar="WHY", help="Why; stands in log and audit.")
+        str, typer.Option("--reason", metavar="WHY", help="Why; stands in the event log.")
     ] = "",
     listed: Annotated[
         bool, typer.Option("--list", help="Show the mode of every account, who set it, and why.")

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypedDict, overload
 
 import structlog
 
+from spotline.application.cloud_actuator.agreed_mark import (
+    AgreedMark,
+    HeldOfJobs,
+    ReadOfLog,
+    is_all_told,
+    mark_of,
+)
 from spotline.application.cloud_actuator.ports import Ledger
 from spotline.application.cloud_actuator.retelling import (
     TAKES,
@@ -27,16 +35,31 @@ from spotline.runtime.log_settling import LastingLog, settled_log
 _log = structlog.get_logger(__name__)
 
 
+class LogNow(TypedDict):
+    """By what a log is told from another."""
+
+    created: str
+    incarnation: int
+
+
 async def tell_again(
     stream: LastingLog, ledger: Ledger, remembered: LogRemembered
 ) -> Sequence[Retold]:
     """Say again what a log lacks that lost entries; idempotent.
 
+    What was seen to be there once is not read again, as long as log and ledger are those.
+
     A log that does not know a job which the ledger admitted has lost entries: it goes on as another
     incarnation. Jobs that were admitted before the ledger held submissions cannot be said again:
     they are named.
     """
-    missing = await missing_in(stream, ledger)
+    held = await _held_in(ledger)
+    if held.is_empty or await _is_all_told(stream, ledger, held):
+        return ()
+    read = await _read(stream)
+    missing = _missing(held, read.log)
+    if not missing.retold and not missing.unknown:
+        await _note(stream, ledger, mark_of(held, read, **await _log_now(stream), before=None))
     if stream.incarnation == FIRST:
         if not missing.lost:
             return ()
@@ -75,26 +98,73 @@ class Missing:
 
 
 async def missing_in(stream: LastingLog, ledger: Ledger) -> Missing:
-    """Compare a log with a ledger; changes neither."""
-    log = await _log_of_jobs(stream)
-    records = await ledger.job_records()
-    admitted = await ledger.admitted_ids()
-    charged = [charge.cost for charge in await ledger.charges_since(0)]
+    """Compare all of a log with a ledger; changes neither."""
+    return _missing(await _held_in(ledger), (await _read(stream)).log)
+
+
+def _missing(held: HeldOfJobs, log: LogOfJobs) -> Missing:
     return Missing(
-        retold=tuple(retold(records, charged, log)),
-        lost=lost_jobs(records, log),
-        unknown=unknown_jobs(admitted, records, log),
+        retold=tuple(retold(held.records, held.costs, log)),
+        lost=lost_jobs(held.records, log),
+        unknown=unknown_jobs(held.admitted, held.records, log),
     )
 
 
-async def _log_of_jobs(stream: LastingLog) -> LogOfJobs:
-    log = LogOfJobs()
+async def _held_in(ledger: Ledger) -> HeldOfJobs:
+    return HeldOfJobs(
+        records=await ledger.job_records(),
+        costs=[charge.cost for charge in await ledger.charges_since(0)],
+        admitted=await ledger.admitted_ids(),
+    )
+
+
+async def _is_all_told(stream: LastingLog, ledger: Ledger, held: HeldOfJobs) -> bool:
+    """Whether the log lacks nothing, by what came since the two were last seen to agree."""
+    mark = await ledger.agreed()
+    if mark is None or mark.incarnation != stream.incarnation:
+        return False
+    now = await _log_now(stream)
+    if mark.created != now["created"]:
+        return False
+    read = await _read(stream, mark)
+    if read is None or not is_all_told(mark, held, read.log):
+        return False
+    await _note(stream, ledger, mark_of(held, read, **now, before=mark))
+    return True
+
+
+async def _note(stream: LastingLog, ledger: Ledger, mark: AgreedMark | None) -> None:
+    if mark is not None and mark != await ledger.agreed():
+        await ledger.note_agreed(mark)
+
+
+async def _log_now(stream: LastingLog) -> LogNow:
+    return LogNow(created=(await stream.seen()).created, incarnation=stream.incarnation)
+
+
+@overload
+async def _read(stream: LastingLog) -> ReadOfLog: ...
+
+
+@overload
+async def _read(stream: LastingLog, mark: AgreedMark) -> ReadOfLog | None: ...
+
+
+async def _read(stream: LastingLog, mark: AgreedMark | None = None) -> ReadOfLog | None:
+    """Read a log, from a mark on where there is one; None where it has not the entry of the mark."""
+    read = ReadOfLog()
     last_seq = await stream.last_seq()
-    async for entry in stream.read(subjects_with(TAKES), last_seq=last_seq):
+    first_seq = 1 if mark is None else mark.seq
+    is_there = mark is None
+    async for entry in stream.read(subjects_with(TAKES), first_seq=first_seq, last_seq=last_seq):
+        if not is_there and mark is not None:
+            if (entry.seq, entry.stored_ns) != (mark.seq, mark.stored_ns):
+                return None
+            is_there = True
+            continue
         try:
-            events = [(event_of(event), event.envelope()) for event in unpacked(entry)]
+            events = [(event_of(event), event.envelope().event_id) for event in unpacked(entry)]
         except ContractError:
             continue  # those who consume it have said so
-        for event, envelope in events:
-            log.fold(event, envelope.event_id)
-    return log
+        read.fold(entry, events)
+    return read if is_there else None

@@ -81,6 +81,23 @@ def test_a_changed_record_is_named(store):
     assert spotline("--store", store).exit_code == 2
 
 
+def test_the_check_of_a_store_reads_its_audit_too(store):
+    def found() -> list[tuple[str, str]]:
+        ran = CliRunner().invoke(app, ["store", "check", "--store", str(store), "--json"])
+        findings = json.loads(ran.stdout)["findings"]
+        return [(each["state"], each["detail"]) for each in findings if each["part"] == "audit"]
+
+    whole = found()
+    path = store / "audit" / "allocator.jsonl"
+    path.write_text(path.read_text().replace("10.0.0.7", "10.0.0.8"))
+    broken = found()
+
+    assert whole == [("well", "4 records in 2 chains")]
+    assert [(state, detail.partition(":")[0]) for state, detail in broken] == [
+        ("found", "allocator")
+    ]
+
+
 def test_a_tail_or_a_chain_that_is_gone_shows_by_what_was_kept(store):
     kept = store / "kept.json"
     kept.write_text(spotline("verify", "--store", store, "--json").stdout)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from spotline.adapters.ledger.sql import SqlLedger
+from spotline.application.cloud_actuator.agreed_mark import AgreedMark
 from spotline.application.cloud_actuator.ports import (
     Admission,
     LedgerEntry,
@@ -116,6 +117,14 @@ class ThreadedLedger:
     async def check_epoch(self) -> None:
         """Raise `OwnerFenced` when a newer epoch exists: a read, before each call of a cloud."""
         await asyncio.to_thread(self._ledger.check_epoch)
+
+    async def agreed(self) -> AgreedMark | None:
+        """Up to where the log was last seen to have all that the ledger holds of jobs and costs."""
+        return await asyncio.to_thread(self._ledger.agreed)
+
+    async def note_agreed(self, mark: AgreedMark) -> None:
+        """Hold up to where the two were seen to agree, in place of what was held before."""
+        await asyncio.to_thread(self._ledger.note_agreed, mark)
 
     async def raise_epoch(self, epoch: int) -> None:
         """Go on as the same owner at a later epoch; `owner` is that one then."""

@@ -173,15 +173,12 @@ class _Answers:
         query = replace(query, tenant=reader.tenant_for(query.tenant))
         if request.method == "HEAD":
             return Response(media_type=EVENT_STREAM)
-        if self._figures.watches >= self._limits.most_watches:
-            raise ViewRefused(
-                Reason.TOO_MANY_REQUESTS,
-                f"{self._figures.watches} readers follow changes already; try again later",
-            )
+        self._check_room(reader.tenant)
         watch = await self._views.watch(query)
 
         async def counted() -> Any:
             self._figures.watches += 1
+            self._figures.watches_of[reader.tenant] += 1
             try:
                 async for event in events_of(watch):
                     await self._door.check_again(reader)
@@ -192,10 +189,25 @@ class _Answers:
                 yield end_text(refused)
             finally:
                 self._figures.watches -= 1
+                self._figures.watches_of[reader.tenant] -= 1
+                if not self._figures.watches_of[reader.tenant]:
+                    del self._figures.watches_of[reader.tenant]
 
         # What stands between must not hold events back.
         unbuffered = {"X-Accel-Buffering": "no"}
         return StreamingResponse(counted(), headers=unbuffered, media_type=EVENT_STREAM)
+
+    def _check_room(self, tenant: str) -> None:
+        """Refuse one more that follows; of one tenant's callers not all places are."""
+        figures, limits = self._figures, self._limits
+        of_tenant = figures.watches_of[tenant] if tenant else 0
+        if of_tenant >= limits.most_watches_a_tenant:
+            said = f"{of_tenant} readers of tenant {tenant!r} follow changes already"
+        elif figures.watches >= limits.most_watches:
+            said = f"{figures.watches} readers follow changes already"
+        else:
+            return
+        raise ViewRefused(Reason.TOO_MANY_REQUESTS, f"{said}; try again later")
 
     async def system(self, request: Request, reader: Reader) -> Response:
         """How every service is, and the system as a whole; 503 where nobody can tell."""

@@ -47,8 +47,8 @@ class WebLimits:
     ----------
     most_connections, most_requests
         At a time; what is more is refused.
-    most_watches
-        Of the requests, those that follow changes.
+    most_watches, most_watches_a_tenant
+        Of the requests, those that follow changes; and of them those of callers of one tenant.
     header_bytes, query_bytes, path_bytes
         Of one request.
     request_s, idle_s, send_s
@@ -59,6 +59,7 @@ class WebLimits:
     most_connections: int = 512
     most_requests: int = 128
     most_watches: int = 64
+    most_watches_a_tenant: int = 16
     header_bytes: int = 16_384
     query_bytes: int = 2_048
     path_bytes: int = 512
@@ -69,10 +70,14 @@ class WebLimits:
 
 @dataclass(slots=True)
 class WebFigures:
-    """What a server has done: answers by status and denials since the start, readers that follow."""
+    """What a server has done: answers by status and denials since the start, readers that follow.
+
+    `watches_of` are those readers that are of a tenant.
+    """
 
     answered: Counter[int] = field(default_factory=lambda: Counter({HTTPStatus.OK.value: 0}))
     watches: int = 0
+    watches_of: Counter[str] = field(default_factory=Counter)
     denials: Denials = field(default_factory=Denials)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from spotline.application.cloud_actuator.agreed_mark import AgreedMark
 from spotline.application.cloud_actuator.messages import Moment
 from spotline.contracts.errors import SpotlineError
 from spotline.domain.events.capacity import InterruptionKind, RefusalClass
@@ -398,6 +399,14 @@ class Ledger(Protocol):
 
     async def charges_since(self, slot: int) -> Sequence[Charge]:
         """The charges of `slot` and later ones, by slot, job, offering, capacity type and start."""
+        ...
+
+    async def agreed(self) -> AgreedMark | None:
+        """Up to where the log was last seen to have all that the ledger holds of jobs and costs."""
+        ...
+
+    async def note_agreed(self, mark: AgreedMark) -> None:
+        """Hold up to where the two were seen to agree, in place of what was held before."""
         ...
 
     async def raise_epoch(self, epoch: int) -> None:

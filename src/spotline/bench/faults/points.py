@@ -24,7 +24,6 @@ NEVER_REACHED = {
     "cloud_actuator.Ledger.admitted": "asked by people and by the store's commands",
     "cloud_actuator.Ledger.bills": "asked by people and by the store's commands",
     "cloud_actuator.Ledger.settle": "settles the bills of clouds that send some",
-    "cloud_actuator.Ledger.job_records": "asked where the jobs of a lost log are told again",
     "cloud_actuator.Ledger.raise_epoch": "called where the ledger was lost or restored older",
 }
 

@@ -37,6 +37,7 @@ class WorldStore:
         self._broker, self._ledger_file, self._pause = broker, ledger_file, pause
         self._identity = StoreIdentity(installation=INSTALLATION, made_by="", last_used_by="")
         self._settling = asyncio.Lock()
+        self._recorded = (0, 0)
 
     async def opened(self, line: Lifeline, remembered: LogRemembered | None = None) -> MemoryStream:
         """The log as a service opens it: settled, by all that the service knows of it."""
@@ -54,7 +55,7 @@ class WorldStore:
                 incarnation=ledger.incarnation,
                 latest_slot=ledger.latest_slot(),
             )
-        return log_remembered(self._identity, notes, (0, 0))
+        return log_remembered(self._identity, notes, self._recorded)
 
     def note(self, stream: MemoryStream) -> None:
         """Keep which log there is, and how far it was seen."""
@@ -64,6 +65,10 @@ class WorldStore:
             created=stream.continuity.created,
             known_seq=stream.continuity.known_seq,
         )
+
+    def record(self) -> None:
+        """Record the log as far as it goes, as `up` does beside its services."""
+        self._recorded = (self._identity.incarnation, self._broker.last_seq)
 
     async def settle_first(self) -> None:
         """Settle the log where that is due; whoever comes meanwhile waits for it."""

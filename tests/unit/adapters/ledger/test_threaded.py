@@ -8,6 +8,7 @@ from sqlalchemy import event
 
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.ledger.threaded import ThreadedLedger, opened_ledger
+from spotline.application.cloud_actuator.agreed_mark import AgreedMark
 from spotline.application.cloud_actuator.ports import Admission, Ledger, LedgerEntry
 from spotline.domain.events.lifecycle import JobCancelled
 from spotline.domain.ledger.bills import BillSource, Settlement
@@ -16,6 +17,17 @@ from tests.fakes.actuator import OWNER
 from tests.fakes.ledgers import instance_launch, intent
 
 # Every method of the port, with something to ask.
+MARK = AgreedMark(
+    created="c",
+    incarnation=1,
+    seq=1,
+    stored_ns=1,
+    records=0,
+    slot=0,
+    charges=0,
+    micro_usd=0,
+    unrecorded=0,
+)
 CANCELLED = JobRecord(
     event_id="e",
     correlation_id="c",
@@ -40,6 +52,8 @@ ARGUMENTS = {
     "admit": ([Admission(job_id="j", tenant="t", digest="d")],),
     "admitted": (["j"],),
     "admitted_ids": (),
+    "agreed": (),
+    "note_agreed": (MARK,),
     "job_records": (),
     "note_jobs": ([CANCELLED],),
     "charges_since": (0,),

@@ -14,6 +14,7 @@ from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.lifecycle import JobAdvanced, JobSubmitted
 from spotline.domain.jobs.lot import JobHolding, Lot
 from tests.fakes.allocator import EAST, START_NS, job, market_opened, slot_opened
+from tests.fakes.identities import KnownTokens
 from tests.fakes.web import EventReader, running_web
 
 JOBS = [job(f"r{number}", tenant="vision" if number % 2 else "speech") for number in range(5)]
@@ -338,6 +339,28 @@ async def test_what_is_more_than_the_server_takes_is_refused():
         assert answer.status == 429
         assert answer.headers["retry-after"] == "1"
         assert answer.json["reason"] == "TOO_MANY_REQUESTS"
+
+
+async def test_one_tenant_leaves_places_to_follow_for_others():
+    limits = WebLimits(most_watches=3, most_watches_a_tenant=1)
+
+    def follow(web, token):
+        headers = {"Authorization": f"Bearer {token}"}
+        return EventReader(web.port, "/v1/watch?after=0", headers)
+
+    async with running_web(limits=limits, authenticator=KnownTokens()) as web:
+        market(web)
+        first = await asyncio.to_thread(follow, web, "owner")
+        await asyncio.to_thread(first.next)
+        second, other = await asyncio.gather(
+            asyncio.to_thread(follow, web, "tenant-viewer"),
+            asyncio.to_thread(follow, web, "rival"),
+        )
+        answered = second.response.status, other.response.status
+        for reader in (first, second, other):
+            await asyncio.to_thread(reader.close)
+
+        assert answered == (429, 200)
 
 
 async def test_requests_beyond_the_bound_are_told_to_come_again():

@@ -46,6 +46,13 @@ def test_every_family_has_three_planted_bugs(name):
     assert len(PLANTS[name]) >= 3
 
 
+@pytest.mark.parametrize("name", PLANTS)
+def test_what_a_planted_bug_replaces_is_there(name):
+    for plant in PLANTS[name]:
+        for replacement in plant.replacements():
+            assert replacement.name in vars(replacement.where), plant.name
+
+
 @pytest.mark.parametrize("module", [oracles, limit_oracles, accounts])
 def test_oracles_import_nothing_of_what_they_judge(module):
     tree = ast.parse(inspect.getsource(module))

@@ -36,7 +36,8 @@ TenantOf = Callable[[Any], str]
 # What of a request or its answer says what it was about: ids and names, nothing that people write.
 _ABOUT = (
     *("job_id", "client_request_id", "freeze_id", "event_id", "instance_id", "instance_ids"),
-    *("notice_id", "service", "scope", "key", "generation", "retried_as", "recorded"),
+    *("notice_id", "service", "scope", "key", "account", "mode", "generation"),
+    *("retried_as", "recorded"),
 )
 _PARTS = ("job", "draft", "pipeline", "status", "freeze", "ended")
 _MOST_NAMED = 4
@@ -243,7 +244,9 @@ def _named(message: Any, *, deeper: int) -> Iterator[str]:
             more = len(value) - _MOST_NAMED
             value = "+".join(map(str, value[:_MOST_NAMED])) + (f"+{more} more" if more > 0 else "")
         elif fields[name].enum_type is not None and value:
-            value = fields[name].enum_type.values_by_number[value].name
+            # A newer client's value has no name here.
+            known = fields[name].enum_type.values_by_number.get(value)
+            value = value if known is None else known.name
         if value:
             yield f"{name}={value}"
     if not deeper:

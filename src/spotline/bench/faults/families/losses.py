@@ -113,6 +113,7 @@ async def _lost(world: FaultWorld, rng: random.Random, lose: Callable[[], None])
         for service in SERVICES:
             world.bar(service)
         await asyncio.sleep(_LET_GO_S)
+    world.store.record()
     world.broker.stop()
     await asyncio.sleep(rng.random())
     lose()

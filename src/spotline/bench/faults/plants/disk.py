@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from spotline.adapters.ledger import rows, sql
+from spotline.adapters.ledger import sql, statements
 from spotline.bench.faults.plants.bus import PLANTS as BUS_PLANTS
 from spotline.bench.faults.plants.interface import Plant, Replacement
 
@@ -18,7 +18,7 @@ def _checksums_are_not_looked_at() -> Sequence[Replacement]:
         return None
 
     return (
-        Replacement(where=rows, name="verified", value=unverified),
+        Replacement(where=statements, name="verified", value=unverified),
         Replacement(where=sql, name="verified", value=unverified),
         Replacement(where=sql, name="audit", value=trusted),
     )

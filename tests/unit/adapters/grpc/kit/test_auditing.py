@@ -187,6 +187,12 @@ def test_what_a_request_is_about_are_its_ids_and_nothing_else():
     reap = operations_service_pb2.ReapOrphansRequest(instance_ids=[f"i-{n}" for n in range(9)])
     join = agent_service_pb2.JoinRequest(join_token="join.secret", instance_id="i-1")
 
+    promote = operations_service_pb2.SetAccountModeRequest(account="aws/1", mode=1, reason="ready")
+
+    assert "account=aws/1" in about(promote)
+    assert "mode=" in about(promote)
+    assert "ready" not in about(promote)
+    assert about(operations_service_pb2.PauseRequest(scope=999)) == "scope=999"
     assert "key=research" in about(pause)
     assert "hunter2" not in about(pause)
     assert about(reap) == "instance_ids=i-0+i-1+i-2+i-3+5 more"
