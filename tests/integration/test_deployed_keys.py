@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
+import socket
+import ssl
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +18,7 @@ from spotline.adapters.grpc.identity.client import IdentityClient
 from spotline.adapters.grpc.kit.errors import RpcFailed
 from spotline.adapters.identity.endpoints import ClientIdentity
 from spotline.adapters.identity.folder import SERVICES, IdentityFolder
+from spotline.adapters.web.serving import WebServer
 from spotline.application.identity.grants import RoleGrant
 from spotline.bootstrap.deployed_keys import deploy_again, deploy_keys
 from spotline.bootstrap.identity import ApartIdentity, KeysAt
@@ -22,6 +26,7 @@ from spotline.bootstrap.process import bus_identity_of, identity_of
 from spotline.contracts.access import Role
 from spotline.contracts.errors import ConfigError
 from spotline.runtime.settings import ServiceSettings
+from tests.eventually import PATIENCE_S
 from tests.fakes.allocator import FakeJobsHost, market_opened
 from tests.fakes.composition import Composition
 
@@ -175,6 +180,54 @@ async def test_rotated_keys_are_handed_out_and_taken_while_services_run(tmp_path
     changed = {name for name in before if before[name] != after[name]}
     assert {"ca.pem", "server.pem", "token.key", "api_keys.json"} <= changed
     assert "allocator.seed" not in changed
+
+
+async def test_over_http_the_new_authority_is_shown_while_the_server_runs(tmp_path):
+    deploy_keys(tmp_path)
+    identity = apart(tmp_path, "read_model").server()
+    context = identity.tls_context()
+    server = WebServer(_well, address="127.0.0.1:0", tls=context)
+    async with identity.kept_current(context, every_s=0.01):
+        host, _, port = (await server.start()).rpartition(":")
+        try:
+            await asyncio.to_thread(_shake_hands, host, int(port), apart(tmp_path, "selector"))
+            own = IdentityFolder(tmp_path)
+            own.rotate(keep_former=False)
+            # Only who trusts the new authority alone tells them apart.
+            with pytest.raises(ssl.SSLCertVerificationError):
+                await asyncio.to_thread(_shake_hands, host, int(port), own)
+            deploy_again(tmp_path)
+            await eventually_shaken(host, int(port), own)
+        finally:
+            await server.stop()
+
+
+async def _well(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _shake_hands(host, port, trusting):
+    pem = (
+        trusting.ca_file.read_bytes()
+        if isinstance(trusting, IdentityFolder)
+        else trusting.client("selector").ca_pem
+    )
+    trust = ssl.create_default_context(cadata=pem.decode())
+    with (
+        socket.create_connection((host, port), timeout=PATIENCE_S) as raw,
+        trust.wrap_socket(raw, server_hostname="localhost"),
+    ):
+        return
+
+
+async def eventually_shaken(host, port, trusting):
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                return await asyncio.to_thread(_shake_hands, host, port, trusting)
+            except ssl.SSLCertVerificationError:
+                await asyncio.sleep(0.01)
 
 
 def test_nothing_is_handed_out_where_nothing_was(tmp_path):

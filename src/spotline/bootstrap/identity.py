@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -100,6 +101,7 @@ class ApartIdentity:
         return ServerIdentity(
             authenticator=self._keys.authenticator(*readers),
             key_and_chain=self._keys.key_and_chain(),
+            look=self._keys.key_and_chain,
             clients_ca_pem=self._keys.ca_pem() if self._at.mtls else b"",
         )
 
@@ -133,6 +135,7 @@ class InstalledIdentity:
         return ServerIdentity(
             authenticator=self._folder.authenticator(*readers),
             key_and_chain=self._folder.server_identity(self._hosts),
+            look=partial(self._folder.server_identity, self._hosts),
             clients_ca_pem=self._folder.authority.ca_pem.encode() if self._at.mtls else b"",
         )
 

@@ -437,12 +437,11 @@ async def serve_read_model(
             authenticator=None if identity is None else identity.authenticator,
             denied=denied,
         )
-        server = WebServer(
-            app,
-            address=address,
-            end_streams=views.end,
-            tls=None if identity is None else identity.tls_context(),
-        )
+        tls = None
+        if identity is not None:
+            tls = identity.tls_context()
+            await stack.enter_async_context(identity.kept_current(tls))
+        server = WebServer(app, address=address, end_streams=views.end, tls=tls)
         hooks.probe("read_model", ended_tasks({"HTTP": lambda: server.ended}))
         async with asyncio.TaskGroup() as tasks:
             await answer_while_following(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import TextIO, cast
@@ -17,6 +18,9 @@ def configure_logging(
     level: str = "info", *, json_lines: bool | None = None, file: Path | None = None
 ) -> None:
     """Write events of `level` and above to stderr; what is below costs next to nothing.
+
+    gRPC then says errors alone there, unless `GRPC_VERBOSITY` states more. To be called before the
+    first of its servers and channels.
 
     Parameters
     ----------
@@ -37,6 +41,8 @@ def configure_logging(
     number = _LEVELS.get(level.upper())
     if number is None:
         raise ValueError(f"log_level must be debug, info, warning or error, was {level!r}")
+    # Else a line, and none of ours, for each connection that speaks no TLS: strangers fill the log.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     unasked = file is not None or not sys.stderr.isatty()
     as_json = unasked if json_lines is None else json_lines
     last: Processor = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 
 import pytest
@@ -49,3 +50,13 @@ def test_what_is_below_the_level_is_not_written(monkeypatch):
 def test_a_level_that_there_is_not_is_refused():
     with pytest.raises(ValueError, match="'loud'"):
         configure_logging("loud")
+
+
+def test_grpc_says_errors_alone_unless_more_is_stated(monkeypatch):
+    # What is set here is taken back at the end, also where nothing was.
+    monkeypatch.setenv("GRPC_VERBOSITY", "DEBUG")
+    configure_logging("warning")
+    assert os.environ["GRPC_VERBOSITY"] == "DEBUG"
+    monkeypatch.delenv("GRPC_VERBOSITY")
+    configure_logging("warning")
+    assert os.environ["GRPC_VERBOSITY"] == "ERROR"
