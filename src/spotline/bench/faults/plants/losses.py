@@ -74,7 +74,7 @@ PLANTS = (
     ),
     Plant(
         name="the_market_begins_again_where_the_log_ends",
-        what="an older log: slots that the ledger has billed open again",
+        what="a wipe: slots that the ledger has billed open again",
         replacements=_the_market_begins_again_where_the_log_ends,
         seed=7,
     ),
@@ -100,6 +100,6 @@ PLANTS = (
         name="what_was_charged_since_a_copy_is_forgotten",
         what="an older ledger: what was charged since is not charged again",
         replacements=_what_was_charged_since_a_copy_is_forgotten,
-        seed=8,
+        seed=10,
     ),
 )
