@@ -132,7 +132,7 @@ ROUTES: Mapping[type[Event], Route] = MappingProxyType(
         agreement.OrphanFound: Route(kind="orphan.found"),
         agreement.OrphanSettled: Route(kind="orphan.settled"),
         agreement.OrphanReapRequested: Route(kind="orphan.reap"),
-        modes.AccountModeSet: Route(kind="account.mode"),
+        modes.AccountModeSet: Route(kind="account.mode", by_source=True),
     }
 )
 
