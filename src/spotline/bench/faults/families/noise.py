@@ -42,7 +42,7 @@ class Noise(Hasty):
             "Nats-Msg-Id": event_id,
         }
         if self.rng.random() < 0.2:
-            del headers["ce-type"]
+            headers.pop("ce-type", None)
         self.notes["foreign"].add(event_id)  # type: ignore[attr-defined]
         self.notes["noise"] += 1  # type: ignore[operator]
         world.broker.store(like.subject, headers, payload)
