@@ -127,14 +127,21 @@ class ChainFile:
         try:
             return record_of(lines[-1].decode() if lines else "").head
         except (LineUnreadable, UnicodeDecodeError) as error:
-            raise AuditUnavailable(
-                f"{path}: expected a record at its end, found none ({error}): see `spotline audit "
-                f"verify`, and move the files of {self.chain} elsewhere, that a chain may begin"
-            ) from error
+            raise self._no_record("end", path, error) from error
+
+    def _no_record(self, place: str, path: Path, error: ValueError) -> AuditUnavailable:
+        return AuditUnavailable(
+            f"{path}: expected a record at its {place}, found none ({error}): see `spotline audit "
+            f"verify`, and move the files of {self.chain} elsewhere, that a chain may begin"
+        )
 
     def _begin_segment(self) -> None:
         with self._path.open("rb") as file:
-            first = record_of(file.readline().decode().rstrip("\n")).seq
+            line = file.readline()
+        try:
+            first = record_of(line.decode().rstrip("\n")).seq
+        except (LineUnreadable, UnicodeDecodeError) as error:
+            raise self._no_record("beginning", self._path, error) from error
         self.close()
         self._path.rename(self._folder / f"{self.chain}.{first:012d}{_SUFFIX}")
         self._open()

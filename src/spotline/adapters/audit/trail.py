@@ -165,6 +165,11 @@ class ThreadedTrail:
         except AuditUnavailable as error:
             self._fail(batch, error)
             return
+        except Exception as error:  # noqa: BLE001 - told to the log and to whoever waits
+            # A thread that ended here would leave every caller waiting for ever.
+            _log.exception("audit_broken", chain=self._chain.chain)
+            self._fail(batch, AuditUnavailable(f"it broke ({type(error).__name__}: {error})"))
+            return
         if self._owed:
             _log.info("audit_caught_up", chain=self._chain.chain, records=len(self._owed))
         self._owed = []

@@ -144,3 +144,16 @@ def test_nothing_goes_on_from_what_is_no_record(opened, tmp_path):
 
     with pytest.raises(AuditUnavailable, match="spotline audit verify"):
         opened().append([ACT])
+
+
+def test_a_segment_whose_beginning_is_no_record_is_not_put_away(opened, tmp_path):
+    opened().append([ACT, ACT])
+    path = tmp_path / "audit" / "allocator.jsonl"
+    first, *rest = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"\xff" + first[1:] + b"".join(rest))
+    damaged = path.read_bytes()
+
+    with pytest.raises(AuditUnavailable, match="expected a record at its beginning"):
+        opened(segment_bytes=1).append([ACT])
+
+    assert path.read_bytes() == damaged

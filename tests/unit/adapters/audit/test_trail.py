@@ -19,6 +19,7 @@ from spotline.application.identity.audit import (
     recorded,
 )
 from spotline.contracts.errors import AuditUnavailable
+from tests.eventually import PATIENCE_S
 
 ACT = Act(ts_ns=1, door=AuditDoor.GRPC, action="a test", outcome=DONE)
 
@@ -33,6 +34,7 @@ class MemoryChain:
         self.records: list[AuditRecord] = []
         self.appends = 0
         self.full = False
+        self.breaks = False
         self.closed = False
         self.go = threading.Event()
         self.go.set()
@@ -44,6 +46,8 @@ class MemoryChain:
         self.go.wait()
         if self.full:
             raise AuditUnavailable("the disk is full")
+        if self.breaks:
+            raise ValueError("no record")
         new = []
         for act in acts:
             new.append(recorded(self.head, act))
@@ -87,6 +91,19 @@ async def test_a_full_disk_refuses_what_was_not_begun_and_owes_what_was_done():
     assert owed == 1
     assert chain.subjects() == ["done", "next"]
     assert trail.figures.owed == 0
+
+
+async def test_a_chain_that_breaks_refuses_what_was_not_begun_and_goes_on_when_it_can():
+    chain = MemoryChain()
+    with ThreadedTrail(chain) as trail:
+        chain.breaks = True
+        async with asyncio.timeout(PATIENCE_S):
+            with pytest.raises(AuditUnavailable, match="ValueError: no record"):
+                await trail.write(replace(ACT, subject="refused"))
+        chain.breaks = False
+        await trail.write(replace(ACT, subject="next"))
+
+    assert chain.subjects() == ["next"]
 
 
 async def test_what_is_owed_is_written_at_the_end():
