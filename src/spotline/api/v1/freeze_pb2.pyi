@@ -158,7 +158,7 @@ Global___Freeze: _TypeAlias = Freeze  # noqa: Y015
 
 @_typing.final
 class BuyingFrozen(_message.Message):
-    """Buying stops. Subject: buying.frozen."""
+    """Buying stops. Subject: buying.frozen.<service>."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -182,7 +182,7 @@ Global___BuyingFrozen: _TypeAlias = BuyingFrozen  # noqa: Y015
 
 @_typing.final
 class BuyingUnfrozen(_message.Message):
-    """Buying goes on. Subject: buying.unfrozen."""
+    """Buying goes on. Subject: buying.unfrozen.<service>."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -19,7 +19,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class AccountModeSet(_message.Message):
-    """An account is in a mode from now on. In any but live nothing is bought there. Subject: account.mode."""
+    """An account is in a mode from now on. In any but live nothing is bought there. Subject: account.mode.<service>."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

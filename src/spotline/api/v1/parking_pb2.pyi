@@ -19,7 +19,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 @_typing.final
 class EntryParked(_message.Message):
     """A service could not apply an entry, or not decide on it: for this service it is as if the entry
-    were not there, live and in every replay. Subject: parked.entry.
+    were not there, live and in every replay. Subject: parked.entry.<service>.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
