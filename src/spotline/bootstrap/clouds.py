@@ -24,10 +24,13 @@ from spotline.application.cloud_actuator.ports import (
     Enrolment,
 )
 from spotline.application.installation import Installation
+from spotline.application.market_ingest.ports import MarketFeed
 from spotline.bootstrap.cloud_settings import check_known, read_cloud_settings
 from spotline.contracts.errors import ConfigError
 from spotline.domain.market.believed import PaperSettings
 from spotline.domain.market.market import Market
+from spotline.domain.market.market_clock import WALL_TIME, MarketClock
+from spotline.domain.market.offering import Offering
 from spotline.domain.modes import Mode, StatedModes, mode_named
 from spotline.runtime.service import CallPort
 
@@ -78,6 +81,15 @@ class CloudContext:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LiveSource:
+    """What a cloud says of its own market: what is traded, who quotes it, and how its time runs."""
+
+    offerings: tuple[Offering, ...]
+    feeds: tuple[MarketFeed, ...]
+    clock: MarketClock = WALL_TIME
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CloudPlugin(Generic[SettingsT]):
     """How a cloud is opened: with its settings, on a folder for what it must keep.
 
@@ -99,6 +111,12 @@ class CloudPlugin(Generic[SettingsT]):
     real
         Whether it sends bills: then a run is on paper unless somebody says otherwise, and nothing is
         bought in an account of it before that is promoted.
+    section
+        Reads its part of `spotline.yaml`, `clouds.<name>`, plain values as YAML has them; raises
+        `ValueError` that names the field. None: it has none, and is set by variables alone.
+    live
+        Its own market where that is followed while it goes on: the folder is for what must be kept.
+        None: its market is a file, or made by `market`.
     """
 
     settings: type[SettingsT]
@@ -108,6 +126,8 @@ class CloudPlugin(Generic[SettingsT]):
     in_wall_time: bool = False
     market: Callable[[SettingsT, Path, int], Market] | None = None
     real: bool = False
+    section: Callable[[Mapping[str, Any]], SettingsT] | None = None
+    live: Callable[[SettingsT, Path], LiveSource] | None = None
 
 
 def _open_simulated(settings: SimulatedCloudSettings, context: CloudContext) -> OpenCloud:

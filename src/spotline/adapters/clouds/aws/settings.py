@@ -1,0 +1,141 @@
+"""What has to be said of AWS before anything is bought there: accounts, and offerings in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from spotline.domain.market.market_clock import WALL_TIME, MarketClock
+
+_ACCOUNT_ID = re.compile(r"\d{12}")
+# "If an EC2 instance is interrupted ... two minutes": best effort, but told of all (clouds.md D10).
+NOTICE_LEAD_S = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsAccount:
+    """An account of AWS, and how we come to act in it.
+
+    Parameters
+    ----------
+    name
+        What offerings call it; unique.
+    account_id
+        Its twelve digits.
+    role_arn
+        The role that is assumed there; empty: the credentials of the environment are of this account.
+    external_id
+        What its owner demands with the role; a secret.
+    queues
+        URL of the SQS queue that our own EventBridge rule fills, by region. A region without one is
+        never told of interruptions by the cloud, only by its instances.
+    """
+
+    name: str
+    account_id: str
+    role_arn: str = ""
+    external_id: str = field(default="", repr=False)
+    queues: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("accounts[].name must not be empty")
+        if not _ACCOUNT_ID.fullmatch(self.account_id):
+            raise ValueError(
+                f"accounts[{self.name}].account_id must be 12 digits, was {self.account_id!r}"
+            )
+        if self.external_id and not self.role_arn:
+            raise ValueError(
+                f"accounts[{self.name}].external_id needs a role_arn, and there is none"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsOffering:
+    """An instance type in one zone of one account, and the user's launch template for it.
+
+    Image, disks, roles, keys, network interfaces and security groups are the template's: Spotline
+    owns and creates none.
+
+    Parameters
+    ----------
+    zone
+        The zone's id, such as `use1-az4`: names differ between accounts.
+    launch_template_id, launch_template_version
+        `lt-...`, and which version of it: a number, `$Default` or `$Latest`.
+    subnet_id
+        Of that zone; empty: the template names it.
+    placement_group
+        Cluster placement group of gangs; empty: the template's, or none.
+    gpu_model, gpus_per_instance
+        As in offerings of a market file (`a100-40gb`).
+    capacity_reservation_id
+        `cr-...` of an ODCR or capacity block that is used here; empty: none.
+    """
+
+    account: str
+    region: str
+    zone: str
+    instance_type: str
+    gpu_model: str
+    gpus_per_instance: int
+    launch_template_id: str
+    launch_template_version: str = "$Default"
+    subnet_id: str = ""
+    placement_group: str = ""
+    capacity_reservation_id: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("account", "region", "zone", "instance_type", "launch_template_id"):
+            if not getattr(self, name):
+                raise ValueError(f"offerings[].{name} must not be empty")
+        if self.gpus_per_instance < 1:
+            raise ValueError(
+                f"offerings[{self.offering_id}].gpus_per_instance must be >= 1, "
+                f"was {self.gpus_per_instance}"
+            )
+
+    @property
+    def offering_id(self) -> str:
+        """The id of the offering in markets, commands and bills."""
+        return f"aws:{self.account}:{self.zone}:{self.instance_type}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsSettings:
+    """Accounts and offerings of AWS, and how it is reached.
+
+    Parameters
+    ----------
+    endpoint_url
+        One endpoint for all services, of a rehearsal; empty: AWS's own.
+    clock
+        How market time follows wall time: the same but in a rehearsal.
+    connect_timeout_s, read_timeout_s
+        Wall seconds that a call gets.
+    """
+
+    accounts: tuple[AwsAccount, ...] = ()
+    offerings: tuple[AwsOffering, ...] = ()
+    endpoint_url: str = ""
+    clock: MarketClock = WALL_TIME
+    connect_timeout_s: float = 5.0
+    read_timeout_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        names = [account.name for account in self.accounts]
+        if len(set(names)) != len(names):
+            raise ValueError(f"accounts[].name must be unique, were {names}")
+        ids = [offering.offering_id for offering in self.offerings]
+        if len(set(ids)) != len(ids):
+            raise ValueError(f"offerings must differ in account, zone or instance type, were {ids}")
+        for offering in self.offerings:
+            if offering.account not in names:
+                raise ValueError(
+                    f"offerings[{offering.offering_id}].account must be one of "
+                    f"{', '.join(names) or 'none'}, was {offering.account!r}"
+                )
+        for name in ("connect_timeout_s", "read_timeout_s"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be > 0, was {getattr(self, name)}")
