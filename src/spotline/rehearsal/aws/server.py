@@ -23,6 +23,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from spotline.rehearsal.aws.imds import MetadataService
 from spotline.rehearsal.aws.service import AwsError, Call, ConnectionLost, Registry
 from spotline.rehearsal.aws.wire import protocols, signing
 from spotline.rehearsal.aws.wire.models import ServiceDescription, by_signing_name, describe
@@ -135,7 +136,7 @@ async def _hang_up(request: Request) -> Response:
     return Response(status_code=500)
 
 
-def app(front: AwsFront, *, control: ASGIApp | None, metadata: ASGIApp | None) -> Starlette:
+def app(front: AwsFront, *, control: ASGIApp | None, metadata: MetadataService | None) -> Starlette:
     """Everything that the endpoint has.
 
     Parameters
@@ -143,25 +144,15 @@ def app(front: AwsFront, *, control: ASGIApp | None, metadata: ASGIApp | None) -
     control
         What answers below `/_rehearsal`.
     metadata
-        What answers below `/i-...`; it sees the whole path.
+        What answers instances below `/i-...`.
     """
     routes: list[Route | Mount] = []
     if control is not None:
         routes.append(Mount(CONTROL, app=control))
     if metadata is not None:
-        routes.append(Route("/{instance:path}", _Below(metadata), methods=["GET", "PUT", "HEAD"]))
+        routes.append(Route("/{path:path}", metadata.handle, methods=["GET", "PUT", "HEAD"]))
     routes.append(Route("/{path:path}", front.handle, methods=["POST"]))
     return Starlette(routes=routes)
-
-
-class _Below:
-    """An ASGI app as Starlette takes it for an endpoint: an object that is called with a scope."""
-
-    def __init__(self, inner: ASGIApp) -> None:
-        self._inner = inner
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self._inner(scope, receive, send)
 
 
 @contextlib.asynccontextmanager
@@ -171,7 +162,7 @@ async def serve(
     keys: signing.KeyRing,
     port: int = 0,
     control: ASGIApp | None = None,
-    metadata: ASGIApp | None = None,
+    metadata: MetadataService | None = None,
     wall_ns: Callable[[], int] = time.time_ns,
 ) -> AsyncIterator[str]:
     """Serve on loopback until the block is left; gives the endpoint's URL, without a final slash.
