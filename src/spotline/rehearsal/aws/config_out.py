@@ -20,7 +20,11 @@ _STANDING_S_PER_S = 1e-9
 
 
 def write_config(
-    world: World, path: Path, state: Path, endpoint_url: str, queues: Mapping[str, Mapping[str, str]]
+    world: World,
+    path: Path,
+    state: Path,
+    endpoint_url: str,
+    queues: Mapping[str, Mapping[str, str]],
 ) -> None:
     """Write a `spotline.yaml` of all accounts and offerings; secrets into files of their own.
 

@@ -21,7 +21,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -41,8 +41,11 @@ from spotline.rehearsal.aws.quotas import POOLS
 from spotline.rehearsal.aws.state import PENDING, RUNNING
 from spotline.rehearsal.aws.world import World
 
-Value = TypeVar("Value")
 _Command = Callable[["Control", Mapping[str, Any]], dict[str, Any]]
+
+
+class Refused(ValueError):
+    """What is asked cannot be done."""
 
 
 class Control:
@@ -182,7 +185,7 @@ def _foreign(control: Control, said: Mapping[str, Any]) -> dict[str, Any]:
 def _advance(control: Control, said: Mapping[str, Any]) -> dict[str, Any]:
     clock = control.world.clock
     if not isinstance(clock, StandingClock):
-        raise ValueError("advance needs a time that stands: start with --speed 0")
+        raise Refused("advance needs a time that stands: start with --speed 0")
     clock.advance(round(_stated(said, "seconds", (int, float)) * NS_PER_S))
     now_ns = control.world.settle()
     control.world.wake()
@@ -222,15 +225,20 @@ def _reading(read: Callable[[], dict[str, Any]]) -> Callable[[Request], Any]:
 def _commanding(control: Control, command: _Command) -> Callable[[Request], Any]:
     async def answer(request: Request) -> JSONResponse:
         try:
-            said = json.loads(await request.body() or b"{}")
-            if not isinstance(said, dict):
-                raise ValueError("the body must be an object")
+            said = _object(await request.body())
             control.world.settle()
             return JSONResponse(command(control, said))
         except ValueError as error:
             return JSONResponse({"error": str(error)}, status_code=400)
 
     return answer
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    said = json.loads(body or b"{}")
+    if not isinstance(said, dict):
+        raise Refused("the body must be an object")
+    return said
 
 
 _REQUIRED: Any = object()

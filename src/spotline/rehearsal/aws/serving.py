@@ -51,7 +51,9 @@ class Serving:
             raise ValueError(f"--duration must be >= 0, was {self.duration_s}")
 
 
-async def serve_world(serving: Serving, stop: asyncio.Event, ready: Callable[[Ready], None]) -> None:
+async def serve_world(
+    serving: Serving, stop: asyncio.Event, ready: Callable[[Ready], None]
+) -> None:
     """Serve until `stop` is set or its time is over; `ready` is told once, when it answers.
 
     Raises
@@ -73,7 +75,7 @@ async def serve_world(serving: Serving, stop: asyncio.Event, ready: Callable[[Re
             user_data=making.user_data,
         )
         async with served(
-            world, ec2, options, control=control, around=lambda one: Faulty(one, faults)
+            world, ec2, options, control=control, wrap=lambda service: Faulty(service, faults)
         ) as there:
             happening = asyncio.create_task(world.run(), name="rehearsal-world")
             stopping = asyncio.create_task(stop.wait(), name="rehearsal-stop")

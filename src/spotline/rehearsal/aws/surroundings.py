@@ -6,7 +6,7 @@ import base64
 import contextlib
 import hashlib
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -126,7 +126,12 @@ class _Around:
 
 @contextlib.asynccontextmanager
 async def served(
-    world: World, ec2: Service, options: ServingOptions, *, control: ASGIApp | None = None
+    world: World,
+    ec2: Service,
+    options: ServingOptions,
+    *,
+    control: ASGIApp | None = None,
+    wrap: Callable[[Service], Service] = lambda service: service,
 ) -> AsyncIterator[ServedWorld]:
     """Serve a world, EC2 and what is around it; nothing happens by itself but `world.run()` is run.
 
@@ -134,6 +139,8 @@ async def served(
     ----------
     control
         What answers below `/_rehearsal`.
+    wrap
+        Put around every service but EC2, which fails by itself.
 
     Raises
     ------
@@ -144,15 +151,15 @@ async def served(
     """
     around = _around(world, options)
     services = Registry()
+    services.add(ec2)
     for service in (
-        ec2,
         Sts(around.keys, _roles(world)),
         around.sqs,
         around.bridge,
         Pricing(lambda: listed_types(world), now_ns=world.now_ns),
         ServiceQuotas(world.quotas),
     ):
-        services.add(service)
+        services.add(wrap(service))
     async with contextlib.AsyncExitStack() as stack:
         url = await stack.enter_async_context(
             serve(
