@@ -41,6 +41,7 @@ COMMANDS = (
     "stats",
     "demo",
     "train_demo",
+    "rehearse",
     "simulate",
     "plot",
     "modes_reports",
@@ -75,6 +76,7 @@ PANELS = {
     "Trying out": (
         "demo",
         "train-demo",
+        "rehearse",
         "simulate",
         "observe",
         "shadow",

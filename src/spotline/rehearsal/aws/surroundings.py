@@ -138,7 +138,7 @@ async def served(
     control
         What answers below `/_rehearsal`.
     wrap
-        Put around each service but EC2: for calls that fail.
+        Put around every service but EC2, which fails by itself.
 
     Raises
     ------
