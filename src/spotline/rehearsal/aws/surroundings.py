@@ -13,7 +13,7 @@ from pathlib import Path
 from starlette.types import ASGIApp
 
 from spotline.rehearsal.aws.catalog import instance_type
-from spotline.rehearsal.aws.drawn import hexadecimal
+from spotline.rehearsal.aws.ec2.resources import IMAGE_ID
 from spotline.rehearsal.aws.events import BusRule, EventBridge, envelope
 from spotline.rehearsal.aws.identity import CERTIFICATE, IdentitySigner
 from spotline.rehearsal.aws.imds import InstanceMetadata, MetadataService
@@ -28,8 +28,6 @@ from spotline.rehearsal.aws.state import RUNNING, SHUTTING_DOWN, TERMINATED, Ins
 from spotline.rehearsal.aws.sts import RehearsedKeys, RehearsedRole, Sts
 from spotline.rehearsal.aws.wire.signing import Credentials
 from spotline.rehearsal.aws.world import INTERRUPTION, REBALANCE, STATE_CHANGE, Event, World
-
-IMAGE_ID = "ami-" + hexadecimal(17, "image")
 
 QUEUE = "spotline-interruptions"
 """The queue, and the rule that fills it, in each region of each account."""
@@ -140,7 +138,7 @@ async def served(
     control
         What answers below `/_rehearsal`.
     wrap
-        Put around every service but EC2, which fails by itself.
+        Put around each service but EC2: for calls that fail.
 
     Raises
     ------
