@@ -110,9 +110,11 @@ DENY = {**ALLOW, "Effect": "Deny", "Principal": "*"}
         ),
         ([{**ALLOW, "Condition": {"ArnEquals": {"aws:SourceArn": RULE_ARN + "2"}}}], False),
         ([{**ALLOW, "Condition": {"StringEquals": {"aws:SourceAccount": "000000000001"}}}], True),
-        ([{**ALLOW, "Condition": {"Bool": {"aws:SecureTransport": "true"}}}], False),
+        ([{**ALLOW, "Condition": {"NumericLessThan": {"aws:Age": "3"}}}], False),
         ([ALLOW, DENY], False),
-        ([ALLOW, {**DENY, "Condition": {"Bool": {"aws:SecureTransport": "false"}}}], False),
+        ([ALLOW, {**DENY, "Condition": {"Bool": {"aws:SecureTransport": "false"}}}], True),
+        ([ALLOW, {**DENY, "Condition": {"Bool": {"aws:SecureTransport": True}}}], False),
+        ([ALLOW, {**DENY, "Condition": {"NumericLessThan": {"aws:Age": "3"}}}], False),
     ],
 )
 def test_policy_lets_send_whom_it_names_and_denies_nobody_else(statements, allowed):
@@ -120,7 +122,11 @@ def test_policy_lets_send_whom_it_names_and_denies_nobody_else(statements, allow
         principal="events.amazonaws.com",
         action="sqs:SendMessage",
         resource=QUEUE_ARN,
-        context={"aws:sourcearn": RULE_ARN, "aws:sourceaccount": "000000000001"},
+        context={
+            "aws:sourcearn": RULE_ARN,
+            "aws:sourceaccount": "000000000001",
+            "aws:securetransport": "true",
+        },
     )
 
     assert allows(read_policy(json.dumps({"Statement": statements})), request) is allowed
