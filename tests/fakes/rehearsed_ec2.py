@@ -118,7 +118,9 @@ class RehearsedEc2:
         self.events = []
         self.changes: list[tuple[str, str, int]] = []
         world.on_event(self.events.append)
-        world.on_instance(lambda one, change, at: self.changes.append((one.instance_id, change, at)))
+        world.on_instance(
+            lambda one, change, at: self.changes.append((one.instance_id, change, at))
+        )
 
     def call(self, operation: str, *, account: str = ACCOUNT, **params):
         """Call it, and have its answer held to botocore's model, as over HTTP."""
