@@ -62,7 +62,7 @@ class RehearsedAws:
     """A rehearsal whose time stands; `clients` share one session, as making them is slow."""
 
     def __init__(self, folder: Path, **options) -> None:
-        self._folder = folder
+        self.folder = folder
         self._options = options
         self._session = boto3.Session(region_name=REGION)
         self._clients: dict = {}
@@ -86,9 +86,9 @@ class RehearsedAws:
     async def _serve(self) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
         try:
-            market = self._folder / "market.parquet"
+            market = self.folder / "market.parquet"
             write_market(small_market(), market)
-            state = self._folder / "state"
+            state = self.folder / "state"
             making = Making(market_s_per_s=0, weather=calm())
             with opened(state, making, market) as (self.world, _):
                 self.faults = Faults(share=0.0, seed=0)

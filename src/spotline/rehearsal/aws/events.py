@@ -12,9 +12,10 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
+from spotline.rehearsal.aws.messaging import BusRule
 from spotline.rehearsal.aws.patterns import PatternError, matches, read_pattern
 from spotline.rehearsal.aws.policies import AccessRequest
 from spotline.rehearsal.aws.service import AwsError, Call
@@ -26,36 +27,6 @@ _NAME = re.compile(r"[.\-_A-Za-z0-9]{1,64}")
 _MOST_TARGETS = 5
 
 
-@dataclass(slots=True, kw_only=True)
-class BusRule:
-    """A rule of an account in a region."""
-
-    name: str
-    account_id: str
-    region: str
-    pattern: str
-    state: str = "ENABLED"
-    description: str = ""
-    targets: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def arn(self) -> str:
-        """Its ARN."""
-        return f"arn:aws:events:{self.region}:{self.account_id}:rule/{self.name}"
-
-    def described(self) -> dict[str, Any]:
-        """As DescribeRule says it."""
-        said = {
-            "Name": self.name,
-            "Arn": self.arn,
-            "EventPattern": self.pattern,
-            "State": self.state,
-            "EventBusName": _BUS,
-            "CreatedBy": self.account_id,
-        }
-        return {**said, "Description": self.description} if self.description else said
-
-
 class EventBridge:
     """The service, and the bus behind it."""
 
@@ -63,7 +34,7 @@ class EventBridge:
 
     def __init__(self, sqs: Sqs) -> None:
         self._sqs = sqs
-        self._rules: dict[tuple[str, str, str], BusRule] = {}
+        self._messaging = sqs.messaging
         self._answers: Mapping[str, Callable[[Call], Mapping[str, Any]]] = {
             "PutRule": self._put_rule,
             "DescribeRule": self._describe,
@@ -102,17 +73,16 @@ class EventBridge:
             read_pattern(rule.pattern)
         except PatternError as error:
             raise AwsError("InvalidEventPatternException", str(error)) from error
-        key = (rule.account_id, rule.region, rule.name)
-        there = self._rules.get(key)
-        if there is not None:
-            rule.targets = there.targets
-        self._rules[key] = rule
+        there = self._messaging.rules.get(rule.key)
+        if there is not None and not rule.targets:
+            rule = replace(rule, targets=there.targets)
+        self._messaging.put_rule(rule, self._sqs.moment())
         return rule
 
     def emit(self, event: Mapping[str, Any]) -> None:
         """Deliver an event's envelope to the queues of all rules that are for it."""
         body = json.dumps(event)
-        for rule in list(self._rules.values()):
+        for rule in list(self._messaging.rules.values()):
             of_here = (rule.account_id, rule.region) == (event["account"], event["region"])
             if not of_here or rule.state != "ENABLED":
                 continue
@@ -132,7 +102,7 @@ class EventBridge:
             self._sqs.deliver(queue, body, _SENDER)
 
     def _rule(self, call: Call, name: str) -> BusRule:
-        rule = self._rules.get((call.account_id, call.region, name))
+        rule = self._messaging.rules.get((call.account_id, call.region, name))
         if rule is None:
             raise AwsError(
                 "ResourceNotFoundException", f"Rule {name} does not exist on EventBus {_BUS}."
@@ -159,25 +129,25 @@ class EventBridge:
         return {"RuleArn": rule.arn}
 
     def _describe(self, call: Call) -> Mapping[str, Any]:
-        return self._rule(call, call.params["Name"]).described()
+        return _described(self._rule(call, call.params["Name"]))
 
     def _list_rules(self, call: Call) -> Mapping[str, Any]:
         prefix = call.params.get("NamePrefix", "")
         rules = []
-        for (account_id, region, name), rule in sorted(self._rules.items()):
+        for (account_id, region, name), rule in sorted(self._messaging.rules.items()):
             if (account_id, region) == (call.account_id, call.region) and name.startswith(prefix):
-                told = rule.described()
+                told = _described(rule)
                 del told["CreatedBy"]
                 rules.append(told)
         return {"Rules": rules}
 
     def _delete(self, call: Call) -> Mapping[str, Any]:
-        rule = self._rules.get((call.account_id, call.region, call.params["Name"]))
-        if rule is not None and rule.targets:
-            raise AwsError(
-                "ValidationException", "Rule can't be deleted since it has targets.", status=400
-            )
-        self._rules.pop((call.account_id, call.region, call.params["Name"]), None)
+        rule = self._messaging.rules.get((call.account_id, call.region, call.params["Name"]))
+        if rule is None:
+            return {}
+        if rule.targets:
+            raise AwsError("ValidationException", "Rule can't be deleted since it has targets.")
+        self._messaging.record("rule_deleted", rule.key, self._sqs.moment())
         return {}
 
     def _put_targets(self, call: Call) -> Mapping[str, Any]:
@@ -201,18 +171,32 @@ class EventBridge:
                 "LimitExceededException",
                 "The requested resource exceeds the maximum number allowed.",
             )
-        rule.targets.update(after)
+        self._messaging.put_rule(replace(rule, targets=after), self._sqs.moment())
         return {"FailedEntryCount": 0, "FailedEntries": []}
 
     def _remove_targets(self, call: Call) -> Mapping[str, Any]:
         rule = self._rule(call, call.params["Rule"])
-        for name in call.params["Ids"]:
-            rule.targets.pop(name, None)
+        gone = set(call.params["Ids"])
+        left = {name: arn for name, arn in rule.targets.items() if name not in gone}
+        self._messaging.put_rule(replace(rule, targets=left), self._sqs.moment())
         return {"FailedEntryCount": 0, "FailedEntries": []}
 
     def _list_targets(self, call: Call) -> Mapping[str, Any]:
         rule = self._rule(call, call.params["Rule"])
         return {"Targets": [{"Id": name, "Arn": arn} for name, arn in sorted(rule.targets.items())]}
+
+
+def _described(rule: BusRule) -> dict[str, Any]:
+    """As DescribeRule says it."""
+    said = {
+        "Name": rule.name,
+        "Arn": rule.arn,
+        "EventPattern": rule.pattern,
+        "State": rule.state,
+        "EventBusName": _BUS,
+        "CreatedBy": rule.account_id,
+    }
+    return {**said, "Description": rule.description} if rule.description else said
 
 
 def envelope(

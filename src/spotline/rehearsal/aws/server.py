@@ -36,6 +36,9 @@ _MOST_BODY_BYTES = 1 << 20
 _ABORT = "abort"
 _BACKLOG = 128
 _STOP_S = 2
+# Longer than clients keep a connection that they do not use: what is closed as it is used again
+# looks like a lost answer, and only those that were meant should.
+_IDLE_S = 300
 
 
 class AwsFront:
@@ -180,7 +183,7 @@ async def serve(
     front = AwsFront(services=services, keys=keys, wall_ns=wall_ns)
     # Reading the models takes a quarter of a second, which no first call should wait for.
     await asyncio.to_thread(by_signing_name)
-    bound = socket.create_server(("127.0.0.1", port), backlog=_BACKLOG)
+    bound = _listening(port)
     try:
         server = _Uvicorn(
             uvicorn.Config(
@@ -194,6 +197,7 @@ async def serve(
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
+                timeout_keep_alive=_IDLE_S,
                 timeout_graceful_shutdown=_STOP_S,
             )
         )
@@ -211,6 +215,20 @@ async def serve(
             await serving
     finally:
         bound.close()
+
+
+def _listening(port: int) -> socket.socket:
+    # asyncio sends small packets at once only on sockets that name TCP as their protocol, which
+    # those of `create_server` do not: each answer would wait 40 ms for an acknowledgement.
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(("127.0.0.1", port))
+        bound.listen(_BACKLOG)
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
 
 class _Uvicorn(uvicorn.Server):

@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from spotline.rehearsal.aws.events import BusRule, EventBridge, envelope
+from spotline.rehearsal.aws.events import EventBridge, envelope
+from spotline.rehearsal.aws.messaging import BusRule, Messaging
 from spotline.rehearsal.aws.patterns import PatternError, matches, read_pattern
 from spotline.rehearsal.aws.policies import AccessRequest, allows, read_policy
 from spotline.rehearsal.aws.service import AwsError, Call
@@ -126,12 +127,12 @@ def test_policy_lets_send_whom_it_names_and_denies_nobody_else(statements, allow
 
 
 def bus_with(policy, **rule):
-    sqs = Sqs(now_ns=lambda: 0, wall_ns=lambda: 0, base_url="http://127.0.0.1")
+    sqs = Sqs(Messaging(), now_ns=lambda: 0, wall_ns=lambda: 0, base_url="http://127.0.0.1")
     queue = sqs.create("000000000001", "us-east-1", "q", policy)
     bridge = EventBridge(sqs)
     said = {"name": "r", "account_id": "000000000001", "region": "us-east-1", **rule}
-    kept = bridge.put_rule(BusRule(pattern='{"source": ["aws.ec2"]}', **said))
-    kept.targets["queue"] = queue.arn
+    targets = {"queue": queue.arn}
+    bridge.put_rule(BusRule(pattern='{"source": ["aws.ec2"]}', targets=targets, **said))
     return bridge, queue
 
 
