@@ -126,9 +126,11 @@ class Agreeing:
         await self._ledger.admit(missing_admissions(log, await self._ledger.admitted_ids()))
         charges = carried_charges(log, await self._charged_by_slot(log), self._ledger.owner.epoch)
         await self._ledger.record(replace(entry, charges=charges, transitions=lives.drain()))
-        says = await self._says(log)
-        await self._release(overdue(log.says, says, _shows(lives, shown)), ENDED, at, lives)
-        after = await self._compare(log, lives, shown)
+        says, shows = await self._says(log), _shows(lives, shown)
+        after = compare(log.says, says, shows)
+        if over := overdue(log.says, says, shows):
+            await self._release(over, ENDED, at, lives)
+            after = await self._compare(log, lives, shown)
         mending = [one for one in before if not one.continue_with and one not in after]
         disagreements = (*mending, *after)
         orphans = await self._orphans(log, lives, shown, at)
