@@ -26,7 +26,7 @@ from spotline.bootstrap.facts import (
     ledger_folder,
     limits_of,
 )
-from spotline.bootstrap.installed import installation_of, note_log, remembered_log
+from spotline.bootstrap.installed import installation_of, note_end, note_last, remembered_log
 from spotline.bootstrap.parts import BusAddress, PartHooks, open_part, open_stream
 from spotline.bootstrap.same_market import check_same_market, market_of_wall_clock
 from spotline.contracts.errors import ConfigError
@@ -244,7 +244,8 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
             ledger.claim, remembered.installation_id, stream.continuity.incarnation
         )
         await tell_again(stream, ThreadedLedger(ledger), remembered)
-        note_log(parts.store, stream.continuity)
+        await note_end(parts.store, stream)
+        stack.push_async_callback(note_last, parts.store, stream)
         cloud = parts.cloud.open(parts.context())
         stack.callback(cloud.close)
         stack.callback(show_ledger(telemetry_for("cloud_actuator"), ledger, parts.caps))

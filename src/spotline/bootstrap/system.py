@@ -9,7 +9,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import Any
+
+import structlog
 
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
@@ -39,7 +42,8 @@ from spotline.bootstrap.installed import LEDGER_OWNER as LEDGER_OWNER
 from spotline.bootstrap.installed import (
     checked_store,
     ledger_there,
-    note_log,
+    note_end,
+    note_last,
     remembered_log,
     used_store,
 )
@@ -55,6 +59,7 @@ from spotline.bootstrap.servers import (
     serve_read_model,
 )
 from spotline.contracts.batch import MOST_EVENTS
+from spotline.contracts.errors import ConfigError, ProviderUnavailable
 from spotline.contracts.limits import CallerLimits
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.ledger.caps import Caps
@@ -65,6 +70,8 @@ from spotline.domain.placement.geography import Geography
 from spotline.runtime.broker import EmbeddedBroker
 from spotline.runtime.service import Listener
 from spotline.runtime.timers import Gate
+
+_log = structlog.get_logger(__name__)
 
 # Loopback and any free port.
 FREE_ADDRESS = "127.0.0.1:0"
@@ -255,6 +262,8 @@ async def running_system(
             ledger_url=ledger_url(options.store / "ledger.sqlite"),
             probes=HealthProbes(limits=options.health),
         )
+        # Called when all services have ended, and the broker has not.
+        stack.push_async_exit(partial(_noted_at_the_end, bus, options.store))
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         installed = await asyncio.to_thread(options.installed_identity)
         audit = AuditAt(store=options.store)
@@ -288,10 +297,27 @@ async def _settle_log(bus: BusAddress, store: Path) -> None:
     try:
         remembered = await asyncio.to_thread(remembered_log, store, ledger)
         async with open_stream(bus, name="store", remembered=remembered) as (_, stream):
-            note_log(store, stream.continuity)
+            await note_end(store, stream)
     finally:
         if ledger is not None:
             ledger.close()
+
+
+async def _noted_at_the_end(
+    bus: BusAddress,
+    store: Path,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    traceback: TracebackType | None,
+) -> None:
+    """Keep in the store how the log ends; what ended by an error may have found it cut."""
+    if kind is not None and not issubclass(kind, asyncio.CancelledError):
+        return
+    try:
+        async with open_stream(bus, name="store") as (_, stream):
+            await note_last(store, stream)
+    except (ConfigError, ProviderUnavailable) as failed:
+        _log.warning("log_end_not_noted", store=str(store), reason=str(failed))
 
 
 @dataclass(frozen=True, slots=True)
