@@ -81,6 +81,10 @@ class AwsCloud:
         """What was counted: messages, malformed ones, failures of queues, recommendations."""
         return self._store.counts()
 
+    def unread(self) -> Sequence[tuple[str, str]]:
+        """Messages that could not be read, and why."""
+        return self._store.unread()
+
     def close(self) -> None:
         """Let go of files and connections; instances live on."""
         self._queues.close()
