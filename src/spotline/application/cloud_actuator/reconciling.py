@@ -16,6 +16,7 @@ from spotline.application.cloud_actuator.ports import (
     CloudEvent,
     CloudEventKind,
     CloudProvider,
+    EndedInstance,
     Instance,
     InstanceState,
     Ledger,
@@ -43,6 +44,8 @@ class Reconciliation:
         Tokens of launches that were looked up in vain until their grace was over.
     states
         How many instances and launches are in which state; none that have ended.
+    ended
+        Instances that the cloud shows as ended, or that have ended since it was last looked at.
     """
 
     reaped: tuple[str, ...] = ()
@@ -52,6 +55,7 @@ class Reconciliation:
     given_up: tuple[str, ...] = ()
     states: Mapping[LifeState, int] = field(default_factory=dict)
     unknown_launches: int = 0
+    ended: tuple[EndedInstance, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,4 +263,24 @@ def _found(
         ),
         states=count_states(lives.all()),
         unknown_launches=len(lives.unknown_launches()),
+        ended=_ended(lives, shown.values()),
+    )
+
+
+def _ended(lives: LivesInHand, shown: Iterable[Instance]) -> tuple[EndedInstance, ...]:
+    over: dict[str, Instance | InstanceLife] = {
+        instance.instance_id: instance
+        for instance in shown
+        if instance.state is InstanceState.ENDED
+    }
+    for life in lives.all():
+        if life.state is LifeState.ENDED and not life.is_launch:
+            over.setdefault(life.instance_id, life)
+    return tuple(
+        EndedInstance(
+            instance_id=instance_id,
+            offering_id=instance.offering_id,
+            capacity_type=instance.capacity_type,
+        )
+        for instance_id, instance in over.items()
     )
