@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from spotline.application.cloud_actuator.ports import EndedInstance
+from spotline.application.cloud_actuator.ports import BilledInstance
 from spotline.contracts.errors import ProviderUnavailable
 from spotline.domain.ledger.bills import BillSource, Settlement
 
@@ -14,7 +14,7 @@ class ListedBiller:
         self.costs, self.unavailable = costs, unavailable
         self.asked: list[tuple[str, ...]] = []
 
-    async def final_costs(self, instances: Sequence[EndedInstance]) -> Sequence[Settlement]:
+    async def final_costs(self, instances: Sequence[BilledInstance]) -> Sequence[Settlement]:
         self.asked.append(tuple(instance.instance_id for instance in instances))
         if self.unavailable:
             self.unavailable -= 1

@@ -17,7 +17,7 @@ from spotline.application.cloud_actuator.fencing import said_of
 from spotline.application.cloud_actuator.handler import ActuateState
 from spotline.application.cloud_actuator.ports import CloudClock, CloudProvider
 from spotline.application.cloud_actuator.reconciling import Reconciliation
-from spotline.application.cloud_actuator.settling import Settled
+from spotline.application.cloud_actuator.settling import BillsSettled
 from spotline.application.spec import Call
 from spotline.contracts.errors import ProviderUnavailable
 from spotline.domain.events.agreement import DisagreementKind
@@ -72,7 +72,7 @@ class Looks:
                 first_deadline_ns=one.first_deadline_ns,
             )
 
-    def note_settled(self, settled: Settled) -> None:
+    def note_settled(self, settled: BillsSettled) -> None:
         """Take down what became of bills."""
         if settled.settled:
             _log.info("bills_settled", instances=settled.settled, waiting=settled.waiting)

@@ -60,6 +60,7 @@ from spotline.application.cloud_actuator.reporting import (
     withdrawals,
 )
 from spotline.application.cloud_actuator.settling import Settling
+from spotline.application.cloud_actuator.taken_back import LeftToProvider
 from spotline.application.cloud_actuator.turning_up import is_in_doubt, untold
 from spotline.application.spec import Call
 from spotline.contracts.errors import InvariantViolation
@@ -101,6 +102,7 @@ class CloudActuation:
         )
         self._planning = RevisionPlanning(ledger, self._options.caps)
         self._looping = Looping(ledger, self._options.crashes)
+        self._left = LeftToProvider(cloud.notice_lead_s)
         biller = self._options.biller
         self._settling = None if biller is None else Settling(biller, ledger)
         self._next_look_ns: int | None = None
@@ -111,7 +113,8 @@ class CloudActuation:
     def next_look_ns(self) -> int | None:
         """Market time at which the cloud must be looked at even if it tells nothing; None: never."""
         settling = None if self._settling is None else self._settling.next_look_ns
-        due = [ns for ns in (self._next_look_ns, settling) if ns is not None]
+        looks = (self._next_look_ns, settling, self._left.next_look_ns)
+        due = [ns for ns in looks if ns is not None]
         return min(due, default=None)
 
     async def start(self) -> Reconciliation:
@@ -354,9 +357,18 @@ class CloudActuation:
         if self._agreeing is not None and request.log is not None:
             bars |= self._agreeing.bars(request, request.log)
         intents = pending or await self._planning.intents(request, held, bars)
-        return await self._launching.carry_out(
-            intents, request.at, lives, cooldowns, places, resumed=bool(pending)
+        free = self._left.free(held, lives, places, request.at)
+        done = await self._launching.carry_out(
+            intents,
+            request.at,
+            lives,
+            cooldowns,
+            places,
+            resumed=bool(pending),
+            leave=free.keys(),
         )
+        self._left.leave({name: free[name] for name in done.ended if name in free})
+        return done
 
     # --- the cloud has something to tell ------------------------------------------------------
 
@@ -438,6 +450,7 @@ class CloudActuation:
             ids_of(held),
             may_adopt=may_adopt,
             may_stop=self._gate.may_end,
+            left=self._left.left(lives),
         )
         graces = self._options.graces
         looks = ((life, next_look_ns(life, graces)) for life in lives.all())

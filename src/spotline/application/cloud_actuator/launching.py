@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from spotline.application.cloud_actuator.lives import LivesInHand, launch_life
@@ -18,6 +18,7 @@ from spotline.application.cloud_actuator.ports import (
     Refusal,
 )
 from spotline.application.cloud_actuator.reporting import ledger_launch, released, result_of
+from spotline.application.cloud_actuator.taken_back import LEFT
 from spotline.contracts.errors import ProviderUnavailable, Throttled, UnknownOutcome
 from spotline.domain.events.capacity import LaunchRefused, ProvisioningCommanded, RefusalClass
 from spotline.domain.ledger.caps import JOB_CAP, Permit, excepted_from, limited, stood_against
@@ -202,8 +203,9 @@ class Launching:
         places: Mapping[str, OfferingPlace],
         *,
         resumed: bool,
+        leave: Collection[str] = (),
     ) -> Done:
-        """Release, then launch.
+        """Release, then launch; of what is released, what is in `leave` is not asked to end.
 
         Intents that are `resumed` may have been sent before: each is asked for, and answered as it
         was then, whatever has been refused since.
@@ -214,7 +216,7 @@ class Launching:
             Perform the same intents again later; what was granted is granted again.
         """
         done = Done()
-        await self._release(intents, lives, done)
+        await self._release(intents, lives, done, leave)
         for intent in intents:
             granted: list[Instance] = []
             details: list[str] = []
@@ -248,17 +250,25 @@ class Launching:
         self._unanswered.clear()
         return done
 
-    async def _release(self, intents: Sequence[Intent], lives: LivesInHand, done: Done) -> None:
+    async def _release(
+        self,
+        intents: Sequence[Intent],
+        lives: LivesInHand,
+        done: Done,
+        leave: Collection[str],
+    ) -> None:
         for intent in intents:
             reason = JOB_CAP if intent.dropped else "released"
             for instance_id in intent.release:
-                done.ended[instance_id] = released(instance_id, intent, reason)
+                why = LEFT if instance_id in leave else reason
+                done.ended[instance_id] = released(instance_id, intent, why)
             if intent.dropped:
                 done.dropped |= set(intent.release)
-        if not done.ended:
+        ending = [instance_id for instance_id in done.ended if instance_id not in leave]
+        if not ending:
             return
-        await self._cloud.terminate(self._ledger.owner, list(done.ended))
-        for instance_id in done.ended:
+        await self._cloud.terminate(self._ledger.owner, ending)
+        for instance_id in ending:
             if instance_id in lives:
                 lives.learn(instance_id, LifeInput.STOP_ASKED)
 

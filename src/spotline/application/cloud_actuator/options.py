@@ -9,7 +9,7 @@ from typing import Any
 from spotline.application.cloud_actuator.agreeing import Agreed, AgreementRules
 from spotline.application.cloud_actuator.ports import CloudClock, InstanceBiller
 from spotline.application.cloud_actuator.reconciling import Reconciliation
-from spotline.application.cloud_actuator.settling import Settled
+from spotline.application.cloud_actuator.settling import BillsSettled
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.ledger.cooldowns import CoolingRules
 from spotline.domain.ledger.crash_loops import CrashRules
@@ -56,4 +56,4 @@ class ActuationOptions:
     on_agreed: Callable[[Agreed], None] = _ignore
     modes: StatedModes = LIVE_FROM_THE_START
     biller: InstanceBiller | None = None
-    on_settled: Callable[[Settled], None] = _ignore
+    on_settled: Callable[[BillsSettled], None] = _ignore

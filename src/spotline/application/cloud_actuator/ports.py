@@ -167,7 +167,7 @@ class Enrolment(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndedInstance:
+class BilledInstance:
     """An instance that has ended, as far as a biller needs it."""
 
     instance_id: str
@@ -178,7 +178,7 @@ class EndedInstance:
 class InstanceBiller(Protocol):
     """Says what instances cost in the end, by the rules that their provider bills by."""
 
-    async def final_costs(self, instances: Sequence[EndedInstance]) -> Sequence[Settlement]:
+    async def final_costs(self, instances: Sequence[BilledInstance]) -> Sequence[Settlement]:
         """What each of these cost in all; the same when it is asked again.
 
         One of which that is not known, or not yet, is left out.

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from spotline.application.cloud_actuator.lives import SEEN, LivesInHand, stranger_life
 from spotline.application.cloud_actuator.messages import Moment
 from spotline.application.cloud_actuator.ports import (
+    BilledInstance,
     CloudEvent,
     CloudEventKind,
     CloudProvider,
-    EndedInstance,
     Instance,
     InstanceState,
     Ledger,
@@ -55,7 +55,7 @@ class Reconciliation:
     given_up: tuple[str, ...] = ()
     states: Mapping[LifeState, int] = field(default_factory=dict)
     unknown_launches: int = 0
-    ended: tuple[EndedInstance, ...] = ()
+    ended: tuple[BilledInstance, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +141,7 @@ async def look(
     *,
     may_adopt: bool,
     may_stop: bool,
+    left: Collection[str] = (),
 ) -> Reconciliation:
     """Compare what the cloud shows with the lives in hand, and ask ends for what should not be.
 
@@ -152,6 +153,8 @@ async def look(
         Whether instances of unknown launches are taken over: only where they can be booked.
     may_stop
         Whether anything may be asked to end.
+    left
+        Instances that the ledger holds no more and that are not to be asked to end yet.
     """
     shown = {instance.instance_id: instance for instance in await cloud.list(ledger.owner.name)}
     not_in_hand = [instance_id for instance_id in shown if instance_id not in lives]
@@ -177,7 +180,8 @@ async def look(
     for life in lives.all():
         if life.subject not in waiting:
             lives.learn(life.subject, LifeInput.TIME_PASSED)
-    stopping = [*lives.to_stop(), *_unbooked(lives, held, adopted)] if may_stop else []
+    booked = {*held, *left, *(instance.instance_id for instance in adopted)}
+    stopping = [*lives.to_stop(), *_unbooked(lives, booked)] if may_stop else []
     condemned = {subject for subject in stopping if not _is_ours(lives, subject)}
     if condemned:
         # What nobody ordered leaves no trace but this one.
@@ -195,9 +199,8 @@ def count_states(lives: Iterable[InstanceLife]) -> dict[LifeState, int]:
     return {state: counts[state] for state in LifeState if state is not LifeState.ENDED}
 
 
-def _unbooked(lives: LivesInHand, held: Collection[str], adopted: Sequence[Instance]) -> list[str]:
+def _unbooked(lives: LivesInHand, booked: Collection[str]) -> list[str]:
     """Instances of ours that live on and that the ledger does not hold: their end was not asked."""
-    booked = {*held, *(instance.instance_id for instance in adopted)}
     over = (LifeState.STOPPING, LifeState.ENDED)
     return [
         life.instance_id
@@ -267,7 +270,7 @@ def _found(
     )
 
 
-def _ended(lives: LivesInHand, shown: Iterable[Instance]) -> tuple[EndedInstance, ...]:
+def _ended(lives: LivesInHand, shown: Iterable[Instance]) -> tuple[BilledInstance, ...]:
     over: dict[str, Instance | InstanceLife] = {
         instance.instance_id: instance
         for instance in shown
@@ -277,7 +280,7 @@ def _ended(lives: LivesInHand, shown: Iterable[Instance]) -> tuple[EndedInstance
         if life.state is LifeState.ENDED and not life.is_launch:
             over.setdefault(life.instance_id, life)
     return tuple(
-        EndedInstance(
+        BilledInstance(
             instance_id=instance_id,
             offering_id=instance.offering_id,
             capacity_type=instance.capacity_type,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from spotline.application.cloud_actuator.ports import EndedInstance, InstanceBiller, Ledger
+from spotline.application.cloud_actuator.ports import BilledInstance, InstanceBiller, Ledger
 from spotline.contracts.errors import ProviderUnavailable
 from spotline.domain.units import NS_PER_S
 
@@ -16,7 +16,7 @@ _GIVE_UP_NS = 3 * 3600 * NS_PER_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class BillsSettled:
     """What became of the bills of instances that have ended.
 
     Parameters
@@ -45,7 +45,7 @@ class Settling:
 
     def __init__(self, biller: InstanceBiller, ledger: Ledger) -> None:
         self._biller, self._ledger = biller, ledger
-        self._waiting: dict[str, tuple[EndedInstance, int]] = {}
+        self._waiting: dict[str, tuple[BilledInstance, int]] = {}
         self._over: frozenset[str] = frozenset()
         self._asked_ns = 0
 
@@ -54,7 +54,7 @@ class Settling:
         """Market time at which to look again, None where nothing waits."""
         return self._asked_ns + _ASK_AGAIN_NS if self._waiting else None
 
-    async def settle(self, ended: Iterable[EndedInstance], now_ns: int) -> Settled:
+    async def settle(self, ended: Iterable[BilledInstance], now_ns: int) -> BillsSettled:
         """Settle what has ended by now, as far as the biller knows; what it does not know waits.
 
         Raises
@@ -70,7 +70,7 @@ class Settling:
         for instance_id in sorted(fresh - known):
             self._waiting[instance_id] = (seen[instance_id], now_ns)
         if not self._waiting:
-            return Settled()
+            return BillsSettled()
         self._asked_ns = now_ns
         problem = ""
         settlements = []
@@ -93,6 +93,6 @@ class Settling:
         for instance_id in late:
             del self._waiting[instance_id]
         self._over |= {*done, *late}
-        return Settled(
+        return BillsSettled(
             settled=done, waiting=len(self._waiting), given_up=tuple(late), problem=problem
         )

@@ -397,8 +397,7 @@ class FaultWorld:
         await tell_again(stream, counted, remembered)
         line.check()
         self.store.note(stream)
-        cloud = SimulatedCloud(self.cloud_file, self.scenario.cloud)
-        stack.callback(cloud.close)
+        stack.callback((cloud := SimulatedCloud(self.cloud_file, self.scenario.cloud)).close)
         actuation = CloudActuation(
             counted_cloud(self.family.cloud(cloud), line),
             counted,

@@ -7,7 +7,7 @@ import pytest
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.ledger.threaded import ThreadedLedger
-from spotline.application.cloud_actuator.ports import EndedInstance, OwnerFenced
+from spotline.application.cloud_actuator.ports import BilledInstance, OwnerFenced
 from spotline.application.cloud_actuator.settling import Settling
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import NS_PER_S
@@ -19,7 +19,7 @@ HOUR_NS = 3600 * NS_PER_S
 
 def ended(*instance_ids):
     return [
-        EndedInstance(
+        BilledInstance(
             instance_id=instance_id, offering_id="a", capacity_type=CapacityType.ON_DEMAND
         )
         for instance_id in instance_ids
