@@ -24,6 +24,7 @@ from spotline.application.cloud_actuator.ports import (
     CloudClock,
     CloudProvider,
     Enrolment,
+    InstanceBiller,
 )
 from spotline.application.installation import Installation
 from spotline.application.market_ingest.ports import MarketFeed
@@ -51,13 +52,15 @@ class OpenCloud:
 
     `drive` wraps what performs the actuator's calls, for a cloud whose time is played; it has no
     `clock`: the present is the moment of the call in hand. `close` lets go of files and connections;
-    instances go on running.
+    instances go on running. `biller` says what instances cost in the end; None: bills stay
+    estimates.
     """
 
     provider: CloudProvider
     drive: Callable[[CallPort], CallPort]
     close: Callable[[], None]
     clock: CloudClock | None = None
+    biller: InstanceBiller | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spotline.domain.market.market_clock import WALL_TIME, MarketClock
+from spotline.domain.market.offering import Reservation
+from spotline.domain.units import micro_usd_from_usd
 
 _ACCOUNT_ID = re.compile(r"\d{12}")
 # "If an EC2 instance is interrupted ... two minutes": best effort, but told of all (clouds.md D10).
@@ -76,6 +78,9 @@ class AwsOffering:
         it, too: a fleet cannot.
     capacity_block
         Whether that is a capacity block.
+    reserved_instances, reserved_until_ns, reserved_usd_per_hour
+        Of that commitment: how many instances, until when (ns since the epoch, 0: it does not end),
+        and what each costs an hour whether it is used or not.
     """
 
     account: str
@@ -90,6 +95,9 @@ class AwsOffering:
     placement_group: str = ""
     capacity_reservation_id: str = ""
     capacity_block: bool = False
+    reserved_instances: int = 0
+    reserved_until_ns: int = 0
+    reserved_usd_per_hour: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("account", "region", "zone", "instance_type", "launch_template_id"):
@@ -105,11 +113,30 @@ class AwsOffering:
                 f"offerings[{self.offering_id}].capacity_block needs a capacity_reservation_id, "
                 "and there is none"
             )
+        if self.reserved_instances and not self.capacity_reservation_id:
+            raise ValueError(
+                f"offerings[{self.offering_id}].reserved_instances needs a "
+                "capacity_reservation_id, and there is none"
+            )
+
+    @property
+    def reservation(self) -> Reservation | None:
+        """What is committed to here: filled first, at a marginal price of 0; None: nothing known."""
+        if not self.reserved_instances:
+            return None
+        return Reservation(
+            instances=self.reserved_instances,
+            ends_ns=self.reserved_until_ns,
+            sunk_price_micro_usd=micro_usd_from_usd(self.reserved_usd_per_hour),
+        )
 
     @property
     def offering_id(self) -> str:
         """The id of the offering in markets, commands and bills."""
-        return f"aws:{self.account}:{self.zone}:{self.instance_type}"
+        bought = f"aws:{self.account}:{self.zone}:{self.instance_type}"
+        # As reservations that are added to other markets are called.
+        reserved = self.capacity_reservation_id
+        return f"{bought}/reserved/{reserved}" if reserved else bought
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
