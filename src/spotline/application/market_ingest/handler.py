@@ -23,7 +23,7 @@ from spotline.application.market_ingest.opening import (
 )
 from spotline.application.market_view import WORK_EVENTS, WorkNeeded
 from spotline.application.slot_checks import check_slot
-from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
+from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer, derive_id
 from spotline.application.unfit import NOT_BELIEVED, Unfit
 from spotline.contracts.subjects import KINDS
 from spotline.domain.events.agreement import IncarnationBegun
@@ -66,6 +66,8 @@ SPEC = Spec(
 
 # How long a slot may take to be settled before the next one opens all the same, by the wall clock.
 _SETTLING_S = 10.0
+# More than are said when a slot opens: quotes, regions, links, freezes, and the opening.
+_MOST_WITH_A_SLOT = 20_000
 
 NO_WAITING_BY_TIME = "a market that runs by wall clock cannot wait for work: choose one of the two"
 
@@ -154,12 +156,21 @@ _SETTLES: Mapping[str, frozenset[str]] = {
 }
 
 
+def _is_ours(parked: EntryParked) -> bool:
+    """Whether a slot's entry that was parked is one that this service has opened, by its id."""
+    own = (derive_id(SPEC.service, slot_timer(parked.slot), n) for n in range(_MOST_WITH_A_SLOT))
+    return parked.event_id in own
+
+
 def _go_on_without(state: IngestState, parked: EntryParked) -> None:
     """Let the market go on where the report that it waits for will not come, or was not taken.
 
     The true one still comes where one was not believed.
     """
     if parked.error_type in NOT_BELIEVED:
+        return
+    if parked.kind == KINDS[SlotOpened] and not _is_ours(parked):
+        # Our own slot of that number is still to open, or has opened meanwhile.
         return
     if parked.service == SPEC.service and parked.kind == KINDS[SlotOpened]:
         # It has been opened for all others, and is not opened again.
@@ -168,6 +179,11 @@ def _go_on_without(state: IngestState, parked: EntryParked) -> None:
             state.settled = True
     elif parked.slot == state.slot and parked.kind in _SETTLES.get(parked.service, ()):
         state.settled = True
+
+
+def slot_timer(slot: int) -> str:
+    """The id of the timer that opens a slot; those of the entries that it makes come from it."""
+    return f"slot:{slot}"
 
 
 class IngestHandler:
@@ -259,7 +275,7 @@ class IngestHandler:
             return ()
         return (
             Timer(
-                timer_id=f"slot:{following}",
+                timer_id=slot_timer(following),
                 after_s=self._pause_s(following, state),
                 not_before_ns=self._opens_ns(following) if self._options.wall_clock else 0,
                 events=self.slot_events(following, state),
