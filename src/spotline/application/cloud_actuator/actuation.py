@@ -15,6 +15,7 @@ from spotline.application.cloud_actuator.absence import end_unattended
 from spotline.application.cloud_actuator.agreeing import Agreed, Agreeing, AgreementRules
 from spotline.application.cloud_actuator.charging import unless_charged
 from spotline.application.cloud_actuator.fencing import FencedCloud
+from spotline.application.cloud_actuator.gangs import gangs_of
 from spotline.application.cloud_actuator.gating import GatedCloud, LiveGate
 from spotline.application.cloud_actuator.giving_up import give_up_pending
 from spotline.application.cloud_actuator.launching import (
@@ -70,9 +71,7 @@ from spotline.domain.ledger.caps import Caps
 from spotline.domain.ledger.cooldowns import CoolingRules
 from spotline.domain.ledger.crash_loops import CrashRules
 from spotline.domain.ledger.instance_life import Graces, next_look_ns
-from spotline.domain.ledger.intents import (
-    HeldInstance,
-)
+from spotline.domain.ledger.intents import HeldInstance
 from spotline.domain.modes import LIVE_FROM_THE_START, StatedModes
 
 _NOTHING_TOLD = CloudNews()
@@ -393,8 +392,9 @@ class CloudActuation:
         if self._agreeing is not None and request.log is not None:
             bars |= self._agreeing.bars(request, request.log)
         intents = pending or await self._planning.intents(request, held, bars)
+        gangs = gangs_of(request.log, held, intents)
         return await self._launching.carry_out(
-            intents, request.at, lives, cooldowns, places, resumed=bool(pending)
+            intents, request.at, lives, cooldowns, places, resumed=bool(pending), gangs=gangs
         )
 
     # --- the cloud has something to tell ------------------------------------------------------
