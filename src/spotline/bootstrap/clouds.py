@@ -10,7 +10,12 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
+from spotline.adapters.clouds.aws.calls import OBSERVING
+from spotline.adapters.clouds.aws.feeds.feed import AwsMarketFeed
+from spotline.adapters.clouds.aws.feeds.offerings import market_offering
+from spotline.adapters.clouds.aws.feeds.wall import SystemWall
 from spotline.adapters.clouds.aws.opening import open_aws
+from spotline.adapters.clouds.aws.reader import ApiReader
 from spotline.adapters.clouds.aws.settings import NOTICE_LEAD_S, AwsSettings
 from spotline.adapters.clouds.local import cloud as local
 from spotline.adapters.clouds.local.driver import LocalCloudDriver
@@ -181,6 +186,21 @@ def _local_market(settings: LocalCloudSettings, store: Path, slot_s: int) -> Mar
     return machine_market(stated, store, socket.gethostname())
 
 
+def aws_source(settings: AwsSettings, _store: Path) -> LiveSource:
+    """AWS's own market, by the prices that it publishes.
+
+    Raises
+    ------
+    ConfigError
+        There are no offerings to follow.
+    """
+    if not settings.offerings:
+        raise ConfigError("clouds.aws.offerings: expected at least one offering, found none")
+    feed = AwsMarketFeed(settings, ApiReader(settings, OBSERVING), SystemWall())
+    offerings = sorted(map(market_offering, settings.offerings), key=lambda each: each.offering_id)
+    return LiveSource(offerings=tuple(offerings), feeds=(feed,), clock=settings.clock)
+
+
 def local_folder(store: Path) -> Path:
     """Where the local cloud of a store keeps its instances."""
     return store / "local_cloud"
@@ -213,6 +233,7 @@ CLOUDS: dict[str, CloudPlugin[Any]] = {
         open=_open_aws,
         notice_lead_s=lambda _: NOTICE_LEAD_S,
         in_wall_time=True,
+        live=aws_source,
     ),
 }
 
