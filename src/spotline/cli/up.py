@@ -268,6 +268,7 @@ def up(
     with explained(), in_words_of(context):
         configure_logging(log_level)
         stated = config_of(context)
+        _check_overrides(stated, market)
         selection, caps = _limited(warm_start, limits_file, stated, limits=limits)
         store, (run, chosen) = store_folder(store), _chosen(cloud, mode, stated)
         pace = pace_of(
@@ -353,6 +354,16 @@ def _chosen(cloud: str, mode: str, config: SpotlineConfig | None) -> tuple[Mode,
 
     run = run_mode(cloud, mode)
     return run, cloud_of(os.environ, cloud, run, config)
+
+
+def _check_overrides(config: SpotlineConfig | None, market: Path | None) -> None:
+    """Prices of a file are what they are: private ones belong into it."""
+    from spotline.adapters.files.mistake import Mistake
+
+    if market is not None and config is not None and config.overrides:
+        expected = "none beside market.file, whose prices are what they are"
+        found = f"{len(config.overrides)}"
+        raise config.wrong([Mistake(field="overrides", expected=expected, found=found)])
 
 
 def _with_reservations(market: Market, file: Path | None, config: SpotlineConfig | None) -> Market:

@@ -333,7 +333,7 @@ def _unknown_keys(
     field: str, key: str, stated: Mapping[str, str] | None, known: tuple[str, ...]
 ) -> Iterator[Mistake]:
     for name in stated or ():
-        if name not in known:
+        if known and name not in known:
             yield Mistake(
                 field=f"{field}.{key}.{name}",
                 expected=f"one of those listed beside it ({', '.join(known)})",

@@ -201,7 +201,8 @@ def _below(cloud: str, mistakes: Sequence[Mistake]) -> list[Mistake]:
 
 
 def _placed(mistakes: Iterable[Mistake], lines: Lines) -> list[Mistake]:
-    return [
+    placed = [
         mistake if mistake.line else replace(mistake, line=lines.of(mistake.field))
         for mistake in mistakes
     ]
+    return sorted(placed, key=lambda mistake: mistake.line)
