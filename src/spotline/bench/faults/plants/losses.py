@@ -8,7 +8,12 @@ from typing import Any
 
 from spotline.application.cloud_actuator import agreeing, mending
 from spotline.application.cloud_actuator.retelling import Retold
-from spotline.application.incarnations import LogConclusion, LogRemembered, LogSeen
+from spotline.application.incarnations import (
+    LogConclusion,
+    LogRemembered,
+    LogSeen,
+    conclude,
+)
 from spotline.bench.faults.plants.interface import Plant, Replacement
 from spotline.domain.ledger.billing import Charge
 from spotline.runtime import log_settling, retelling
@@ -67,13 +72,13 @@ def _what_was_charged_since_a_copy_is_forgotten() -> Sequence[Replacement]:
 
 
 def _an_older_copy_is_taken_for_the_log() -> Sequence[Replacement]:
-    conclude = log_settling.conclude
-
-    def credulous(log: LogSeen, remembered: LogRemembered | None = None) -> LogConclusion:
+    def credulous(
+        log: LogSeen, remembered: LogRemembered | None = None, digest: str = ""
+    ) -> LogConclusion:
         # What the copy's own floors say goes by; what store and ledger remember does not.
         if remembered is not None:
             remembered = replace(remembered, last_seq=0, last_slot=-1)
-        return conclude(log, remembered)
+        return conclude(log, remembered, digest)
 
     return (Replacement(where=log_settling, name="conclude", value=credulous),)
 
