@@ -10,6 +10,8 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
+from spotline.adapters.clouds.aws.opening import open_aws
+from spotline.adapters.clouds.aws.settings import NOTICE_LEAD_S, AwsSettings
 from spotline.adapters.clouds.local import cloud as local
 from spotline.adapters.clouds.local.driver import LocalCloudDriver
 from spotline.adapters.clouds.local.market import machine_market
@@ -39,7 +41,7 @@ _log = structlog.get_logger(__name__)
 
 SettingsT = TypeVar("SettingsT")
 
-SIMULATED, LOCAL = "simulated", "local"
+SIMULATED, LOCAL, AWS = "simulated", "local", "aws"
 PAPER = "paper"
 """What stands in place of any cloud on paper; its settings are `SPOTLINE_CLOUD_PAPER_*`."""
 
@@ -167,6 +169,13 @@ def _open_local(settings: LocalCloudSettings, context: CloudContext) -> OpenClou
     )
 
 
+def _open_aws(settings: AwsSettings, context: CloudContext) -> OpenCloud:
+    cloud = open_aws(context.store / "aws", settings)
+    return OpenCloud(
+        provider=cloud, drive=lambda perform: perform, close=cloud.close, clock=cloud.clock
+    )
+
+
 def _local_market(settings: LocalCloudSettings, store: Path, slot_s: int) -> Market:
     stated = replace(settings, slot_s=slot_s) if slot_s else settings
     return machine_market(stated, store, socket.gethostname())
@@ -198,6 +207,12 @@ CLOUDS: dict[str, CloudPlugin[Any]] = {
         notice_lead_s=lambda settings: settings.guaranteed_notice_s,
         in_wall_time=True,
         market=_local_market,
+    ),
+    AWS: CloudPlugin(
+        settings=AwsSettings,
+        open=_open_aws,
+        notice_lead_s=lambda _: NOTICE_LEAD_S,
+        in_wall_time=True,
     ),
 }
 

@@ -15,6 +15,7 @@ from spotline.application.cloud_actuator.absence import end_unattended
 from spotline.application.cloud_actuator.agreeing import Agreeing
 from spotline.application.cloud_actuator.charging import unless_charged
 from spotline.application.cloud_actuator.fencing import FencedCloud
+from spotline.application.cloud_actuator.gangs import gangs_of
 from spotline.application.cloud_actuator.gating import GatedCloud, LiveGate
 from spotline.application.cloud_actuator.giving_up import give_up_pending
 from spotline.application.cloud_actuator.launching import (
@@ -69,9 +70,7 @@ from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import AdmissionRecorded
 from spotline.domain.ledger.billing import Charge, HeldInterval, SlotPrices, bill
 from spotline.domain.ledger.instance_life import next_look_ns
-from spotline.domain.ledger.intents import (
-    HeldInstance,
-)
+from spotline.domain.ledger.intents import HeldInstance
 
 _NOTHING_TOLD = CloudNews()
 _BESIDE_LOG = (OpenSlotRequest, ApplyRevisionRequest, SignalRequest, ReapRequest)
@@ -357,6 +356,7 @@ class CloudActuation:
         if self._agreeing is not None and request.log is not None:
             bars |= self._agreeing.bars(request, request.log)
         intents = pending or await self._planning.intents(request, held, bars)
+        gangs = gangs_of(request.log, held, intents)
         free = self._left.free(held, lives, places, request.at)
         done = await self._launching.carry_out(
             intents,
@@ -366,6 +366,7 @@ class CloudActuation:
             places,
             resumed=bool(pending),
             leave=free.keys(),
+            gangs=gangs,
         )
         self._left.leave({name: free[name] for name in done.ended if name in free})
         return done

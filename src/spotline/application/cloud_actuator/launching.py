@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from spotline.application.cloud_actuator.gangs import Gangs
 from spotline.application.cloud_actuator.lives import LivesInHand, launch_life
 from spotline.application.cloud_actuator.messages import ApplyRevisionRequest, Moment, StoppedLaunch
 from spotline.application.cloud_actuator.ports import (
@@ -42,6 +43,7 @@ from spotline.domain.units import NS_PER_S
 PATIENCE_CALLS = 5
 _PATIENT = {RefusalClass.THROTTLED, RefusalClass.SERVER}
 _FIRST_WAIT_S = 1.0
+_NO_GANGS = Gangs()
 
 
 class CooldownsInHand:
@@ -93,6 +95,7 @@ class CooldownsInHand:
             epoch=self._epoch,
             detail=refusal.detail,
             rules=self._rules,
+            spot_only=refusal.spot_only,
         )
         if cooldown is None:
             return refusal.retry_after_s
@@ -204,6 +207,7 @@ class Launching:
         *,
         resumed: bool,
         leave: Collection[str] = (),
+        gangs: Gangs = _NO_GANGS,
     ) -> Done:
         """Release, then launch; of what is released, what is in `leave` is not asked to end.
 
@@ -219,6 +223,7 @@ class Launching:
         await self._release(intents, lives, done, leave)
         for intent in intents:
             granted: list[Instance] = []
+            released_at_once: list[Instance] = []
             details: list[str] = []
             for launch in intent.launches:
                 grant = Grant(instances=())
@@ -230,16 +235,26 @@ class Launching:
                     if bar is not None:
                         grant = _not_asked(bar)
                     else:
-                        grant = await self._ask(intent, launch, wanted, at, cooldowns)
+                        counts = gangs.counts_of_use(intent, launch, len(granted))
+                        request = self._request(intent, launch, at, counts)
+                        grant = await self._ask(request, launch, wanted, cooldowns)
                     _take_up(lives, intent, launch, grant)
                 granted += grant.instances
+                released_at_once += grant.released
                 if grant.instances and stood_against(launch.detail):
                     done.excepted.append((intent, launch, len(grant.instances)))
                 if len(grant.instances) < launch.requested:
                     refused = _refused(intent, launch, grant, at)
                     details.append(refused.detail)
                     done.refusals.append(refused)
-            done.launched += [ledger_launch(intent, instance) for instance in granted]
+            done.launched += [
+                ledger_launch(intent, instance) for instance in (*granted, *released_at_once)
+            ]
+            for instance in released_at_once:
+                # It is on the provider's bill: the ledger knows it, for no time.
+                done.ended[instance.instance_id] = released(
+                    instance.instance_id, intent, "released"
+                )
             requested = sum(launch.requested for launch in intent.launches)
             done.results.append(
                 result_of(
@@ -273,15 +288,10 @@ class Launching:
                 lives.learn(instance_id, LifeInput.STOP_ASKED)
 
     async def _ask(
-        self,
-        intent: Intent,
-        launch: Launch,
-        wanted: Wanted,
-        at: Moment,
-        cooldowns: CooldownsInHand,
+        self, request: LaunchRequest, launch: Launch, wanted: Wanted, cooldowns: CooldownsInHand
     ) -> Grant:
         """Ask the cloud, and note what its answer means for later launches."""
-        grant = await self._launch(intent, launch, at)
+        grant = await self._launch(request, launch)
         if grant.refusal is not None and not grant.instances:
             self._be_patient(launch, grant.refusal)
         retry_after_s = cooldowns.note(wanted, len(grant.instances), grant.refusal)
@@ -289,25 +299,28 @@ class Launching:
             return grant
         return replace(grant, refusal=replace(grant.refusal, retry_after_s=retry_after_s))
 
-    async def _launch(self, intent: Intent, launch: Launch, at: Moment) -> Grant:
-        owner = self._ledger.owner
+    def _request(
+        self, intent: Intent, launch: Launch, at: Moment, counts: tuple[int, ...]
+    ) -> LaunchRequest:
+        return LaunchRequest(
+            token=launch.token,
+            owner=self._ledger.owner,
+            job_id=intent.job_id,
+            tenant=intent.tenant,
+            quota_pool=intent.quota_pool,
+            offering_id=intent.offering_id,
+            capacity_type=launch.capacity_type,
+            instances=launch.permitted,
+            at=at,
+            installation_id=self._installation_id,
+            allowed_counts=counts,
+        )
+
+    async def _launch(self, request: LaunchRequest, launch: Launch) -> Grant:
         if launch.token in self._unanswered:
             return await self._look_up(launch, self._unanswered[launch.token])
         try:
-            grant = await self._cloud.launch(
-                LaunchRequest(
-                    token=launch.token,
-                    owner=owner,
-                    job_id=intent.job_id,
-                    tenant=intent.tenant,
-                    quota_pool=intent.quota_pool,
-                    offering_id=intent.offering_id,
-                    capacity_type=launch.capacity_type,
-                    instances=launch.permitted,
-                    at=at,
-                    installation_id=self._installation_id,
-                )
-            )
+            grant = await self._cloud.launch(request)
         except UnknownOutcome as error:
             unknown = Refusal(
                 refusal_class=RefusalClass.UNKNOWN_OUTCOME,
@@ -360,6 +373,11 @@ def _take_up(lives: LivesInHand, intent: Intent, launch: Launch, grant: Grant) -
         if instance.instance_id not in lives:
             life = launch_life(intent, launch, instance_id=instance.instance_id)
             lives.begin(life, LifeInput.GRANTED)
+    for instance in grant.released:
+        if instance.instance_id not in lives:
+            life = launch_life(intent, launch, instance_id=instance.instance_id)
+            lives.begin(life, LifeInput.GRANTED)
+            lives.learn(instance.instance_id, LifeInput.STOP_ASKED)
     refusal = grant.refusal
     if refusal is not None and refusal.refusal_class is RefusalClass.UNKNOWN_OUTCOME:
         lives.begin(launch_life(intent, launch), LifeInput.OUTCOME_UNKNOWN)

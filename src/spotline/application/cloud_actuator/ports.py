@@ -42,7 +42,11 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRequest:
-    """Instances to launch, tagged with owner, job, token and installation (empty: it has no id)."""
+    """Instances to launch, tagged with owner, job, token and installation (empty: it has no id).
+
+    `allowed_counts` are how many of them are of use, ascending; empty: any. A cloud that launches for
+    real releases at once what makes no such count; one that is played need not.
+    """
 
     token: str
     owner: Owner
@@ -54,6 +58,15 @@ class LaunchRequest:
     instances: int
     at: Moment
     installation_id: str = ""
+    allowed_counts: tuple[int, ...] = ()
+
+    @property
+    def useful_counts(self) -> tuple[int, ...]:
+        """All counts that are of use, ascending: what was asked for is one of them."""
+        asked = self.instances
+        if not self.allowed_counts:
+            return tuple(range(1, asked + 1))
+        return (*(count for count in self.allowed_counts if 0 < count < asked), asked)
 
 
 class InstanceState(Enum):
@@ -94,12 +107,14 @@ class Instance:
 class Refusal:
     """Why a cloud did not grant all: the class decides the reaction, `detail` are its own words.
 
-    `retry_after_s` are the seconds that the cloud itself asks us to wait, 0 if it names none.
+    `retry_after_s` are the seconds that the cloud itself asks us to wait, 0 if it names none. With
+    `spot_only` a missing permission is about spot alone: on-demand may still be bought there.
     """
 
     refusal_class: RefusalClass
     detail: str
     retry_after_s: int = 0
+    spot_only: bool = False
 
     def __post_init__(self) -> None:
         if self.retry_after_s < 0:
@@ -110,11 +125,13 @@ class Refusal:
 class Grant:
     """What a launch got: as many instances as requested, or fewer and the refusal of the rest.
 
-    The instances are in the state that they had when they were granted.
+    The instances are in the state that they had when they were granted. `released` were launched,
+    too, and made no count that is allowed: their end has been asked for.
     """
 
     instances: tuple[Instance, ...]
     refusal: Refusal | None = None
+    released: tuple[Instance, ...] = ()
 
 
 class CloudEventKind(Enum):

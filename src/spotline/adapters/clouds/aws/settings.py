@@ -13,6 +13,7 @@ from spotline.domain.units import micro_usd_from_usd
 _ACCOUNT_ID = re.compile(r"\d{12}")
 # "If an EC2 instance is interrupted ... two minutes": best effort, but told of all (clouds.md D10).
 NOTICE_LEAD_S = 120
+MOST_QUEUE_WAIT_S = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,10 @@ class AwsOffering:
     gpu_model, gpus_per_instance
         As in offerings of a market file (`a100-40gb`).
     capacity_reservation_id
-        `cr-...` of an ODCR or capacity block that is used here; empty: none.
+        `cr-...` of an ODCR or capacity block that is used here; empty: none. The launch template names
+        it, too: a fleet cannot.
+    capacity_block
+        Whether that is a capacity block.
     reserved_instances, reserved_until_ns, reserved_usd_per_hour
         Of that commitment: how many instances, until when (ns since the epoch, 0: it does not end),
         and what each costs an hour whether it is used or not.
@@ -90,6 +94,7 @@ class AwsOffering:
     subnet_id: str = ""
     placement_group: str = ""
     capacity_reservation_id: str = ""
+    capacity_block: bool = False
     reserved_instances: int = 0
     reserved_until_ns: int = 0
     reserved_usd_per_hour: float = 0.0
@@ -102,6 +107,11 @@ class AwsOffering:
             raise ValueError(
                 f"offerings[{self.offering_id}].gpus_per_instance must be >= 1, "
                 f"was {self.gpus_per_instance}"
+            )
+        if self.capacity_block and not self.capacity_reservation_id:
+            raise ValueError(
+                f"offerings[{self.offering_id}].capacity_block needs a capacity_reservation_id, "
+                "and there is none"
             )
         if self.reserved_instances and not self.capacity_reservation_id:
             raise ValueError(
@@ -141,6 +151,8 @@ class AwsSettings:
         How market time follows wall time: the same but in a rehearsal.
     connect_timeout_s, read_timeout_s
         Wall seconds that a call gets.
+    queue_wait_s
+        Wall seconds that a look into a queue waits for a message, 0 to 20 (SQS's long poll).
     """
 
     accounts: tuple[AwsAccount, ...] = ()
@@ -149,6 +161,7 @@ class AwsSettings:
     clock: MarketClock = WALL_TIME
     connect_timeout_s: float = 5.0
     read_timeout_s: float = 30.0
+    queue_wait_s: int = 20
 
     def __post_init__(self) -> None:
         names = [account.name for account in self.accounts]
@@ -166,3 +179,7 @@ class AwsSettings:
         for name in ("connect_timeout_s", "read_timeout_s"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be > 0, was {getattr(self, name)}")
+        if not 0 <= self.queue_wait_s <= MOST_QUEUE_WAIT_S:
+            raise ValueError(
+                f"queue_wait_s must be within 0..{MOST_QUEUE_WAIT_S}, was {self.queue_wait_s}"
+            )
