@@ -10,6 +10,10 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
+from spotline.adapters.clouds.aws.boto_reader import BotoReader
+from spotline.adapters.clouds.aws.feeds.feed import AwsMarketFeed
+from spotline.adapters.clouds.aws.feeds.offerings import market_offering
+from spotline.adapters.clouds.aws.feeds.wall import SystemWall
 from spotline.adapters.clouds.aws.opening import open_aws
 from spotline.adapters.clouds.aws.settings import NOTICE_LEAD_S, AwsSettings
 from spotline.adapters.clouds.local import cloud as local
@@ -179,6 +183,21 @@ def _open_aws(settings: AwsSettings, context: CloudContext) -> OpenCloud:
 def _local_market(settings: LocalCloudSettings, store: Path, slot_s: int) -> Market:
     stated = replace(settings, slot_s=slot_s) if slot_s else settings
     return machine_market(stated, store, socket.gethostname())
+
+
+def aws_source(settings: AwsSettings, _store: Path) -> LiveSource:
+    """AWS's own market, by the prices that it publishes.
+
+    Raises
+    ------
+    ConfigError
+        There are no offerings to follow.
+    """
+    if not settings.offerings:
+        raise ConfigError("clouds.aws.offerings: expected at least one offering, found none")
+    feed = AwsMarketFeed(settings, BotoReader(settings), SystemWall())
+    offerings = sorted(map(market_offering, settings.offerings), key=lambda each: each.offering_id)
+    return LiveSource(offerings=tuple(offerings), feeds=(feed,), clock=settings.clock)
 
 
 def local_folder(store: Path) -> Path:
