@@ -14,7 +14,7 @@ from spotline.adapters.clouds.aws.boto_reader import BotoReader
 from spotline.adapters.clouds.aws.feeds.feed import AwsMarketFeed
 from spotline.adapters.clouds.aws.feeds.offerings import market_offering
 from spotline.adapters.clouds.aws.feeds.wall import SystemWall
-from spotline.adapters.clouds.aws.opening import open_aws
+from spotline.adapters.clouds.aws.opening import biller_of, open_aws
 from spotline.adapters.clouds.aws.settings import NOTICE_LEAD_S, AwsSettings
 from spotline.adapters.clouds.local import cloud as local
 from spotline.adapters.clouds.local.driver import LocalCloudDriver
@@ -174,9 +174,18 @@ def _open_local(settings: LocalCloudSettings, context: CloudContext) -> OpenClou
 
 
 def _open_aws(settings: AwsSettings, context: CloudContext) -> OpenCloud:
-    cloud = open_aws(context.store / "aws", settings)
+    cloud, reader = open_aws(context.store / "aws", settings), BotoReader(settings)
+
+    def close() -> None:
+        reader.close()
+        cloud.close()
+
     return OpenCloud(
-        provider=cloud, drive=lambda perform: perform, close=cloud.close, clock=cloud.clock
+        provider=cloud,
+        drive=lambda perform: perform,
+        close=close,
+        clock=cloud.clock,
+        biller=biller_of(cloud, reader, settings),
     )
 
 
