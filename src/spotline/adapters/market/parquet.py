@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -56,7 +56,6 @@ MOST_ROWS = 10_000_000
 _ROWS_PER_GROUP = 1 << 16
 # Fields of an offering that older files do not have.
 _MAY_BE_LEFT_OUT = ("notice_lead_s", "reservation", "billing")
-AnyNested = TypeVar("AnyNested", Reservation, BillingRules)
 _NESTED: Mapping[str, type[Reservation] | type[BillingRules]] = {
     "reservation": Reservation,
     "billing": BillingRules,
@@ -243,7 +242,7 @@ def _offerings(header: Any, path: Path) -> list[Offering]:
     return offerings
 
 
-def _nested(kind: type[AnyNested], entry: Any, where: str) -> AnyNested:
+def _nested(kind: type[Reservation | BillingRules], entry: Any, where: str) -> Any:
     values = {f.name: field(entry, f.name, where) for f in fields(kind)}
     for name, value in values.items():
         _check_kind(value, int, f"{where}, field {name}")

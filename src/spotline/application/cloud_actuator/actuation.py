@@ -19,6 +19,7 @@ from spotline.application.cloud_actuator.gangs import gangs_of
 from spotline.application.cloud_actuator.gating import GatedCloud, LiveGate
 from spotline.application.cloud_actuator.giving_up import give_up_pending
 from spotline.application.cloud_actuator.launching import (
+    Beside,
     CooldownsInHand,
     Done,
     Launching,
@@ -356,7 +357,6 @@ class CloudActuation:
         if self._agreeing is not None and request.log is not None:
             bars |= self._agreeing.bars(request, request.log)
         intents = pending or await self._planning.intents(request, held, bars)
-        gangs = gangs_of(request.log, held, intents)
         free = self._left.free(held, lives, places, request.at)
         done = await self._launching.carry_out(
             intents,
@@ -365,8 +365,7 @@ class CloudActuation:
             cooldowns,
             places,
             resumed=bool(pending),
-            leave=free.keys(),
-            gangs=gangs,
+            beside=Beside(gangs=gangs_of(request.log, held, intents), leave=free.keys()),
         )
         self._left.leave({name: free[name] for name in done.ended if name in free})
         return done

@@ -43,7 +43,20 @@ from spotline.domain.units import NS_PER_S
 PATIENCE_CALLS = 5
 _PATIENT = {RefusalClass.THROTTLED, RefusalClass.SERVER}
 _FIRST_WAIT_S = 1.0
-_NO_GANGS = Gangs()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What is known beside the intents: the gangs of their jobs, and whose end the cloud brings.
+
+    What is in `leave` is released, and not asked to end.
+    """
+
+    gangs: Gangs = field(default_factory=Gangs)
+    leave: Collection[str] = ()
+
+
+NOTHING_BESIDE = Beside()
 
 
 class CooldownsInHand:
@@ -206,10 +219,9 @@ class Launching:
         places: Mapping[str, OfferingPlace],
         *,
         resumed: bool,
-        leave: Collection[str] = (),
-        gangs: Gangs = _NO_GANGS,
+        beside: Beside = NOTHING_BESIDE,
     ) -> Done:
-        """Release, then launch; of what is released, what is in `leave` is not asked to end.
+        """Release, then launch; what is to be left is not asked to end.
 
         Intents that are `resumed` may have been sent before: each is asked for, and answered as it
         was then, whatever has been refused since.
@@ -220,7 +232,7 @@ class Launching:
             Perform the same intents again later; what was granted is granted again.
         """
         done = Done()
-        await self._release(intents, lives, done, leave)
+        await self._release(intents, lives, done, beside.leave)
         for intent in intents:
             granted: list[Instance] = []
             released_at_once: list[Instance] = []
@@ -235,7 +247,7 @@ class Launching:
                     if bar is not None:
                         grant = _not_asked(bar)
                     else:
-                        counts = gangs.counts_of_use(intent, launch, len(granted))
+                        counts = beside.gangs.counts_of_use(intent, launch, len(granted))
                         request = self._request(intent, launch, at, counts)
                         grant = await self._ask(request, launch, wanted, cooldowns)
                     _take_up(lives, intent, launch, grant)

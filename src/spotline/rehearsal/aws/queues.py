@@ -6,11 +6,10 @@ which is the time of those who read them.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from spotline.rehearsal.aws.drawn import hexadecimal, uniform
 from spotline.rehearsal.aws.policies import AccessRequest, PolicyError, allows, read_policy
 from spotline.rehearsal.aws.service import AwsError
 
@@ -172,7 +171,7 @@ class RehearsedQueue:
             raise AwsError(
                 "OverLimit", f"more than {_MOST_IN_FLIGHT} messages are in flight", status=403
             )
-        visible.sort(key=lambda message: _draw("order", self.seed, message.message_id))
+        visible.sort(key=lambda message: uniform("order", self.seed, message.message_id))
         taken = visible[:most]
         for message in taken:
             if self._leaves_copy(message):
@@ -185,7 +184,7 @@ class RehearsedQueue:
         return taken
 
     def _leaves_copy(self, message: QueuedMessage) -> bool:
-        drawn = _draw("copy", self.seed, message.message_id)
+        drawn = uniform("copy", self.seed, message.message_id)
         return not message.is_copy and not message.received and drawn < self.copied_share
 
     def delete(self, handle: str) -> None:
@@ -282,14 +281,6 @@ def _copy_of(message: QueuedMessage) -> QueuedMessage:
     )
 
 
-def _digest(*names: object) -> str:
-    return hashlib.sha256(json.dumps([str(name) for name in names]).encode()).hexdigest()
-
-
 def _uuid(*names: object) -> str:
-    drawn = _digest(*names)
-    return "-".join((drawn[:8], drawn[8:12], drawn[12:16], drawn[16:20], drawn[20:32]))
-
-
-def _draw(*names: object) -> float:
-    return int(_digest(*names)[:13], 16) / 16**13
+    drawn = hexadecimal(32, *names)
+    return "-".join((drawn[:8], drawn[8:12], drawn[12:16], drawn[16:20], drawn[20:]))

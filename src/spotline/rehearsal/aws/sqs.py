@@ -115,6 +115,10 @@ class Sqs:
         self._queues[account_id, region, name] = queue
         return queue
 
+    def set_policy(self, queue: RehearsedQueue, policy: str) -> None:
+        """Say who may send to a queue; raises AwsError if it is no policy."""
+        queue.set_attributes({"Policy": policy}, self._moment())
+
     def url(self, queue: RehearsedQueue) -> str:
         """The URL of a queue."""
         return f"{self.base_url}/{queue.account_id}/{queue.name}"

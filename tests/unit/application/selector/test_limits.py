@@ -22,7 +22,7 @@ from spotline.domain.events.lifecycle import (
 from spotline.domain.events.limits import LimitAction, LimitReached
 from spotline.domain.jobs.job import Deadline, DeadlineKind, Job, OnLimit
 from spotline.domain.limits.expected_rate import ENOUGH_REPORTS
-from spotline.domain.limits.spending import SpendLimit, Spending
+from spotline.domain.limits.spending import Spending, SpendLimit
 from spotline.domain.market.market import Market
 from spotline.domain.units import PPM
 from tests.fakes.knowledge import configuration

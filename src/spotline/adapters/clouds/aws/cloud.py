@@ -14,8 +14,9 @@ from spotline.adapters.clouds.aws.ends import Ends
 from spotline.adapters.clouds.aws.launches import Launches
 from spotline.adapters.clouds.aws.listing import described
 from spotline.adapters.clouds.aws.parse import Shown
-from spotline.adapters.clouds.aws.places import everywhere, placed
+from spotline.adapters.clouds.aws.places import Failure, everywhere, placed
 from spotline.adapters.clouds.aws.queues import Queues, state_told
+from spotline.adapters.clouds.aws.quotas import QuotaUse, read_quotas
 from spotline.adapters.clouds.aws.requests import MOST_VALUES, among, batches, owned_by
 from spotline.adapters.clouds.aws.settings import NOTICE_LEAD_S, AwsSettings
 from spotline.adapters.clouds.aws.store import AwsStore
@@ -57,7 +58,7 @@ class AwsCloud:
     """
 
     def __init__(self, path: Path, settings: AwsSettings, api: AwsApi, clock: CloudClock) -> None:
-        self._api, self._clock = api, clock
+        self._api, self._settings, self._clock = api, settings, clock
         self._store = AwsStore(path)
         self._zones = Zones(api, clock)
         self._places = placed(settings)
@@ -76,6 +77,14 @@ class AwsCloud:
     def clock(self) -> CloudClock:
         """The present in market time."""
         return self._clock
+
+    async def quotas(self) -> Sequence[QuotaUse]:
+        """The quotas that offerings count in, and their use; a place that fails is left out."""
+        found = await everywhere(
+            self._places, lambda place: read_quotas(self._api, self._settings, place), "quotas"
+        )
+        answers = (answer for answer in found.values() if not isinstance(answer, Failure))
+        return tuple(quota for answer in answers for quota in answer)
 
     def counts(self) -> Mapping[str, int]:
         """What was counted: messages, malformed ones, failures of queues, recommendations."""

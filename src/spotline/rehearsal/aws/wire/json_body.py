@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import json
 import math
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from typing import Any
 from spotline.rehearsal.aws.wire.models import WireShape, read_time
 from spotline.rehearsal.aws.wire.scalars import BadParameter, check_limits, scalar
 
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
     "character": (str,),
@@ -112,7 +114,8 @@ def write_json(value: Any, shape: WireShape) -> Any:
 
 
 def _seconds(value: object) -> float | int:
-    milliseconds = math.floor(read_time(value).timestamp() * 1000 + 1e-6)
+    # Never by a float: 0.166 s is 165.99 ms in one.
+    milliseconds = (read_time(value) - _EPOCH) // datetime.timedelta(milliseconds=1)
     return milliseconds // 1000 if milliseconds % 1000 == 0 else milliseconds / 1000
 
 

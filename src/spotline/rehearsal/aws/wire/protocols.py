@@ -31,6 +31,25 @@ class AnswerNotOfModel(Exception):
     """A service's answer does not fit AWS's own model of it: a bug of the rehearsal."""
 
 
+# Errors of SQS that its model called so before it spoke JSON (2023); clients are told both names.
+_OF_QUERY: Mapping[str, str] = {
+    **{
+        name: f"AWS.SimpleQueueService.{name}"
+        for name in (
+            "BatchEntryIdsNotDistinct",
+            "EmptyBatchRequest",
+            "InvalidBatchEntryId",
+            "MessageNotInflight",
+            "PurgeQueueInProgress",
+            "QueueDeletedRecently",
+            "TooManyEntriesInBatchRequest",
+            "UnsupportedOperation",
+        )
+    },
+    "QueueDoesNotExist": "AWS.SimpleQueueService.NonExistentQueue",
+    "QueueNameExists": "QueueAlreadyExists",
+}
+
 # What each refusal of a parameter is called, by service; `""` stands for all others.
 _CODES: Mapping[str, Mapping[str, str]] = {
     "missing": {
@@ -152,9 +171,8 @@ def write_error(service: ServiceDescription, error: AwsError, request_id: str) -
     name = shape.name if shape is not None else error.code
     headers = _json_headers(service, request_id)
     if service.query_compatible:
-        modelled = {} if shape is None else shape.metadata.get("error", {})
         fault = "Sender" if error.status < 500 else "Receiver"
-        headers["x-amzn-query-error"] = f"{modelled.get('code', error.code)};{fault}"
+        headers["x-amzn-query-error"] = f"{_OF_QUERY.get(name, name)};{fault}"
     body = json.dumps({"__type": _namespaced(service, name), "message": error.message}).encode()
     return WireAnswer(status=error.status, body=body, headers={**headers, **error.headers})
 
