@@ -11,11 +11,11 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
-from spotline.adapters.clouds.aws.calls import OBSERVING
+from spotline.adapters.clouds.aws.calls import BILLING, OBSERVING
 from spotline.adapters.clouds.aws.feeds.feed import AwsMarketFeed
 from spotline.adapters.clouds.aws.feeds.offerings import market_offering
 from spotline.adapters.clouds.aws.feeds.wall import SystemWall
-from spotline.adapters.clouds.aws.opening import open_aws
+from spotline.adapters.clouds.aws.opening import biller_of, open_aws
 from spotline.adapters.clouds.aws.reader import ApiReader
 from spotline.adapters.clouds.aws.section import read_section as read_aws_section
 from spotline.adapters.clouds.aws.settings import NOTICE_LEAD_S, AwsSettings
@@ -182,9 +182,18 @@ def _open_local(settings: LocalCloudSettings, context: CloudContext) -> OpenClou
 
 
 def _open_aws(settings: AwsSettings, context: CloudContext) -> OpenCloud:
-    cloud = open_aws(context.store / "aws", settings)
+    cloud, reader = open_aws(context.store / "aws", settings), ApiReader(settings, BILLING)
+
+    def close() -> None:
+        reader.close()
+        cloud.close()
+
     return OpenCloud(
-        provider=cloud, drive=lambda perform: perform, close=cloud.close, clock=cloud.clock
+        provider=cloud,
+        drive=lambda perform: perform,
+        close=close,
+        clock=cloud.clock,
+        biller=biller_of(cloud, reader, settings),
     )
 
 

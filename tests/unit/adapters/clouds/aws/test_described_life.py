@@ -76,7 +76,7 @@ def test_where_no_end_is_stated_nothing_is_known_yet(said):
     ("said", "field"),
     [
         ({"LaunchTime": None}, "LaunchTime"),
-        ({"LaunchTime": datetime(2026, 1, 5)}, "LaunchTime"),  # noqa: DTZ001 - that is what is wrong
+        ({"LaunchTime": BEGAN.replace(tzinfo=None)}, "LaunchTime"),
         ({"InstanceType": ""}, "InstanceType"),
         ({"InstanceId": ""}, "InstanceId"),
     ],
