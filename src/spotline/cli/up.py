@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from spotline.bootstrap.clouds import ChosenCloud
     from spotline.bootstrap.system import SystemOptions
     from spotline.domain.ledger.caps import Caps
+    from spotline.domain.market.grid import AnyMarket
     from spotline.domain.market.market import Market
     from spotline.domain.modes import Mode
 
@@ -256,6 +257,7 @@ def up(
     """
     from spotline.adapters.files.reservations_file import add_reservations
     from spotline.application.placer.options import PlacerOptions
+    from spotline.bootstrap.live import NO_FEEDS, followed_market
     from spotline.bootstrap.pace import pace_of
     from spotline.bootstrap.system import SystemOptions
     from spotline.bootstrap.up import check_inputs
@@ -266,14 +268,20 @@ def up(
         configure_logging(log_level)
         selection, caps = _limited(warm_start, limits_file, limits=limits)
         store, (run, chosen) = store_folder(store), _chosen(cloud, mode)
+        followed = None if market is not None else followed_market(chosen, store, slot_s=slot)
         pace = pace_of(
             speed=speed,
             slots_per_s=slots_per_s,
             wall_clock=wall_clock,
             own_market=market is None,
             in_wall_time=chosen.in_wall_time,
+            live=None if followed is None else followed.feeds.clock,
         )
-        traded = _traded(market, chosen, store, slot_s=slot, from_now=wall_clock)
+        traded: AnyMarket = (
+            _traded(market, chosen, store, slot_s=slot, from_now=wall_clock)
+            if followed is None
+            else followed.market
+        )
         paced = pace.ingest(traded.slot_s, wait_for_work=wait_for_work)
         options = SystemOptions(
             market=add_reservations(traded, reservations),
@@ -298,6 +306,7 @@ def up(
             caps=caps,
             ingest=judged(paced, traded, (price_sanity, list_price, stale_after)),
             market_s_per_s=pace.market_s_per_s,
+            feeds=NO_FEEDS if followed is None else followed.feeds,
             agreement=_agreement(reap, reap_accounts, compare_every),
             callers=callers_of(
                 (most_calls, most_calls_a_tenant),
