@@ -26,10 +26,14 @@ ORPHANS = "spotline orphans list"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenJob:
-    """A job that the log knows and that has not ended; `deadline_ns` is its last moment of value."""
+    """A job that the log knows and that has not ended; `deadline_ns` is its last moment of value.
+
+    It runs on so many instances as `allowed_counts` says; empty: nobody has said.
+    """
 
     tenant: str
     deadline_ns: int
+    allowed_counts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

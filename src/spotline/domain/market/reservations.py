@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from spotline.domain.market.grid import AnyMarket
 from spotline.domain.market.market import OBSERVED, IntArray, Market
-from spotline.domain.market.offering import Offering, Quote, Reservation
+from spotline.domain.market.offering import Count, Offering, Provenance, Quote, Reservation
 from spotline.domain.units import NS_PER_S
 
 # There is no spot on a reservation: its price says nothing, but prices are > 0. With 1 no product
@@ -19,6 +20,27 @@ NO_SPOT_PRICE_MICRO_USD = 1
 def reserved_offering(base: Offering, name: str, reservation: Reservation) -> Offering:
     """The offering of a reservation: that of `base` under an id of its own."""
     return replace(base, offering_id=f"{base.offering_id}/reserved/{name}", reservation=reservation)
+
+
+def reserved_quote(offering: Offering, opens_ns: int, slot_s: int) -> Quote:
+    """The quote of a reservation in a slot: nobody has to say it, it is paid for already.
+
+    Raises
+    ------
+    ValueError
+        The offering is no reservation.
+    """
+    if offering.reservation is None:
+        raise ValueError(f"{offering.offering_id} must be a reservation, was none")
+    there = offering.reservation.instances_until(opens_ns + slot_s * NS_PER_S)
+    return Quote(
+        offering_id=offering.offering_id,
+        ts_event_ns=opens_ns,
+        spot_price_micro_usd=NO_SPOT_PRICE_MICRO_USD,
+        on_demand_price_micro_usd=0,
+        spot_available=Count(instances=0, provenance=Provenance.OBSERVED),
+        on_demand_available=Count(instances=there, provenance=Provenance.OBSERVED),
+    )
 
 
 def is_reserved(quote: Quote) -> bool:
@@ -73,6 +95,13 @@ def moved(market: Market, start_ns: int) -> Market:
         if offering.reservation is not None:
             counts[:, column] = _counts(offering.reservation, ends_ns)
     return replace(later, on_demand_available=counts)
+
+
+def begun_at(market: AnyMarket, start_ns: int) -> AnyMarket:
+    """A market, recorded or live, on the grid that begins then."""
+    if isinstance(market, Market):
+        return moved(market, start_ns)
+    return replace(market, start_ns=start_ns)
 
 
 def _counts(reservation: Reservation, ends_ns: IntArray) -> IntArray:
