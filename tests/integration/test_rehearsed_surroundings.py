@@ -411,6 +411,19 @@ def until(condition):
         time.sleep(0.01)
 
 
+def test_instance_has_the_user_data_of_its_own_request(aws):
+    ec2 = aws.client("ec2")
+    (told,) = ec2.run_instances(
+        MinCount=1, MaxCount=1, UserData="echo mine", LaunchTemplate={"LaunchTemplateName": "spotline-g5.xlarge"}
+    )["Instances"]  # fmt: skip
+    try:
+        aws.advance(1)
+        assert metadata(aws, told["InstanceId"], "latest/user-data") == "echo mine"
+    finally:
+        ec2.terminate_instances(InstanceIds=[told["InstanceId"]])
+        aws.advance(1)
+
+
 # --- prices and quotas ----------------------------------------------------------------------------
 
 
@@ -430,6 +443,26 @@ def test_prices_and_quotas_are_of_the_world(aws):
     assert '"USD":"32.7726000000"' in text
     assert quota["Value"] > 0
     assert quota["QuotaName"] == "All P4, P3 and P2 Spot Instance Requests"
+
+
+def test_image_and_way_out_of_a_subnet_are_described(aws):
+    ec2 = aws.client("ec2")
+    template = ec2.describe_launch_template_versions(
+        LaunchTemplateName="spotline-g5.xlarge", Versions=["$Default"]
+    )["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+    vpc = ec2.describe_subnets()["Subnets"][0]["VpcId"]
+
+    (image,) = ec2.describe_images(ImageIds=[template["ImageId"]])["Images"]
+    (table,) = ec2.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc]}])[
+        "RouteTables"
+    ]
+
+    assert image["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"] > 0
+    nat = next(one["NatGatewayId"] for one in table["Routes"] if "NatGatewayId" in one)
+    (gateway,) = ec2.describe_nat_gateways(NatGatewayIds=[nat])["NatGateways"]
+    assert gateway["VpcId"] == vpc
+    assert refusal(ec2.describe_images, ImageIds=["ami-0123"])[0] == "InvalidAMIID.NotFound"
+    assert refusal(ec2.describe_nat_gateways, NatGatewayIds=["nat-1"])[0] == "NatGatewayNotFound"
 
 
 # --- the server -----------------------------------------------------------------------------------
