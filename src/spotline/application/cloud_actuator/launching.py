@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from spotline.application.cloud_actuator.gangs import Gangs
+from spotline.application.cloud_actuator.gangs import GangCounts
 from spotline.application.cloud_actuator.lives import LivesInHand, launch_life
 from spotline.application.cloud_actuator.messages import ApplyRevisionRequest, Moment, StoppedLaunch
 from spotline.application.cloud_actuator.ports import (
@@ -42,7 +42,7 @@ from spotline.domain.units import NS_PER_S
 PATIENCE_CALLS = 5
 _PATIENT = {RefusalClass.THROTTLED, RefusalClass.SERVER}
 _FIRST_WAIT_S = 1.0
-_NO_GANGS = Gangs()
+_NO_GANGS = GangCounts()
 
 
 class CooldownsInHand:
@@ -205,7 +205,7 @@ class Launching:
         places: Mapping[str, OfferingPlace],
         *,
         resumed: bool,
-        gangs: Gangs = _NO_GANGS,
+        gangs: GangCounts = _NO_GANGS,
     ) -> Done:
         """Release, then launch.
 

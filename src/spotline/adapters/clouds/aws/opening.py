@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from spotline.adapters.clouds.aws.api import BotoApi
-from spotline.adapters.clouds.aws.clock import WallClock
+from spotline.adapters.clouds.aws.clock import WallMarketClock
 from spotline.adapters.clouds.aws.cloud import AwsCloud
 from spotline.adapters.clouds.aws.settings import AwsSettings
 
@@ -18,4 +18,6 @@ def open_aws(folder: Path, settings: AwsSettings) -> AwsCloud:
     ConfigError
         boto3 is not installed, or the folder was written by another version.
     """
-    return AwsCloud(folder / "aws.sqlite", settings, BotoApi(settings), WallClock(settings.clock))
+    return AwsCloud(
+        folder / "aws.sqlite", settings, BotoApi(settings), WallMarketClock(settings.clock)
+    )
