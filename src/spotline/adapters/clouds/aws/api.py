@@ -20,7 +20,6 @@ from typing import Any, Protocol
 from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached
 from spotline.adapters.clouds.aws.settings import AwsAccount, AwsSettings
 from spotline.contracts.errors import ConfigError
-from spotline.domain.units import NS_PER_S
 
 Reply = Mapping[str, Any]
 """An answer, or a part of it, as botocore's model names its members."""
@@ -217,17 +216,17 @@ class BotoApi:
             datetime.fromisoformat(first["expiry_time"]),
             assumed,
             "sts-assume-role",
-            time_fetcher=self._now,
+            time_fetcher=lambda: _wall_now(),
             advisory_timeout=2 * _RENEW_S,
             mandatory_timeout=_RENEW_S,
         )
         self._clients[AwsPlace(account.name, region), "sts"] = sts
         return self._boto3.session.Session(botocore_session=core)
 
-    def _now(self) -> datetime:
-        # Sessions expire by the time of the cloud, which a rehearsal plays faster.
-        now_ns = self._settings.clock.market_at(time.time_ns())
-        return datetime.fromtimestamp(now_ns / NS_PER_S, tz=UTC)
+
+def _wall_now() -> datetime:
+    """Sessions expire by the clocks of those who sign: by wall time, also in a rehearsal."""
+    return datetime.fromtimestamp(time.time(), tz=UTC)
 
 
 def _imported() -> tuple[Any, ModuleType]:
