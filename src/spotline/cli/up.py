@@ -18,6 +18,7 @@ from spotline.cli.callers import (
     MostStreamsATenant,
     callers_of,
 )
+from spotline.cli.configuring import ConfigFile, config_of, in_words_of
 from spotline.cli.doubts import ListPrices, PriceSanity, StaleAfter, judged
 from spotline.cli.identities import AskIdentity, IdentityHosts, Issuers, Mtls, asked_identity
 from spotline.cli.modes_view import paper_line
@@ -28,11 +29,13 @@ from spotline.cli.tables import fact_lines, print_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from spotline.adapters.files.spotline_yaml.reading import SpotlineConfig
     from spotline.application.cloud_actuator.agreeing import AgreementRules
     from spotline.application.selector.state import SelectorOptions
     from spotline.bootstrap.clouds import ChosenCloud
     from spotline.bootstrap.system import SystemOptions
     from spotline.domain.ledger.caps import Caps
+    from spotline.domain.market.grid import AnyMarket
     from spotline.domain.market.market import Market
     from spotline.domain.modes import Mode
 
@@ -47,6 +50,8 @@ def register(app: typer.Typer) -> None:
 
 
 def up(
+    context: typer.Context,
+    config: ConfigFile = None,
     market: Annotated[
         Path | None,
         typer.Option(
@@ -137,7 +142,7 @@ def up(
     cloud: Annotated[
         str,
         typer.Option(
-            help="Cloud to act on; its settings are SPOTLINE_CLOUD_<NAME>_*.",
+            help="Cloud to act on; its settings are SPOTLINE_CLOUD_<NAME>_*, or in --config.",
             envvar="SPOTLINE_CLOUD",
         ),
     ] = "simulated",
@@ -254,29 +259,37 @@ def up(
 
     Says in a line when it is ready, when its market ends and when all jobs are over.
     """
-    from spotline.adapters.files.reservations_file import add_reservations
     from spotline.application.placer.options import PlacerOptions
+    from spotline.bootstrap.live import NO_FEEDS, followed_market
     from spotline.bootstrap.pace import pace_of
     from spotline.bootstrap.system import SystemOptions
     from spotline.bootstrap.up import check_inputs
     from spotline.cli.failures import explained
     from spotline.runtime.log import configure_logging
 
-    with explained():
+    with explained(), in_words_of(context):
         configure_logging(log_level)
-        selection, caps = _limited(warm_start, limits_file, limits=limits)
-        store, (run, chosen) = store_folder(store), _chosen(cloud, mode)
+        stated = config_of(context)
+        _check_overrides(stated, market)
+        selection, caps = _limited(warm_start, limits_file, stated, limits=limits)
+        store, (run, chosen) = store_folder(store), _chosen(cloud, mode, stated)
+        followed = None if market is not None else followed_market(chosen, store, slot_s=slot)
         pace = pace_of(
             speed=speed,
             slots_per_s=slots_per_s,
             wall_clock=wall_clock,
             own_market=market is None,
             in_wall_time=chosen.in_wall_time,
+            live=None if followed is None else followed.feeds.clock,
         )
-        traded = _traded(market, chosen, store, slot_s=slot, from_now=wall_clock)
+        traded: AnyMarket = (
+            _traded(market, chosen, store, slot_s=slot, from_now=wall_clock)
+            if followed is None
+            else followed.market
+        )
         paced = pace.ingest(traded.slot_s, wait_for_work=wait_for_work)
         options = SystemOptions(
-            market=add_reservations(traded, reservations),
+            market=_with_reservations(traded, reservations, stated),
             store=store,
             cloud=chosen,
             mode=run,
@@ -298,6 +311,7 @@ def up(
             caps=caps,
             ingest=judged(paced, traded, (price_sanity, list_price, stale_after)),
             market_s_per_s=pace.market_s_per_s,
+            feeds=NO_FEEDS if followed is None else followed.feeds,
             agreement=_agreement(reap, reap_accounts, compare_every),
             callers=callers_of(
                 (most_calls, most_calls_a_tenant),
@@ -316,7 +330,11 @@ def up(
 
 
 def _limited(
-    warm_start: Path | None, limits_file: Path | None, *, limits: bool
+    warm_start: Path | None,
+    limits_file: Path | None,
+    config: SpotlineConfig | None,
+    *,
+    limits: bool,
 ) -> tuple[SelectorOptions, Caps]:
     """How jobs are selected and what may be spent on them: selector and actuator with one text."""
     from spotline.adapters.files.limits_file import read_limits
@@ -325,21 +343,47 @@ def _limited(
     from spotline.domain.ledger.caps import Caps
     from spotline.domain.limits.spending import Spending
 
-    spending = read_limits(limits_file) if limits else Spending()
+    if not limits:
+        spending = Spending()
+    elif limits_file is None and config is not None and config.spending is not None:
+        spending = config.spending
+    else:
+        spending = read_limits(limits_file)
     selection = SelectorOptions(
         warm_start=read_weights(warm_start), limits=limits, spending=spending.to_json()
     )
     return selection, Caps(spending=spending)
 
 
-def _chosen(cloud: str, mode: str) -> tuple[Mode, ChosenCloud]:
-    """The mode of the run, and the cloud of this name as the environment sets it."""
+def _chosen(cloud: str, mode: str, config: SpotlineConfig | None) -> tuple[Mode, ChosenCloud]:
+    """The mode of the run, and the cloud of this name as environment and file set it."""
     import os
 
     from spotline.bootstrap.clouds import cloud_of, run_mode
 
     run = run_mode(cloud, mode)
-    return run, cloud_of(os.environ, cloud, run)
+    return run, cloud_of(os.environ, cloud, run, config)
+
+
+def _check_overrides(config: SpotlineConfig | None, market: Path | None) -> None:
+    """Prices of a file are what they are: private ones belong into it."""
+    from spotline.adapters.files.mistake import Mistake
+
+    if market is not None and config is not None and config.overrides:
+        expected = "none beside market.file, whose prices are what they are"
+        found = f"{len(config.overrides)}"
+        raise config.wrong([Mistake(field="overrides", expected=expected, found=found)])
+
+
+def _with_reservations(
+    market: AnyMarket, file: Path | None, config: SpotlineConfig | None
+) -> AnyMarket:
+    """The market with what is paid for already: by a file of its own, else by that of --config."""
+    from spotline.adapters.files.reservations_file import add_reservations
+
+    if file is None and config is not None:
+        return config.reserved(market)
+    return add_reservations(market, file)
 
 
 def _listed(names: str) -> tuple[str, ...]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, overload
 
 from pydantic import Field
 
 from spotline.adapters.files.fields import Name, Part, TimeNs, Usd, Whole, read_part
 from spotline.adapters.files.mistake import BadFile, Mistake
 from spotline.adapters.files.yaml_file import read_yaml
+from spotline.domain.market.grid import AnyMarket
 from spotline.domain.market.market import Market
 from spotline.domain.market.offering import Offering, Reservation
 from spotline.domain.market.reservations import reserved_offering, with_reservations
@@ -34,7 +36,9 @@ class _OfferingPart(Part):
         return ", ".join(f"{name} {value}" for name, value in stated.items())
 
 
-class _ReservationPart(Part):
+class ReservationPart(Part):
+    """Capacity that is paid for already, as a file has it."""
+
     offering: Name | _OfferingPart
     id: Name
     instances: Annotated[Whole, Field(le=1_000_000)]
@@ -43,10 +47,18 @@ class _ReservationPart(Part):
 
 
 class _ReservationsPart(Part):
-    reservations: Annotated[tuple[_ReservationPart, ...], Field(min_length=1)]
+    reservations: Annotated[tuple[ReservationPart, ...], Field(min_length=1)]
 
 
-def add_reservations(market: Market, path: Path | None) -> Market:
+@overload
+def add_reservations(market: Market, path: Path | None) -> Market: ...
+
+
+@overload
+def add_reservations(market: AnyMarket, path: Path | None) -> AnyMarket: ...
+
+
+def add_reservations(market: AnyMarket, path: Path | None) -> AnyMarket:
     """Add the reservations of a file to a market; without one, the market as it is.
 
     Raises
@@ -58,11 +70,21 @@ def add_reservations(market: Market, path: Path | None) -> Market:
     if path is None:
         return market
     part = read_part(_ReservationsPart, read_yaml(path), where=str(path))
-    open_market = [offering for offering in market.offerings if offering.reservation is None]
-    known = {offering.offering_id for offering in market.offerings}
+    added, mistakes = reserved_offerings(market.offerings, part.reservations)
+    if mistakes:
+        raise BadFile(str(path), mistakes)
+    return with_reservations(market, added)
+
+
+def reserved_offerings(
+    offerings: Sequence[Offering], stated: Sequence[ReservationPart]
+) -> tuple[list[Offering], list[Mistake]]:
+    """What is held of these offerings, and what is wrong with what was stated."""
+    open_market = [offering for offering in offerings if offering.reservation is None]
+    known = {offering.offering_id for offering in offerings}
     added: list[Offering] = []
     mistakes: list[Mistake] = []
-    for index, entry in enumerate(part.reservations):
+    for index, entry in enumerate(stated):
         field = f"reservations[{index}]"
         bases = _bases(entry.offering, open_market)
         if len(bases) != 1:
@@ -83,9 +105,7 @@ def add_reservations(market: Market, path: Path | None) -> Market:
             continue
         known.add(offering.offering_id)
         added.append(offering)
-    if mistakes:
-        raise BadFile(str(path), mistakes)
-    return with_reservations(market, added)
+    return added, mistakes
 
 
 def _bases(named: str | _OfferingPart, offerings: list[Offering]) -> list[Offering]:
