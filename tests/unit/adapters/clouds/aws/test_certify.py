@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotline.adapters.clouds.aws.certify.budget import LEAST_BILLED_S, TooDear, TrialBudget
+from spotline.adapters.clouds.aws.certify.budget import LEAST_BILLED_S, TrialBudget
 from spotline.adapters.clouds.aws.certify.exports import (
     COLUMNS,
     BilledLine,
@@ -19,7 +19,7 @@ from spotline.adapters.clouds.aws.certify.losing import LosingApi
 from spotline.adapters.clouds.aws.certify.record import HeldForTrial, read_held
 from spotline.adapters.clouds.aws.certify.trial import Trial, TrialPlan
 from spotline.adapters.clouds.aws.errors import NoAnswer
-from spotline.application.cloud_checks import CheckOutcome
+from spotline.application.cloud_checks import CheckOutcome, TooDear
 from spotline.contracts.errors import ContractError
 from spotline.domain.market.market_clock import WALL_TIME, MarketClock
 from spotline.domain.units import NS_PER_S

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spotline.application.cloud_checks import TooDear
 from spotline.domain.units import cost_micro_usd, usd_from_micro_usd
 
 # AWS bills Linux instances by the second, a minute at least:
 # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instance-purchasing-options.html
 LEAST_BILLED_S = 60
-
-
-class TooDear(Exception):
-    """It could cost more than is allowed; says what, and what would fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

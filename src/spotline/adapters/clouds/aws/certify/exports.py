@@ -17,6 +17,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from spotline.adapters.clouds.aws.certify.record import HeldForTrial
+from spotline.application.cloud_checks import ReconciledLine
 from spotline.contracts.errors import ContractError
 from spotline.domain.units import micro_usd_from_usd
 
@@ -52,6 +53,7 @@ COLUMNS = (
         kind="FOCUS", resource="ResourceId", cost="BilledCost", usage="ChargeDescription"
     ),
 )
+_AGREE = ("same", "cheaper as spot")
 # What an instance itself costs; traffic and the like have the same resource id.
 _OF_INSTANCES = ("BoxUsage", "SpotUsage", "instance hour", "instance-hour", "per hour")
 
@@ -68,26 +70,6 @@ class BilledLine:
     def of_instance(self) -> bool:
         """Whether it is the instance's own price."""
         return not self.usage or any(word in self.usage for word in _OF_INSTANCES)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReconciledLine:
-    """An instance in both counts. `billed_micro_usd` is None where the bill does not have it.
-
-    `beside_micro_usd` is what the bill has for it beside its own price: traffic, credits.
-    """
-
-    instance_id: str
-    capacity_type: str
-    ours_micro_usd: int
-    billed_micro_usd: int | None
-    beside_micro_usd: int
-    verdict: str
-
-    @property
-    def agrees(self) -> bool:
-        """Whether bill and count say the same, as far as can be told."""
-        return self.verdict in ("same", "cheaper as spot")
 
 
 def read_export(path: Path) -> tuple[BilledLine, ...]:
@@ -143,7 +125,8 @@ def reconciled(
             ours_micro_usd=each.cost_micro_usd,
             billed_micro_usd=billed.get(each.instance_id),
             beside_micro_usd=beside.get(each.instance_id, 0),
-            verdict=_verdict(each, billed.get(each.instance_id)),
+            verdict=(verdict := _verdict(each, billed.get(each.instance_id))),
+            agrees=verdict in _AGREE,
         )
         for each in sorted(held, key=lambda each: each.instance_id)
     )
