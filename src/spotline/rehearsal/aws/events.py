@@ -72,6 +72,8 @@ class EventBridge:
             "PutTargets": self._put_targets,
             "RemoveTargets": self._remove_targets,
             "ListTargetsByRule": self._list_targets,
+            "ListRuleNamesByTarget": self._list_names,
+            "PutEvents": self._put_events,
         }
 
     async def answer(self, call: Call) -> Mapping[str, Any]:
@@ -213,6 +215,52 @@ class EventBridge:
     def _list_targets(self, call: Call) -> Mapping[str, Any]:
         rule = self._rule(call, call.params["Rule"])
         return {"Targets": [{"Id": name, "Arn": arn} for name, arn in sorted(rule.targets.items())]}
+
+    def _list_names(self, call: Call) -> Mapping[str, Any]:
+        wanted = (call.account_id, call.region)
+        return {
+            "RuleNames": [
+                name
+                for (*of_here, name), rule in sorted(self._rules.items())
+                if tuple(of_here) == wanted and call.params["TargetArn"] in rule.targets.values()
+            ]
+        }
+
+    def _put_events(self, call: Call) -> Mapping[str, Any]:
+        """Take the events of a user: each by itself, so that some may fail."""
+        results = [self._put_event(call, entry) for entry in call.params["Entries"]]
+        wrong = sum("ErrorCode" in result for result in results)
+        return {"FailedEntryCount": wrong, "Entries": results}
+
+    def _put_event(self, call: Call, entry: Mapping[str, Any]) -> dict[str, str]:
+        for name in ("Source", "DetailType", "Detail"):
+            if not entry.get(name):
+                return _failed("InvalidArgument", f"Parameter {name} is not valid.")
+        if entry["Source"].startswith("aws."):
+            return _failed(
+                "NotAuthorizedForSourceException",
+                f"Not authorized for the source {entry['Source']}.",
+            )
+        try:
+            detail = json.loads(entry["Detail"])
+        except ValueError:
+            detail = None
+        if not isinstance(detail, dict):
+            return _failed("MalformedDetail", "Detail is malformed.")
+        event = envelope(
+            call.account_id,
+            call.region,
+            entry["DetailType"],
+            detail,
+            resources=tuple(entry.get("Resources", ())),
+            at_ns=self._sqs.moment().market_ns,
+        )
+        self.emit({**event, "source": entry["Source"]})
+        return {"EventId": event["id"]}
+
+
+def _failed(code: str, message: str) -> dict[str, str]:
+    return {"ErrorCode": code, "ErrorMessage": message}
 
 
 def envelope(

@@ -100,13 +100,13 @@ class Sqs:
         checked = {key: check_attribute(key, value) for key, value in attributes.items()}
         there = self._queues.get((account_id, region, name))
         if there is not None:
-            known = there.described(checked, self._moment())
+            known = there.described(checked, self.moment())
             if known != checked:
                 raise AwsError(
                     "QueueNameExists", f"A queue already exists with other attributes: {name}"
                 )
             return there
-        at = self._moment()
+        at = self.moment()
         queue = RehearsedQueue(
             name=name, account_id=account_id, region=region, created_ns=at.market_ns,
             seed=self._seed, copied_share=self._copied_share,
@@ -117,7 +117,7 @@ class Sqs:
 
     def set_policy(self, queue: RehearsedQueue, policy: str) -> None:
         """Say who may send to a queue; raises AwsError if it is no policy."""
-        queue.set_attributes({"Policy": policy}, self._moment())
+        queue.set_attributes({"Policy": policy}, self.moment())
 
     def url(self, queue: RehearsedQueue) -> str:
         """The URL of a queue."""
@@ -129,10 +129,11 @@ class Sqs:
 
     def deliver(self, queue: RehearsedQueue, body: str, sender: str) -> None:
         """Put a message of another service into a queue."""
-        queue.send(body, sender, self._moment())
+        queue.send(body, sender, self.moment())
         self._arrived.set()
 
-    def _moment(self) -> QueueMoment:
+    def moment(self) -> QueueMoment:
+        """Market and wall time now."""
         return QueueMoment(market_ns=self._now_ns(), wall_ns=self._wall_ns())
 
     def _queue(self, call: Call) -> RehearsedQueue:
@@ -180,12 +181,12 @@ class Sqs:
 
     def _get_attributes(self, call: Call) -> Mapping[str, Any]:
         described = self._queue(call).described(
-            call.params.get("AttributeNames", ()), self._moment()
+            call.params.get("AttributeNames", ()), self.moment()
         )
         return {"Attributes": described} if described else {}
 
     def _set_attributes(self, call: Call) -> Mapping[str, Any]:
-        self._queue(call).set_attributes(call.params["Attributes"], self._moment())
+        self._queue(call).set_attributes(call.params["Attributes"], self.moment())
         return {}
 
     def _send(self, call: Call) -> Mapping[str, Any]:
@@ -196,7 +197,7 @@ class Sqs:
         if delay is not None:
             check_attribute("DelaySeconds", str(delay))
         body = call.params["MessageBody"]
-        message = self._queue(call).send(body, call.access_key, self._moment(), delay)
+        message = self._queue(call).send(body, call.access_key, self.moment(), delay)
         self._arrived.set()
         return {"MessageId": message.message_id, "MD5OfMessageBody": _md5(body)}
 
@@ -212,7 +213,7 @@ class Sqs:
         ends_ns = self._wall_ns() + wait_s * 10**9
         while True:
             self._arrived.clear()
-            taken = queue.receive(most, hidden_s, self._moment())
+            taken = queue.receive(most, hidden_s, self.moment())
             left_s = (ends_ns - self._wall_ns()) / 1e9
             if taken or left_s <= 0:
                 break
@@ -266,11 +267,11 @@ class Sqs:
     def _change_visibility(self, call: Call) -> Mapping[str, Any]:
         seconds = _within(call, "VisibilityTimeout", 0, _MOST_HIDDEN_S, 0)
         queue = self._queue(call)
-        queue.change_visibility(call.params["ReceiptHandle"], seconds, self._moment())
+        queue.change_visibility(call.params["ReceiptHandle"], seconds, self.moment())
         return {}
 
     def _purge(self, call: Call) -> Mapping[str, Any]:
-        self._queue(call).purge(self._moment())
+        self._queue(call).purge(self.moment())
         return {}
 
 

@@ -195,8 +195,12 @@ def stand_up_queue(sqs: Sqs, bridge: EventBridge, account_id: str, region: str) 
         name=QUEUE,
         account_id=account_id,
         region=region,
+        # As deploy/aws/notices.yaml sets it up: a doctor's test message goes the same way.
         pattern=json.dumps(
-            {"source": ["aws.ec2"], "detail-type": [INTERRUPTION, REBALANCE, STATE_CHANGE]}
+            {
+                "source": ["aws.ec2", "spotline.doctor"],
+                "detail-type": [INTERRUPTION, REBALANCE, STATE_CHANGE, "Spotline Doctor"],
+            }
         ),
     )
     queue = sqs.create(account_id, region, QUEUE, {})

@@ -3,9 +3,11 @@
 import asyncio
 import gzip
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as settings_of_law
 from hypothesis import strategies as st
 
 from spotline.adapters.clouds.aws.certify.budget import LEAST_BILLED_S, TrialBudget
@@ -16,11 +18,12 @@ from spotline.adapters.clouds.aws.certify.exports import (
     reconciled,
 )
 from spotline.adapters.clouds.aws.certify.losing import LosingApi
+from spotline.adapters.clouds.aws.certify.opening import chosen_offering
 from spotline.adapters.clouds.aws.certify.record import HeldForTrial, read_held
 from spotline.adapters.clouds.aws.certify.trial import Trial, TrialPlan
 from spotline.adapters.clouds.aws.errors import NoAnswer
-from spotline.application.cloud_checks import CheckOutcome, TooDear
-from spotline.contracts.errors import ContractError
+from spotline.application.cloud_checks import CertifyPlan, CheckOutcome, TooDear
+from spotline.contracts.errors import ConfigError, ContractError
 from spotline.domain.market.market_clock import WALL_TIME, MarketClock
 from spotline.domain.units import NS_PER_S
 from tests.eventually import PATIENCE_S
@@ -215,6 +218,7 @@ async def test_what_could_cost_too_much_is_not_begun():
     assert account.instances == {}
 
 
+@settings_of_law(max_examples=30)
 @given(
     launches=st.integers(1, 9),
     lease_s=st.integers(1, 10_000),
@@ -245,6 +249,25 @@ def test_a_minute_is_billed_at_least():
     )
 
     assert held.held_s == LEAST_BILLED_S
+
+
+async def test_the_cheapest_offering_is_tried_and_a_cheaper_type_in_its_place():
+    small, large = settings().offerings[0], settings(instance_type="p4d.24xlarge").offerings[0]
+    both = replace(settings(), offerings=(large, small))
+
+    async def chosen(reader=None, **changed):
+        plan = CertifyPlan(token="c", most_micro_usd=1, **changed)
+        reader = reader or ScriptedAccount(GetProducts=refused("GetProducts"))
+        return await chosen_offering(both, plan, reader, 0)
+
+    assert await chosen() == (small, 1_006_000)
+    assert await chosen(offering_id=large.offering_id) == (large, 21_957_642)
+    tried, price = await chosen(instance_type="t3.micro", reader=ScriptedAccount())
+    assert (tried.instance_type, tried.launch_template_id, price) == ("t3.micro", "lt-1", PRICE)
+    with pytest.raises(ConfigError, match=r"--offering: expected one of the offerings \(aws:"):
+        await chosen(offering_id="x")
+    with pytest.raises(ConfigError, match="no list price is known"):
+        await chosen(instance_type="t3.micro")
 
 
 # --- reports and bills ------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""AWS with an answer that is lost: the call takes effect, and nobody hears of it."""
+"""AWS as processes of a trial have it: over the same connections, one with an answer that is lost."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from spotline.adapters.clouds.aws.errors import NoAnswer
 
 
 class LosingApi:
-    """Implements `AwsApi` on another one; of one operation the first answer is dropped."""
+    """Implements `AwsApi` on another one, which stays open when this one is closed.
 
-    def __init__(self, api: AwsApi, operation: str) -> None:
+    Of `operation` the first answer is dropped: it takes effect, and nobody hears of it. Empty: none is.
+    """
+
+    def __init__(self, api: AwsApi, operation: str = "") -> None:
         self._api = api
         self._operation = operation
 
@@ -38,5 +41,4 @@ class LosingApi:
         return self._api.call_now(place, service, operation, **params)
 
     def close(self) -> None:
-        """Close the other one."""
-        self._api.close()
+        """Nothing is to be done: the connections are of who opened them."""

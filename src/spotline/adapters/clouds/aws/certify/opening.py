@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from spotline.adapters.clouds.aws.api import AwsApi, BotoApi
+from spotline.adapters.clouds.aws.calling import AwsReader
 from spotline.adapters.clouds.aws.calls import INTERRUPTING, OBSERVING
 from spotline.adapters.clouds.aws.certify.exports import read_export, reconciled
 from spotline.adapters.clouds.aws.certify.losing import LosingApi
 from spotline.adapters.clouds.aws.certify.record import read_held
-from spotline.adapters.clouds.aws.certify.trial import Trial, TrialCloud, TrialPlan
+from spotline.adapters.clouds.aws.certify.trial import Opened, Trial, TrialCloud, TrialPlan
 from spotline.adapters.clouds.aws.clock import WallClock
 from spotline.adapters.clouds.aws.cloud import AwsCloud
 from spotline.adapters.clouds.aws.feeds.on_demand import OnDemandPrices
@@ -35,17 +36,11 @@ async def opened_trial(
         There is no such offering, or no price of it is known, so that nothing could be judged.
     """
     reader, wall = ApiReader(settings, {**OBSERVING, **INTERRUPTING}), SystemWall()
+    api = BotoApi(settings)
     try:
-        offering, price = await _chosen(settings, plan, reader, wall.now_ns())
+        offering, price = await chosen_offering(settings, plan, reader, wall.now_ns())
         tried = _settings_of(settings, offering, with_queues=bool(plan.interruption_role))
         accounts = {account.name: account.account_id for account in settings.accounts}
-
-        def opened(name: str, losing: str) -> TrialCloud:
-            api: AwsApi = BotoApi(tried)
-            if losing:
-                api = LosingApi(api, losing)
-            return AwsCloud(folder / f"{name}.sqlite", tried, api, WallClock(tried.clock))
-
         yield Trial(
             TrialPlan(
                 offering=offering,
@@ -57,13 +52,27 @@ async def opened_trial(
                 lease_s=plan.lease_s,
                 interruption_role=plan.interruption_role,
             ),
-            opened,
+            processes_of(tried, folder, api),
             reader,
             wall,
             settings.clock,
         )
     finally:
+        api.close()
         reader.close()
+
+
+def processes_of(settings: AwsSettings, folder: Path, api: AwsApi) -> Opened:
+    """Opens the actuator's adapter as processes that know nothing of each other would.
+
+    They share the connections of `api`: to make clients takes longer than most of what is tried.
+    """
+
+    def opened(name: str, losing: str) -> TrialCloud:
+        path, clock = folder / f"{name}.sqlite", WallClock(settings.clock)
+        return AwsCloud(path, settings, LosingApi(api, losing), clock)
+
+    return opened
 
 
 def reconciled_files(report: Path, export: Path) -> Sequence[ReconciledLine]:
@@ -79,10 +88,16 @@ def reconciled_files(report: Path, export: Path) -> Sequence[ReconciledLine]:
     return reconciled(read_held(report.read_text("utf-8"), str(report)), read_export(export))
 
 
-async def _chosen(
-    settings: AwsSettings, plan: CertifyPlan, reader: ApiReader, now_ns: int
+async def chosen_offering(
+    settings: AwsSettings, plan: CertifyPlan, reader: AwsReader, now_ns: int
 ) -> tuple[AwsOffering, int]:
-    """The offering that is tried and its list price: the cheapest where none is named."""
+    """The offering that is tried and its list price in micro-USD: the cheapest where none is named.
+
+    Raises
+    ------
+    ConfigError
+        There is no such offering, or no price of any is known.
+    """
     offerings = [
         replace(each, instance_type=plan.instance_type, gpus_per_instance=1)
         if plan.instance_type
