@@ -18,6 +18,7 @@ from spotline.bootstrap.clouds import CLOUDS, ChosenCloud
 from spotline.domain.market.grid import floored_ns
 from spotline.domain.market.live_market import LiveMarket
 from spotline.domain.market.market_clock import WALL_TIME, MarketClock
+from spotline.domain.market.overrides import NO_OVERRIDES, PriceOverrides
 from spotline.domain.units import NS_PER_S
 from spotline.runtime.feeding import FeedTally, Silence, record_feed
 from spotline.runtime.stream import EventStream
@@ -30,7 +31,7 @@ SILENT_AFTER_S = 600
 class LiveFeeds:
     """The feeds of a live market; none of a recorded one.
 
-    `clock` says how market time follows wall time. A feed that has not answered for
+    `clock` says how market time follows wall time, `overrides` what this buyer pays. A feed that has not answered for
     `silent_after_s` of market time is dead until it does: no new spot is bought of what it quotes.
 
     Raises
@@ -42,6 +43,7 @@ class LiveFeeds:
     feeds: tuple[MarketFeed, ...] = ()
     clock: MarketClock = WALL_TIME
     silent_after_s: int = SILENT_AFTER_S
+    overrides: PriceOverrides = NO_OVERRIDES
 
     def __post_init__(self) -> None:
         if self.silent_after_s < 1:
@@ -56,6 +58,7 @@ class LiveFeeds:
             "feeds": [feed.name for feed in self.feeds],
             "market_s_per_s": self.clock.market_s_per_s,
             "silent_after_s": self.silent_after_s,
+            "overrides": [override.described() for override in self.overrides.stated],
         }
 
 
