@@ -14,6 +14,7 @@ from spotline.application.cloud_actuator.agreeing import AgreementRules
 from spotline.bootstrap.agents import AgentsAt
 from spotline.bootstrap.cloud_settings import SettingProblem, WrongCloudSettings, variables_of
 from spotline.bootstrap.clouds import ChosenCloud, cloud_of, known_settings, run_mode
+from spotline.bootstrap.configuration import stated_config
 from spotline.contracts.errors import ConfigError
 from spotline.domain.ledger.caps import Caps
 from spotline.domain.ledger.orphans import ReapMode, ReapRules, accounts_of
@@ -70,7 +71,8 @@ class CloudActuatorSettings(ServiceSettings):
         """Read the settings of the chosen cloud: what is wrong is told with all else."""
         try:
             self._run_mode = run_mode(self.cloud, self.mode)
-            self._chosen = cloud_of(os.environ, self.cloud, self._run_mode)
+            config = stated_config(os.environ)
+            self._chosen = cloud_of(os.environ, self.cloud, self._run_mode, config)
         except WrongCloudSettings as error:
             raise _wrong(error.problems) from error
         except ConfigError as error:

@@ -6,7 +6,6 @@ import sys
 import time
 
 from services.market_ingest.settings import MarketIngestSettings
-from spotline.adapters.files.reservations_file import add_reservations
 from spotline.adapters.market.parquet import read_market
 from spotline.bootstrap.followers import geography_of, serve_market_ingest
 from spotline.bootstrap.parts import BusAddress, PartHooks
@@ -16,10 +15,10 @@ from spotline.domain.market.notice import sold_by
 
 async def serve(settings: MarketIngestSettings, bus: BusAddress, hooks: PartHooks) -> None:
     """Replay the market that the settings name."""
-    market = sold_by(read_market(settings.market), settings.notice_lead_s)
+    recorded = sold_by(read_market(settings.market), settings.notice_lead_s)
     if settings.wall_clock:
-        market = market.beginning_at(time.time_ns())
-    market = add_reservations(market, settings.reservations_file)
+        recorded = recorded.beginning_at(time.time_ns())
+    market = settings.with_reservations(recorded)
     await serve_market_ingest(
         bus,
         market,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from spotline.adapters.files.reservations_file import add_reservations
 from spotline.application.market_ingest.handler import NO_WAITING_BY_TIME, IngestOptions
-from spotline.bootstrap.clouds import modes_of
+from spotline.bootstrap.clouds import cloud_of, modes_of, run_mode
+from spotline.bootstrap.configuration import stated_config
 from spotline.contracts.errors import ConfigError
+from spotline.domain.market.grid import AnyMarket
 from spotline.domain.market.offering import ASSUMED_NOTICE_LEAD_S
 from spotline.domain.modes import StatedModes
 from spotline.domain.units import micro_usd_from_usd
@@ -63,7 +67,24 @@ class MarketIngestSettings(ServiceSettings):
 
     def modes(self) -> StatedModes:
         """The mode of the run, and what accounts begin in."""
-        return modes_of(self.cloud, self.mode)
+        config = stated_config(os.environ)
+        if config is None or self.cloud not in config.clouds:
+            return modes_of(self.cloud, self.mode)
+        run = run_mode(self.cloud, self.mode)
+        return cloud_of(os.environ, self.cloud, run, config).modes(run)
+
+    def with_reservations(self, market: AnyMarket) -> AnyMarket:
+        """The market with what is paid for already, by a file of its own or by SPOTLINE_CONFIG.
+
+        Raises
+        ------
+        BadFile
+            The file is unreadable, or says of the market what is not so.
+        """
+        config = stated_config(os.environ)
+        if self.reservations_file is None and config is not None:
+            return config.reserved(market)
+        return add_reservations(market, self.reservations_file)
 
     @property
     def reservations_file(self) -> Path | None:

@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
-from typing import Any
+from types import MappingProxyType
+from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
+from spotline.adapters.files.mistake import (
+    BadFile,
+    Mistake,
+    SecretText,
+    known_field,
+    shown,
+    shown_key,
+)
+from spotline.adapters.files.spotline_yaml.secret_values import BY_PLACE, NOT_SHOWN
 from spotline.contracts.errors import ConfigError
 from spotline.runtime.settings import PREFIX
 
@@ -30,6 +40,14 @@ class SettingProblem:
 
 
 _SHOULD = "Input should be "
+_SAID: Mapping[type[Any], tuple[tuple[type[Any], ...], str]] = {
+    str: ((str,), "text"),
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+    bool: ((bool,), "true or false"),
+}
+_OF_ONE_TEXT = (str, int, float, bool)
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class WrongCloudSettings(ConfigError):
@@ -41,8 +59,13 @@ class WrongCloudSettings(ConfigError):
 
 
 def variables_of(name: str, settings: type[Any]) -> dict[str, str]:
-    """The variable of every field of a cloud's settings, which are a dataclass."""
-    return {field.name: f"{CLOUD_PREFIX}{name}_{field.name}".upper() for field in fields(settings)}
+    """The variable of each field of a cloud's settings, a dataclass, that one text can state."""
+    hints = get_type_hints(settings)
+    return {
+        field.name: f"{CLOUD_PREFIX}{name}_{field.name}".upper()
+        for field in fields(settings)
+        if hints[field.name] in _OF_ONE_TEXT
+    }
 
 
 def check_known(environ: Mapping[str, str], known: Mapping[str, type[Any]]) -> None:
@@ -70,9 +93,14 @@ def check_known(environ: Mapping[str, str], known: Mapping[str, type[Any]]) -> N
 
 
 def read_cloud_settings(
-    name: str, settings: type[Any], environ: Mapping[str, str], *, former_prefix: str = ""
+    name: str,
+    settings: type[Any],
+    environ: Mapping[str, str],
+    *,
+    former_prefix: str = "",
+    stated: Mapping[str, Any] = NOTHING,
 ) -> tuple[Any, Mapping[str, str]]:
-    """Read a cloud's settings; a field without a variable has its own default.
+    """Read a cloud's settings; a field without a variable is as `stated`, or has its own default.
 
     `former_prefix` is how variables began before `SPOTLINE_CLOUD_<NAME>_`: they are read where the
     new ones are not stated, and returned beside the settings with what they are called now.
@@ -81,6 +109,8 @@ def read_cloud_settings(
     ------
     WrongCloudSettings
         All variables whose values are none of their fields, and fields that need one.
+    ValueError
+        What is stated is none; names the field.
     """
     given = _upper(environ)
     variables = variables_of(name, settings)
@@ -93,7 +123,7 @@ def read_cloud_settings(
             stated_by[field] = former
     try:
         read = TypeAdapter(settings).validate_python(
-            {field: given[variable] for field, variable in stated_by.items()}
+            {**stated, **{field: given[variable] for field, variable in stated_by.items()}}
         )
     except ValidationError as error:
         problems = []
@@ -101,6 +131,8 @@ def read_cloud_settings(
             # A check of the settings as a whole says the name of the field first.
             words = wrong["msg"].removeprefix("Value error, ")
             field = str(wrong["loc"][0]) if wrong["loc"] else words.split(maxsplit=1)[0]
+            if field in stated and field not in stated_by:
+                raise ValueError(words) from error
             variable = stated_by.get(field) or variables.get(field, f"{CLOUD_PREFIX}{name}".upper())
             if variable in given:
                 words = found_beside(words, given[variable])
@@ -112,6 +144,53 @@ def read_cloud_settings(
         if variable != variables[field]
     }
     return read, renamed
+
+
+def read_section(settings: type[Any], section: Mapping[str, Any]) -> dict[str, Any]:
+    """Read what a file says of fields of a cloud's settings, a dataclass, by their names.
+
+    Raises
+    ------
+    BadFile
+        Fields that are unknown or not as expected, each by its name.
+    """
+    hints = get_type_hints(settings)
+    # A field's own default, where it is blank.
+    stated = {name: value for name, value in section.items() if value is not None}
+    secret = {field.name for field in fields(settings) if not field.repr}
+    mistakes: list[Mistake] = []
+    for name, value in stated.items():
+        expected, found = "", shown(value)
+        if name not in hints:
+            expected, found = known_field(name, list(hints)), shown_key(name)
+        elif name in secret and not isinstance(value, SecretText):
+            expected, found = BY_PLACE, NOT_SHOWN
+        elif hints[name] in _SAID:
+            kinds, said = _SAID[hints[name]]
+            expected = "" if isinstance(value, kinds) and _is_bool(value, hints[name]) else said
+        else:
+            expected = _not_of(hints[name], value)
+        if expected:
+            mistakes.append(Mistake(field=name, expected=expected, found=found))
+    if mistakes:
+        raise BadFile(settings.__name__, mistakes)
+    return stated
+
+
+def _is_bool(value: Any, kind: type[Any]) -> bool:
+    """Whether it is a truth value exactly where one belongs: for Python it is a number, too."""
+    return isinstance(value, bool) is (kind is bool)
+
+
+def _not_of(kind: Any, value: Any) -> str:
+    """What a value of a field with parts should be; empty: what it is."""
+    try:
+        TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        (wrong, *_) = error.errors()
+        inner = ".".join(map(str, wrong["loc"]))
+        return f"{inner}: {wrong['msg']}".removeprefix(": ").replace(_SHOULD, "")
+    return ""
 
 
 def found_beside(words: str, found: str) -> str:

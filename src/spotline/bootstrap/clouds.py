@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import structlog
 
-from spotline.adapters.clouds.aws.opening import open_aws
+from spotline.adapters.clouds.aws.calls import BILLING, OBSERVING
+from spotline.adapters.clouds.aws.feeds.feed import AwsMarketFeed
+from spotline.adapters.clouds.aws.feeds.offerings import market_offering
+from spotline.adapters.clouds.aws.feeds.wall import SystemWall
+from spotline.adapters.clouds.aws.opening import biller_of, open_aws
+from spotline.adapters.clouds.aws.reader import ApiReader
+from spotline.adapters.clouds.aws.section import read_section as read_aws_section
 from spotline.adapters.clouds.aws.settings import NOTICE_LEAD_S, AwsSettings
 from spotline.adapters.clouds.local import cloud as local
 from spotline.adapters.clouds.local.driver import LocalCloudDriver
@@ -20,14 +27,16 @@ from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
 from spotline.adapters.clouds.simulated.driver import SimulatedCloudDriver
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.adapters.clouds.simulated.paper import PaperCloud
+from spotline.adapters.files.spotline_yaml.reading import SpotlineConfig
 from spotline.application.cloud_actuator.ports import (
     CloudClock,
     CloudProvider,
     Enrolment,
+    InstanceBiller,
 )
 from spotline.application.installation import Installation
 from spotline.application.market_ingest.ports import MarketFeed
-from spotline.bootstrap.cloud_settings import check_known, read_cloud_settings
+from spotline.bootstrap.cloud_settings import check_known, read_cloud_settings, read_section
 from spotline.contracts.errors import ConfigError
 from spotline.domain.market.believed import PaperSettings
 from spotline.domain.market.market import Market
@@ -51,13 +60,15 @@ class OpenCloud:
 
     `drive` wraps what performs the actuator's calls, for a cloud whose time is played; it has no
     `clock`: the present is the moment of the call in hand. `close` lets go of files and connections;
-    instances go on running.
+    instances go on running. `biller` says what instances cost in the end; None: bills stay
+    estimates.
     """
 
     provider: CloudProvider
     drive: Callable[[CallPort], CallPort]
     close: Callable[[], None]
     clock: CloudClock | None = None
+    biller: InstanceBiller | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +130,9 @@ class CloudPlugin(Generic[SettingsT]):
     live
         Its own market where that is followed while it goes on: the folder is for what must be kept.
         None: its market is a file, or made by `market`.
+    account_modes
+        What its settings say that accounts ("provider/account") begin in; live only where nothing
+        is paid for.
     """
 
     settings: type[SettingsT]
@@ -130,6 +144,7 @@ class CloudPlugin(Generic[SettingsT]):
     real: bool = False
     section: Callable[[Mapping[str, Any]], SettingsT] | None = None
     live: Callable[[SettingsT, Path], LiveSource] | None = None
+    account_modes: Callable[[SettingsT], Mapping[str, Mode]] = lambda _: {}
 
 
 def _open_simulated(settings: SimulatedCloudSettings, context: CloudContext) -> OpenCloud:
@@ -167,15 +182,39 @@ def _open_local(settings: LocalCloudSettings, context: CloudContext) -> OpenClou
 
 
 def _open_aws(settings: AwsSettings, context: CloudContext) -> OpenCloud:
-    cloud = open_aws(context.store / "aws", settings)
+    cloud, reader = open_aws(context.store / "aws", settings), ApiReader(settings, BILLING)
+
+    def close() -> None:
+        reader.close()
+        cloud.close()
+
     return OpenCloud(
-        provider=cloud, drive=lambda perform: perform, close=cloud.close, clock=cloud.clock
+        provider=cloud,
+        drive=lambda perform: perform,
+        close=close,
+        clock=cloud.clock,
+        biller=biller_of(cloud, reader, settings),
     )
 
 
 def _local_market(settings: LocalCloudSettings, store: Path, slot_s: int) -> Market:
     stated = replace(settings, slot_s=slot_s) if slot_s else settings
     return machine_market(stated, store, socket.gethostname())
+
+
+def aws_source(settings: AwsSettings, _store: Path) -> LiveSource:
+    """AWS's own market, by the prices that it publishes.
+
+    Raises
+    ------
+    ConfigError
+        There are no offerings to follow.
+    """
+    if not settings.offerings:
+        raise ConfigError("clouds.aws.offerings: expected at least one offering, found none")
+    feed = AwsMarketFeed(settings, ApiReader(settings, OBSERVING), SystemWall())
+    offerings = sorted(map(market_offering, settings.offerings), key=lambda each: each.offering_id)
+    return LiveSource(offerings=tuple(offerings), feeds=(feed,), clock=settings.clock)
 
 
 def local_folder(store: Path) -> Path:
@@ -210,6 +249,10 @@ CLOUDS: dict[str, CloudPlugin[Any]] = {
         open=_open_aws,
         notice_lead_s=lambda _: NOTICE_LEAD_S,
         in_wall_time=True,
+        live=aws_source,
+        real=True,
+        section=read_aws_section,
+        account_modes=AwsSettings.account_modes,
     ),
 }
 
@@ -239,7 +282,8 @@ class ChosenCloud:
 
     def modes(self, run: Mode) -> StatedModes:
         """The modes of a run of this mode, and of the accounts in it."""
-        return modes_of(self.name, run.value)
+        stated = modes_of(self.name, run.value)
+        return replace(stated, named=CLOUDS[self.name].account_modes(self.settings))
 
     def market(self, store: Path, slot_s: int = 0) -> Market | None:
         """Its own market, which needs no file; None where there is none."""
@@ -256,15 +300,25 @@ class ChosenCloud:
 
     def described(self) -> dict[str, Any]:
         """Say which cloud it is and how it is set, without what is secret."""
-        stated = {
-            setting.name: getattr(self.settings, setting.name)
-            for setting in fields(self.settings)
-            if setting.repr
-        }
-        described = {"cloud": self.name, **stated}
+        described = {"cloud": self.name, **_shown(self.settings)}
         if self.paper is not None:
             described[PAPER] = asdict(self.paper)
         return described
+
+
+def _shown(value: Any) -> Any:
+    """A value as plain ones, without fields that are secret, at whatever depth."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: _shown(getattr(value, each.name)) for each in fields(value) if each.repr}
+    match value:
+        case Enum():
+            return value.value
+        case Mapping():
+            return {key: _shown(inner) for key, inner in value.items()}
+        case tuple() | list():
+            return [_shown(inner) for inner in value]
+        case _:
+            return value
 
 
 def known_settings() -> dict[str, type[Any]]:
@@ -304,25 +358,60 @@ def chosen_cloud(name: str = SIMULATED, **settings: Any) -> ChosenCloud:
     return ChosenCloud(name=name, settings=_plugin(name).settings(**settings))
 
 
-def cloud_of(environ: Mapping[str, str], name: str, mode: Mode) -> ChosenCloud:
+def cloud_of(
+    environ: Mapping[str, str], name: str, mode: Mode, config: SpotlineConfig | None = None
+) -> ChosenCloud:
     """Choose a cloud, with the settings of its variables; on paper with those of paper, too.
+
+    What no variable says is as its section of a file says it, where there is one.
 
     Raises
     ------
     ConfigError
-        No such cloud is installed.
+        No such cloud is installed, or it is acted on and nobody said where.
     WrongCloudSettings
         Variables of a cloud are unknown, missing or wrong.
+    BadFile
+        So is what the file says of a cloud, of this one or of another.
     """
-    plugin = _plugin(name)
+    _plugin(name)
     check_known(environ, known_settings())
-    settings, renamed = read_cloud_settings(
-        name, plugin.settings, environ, former_prefix=plugin.former_prefix
-    )
-    paper = None
-    if mode.on_paper:
-        paper, _ = read_cloud_settings(PAPER, PaperSettings, environ)
+    if config is not None:
+        config.check_clouds(list(known_settings()))
+    read = {
+        each: _settings_of(environ, each, config)
+        for each in (*CLOUDS, PAPER)
+        if each == name
+        or (each == PAPER and mode.on_paper)
+        or (config is not None and each in config.clouds)
+    }
+    settings, renamed = read[name]
+    needs = CLOUDS[name].section is not None
+    if needs and not mode.on_paper and (config is None or name not in config.clouds):
+        raise ConfigError(
+            f"clouds.{name}: expected its accounts and offerings in a spotline.yaml "
+            "(--config FILE, docs/configuration.md), found none"
+        )
+    paper = read[PAPER][0] if mode.on_paper else None
     return ChosenCloud(name=name, settings=settings, renamed=renamed, paper=paper)
+
+
+def _settings_of(
+    environ: Mapping[str, str], name: str, config: SpotlineConfig | None
+) -> tuple[Any, Mapping[str, str]]:
+    """The settings of a cloud, or of paper, and variables that are named by former names."""
+    plugin = CLOUDS.get(name)
+    kind, former = known_settings()[name], "" if plugin is None else plugin.former_prefix
+    if config is None or name not in config.clouds:
+        return read_cloud_settings(name, kind, environ, former_prefix=former)
+    with config.reading(name):
+        section = config.clouds[name]
+        if plugin is None or plugin.section is None:
+            stated = read_section(kind, section)
+        else:
+            settings = plugin.section(section)
+            stated = {each.name: getattr(settings, each.name) for each in fields(settings)}
+        return read_cloud_settings(name, kind, environ, former_prefix=former, stated=stated)
 
 
 def _plugin(name: str) -> CloudPlugin[Any]:

@@ -267,8 +267,9 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
     """Carry out commands, ledger first."""
     from spotline.adapters.ledger.figures import show_ledger
     from spotline.adapters.ledger.threaded import ThreadedLedger, opened_ledger
-    from spotline.application.cloud_actuator.actuation import ActuationOptions, CloudActuation
+    from spotline.application.cloud_actuator.actuation import CloudActuation
     from spotline.application.cloud_actuator.handler import ActuateHandler
+    from spotline.application.cloud_actuator.options import ActuationOptions
     from spotline.bootstrap.cloud_signals import CloudSignals, Looks, started
 
     parts.store.mkdir(parents=True, exist_ok=True)
@@ -300,6 +301,8 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
                 agreement=parts.agreement_rules(),
                 on_agreed=looks.note_agreed,
                 lease_s=parts.lease_s,
+                biller=cloud.biller,
+                on_settled=looks.note_settled,
             ),
         )
         await started(actuation)

@@ -77,7 +77,12 @@ class FollowedMarket:
 
 
 def followed_market(
-    cloud: ChosenCloud, store: Path, *, slot_s: int = 0, now_ns: int = 0
+    cloud: ChosenCloud,
+    store: Path,
+    *,
+    slot_s: int = 0,
+    now_ns: int = 0,
+    overrides: PriceOverrides = NO_OVERRIDES,
 ) -> FollowedMarket | None:
     """The market of a cloud that follows its own; None for any other.
 
@@ -96,7 +101,8 @@ def followed_market(
         slot_s=slot_s,
         start_ns=floored_ns(market_ns, slot_s),
     )
-    return FollowedMarket(market=market, feeds=LiveFeeds(feeds=source.feeds, clock=source.clock))
+    feeds = LiveFeeds(feeds=source.feeds, clock=source.clock, overrides=overrides)
+    return FollowedMarket(market=market, feeds=feeds)
 
 
 class _Ingesting(Protocol):

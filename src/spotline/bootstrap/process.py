@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from spotline.adapters.nats.identities import OneIdentity
 from spotline.bootstrap.auditing import AuditAt
+from spotline.bootstrap.configuration import stated_config
 from spotline.bootstrap.identity import (
     ApartIdentity,
     IdentityAt,
@@ -31,7 +32,7 @@ from spotline.contracts.errors import (
     ProviderUnavailable,
 )
 from spotline.runtime.log import configure_logging
-from spotline.runtime.settings import ServiceSettings, problems_of
+from spotline.runtime.settings import ServiceSettings, problems_of, stated_by_file
 
 _log = structlog.get_logger(__name__)
 
@@ -52,11 +53,15 @@ def main(
     0 after a signal, 2 where it cannot start and says why, 1 where it failed; a restart recovers.
     """
     try:
-        settings = settings_type()
+        config = stated_config(os.environ)
+        with stated_by_file({} if config is None else config.variables()):
+            settings = settings_type()
     except ValidationError as error:
         for problem in problems_of(settings_type, error):
             _say(problem)
         return EXIT_CONFIG
+    except ContractError as error:
+        return _told(error)
     configure_logging(settings.log_level)
     if settings.otlp_endpoint:
         os.environ.setdefault("OTEL_EXPORTER_OTLP_ENDPOINT", settings.otlp_endpoint)

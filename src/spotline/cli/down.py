@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spotline.cli.calls import EXIT_BAD_INPUT, EXIT_REFUSED, fail
+from spotline.cli.configuring import ConfigFile, config_of
 from spotline.cli.stores import StoreOption, store_folder
 from spotline.cli.tables import print_line
 
@@ -31,6 +32,8 @@ def register(app: typer.Typer) -> None:
 
 
 def down(
+    context: typer.Context,
+    config: ConfigFile = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave instances running, and costing.")
     ] = False,
@@ -41,7 +44,7 @@ def down(
 ) -> None:
     """End a running system. Say what becomes of its instances: --keep or --release.
 
-    Settings of its cloud (SPOTLINE_CLOUD_<NAME>_*) must be those that it was started with.
+    Settings of its cloud (SPOTLINE_CLOUD_<NAME>_*, --config) must be those that it was started with.
     Exits 1 where instances are still there after a minute.
     """
     import asyncio
@@ -62,7 +65,8 @@ def down(
     store = store_folder(store, quiet=True)
     with explained():
         # Stores of before 0.3.0 note none, and were on the simulated one.
-        chosen = cloud_of(os.environ, noted_cloud(store) or "simulated", noted_mode(store))
+        name = noted_cloud(store) or "simulated"
+        chosen = cloud_of(os.environ, name, noted_mode(store), config_of(context))
         running = RunningProcess.of(store)
         if running is not None and running.is_alive:
             _end(running)

@@ -18,23 +18,25 @@ from spotline.cli.callers import (
     MostStreamsATenant,
     callers_of,
 )
+from spotline.cli.configuring import ConfigFile, config_of, in_words_of
 from spotline.cli.doubts import ListPrices, PriceSanity, StaleAfter, judged
 from spotline.cli.identities import AskIdentity, IdentityHosts, Issuers, Mtls, asked_identity
 from spotline.cli.modes_view import paper_line
 from spotline.cli.ports import check_ports
 from spotline.cli.stores import StoreOption, store_folder
 from spotline.cli.tables import fact_lines, print_line
+from spotline.cli.up_market import file_market, live_market, with_reserved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from spotline.adapters.files.spotline_yaml.reading import SpotlineConfig
     from spotline.application.cloud_actuator.agreeing import AgreementRules
     from spotline.application.selector.state import SelectorOptions
     from spotline.bootstrap.clouds import ChosenCloud
     from spotline.bootstrap.system import SystemOptions
     from spotline.domain.ledger.caps import Caps
     from spotline.domain.market.grid import AnyMarket
-    from spotline.domain.market.market import Market
     from spotline.domain.modes import Mode
 
 
@@ -48,6 +50,8 @@ def register(app: typer.Typer) -> None:
 
 
 def up(
+    context: typer.Context,
+    config: ConfigFile = None,
     market: Annotated[
         Path | None,
         typer.Option(
@@ -138,7 +142,7 @@ def up(
     cloud: Annotated[
         str,
         typer.Option(
-            help="Cloud to act on; its settings are SPOTLINE_CLOUD_<NAME>_*.",
+            help="Cloud to act on; its settings are SPOTLINE_CLOUD_<NAME>_*, or in --config.",
             envvar="SPOTLINE_CLOUD",
         ),
     ] = "simulated",
@@ -255,20 +259,20 @@ def up(
 
     Says in a line when it is ready, when its market ends and when all jobs are over.
     """
-    from spotline.adapters.files.reservations_file import add_reservations
     from spotline.application.placer.options import PlacerOptions
-    from spotline.bootstrap.live import NO_FEEDS, followed_market
+    from spotline.bootstrap.live import NO_FEEDS
     from spotline.bootstrap.pace import pace_of
     from spotline.bootstrap.system import SystemOptions
     from spotline.bootstrap.up import check_inputs
     from spotline.cli.failures import explained
     from spotline.runtime.log import configure_logging
 
-    with explained():
+    with explained(), in_words_of(context):
         configure_logging(log_level)
-        selection, caps = _limited(warm_start, limits_file, limits=limits)
-        store, (run, chosen) = store_folder(store), _chosen(cloud, mode)
-        followed = None if market is not None else followed_market(chosen, store, slot_s=slot)
+        stated = config_of(context)
+        selection, caps = _limited(warm_start, limits_file, stated, limits=limits)
+        store, (run, chosen) = store_folder(store), _chosen(cloud, mode, stated)
+        followed = live_market(market, chosen, store, stated, slot_s=slot)
         pace = pace_of(
             speed=speed,
             slots_per_s=slots_per_s,
@@ -278,13 +282,13 @@ def up(
             live=None if followed is None else followed.feeds.clock,
         )
         traded: AnyMarket = (
-            _traded(market, chosen, store, slot_s=slot, from_now=wall_clock)
+            file_market(market, chosen, store, slot_s=slot, from_now=wall_clock)
             if followed is None
             else followed.market
         )
         paced = pace.ingest(traded.slot_s, wait_for_work=wait_for_work)
         options = SystemOptions(
-            market=add_reservations(traded, reservations),
+            market=with_reserved(traded, reservations, stated),
             store=store,
             cloud=chosen,
             mode=run,
@@ -325,7 +329,11 @@ def up(
 
 
 def _limited(
-    warm_start: Path | None, limits_file: Path | None, *, limits: bool
+    warm_start: Path | None,
+    limits_file: Path | None,
+    config: SpotlineConfig | None,
+    *,
+    limits: bool,
 ) -> tuple[SelectorOptions, Caps]:
     """How jobs are selected and what may be spent on them: selector and actuator with one text."""
     from spotline.adapters.files.limits_file import read_limits
@@ -334,21 +342,26 @@ def _limited(
     from spotline.domain.ledger.caps import Caps
     from spotline.domain.limits.spending import Spending
 
-    spending = read_limits(limits_file) if limits else Spending()
+    if not limits:
+        spending = Spending()
+    elif limits_file is None and config is not None and config.spending is not None:
+        spending = config.spending
+    else:
+        spending = read_limits(limits_file)
     selection = SelectorOptions(
         warm_start=read_weights(warm_start), limits=limits, spending=spending.to_json()
     )
     return selection, Caps(spending=spending)
 
 
-def _chosen(cloud: str, mode: str) -> tuple[Mode, ChosenCloud]:
-    """The mode of the run, and the cloud of this name as the environment sets it."""
+def _chosen(cloud: str, mode: str, config: SpotlineConfig | None) -> tuple[Mode, ChosenCloud]:
+    """The mode of the run, and the cloud of this name as environment and file set it."""
     import os
 
     from spotline.bootstrap.clouds import cloud_of, run_mode
 
     run = run_mode(cloud, mode)
-    return run, cloud_of(os.environ, cloud, run)
+    return run, cloud_of(os.environ, cloud, run, config)
 
 
 def _listed(names: str) -> tuple[str, ...]:
@@ -450,23 +463,3 @@ def _serve(options: SystemOptions, cloud: str, said: _Said, *, port: int) -> NoR
         with explained():
             say_standing(asyncio.run(standing_costs(store)), store)
     raise typer.Exit(code)
-
-
-def _traded(
-    file: Path | None, cloud: ChosenCloud, store: Path, *, slot_s: int, from_now: bool
-) -> Market:
-    """The market of a file, in slots of that length (0: its own), maybe moved to begin now.
-
-    Without a file it is the cloud's own.
-    """
-    import time
-
-    from spotline.adapters.market.parquet import read_market
-    from spotline.bootstrap.pace import own_market
-
-    if file is None:
-        return own_market(cloud, store, slot_s=slot_s)
-    market = read_market(file)
-    if slot_s:
-        market = market.resampled(slot_s)
-    return market.beginning_at(time.time_ns()) if from_now else market

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 PAPER_PREFIX = "paper-"
@@ -48,11 +49,22 @@ def mode_named(name: str) -> Mode:
 class StatedModes:
     """The mode of a run, and the one that the accounts of a live run begin in.
 
-    A run keeps its mode: what was filled on paper stands in no log that money is spent by.
+    A run keeps its mode: what was filled on paper stands in no log that money is spent by. Accounts
+    of which something else is stated ("provider/account") are `named`.
     """
 
     run: Mode = Mode.LIVE
     accounts: Mode = Mode.LIVE
+    named: Mapping[str, Mode] = field(default_factory=dict)
+
+    def of(self, account: str) -> Mode:
+        """What an account begins in."""
+        return self.named.get(account, self.accounts)
+
+    @property
+    def any_live(self) -> bool:
+        """Whether accounts may begin live."""
+        return Mode.LIVE in (self.accounts, *self.named.values())
 
 
 LIVE_FROM_THE_START = StatedModes()

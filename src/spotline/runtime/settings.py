@@ -7,9 +7,12 @@ and the checks that the dataclass has.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
@@ -97,8 +100,8 @@ class ServiceSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Read options from variables of their own."""
-        return init_settings, _OptionSource(settings_cls)
+        """Read options from variables of their own, and behind them what a file states."""
+        return init_settings, _OptionSource(settings_cls), _StatedSource(settings_cls)
 
     @classmethod
     def variables(cls) -> set[str]:
@@ -125,6 +128,23 @@ def problems_of(settings: type[ServiceSettings], error: ValidationError) -> list
     return lines
 
 
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_stated_by_file: ContextVar[Mapping[str, str]] = ContextVar("stated_by_file", default=_NOTHING)
+
+
+@contextmanager
+def stated_by_file(variables: Mapping[str, str]) -> Iterator[None]:
+    """Have settings that are made inside take what their environment does not say from these.
+
+    They are named as variables without `SPOTLINE_`; those that a service has not are passed over.
+    """
+    token = _stated_by_file.set({f"{PREFIX}{name}".lower(): variables[name] for name in variables})
+    try:
+        yield
+    finally:
+        _stated_by_file.reset(token)
+
+
 class _OptionSource(EnvSettingsSource):
     """Variables, those of options gathered into the field that holds them."""
 
@@ -145,6 +165,13 @@ class _OptionSource(EnvSettingsSource):
         if _variables_of(field):
             return value
         return super().prepare_field_value(field_name, field, value, value_is_complex)
+
+
+class _StatedSource(_OptionSource):
+    """The same from what a file states; a service reads of it what is its own."""
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        return dict(_stated_by_file.get())
 
 
 def _variables_of(field: FieldInfo) -> Mapping[str, str]:

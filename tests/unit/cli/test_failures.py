@@ -113,7 +113,7 @@ def test_a_cloud_that_is_not_there_and_a_setting_that_no_cloud_has_are_named(
     monkeypatch.setenv("SPOTLINE_CLOUD_SIMULATED_SEDE", "3")
     no_setting = said(*words)
 
-    assert no_cloud == "spotline: cloud: expected one of local, simulated, found 'moon'\n"
+    assert no_cloud == "spotline: cloud: expected one of aws, local, simulated, found 'moon'\n"
     assert no_setting.startswith(
         "spotline: SPOTLINE_CLOUD_SIMULATED_SEDE: expected a setting of a cloud (did you mean "
     )

@@ -20,7 +20,7 @@ from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap import process
 from spotline.domain.limits.spending import DEFAULT_SPENDING
 from spotline.domain.statistics.windows import WindowSpec
-from spotline.runtime.settings import ServiceSettings, problems_of
+from spotline.runtime.settings import ServiceSettings, problems_of, stated_by_file
 
 # What each service read before its options became its settings: these names are a promise.
 SHARED = {
@@ -60,7 +60,7 @@ VARIABLES = {
     CloudActuatorSettings: {
         *("REAP", "REAP_ACCOUNTS", "REAP_GRACE_S", "REAP_AT_MOST", "COMPARE_EVERY_SLOTS"),
         "CLOUD_SIMULATED_LEASE_S",
-        "CLOUD_SIMULATED_FAILING",
+        *("CLOUD_AWS_ENDPOINT_URL", "CLOUD_AWS_CONNECT_TIMEOUT_S", "CLOUD_AWS_READ_TIMEOUT_S"),
         *("CLOUD", "MODE", "STORE", "LEDGER_URL", "OWNER", "CAP_USD_PER_JOB"),
         *("CAP_USD_PER_HOUR", "CAP_LAUNCHES_PER_MINUTE", "SPENDING", "CLOUD_SIMULATED_SEED"),
         *("CLOUD_SIMULATED_LAUNCH_DELAY_S", "CLOUD_SIMULATED_NOTICE_LEAD_S"),
@@ -243,7 +243,7 @@ def test_an_unknown_key_is_refused(unknown):
             CloudActuatorSettings,
             "CLOUD",
             "moon",
-            "cloud must be one of local, simulated, was 'moon'",
+            "cloud must be one of aws, local, simulated, was 'moon'",
         ),
         (CloudActuatorSettings, "CAP_USD_PER_JOB", "-1", "greater than or equal to 0"),
         (ServiceSettings, "HEALTH_PORT", "70000", "less than or equal to 65535"),
@@ -275,3 +275,15 @@ def test_a_key_that_is_no_variable_is_named_as_it_is():
     assert problems_of(SelectorSettings, caught.value) == [
         "SPOTLINE_RULEE: Extra inputs are not permitted"
     ]
+
+
+def test_what_a_file_states_holds_where_the_environment_says_nothing(monkeypatch) -> None:
+    monkeypatch.setenv("SPOTLINE_RULE", "exponentiated_gradient")
+    file = {"RULE": "adahedge", "HORIZON_JOBS": "3", "NATS_URL": "nats://h:1", "MARKET": "none's"}
+
+    with stated_by_file(file):
+        settings = SelectorSettings()
+
+    assert (settings.selector.rule, settings.selector.horizon_jobs) == ("exponentiated_gradient", 3)
+    assert settings.nats_url == "nats://h:1"
+    assert SelectorSettings().nats_url == "nats://127.0.0.1:4222"

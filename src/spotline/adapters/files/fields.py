@@ -162,7 +162,8 @@ def _size_gb(value: Any) -> Any:
     return found[0]
 
 
-def _duration(value: Any) -> Any:
+def duration(value: Any) -> Any:
+    """Read text such as `1h30m` as seconds; other values are as they are."""
     if not isinstance(value, str):
         return value
     seconds = seconds_of(f"{value}s" if value.strip().isdecimal() else value)
@@ -185,7 +186,7 @@ Usd = Annotated[NotNegative, Field(le=_MOST_USD)]
 Count = Annotated[int, BeforeValidator(no_bool), Field(ge=0, le=1 << 40)]
 Whole = Annotated[int, BeforeValidator(no_bool), Field(ge=1, le=1 << 40)]
 Seconds = Annotated[
-    int, BeforeValidator(no_bool), BeforeValidator(_duration), Field(ge=0, le=_LONGEST_S)
+    int, BeforeValidator(no_bool), BeforeValidator(duration), Field(ge=0, le=_LONGEST_S)
 ]
 AnyAmount = Annotated[Number, BeforeValidator(_amount)]
 Amount = Annotated[AnyAmount, Field(gt=0)]

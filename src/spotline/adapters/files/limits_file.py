@@ -32,7 +32,9 @@ class _SpendPart(Part):
         )
 
 
-class _LimitsPart(Part):
+class LimitsPart(Part):
+    """Limits on spending, as a file has them."""
+
     total: _SpendPart = _SpendPart()
     spot: _SpendPart = _SpendPart()
     on_demand: _SpendPart = _SpendPart()
@@ -42,6 +44,20 @@ class _LimitsPart(Part):
     least_spot_discount_percent: Annotated[float, Field(ge=0, le=100)] = 0.0
     launches_per_minute: Whole = MOST_LAUNCHES_PER_MINUTE
     usd_per_job: Usd | None = None
+
+    def spending(self) -> Spending:
+        """The limits that are stated; of a kind that is not, none."""
+        return Spending(
+            total=self.total.limit(),
+            spot=self.spot.limit(),
+            on_demand=self.on_demand.limit(),
+            every_tenant=self.every_tenant.limit(),
+            tenants={name: stated.limit() for name, stated in sorted(self.tenants.items())},
+            quotas=dict(sorted(self.quotas.items())),
+            least_spot_discount_ppm=round(self.least_spot_discount_percent * PPM / 100),
+            launches_per_minute=self.launches_per_minute,
+            micro_usd_per_job=_micro_usd(self.usd_per_job),
+        )
 
 
 def read_limits(path: Path | None) -> Spending:
@@ -54,18 +70,7 @@ def read_limits(path: Path | None) -> Spending:
     """
     if path is None:
         return DEFAULT_SPENDING
-    part = read_part(_LimitsPart, read_yaml(path), where=str(path))
-    return Spending(
-        total=part.total.limit(),
-        spot=part.spot.limit(),
-        on_demand=part.on_demand.limit(),
-        every_tenant=part.every_tenant.limit(),
-        tenants={name: stated.limit() for name, stated in sorted(part.tenants.items())},
-        quotas=dict(sorted(part.quotas.items())),
-        least_spot_discount_ppm=round(part.least_spot_discount_percent * PPM / 100),
-        launches_per_minute=part.launches_per_minute,
-        micro_usd_per_job=_micro_usd(part.usd_per_job),
-    )
+    return read_part(LimitsPart, read_yaml(path), where=str(path)).spending()
 
 
 def limits_text(spending: Spending) -> str:

@@ -36,11 +36,14 @@ class Mistake:
     field
         A path of keys and indices such as `throughput.*.alpha_per_hour` or `regions[0].gpus`,
         `line 3` where the text itself is wrong, or `WHOLE_FILE`.
+    line
+        Where that stands, from 1 on; 0 where nobody noted it.
     """
 
     field: str
     expected: str
     found: str
+    line: int = 0
 
     def __str__(self) -> str:
         return f"{self.field}: expected {self.expected}, found {self.found}"
@@ -55,11 +58,30 @@ class BadFile(ContractError):
         super().__init__(path, "; ".join(str(mistake) for mistake in self.mistakes[:MOST_SHOWN]))
 
     def __str__(self) -> str:
-        lines = [f"{self.path}: {mistake}" for mistake in self.mistakes[:MOST_SHOWN]]
+        lines = [
+            f"{self.path}{f':{mistake.line}' if mistake.line else ''}: {mistake}"
+            for mistake in self.mistakes[:MOST_SHOWN]
+        ]
         more = len(self.mistakes) - MOST_SHOWN
         if more > 0:
             lines.append(f"{self.path}: {more:,} more mistakes like these")
         return "\n".join(lines)
+
+
+class SecretText(str):
+    """A secret as text: a message shows that there is one, and `where` it was found."""
+
+    where: str
+
+    def __new__(cls, text: str, where: str) -> SecretText:
+        """Mark text as secret; `where` is as its owner said, such as `env NAME`."""
+        made = super().__new__(cls, text)
+        made.where = where
+        return made
+
+    def __repr__(self) -> str:
+        """What may be shown of it."""
+        return f"a secret ({self.where})"
 
 
 def bad_file(path: str, field: str, expected: str, found: str) -> BadFile:
@@ -71,6 +93,8 @@ def shown(value: Any) -> str:
     """Show a value of a file in one short line, without the power to move a terminal's cursor."""
     if value is None:
         return "nothing"
+    if isinstance(value, SecretText):
+        return repr(value)
     if isinstance(value, Mapping):
         return f"a mapping of {len(value):,} fields" if value else "an empty mapping"
     if isinstance(value, list | tuple):

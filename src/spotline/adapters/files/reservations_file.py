@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, overload
 
@@ -35,7 +36,9 @@ class _OfferingPart(Part):
         return ", ".join(f"{name} {value}" for name, value in stated.items())
 
 
-class _ReservationPart(Part):
+class ReservationPart(Part):
+    """Capacity that is paid for already, as a file has it."""
+
     offering: Name | _OfferingPart
     id: Name
     instances: Annotated[Whole, Field(le=1_000_000)]
@@ -44,7 +47,7 @@ class _ReservationPart(Part):
 
 
 class _ReservationsPart(Part):
-    reservations: Annotated[tuple[_ReservationPart, ...], Field(min_length=1)]
+    reservations: Annotated[tuple[ReservationPart, ...], Field(min_length=1)]
 
 
 @overload
@@ -67,11 +70,21 @@ def add_reservations(market: AnyMarket, path: Path | None) -> AnyMarket:
     if path is None:
         return market
     part = read_part(_ReservationsPart, read_yaml(path), where=str(path))
-    open_market = [offering for offering in market.offerings if offering.reservation is None]
-    known = {offering.offering_id for offering in market.offerings}
+    added, mistakes = reserved_offerings(market.offerings, part.reservations)
+    if mistakes:
+        raise BadFile(str(path), mistakes)
+    return with_reservations(market, added)
+
+
+def reserved_offerings(
+    offerings: Sequence[Offering], stated: Sequence[ReservationPart]
+) -> tuple[list[Offering], list[Mistake]]:
+    """What is held of these offerings, and what is wrong with what was stated."""
+    open_market = [offering for offering in offerings if offering.reservation is None]
+    known = {offering.offering_id for offering in offerings}
     added: list[Offering] = []
     mistakes: list[Mistake] = []
-    for index, entry in enumerate(part.reservations):
+    for index, entry in enumerate(stated):
         field = f"reservations[{index}]"
         bases = _bases(entry.offering, open_market)
         if len(bases) != 1:
@@ -92,9 +105,7 @@ def add_reservations(market: AnyMarket, path: Path | None) -> AnyMarket:
             continue
         known.add(offering.offering_id)
         added.append(offering)
-    if mistakes:
-        raise BadFile(str(path), mistakes)
-    return with_reservations(market, added)
+    return added, mistakes
 
 
 def _bases(named: str | _OfferingPart, offerings: list[Offering]) -> list[Offering]:

@@ -8,7 +8,7 @@ may not come twice.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -30,6 +30,9 @@ _TAG = "tag:yaml.org,2002:"
 _SCALAR_TAGS = frozenset(f"{_TAG}{name}" for name in ("null", "bool", "int", "float", "str"))
 _NUMBER_TAGS = (f"{_TAG}int", f"{_TAG}float")
 _MERGE = "<<"
+
+Steps = tuple[int | str, ...]
+"""Keys and indices that lead to a value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +104,27 @@ def parse_yaml(text: str, *, where: str, limits: Limits = ONE_DOCUMENT) -> Any:
         It is no YAML, holds more than `limits` allow, a key twice, two documents, or a tag that
         makes anything else of a value. Names the line.
     """
+    return _parsed(text, _Building(where, limits))
+
+
+def parse_yaml_with_lines(
+    text: str, *, where: str, limits: Limits = ONE_DOCUMENT
+) -> tuple[Any, Mapping[Steps, int]]:
+    """Read a text as `parse_yaml`, and say in which line each key and each entry of a list stands.
+
+    What an alias repeats has the line of the alias alone.
+    """
+    lines: dict[Steps, int] = {}
+    return _parsed(text, _Building(where, limits, lines)), lines
+
+
+def _parsed(text: str, building: _Building) -> Any:
+    where = building.where
     control = _CONTROL.search(text)
     if control is not None:
         line = text.count("\n", 0, control.start()) + 1
         found = f"the control character U+{ord(control[0]):04X}"
         raise bad_file(where, f"line {line}", "text", found)
-    building = _Building(where, limits)
     try:
         return building.document(yaml.parse(text, Loader=_EVENTS))
     except yaml.MarkedYAMLError as error:
@@ -163,6 +181,7 @@ class _Building:
 
     where: str
     limits: Limits
+    lines: dict[Steps, int] | None = None
     open: list[_Open] = field(default_factory=list)
     anchored: dict[str, _Anchored] = field(default_factory=dict)
     values: int = 0
@@ -201,6 +220,13 @@ class _Building:
         if len(self.open) + height > MOST_LEVELS:
             self._refuse(event, f"at most {MOST_LEVELS} levels of lists and mappings", "more")
 
+    def _note_line(self, event: Any) -> None:
+        """Note where the key or entry in hand stands; the first mention of it counts."""
+        if self.lines is None or not self.open:
+            return
+        steps = tuple(len(o.value) if isinstance(o.value, list) else o.key or "" for o in self.open)
+        self.lines.setdefault(steps, event.start_mark.line + 1)
+
     def _wants_key(self) -> bool:
         if not self.open:
             return False
@@ -212,6 +238,7 @@ class _Building:
         if self._wants_key():
             self._key(event)
             return
+        self._note_line(event)
         value = self._resolved(event)
         if event.anchor is not None:
             self.anchored[event.anchor] = _Anchored(value, 1, 0)
@@ -226,6 +253,7 @@ class _Building:
             top.merged = []
         top.merging = merges
         top.key = key
+        self._note_line(event)
 
     def _resolved(self, event: Any) -> Any:
         tag, text = event.tag, event.value
@@ -249,6 +277,7 @@ class _Building:
         if known is None:
             self._refuse(event, "an alias of what stands before", shown(event.anchor))
         self._count(event, known.values, known.height)
+        self._note_line(event)
         self._put(event, known.value, known.height)
 
     def _begin(self, event: Any) -> None:
@@ -258,6 +287,7 @@ class _Building:
             self._refuse(event, "a field's name", "a mapping" if mapping else "a list")
         if event.tag not in (None, "!", f"{_TAG}map", f"{_TAG}seq"):
             self._refuse(event, "a mapping or a list", f"the tag {shown(event.tag)}")
+        self._note_line(event)
         self.open.append(_Open({} if mapping else [], event.anchor, self.values - 1))
 
     def _end(self, event: Any) -> None:

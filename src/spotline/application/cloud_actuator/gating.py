@@ -64,7 +64,7 @@ class LiveGate:
     def may_end(self) -> bool:
         """Whether a cloud may be asked to end anything: only where we may ever have launched."""
         stated = self._stated
-        return stated.run.on_paper or stated.accounts is Mode.LIVE or self._has_acted
+        return stated.run.on_paper or stated.any_live or self._has_acted
 
     def why_not(self, offering_id: str) -> str:
         """Why nothing may be launched there, in one line; empty where it may."""
@@ -72,7 +72,7 @@ class LiveGate:
             return ""
         account = self._accounts.get(offering_id, "")
         # Of an offering that no market named nobody knows the account: it is in none that is live.
-        mode = self._modes.get(account, self._stated.accounts)
+        mode = self._modes.get(account) or self._stated.of(account)
         if mode is Mode.LIVE:
             return ""
         return (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from spotline.application.cloud_actuator.gangs import Gangs
@@ -19,6 +19,7 @@ from spotline.application.cloud_actuator.ports import (
     Refusal,
 )
 from spotline.application.cloud_actuator.reporting import ledger_launch, released, result_of
+from spotline.application.cloud_actuator.taken_back import LEFT
 from spotline.contracts.errors import ProviderUnavailable, Throttled, UnknownOutcome
 from spotline.domain.events.capacity import LaunchRefused, ProvisioningCommanded, RefusalClass
 from spotline.domain.ledger.caps import JOB_CAP, Permit, excepted_from, limited, stood_against
@@ -42,7 +43,20 @@ from spotline.domain.units import NS_PER_S
 PATIENCE_CALLS = 5
 _PATIENT = {RefusalClass.THROTTLED, RefusalClass.SERVER}
 _FIRST_WAIT_S = 1.0
-_NO_GANGS = Gangs()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What is known beside the intents: the gangs of their jobs, and whose end the cloud brings.
+
+    What is in `leave` is released, and not asked to end.
+    """
+
+    gangs: Gangs = field(default_factory=Gangs)
+    leave: Collection[str] = ()
+
+
+NOTHING_BESIDE = Beside()
 
 
 class CooldownsInHand:
@@ -205,9 +219,9 @@ class Launching:
         places: Mapping[str, OfferingPlace],
         *,
         resumed: bool,
-        gangs: Gangs = _NO_GANGS,
+        beside: Beside = NOTHING_BESIDE,
     ) -> Done:
-        """Release, then launch.
+        """Release, then launch; what is to be left is not asked to end.
 
         Intents that are `resumed` may have been sent before: each is asked for, and answered as it
         was then, whatever has been refused since.
@@ -218,7 +232,7 @@ class Launching:
             Perform the same intents again later; what was granted is granted again.
         """
         done = Done()
-        await self._release(intents, lives, done)
+        await self._release(intents, lives, done, beside.leave)
         for intent in intents:
             granted: list[Instance] = []
             released_at_once: list[Instance] = []
@@ -233,7 +247,7 @@ class Launching:
                     if bar is not None:
                         grant = _not_asked(bar)
                     else:
-                        counts = gangs.counts_of_use(intent, launch, len(granted))
+                        counts = beside.gangs.counts_of_use(intent, launch, len(granted))
                         request = self._request(intent, launch, at, counts)
                         grant = await self._ask(request, launch, wanted, cooldowns)
                     _take_up(lives, intent, launch, grant)
@@ -263,17 +277,25 @@ class Launching:
         self._unanswered.clear()
         return done
 
-    async def _release(self, intents: Sequence[Intent], lives: LivesInHand, done: Done) -> None:
+    async def _release(
+        self,
+        intents: Sequence[Intent],
+        lives: LivesInHand,
+        done: Done,
+        leave: Collection[str],
+    ) -> None:
         for intent in intents:
             reason = JOB_CAP if intent.dropped else "released"
             for instance_id in intent.release:
-                done.ended[instance_id] = released(instance_id, intent, reason)
+                why = LEFT if instance_id in leave else reason
+                done.ended[instance_id] = released(instance_id, intent, why)
             if intent.dropped:
                 done.dropped |= set(intent.release)
-        if not done.ended:
+        ending = [instance_id for instance_id in done.ended if instance_id not in leave]
+        if not ending:
             return
-        await self._cloud.terminate(self._ledger.owner, list(done.ended))
-        for instance_id in done.ended:
+        await self._cloud.terminate(self._ledger.owner, ending)
+        for instance_id in ending:
             if instance_id in lives:
                 lives.learn(instance_id, LifeInput.STOP_ASKED)
 

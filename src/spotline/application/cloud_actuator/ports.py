@@ -183,6 +183,31 @@ class Enrolment(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BilledInstance:
+    """An instance that has ended, as far as a biller needs it."""
+
+    instance_id: str
+    offering_id: str
+    capacity_type: CapacityType
+
+
+class InstanceBiller(Protocol):
+    """Says what instances cost in the end, by the rules that their provider bills by."""
+
+    async def final_costs(self, instances: Sequence[BilledInstance]) -> Sequence[Settlement]:
+        """What each of these cost in all; the same when it is asked again.
+
+        One of which that is not known, or not yet, is left out.
+
+        Raises
+        ------
+        ProviderUnavailable
+            The provider does not answer, or is throttled: ask again later.
+        """
+        ...
+
+
 class CloudClock(Protocol):
     """The present moment in market time.
 
@@ -436,6 +461,10 @@ class Ledger(Protocol):
 
     async def bills(self, job_id: str = "") -> Sequence[InstanceBill]:
         """The bill of every instance that was charged or settled, or of one job's, by instance id."""
+        ...
+
+    async def settled(self, instance_ids: Sequence[str]) -> frozenset[str]:
+        """Those of these instances of which somebody said what they cost in the end."""
         ...
 
     async def settle(self, settlements: Sequence[Settlement]) -> None:

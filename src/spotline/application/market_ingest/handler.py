@@ -386,12 +386,14 @@ def _on_demand_held(reported: CapacityReported) -> dict[str, int]:
 
 def account_modes(offerings: Iterable[Offering], modes: StatedModes) -> Iterator[AccountModeSet]:
     """What the accounts of a live run begin in, where nothing is bought before they are promoted."""
-    if modes.run.on_paper or modes.accounts is Mode.LIVE:
+    if modes.run.on_paper:
         return
     for account in sorted({offering.account_key for offering in offerings}):
-        yield AccountModeSet(
-            account=account,
-            mode=modes.accounts,
-            by=SPOTLINE,
-            reason="an account of a real cloud begins so",
-        )
+        # Of an account of which nothing is said everybody takes that it is live.
+        if modes.of(account) is not Mode.LIVE:
+            yield AccountModeSet(
+                account=account,
+                mode=modes.of(account),
+                by=SPOTLINE,
+                reason="an account of a real cloud begins so",
+            )

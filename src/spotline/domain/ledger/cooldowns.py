@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from spotline.domain.events.capacity import RefusalClass
-from spotline.domain.market.offering import CapacityType
+from spotline.domain.market.offering import BillingRules, CapacityType
 from spotline.domain.units import NS_PER_S
 
 
@@ -48,11 +48,15 @@ class CoolingRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferingPlace:
-    """Where an offering is: names that are equal for what shares a zone or an account."""
+    """Where an offering is: names that are equal for what shares a zone or an account.
+
+    `billing` is how it is billed, None where nothing is stated.
+    """
 
     offering_id: str
     zone: str
     account: str
+    billing: BillingRules | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,6 +89,10 @@ class AwsCloud:
     def counts(self) -> Mapping[str, int]:
         """What was counted: messages, malformed ones, failures of queues, recommendations."""
         return self._store.counts()
+
+    def never_ran(self, instance_ids: Iterable[str]) -> set[str]:
+        """Those of these instances that were ended while they were pending: they are not billed."""
+        return self._store.never_ran(instance_ids)
 
     def unread(self) -> Sequence[tuple[str, str]]:
         """Messages that could not be read, and why."""

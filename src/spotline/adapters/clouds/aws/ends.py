@@ -9,7 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
-from spotline.adapters.clouds.aws.api import AwsApi, Place
+from spotline.adapters.clouds.aws.api import AwsApi, Place, Reply
 from spotline.adapters.clouds.aws.errors import AwsRefused
 from spotline.adapters.clouds.aws.listing import described
 from spotline.adapters.clouds.aws.parse import Shown
@@ -96,7 +96,8 @@ class Ends:
         left = list(instance_ids)
         while left:
             try:
-                await self._api.call(place, "ec2", "terminate_instances", InstanceIds=left)
+                answer = await self._api.call(place, "ec2", "terminate_instances", InstanceIds=left)
+                self._store.note_never_ran(pending_before(answer))
                 return left
             except AwsRefused as error:
                 if error.code not in _NOT_FOUND:
@@ -108,3 +109,12 @@ class Ends:
                     return [*first, *await self._ask(place, left[half:])]
                 left = [one for one in left if named and one not in named]
         return left
+
+
+def pending_before(answer: Reply) -> list[str]:
+    """The instances of an answer to TerminateInstances that were pending until then."""
+    return [
+        str(one["InstanceId"])
+        for one in answer.get("TerminatingInstances", ())
+        if one.get("PreviousState", {}).get("Name") == "pending"
+    ]

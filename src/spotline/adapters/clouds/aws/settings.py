@@ -5,13 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from spotline.domain.market.market_clock import WALL_TIME, MarketClock
+from spotline.domain.market.offering import Reservation
+from spotline.domain.modes import Mode
+from spotline.domain.units import micro_usd_from_usd
 
 _ACCOUNT_ID = re.compile(r"\d{12}")
 # "If an EC2 instance is interrupted ... two minutes": best effort, but told of all (clouds.md D10).
 NOTICE_LEAD_S = 120
 MOST_QUEUE_WAIT_S = 20
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL leads to this machine: only a rehearsal of AWS is there."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +45,8 @@ class AwsAccount:
     queues
         URL of the SQS queue that our own EventBridge rule fills, by region. A region without one is
         never told of interruptions by the cloud, only by its instances.
+    mode
+        What it begins in; live only in a rehearsal, elsewhere `spotline promote` makes it so.
     """
 
     name: str
@@ -38,6 +54,7 @@ class AwsAccount:
     role_arn: str = ""
     external_id: str = field(default="", repr=False)
     queues: Mapping[str, str] = field(default_factory=dict)
+    mode: Mode = Mode.OBSERVE
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -76,6 +93,9 @@ class AwsOffering:
         it, too: a fleet cannot.
     capacity_block
         Whether that is a capacity block.
+    reserved_instances, reserved_until_ns, reserved_usd_per_hour
+        Of that commitment: how many instances, until when (ns since the epoch, 0: it does not end),
+        and what each costs an hour whether it is used or not.
     """
 
     account: str
@@ -90,6 +110,9 @@ class AwsOffering:
     placement_group: str = ""
     capacity_reservation_id: str = ""
     capacity_block: bool = False
+    reserved_instances: int = 0
+    reserved_until_ns: int = 0
+    reserved_usd_per_hour: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("account", "region", "zone", "instance_type", "launch_template_id"):
@@ -105,11 +128,30 @@ class AwsOffering:
                 f"offerings[{self.offering_id}].capacity_block needs a capacity_reservation_id, "
                 "and there is none"
             )
+        if self.reserved_instances and not self.capacity_reservation_id:
+            raise ValueError(
+                f"offerings[{self.offering_id}].reserved_instances needs a "
+                "capacity_reservation_id, and there is none"
+            )
+
+    @property
+    def reservation(self) -> Reservation | None:
+        """What is committed to here: filled first, at a marginal price of 0; None: nothing known."""
+        if not self.reserved_instances:
+            return None
+        return Reservation(
+            instances=self.reserved_instances,
+            ends_ns=self.reserved_until_ns,
+            sunk_price_micro_usd=micro_usd_from_usd(self.reserved_usd_per_hour),
+        )
 
     @property
     def offering_id(self) -> str:
         """The id of the offering in markets, commands and bills."""
-        return f"aws:{self.account}:{self.zone}:{self.instance_type}"
+        bought = f"aws:{self.account}:{self.zone}:{self.instance_type}"
+        # As reservations that are added to other markets are called.
+        reserved = self.capacity_reservation_id
+        return f"{bought}/reserved/{reserved}" if reserved else bought
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +191,12 @@ class AwsSettings:
                     f"offerings[{offering.offering_id}].account must be one of "
                     f"{', '.join(names) or 'none'}, was {offering.account!r}"
                 )
+        for account in self.accounts:
+            if account.mode is Mode.LIVE and not self.rehearsed:
+                raise ValueError(
+                    f"accounts[{account.name}].mode must be observe or shadow, was live: "
+                    f"spotline promote aws/{account.name} --to live --reason WHY"
+                )
         for name in ("connect_timeout_s", "read_timeout_s"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be > 0, was {getattr(self, name)}")
@@ -156,3 +204,12 @@ class AwsSettings:
             raise ValueError(
                 f"queue_wait_s must be within 0..{MOST_QUEUE_WAIT_S}, was {self.queue_wait_s}"
             )
+
+    @property
+    def rehearsed(self) -> bool:
+        """Whether this is no AWS, but a rehearsal of it on this machine."""
+        return is_loopback(self.endpoint_url)
+
+    def account_modes(self) -> dict[str, Mode]:
+        """What each account begins in, by "aws/NAME"."""
+        return {f"aws/{account.name}": account.mode for account in self.accounts}

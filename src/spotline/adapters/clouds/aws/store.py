@@ -51,6 +51,7 @@ CREATE TABLE IF NOT EXISTS takings (
     taking INTEGER PRIMARY KEY AUTOINCREMENT, token TEXT NOT NULL UNIQUE, told TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS unread (
     message_id TEXT PRIMARY KEY, body TEXT NOT NULL, problem TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS never_ran (instance_id TEXT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS counts (name TEXT PRIMARY KEY, count INTEGER NOT NULL);
 """
 # A taking is asked for again right after a crash, if at all; unread messages are for a person.
@@ -216,6 +217,18 @@ class AwsStore:
                 connection.execute(
                     "UPDATE instances SET asked = 1 WHERE instance_id = ?", (instance_id,)
                 )
+
+    def note_never_ran(self, instance_ids: Iterable[str]) -> None:
+        """Note what was still pending as it was ended: it is not billed."""
+        with self.transaction() as connection:
+            connection.executemany(
+                "INSERT OR IGNORE INTO never_ran VALUES (?)", [(one,) for one in instance_ids]
+            )
+
+    def never_ran(self, instance_ids: Iterable[str]) -> set[str]:
+        """Those of these instances that were still pending as they were ended."""
+        query = "SELECT instance_id FROM never_ran WHERE instance_id = ?"
+        return {one for one in instance_ids if self._rows(query, (one,))}
 
     def known(self, instance_ids: Iterable[str]) -> dict[str, Known]:
         """Those of these instances that were ever granted or shown."""

@@ -1,0 +1,224 @@
+"""`clouds.aws` of a spotline.yaml: accounts and offerings, and what of them is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from spotline.adapters.clouds.aws.section import read_section
+from spotline.adapters.clouds.aws.settings import AwsAccount, AwsSettings, is_loopback
+from spotline.adapters.files.mistake import BadFile, SecretText
+from spotline.domain.market.market_clock import MarketClock
+from spotline.domain.modes import Mode
+
+GOOD = """
+accounts:
+- {name: research, account_id: "000000000001"}
+offerings:
+- account: research
+  region: us-east-1
+  zones: [use1-az1, use1-az2]
+  instance_types: [p4d.24xlarge, p3.2xlarge]
+  launch_templates: {p4d.24xlarge: lt-0a, p3.2xlarge: lt-0b}
+  subnets: {use1-az1: subnet-0a}
+"""
+REHEARSED = "http://127.0.0.1:8123"
+
+
+def section(change: Any = None) -> dict[str, Any]:
+    read: dict[str, Any] = yaml.safe_load(GOOD)
+    if change is not None:
+        change(read)
+    return read
+
+
+def test_selectors_become_an_offering_for_each_zone_and_instance_type() -> None:
+    settings = read_section(section())
+
+    found = [
+        (each.zone, each.instance_type, each.gpu_model, each.gpus_per_instance, each.subnet_id)
+        for each in settings.offerings
+    ]
+    assert found == [
+        ("use1-az1", "p4d.24xlarge", "a100-40gb", 8, "subnet-0a"),
+        ("use1-az1", "p3.2xlarge", "v100", 1, "subnet-0a"),
+        ("use1-az2", "p4d.24xlarge", "a100-40gb", 8, ""),
+        ("use1-az2", "p3.2xlarge", "v100", 1, ""),
+    ]
+    assert {each.launch_template_id for each in settings.offerings} == {"lt-0a", "lt-0b"}
+    assert settings.accounts == (AwsAccount(name="research", account_id="000000000001"),)
+    assert settings.account_modes() == {"aws/research": Mode.OBSERVE}
+
+
+def test_a_rehearsal_has_a_clock_and_accounts_that_are_live_and_types_of_its_own() -> None:
+    settings = read_section(
+        {
+            "endpoint_url": REHEARSED,
+            "clock": {"wall_ns": 5, "market_ns": 7, "market_s_per_s": 60},
+            "accounts": [{"name": "default", "account_id": "000000000001", "mode": "live"}],
+            "offerings": [
+                {
+                    **{"account": "default", "region": "east-1", "zone": "us-east-1a"},
+                    **{"instance_type": "a100-1x", "gpu_model": "a100", "gpus_per_instance": 1},
+                    "launch_template_id": "lt-0123456789abcdef0",
+                }
+            ],
+        }
+    )
+
+    assert settings.rehearsed
+    assert settings.clock == MarketClock(wall_ns=5, market_ns=7, market_s_per_s=60.0)
+    assert settings.account_modes() == {"aws/default": Mode.LIVE}
+
+
+def set_account(**fields: Any) -> Any:
+    return lambda read: read["accounts"][0].update(fields)
+
+
+def set_entry(**fields: Any) -> Any:
+    def change(read: dict[str, Any]) -> None:
+        entry = read["offerings"][0]
+        entry.update(fields)
+        for name in [name for name in entry if entry[name] is ...]:
+            del entry[name]
+
+    return change
+
+
+def put(**fields: Any) -> Any:
+    return lambda read: read.update(fields)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (put(accounts=[]), "accounts: expected at least one entry, found an empty list"),
+        (
+            put(acounts=[]),
+            "acounts: expected a known field (did you mean accounts?), found acounts",
+        ),
+        (
+            set_account(account_id=1),
+            'accounts[0].account_id: expected the 12 digits of an account, in quotes: "012345678901"'
+            ", found 1",
+        ),
+        (
+            set_account(mode="live"),
+            "accounts[0].mode: expected observe or shadow: an account goes live by a command that is "
+            "audited, spotline promote aws/research --to live --reason WHY, found 'live'",
+        ),
+        (
+            set_account(external_id="hunter2", role_arn="arn:aws:iam::123456789012:role/r"),
+            "accounts[0].external_id: expected a secret by where it stands, {env: NAME} or {file: "
+            "PATH}: no secret stands in this file itself, found text (not shown: it may be a secret)",
+        ),
+        (
+            set_account(external_id=SecretText("hunter2", "env E")),
+            "accounts[0].role_arn: expected a role, as its owner demands an external_id with it, "
+            "found none",
+        ),
+        (
+            set_account(role_arn="spotline"),
+            "accounts[0].role_arn: expected arn:aws:iam::ACCOUNT:role/NAME, found 'spotline'",
+        ),
+        (
+            lambda read: read["accounts"].append({"name": "b", "account_id": "000000000001"}),
+            "accounts[1].account_id: expected another one than accounts[0] has, "
+            "found '000000000001'",
+        ),
+        (
+            set_entry(account="prod"),
+            "offerings[0].account: expected an account of the section, one of research, found 'prod'",
+        ),
+        (
+            set_entry(zones=...),
+            "offerings[0].zones: expected zones or zone, found neither",
+        ),
+        (set_entry(zone="use1-az1"), "offerings[0].zone: expected zones or zone, found both"),
+        (
+            set_entry(zones=["use1-az1", "us-east-1b"]),
+            "offerings[0].zones[1]: expected the id of a zone such as use1-az4, as names mean another "
+            "zone in each account (aws ec2 describe-availability-zones says it), found 'us-east-1b'",
+        ),
+        (
+            set_entry(launch_templates={"p4d.24xlarge": "lt-0a"}),
+            "offerings[0].launch_templates.p3.2xlarge: expected a launch template of each instance "
+            "type, found nothing",
+        ),
+        (
+            set_entry(subnets={"use1-az9": "subnet-0a"}),
+            "offerings[0].subnets.use1-az9: expected one of those listed beside it (use1-az1, "
+            "use1-az2), found 'use1-az9'",
+        ),
+        (
+            set_entry(instance_types=["x9.large"], launch_templates={"x9.large": "lt-0a"}),
+            "offerings[0].gpu_model: expected gpu_model and gpus_per_instance of x9.large, which is "
+            "none of those known here (",
+        ),
+        (
+            set_entry(
+                instance_types=["p3.2xlarge"],
+                launch_templates={"p3.2xlarge": "lt-0a"},
+                gpus_per_instance=4,
+            ),
+            "offerings[0].gpus_per_instance: expected 1, as p3.2xlarge has, found 4",
+        ),
+        (
+            set_entry(capacity_reservation_id="cr-0a"),
+            "offerings[0].capacity_reservation_id: expected one zone and one instance type, as a "
+            "reservation has, found 4 offerings",
+        ),
+        (
+            lambda read: read["offerings"].append(
+                {
+                    **{"account": "research", "region": "us-east-1", "zone": "use1-az1"},
+                    **{"instance_type": "p3.2xlarge", "launch_template_id": "lt-0a"},
+                }
+            ),
+            "offerings[1]: expected each account, zone and instance type once, found "
+            "aws:research:use1-az1:p3.2xlarge again",
+        ),
+        (
+            put(clock={"market_s_per_s": 60}),
+            "clock: expected no clock beside AWS itself, whose time is wall time; a rehearsal's has "
+            "its endpoint_url on this machine, found one",
+        ),
+        (
+            put(endpoint_url="http://10.0.0.7:80"),
+            "endpoint_url: expected https://..., or a rehearsal on this machine "
+            "(http://127.0.0.1:PORT), found 'http://10.0.0.7:80'",
+        ),
+    ],
+)
+def test_a_mistake_names_its_field(change: Any, said: str) -> None:
+    with pytest.raises(BadFile) as caught:
+        read_section(section(change))
+
+    (mistake,) = caught.value.mistakes
+    assert str(mistake).startswith(said)
+
+
+def test_settings_made_in_code_keep_the_same_rule() -> None:
+    live = AwsAccount(name="a", account_id="000000000001", mode=Mode.LIVE)
+
+    assert AwsSettings(accounts=(live,), endpoint_url=REHEARSED).rehearsed
+    with pytest.raises(ValueError, match="spotline promote aws/a --to live"):
+        AwsSettings(accounts=(live,))
+
+
+@pytest.mark.parametrize(
+    ("url", "here"),
+    [
+        ("http://127.0.0.1:80", True),
+        ("http://localhost:80", True),
+        ("http://[::1]:80", True),
+        ("https://ec2.us-east-1.amazonaws.com", False),
+        ("http://127.0.0.1.example.com", False),
+        ("http://localhost.example.com", False),
+        ("", False),
+    ],
+)
+def test_only_this_machine_is_a_rehearsal(url: str, here: bool) -> None:
+    assert is_loopback(url) is here
