@@ -20,8 +20,7 @@ from spotline.domain.market.live_market import LiveMarket
 from spotline.domain.market.market_clock import WALL_TIME, MarketClock
 from spotline.domain.market.overrides import NO_OVERRIDES, PriceOverrides
 from spotline.domain.units import NS_PER_S
-from spotline.runtime.feeding import FeedTally, Silence, record_feed
-from spotline.runtime.stream import EventStream
+from spotline.runtime.feeding import FeedTally, QuoteLog, Silence, record_feed
 
 SILENT_AFTER_S = 600
 """So long may a feed fail to answer before no new spot is bought by what it said, market time."""
@@ -138,7 +137,7 @@ class FeedWatch:
         """Market time."""
         return self._feeds.clock.market_at(self._clock_ns())
 
-    async def record(self, feed: MarketFeed, host: _Ingesting, stream: EventStream) -> None:
+    async def record(self, feed: MarketFeed, host: _Ingesting, stream: QuoteLog) -> None:
         """Record what a feed says until it ends, on what the log says by then.
 
         Raises

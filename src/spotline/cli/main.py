@@ -39,6 +39,7 @@ COMMANDS = (
     "contexts",
     "market",
     "market_status",
+    "market_record",
     "stats",
     "demo",
     "train_demo",

@@ -228,6 +228,9 @@ def _planned(quoted: SlotQuote, override: PriceOverride, used: int) -> SlotQuote
 
 
 def _repriced(quoted: SlotQuote, spot: int, on_demand: int) -> SlotQuote:
+    if quoted.unquoted:
+        # What stands there is nobody's price.
+        return quoted
     quote = quoted.quote
     changed = replace(quote, spot_price_micro_usd=spot, on_demand_price_micro_usd=on_demand)
     if changed == quote:

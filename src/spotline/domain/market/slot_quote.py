@@ -71,6 +71,15 @@ class SlotQuote:
         )
 
     @property
+    def unquoted(self) -> bool:
+        """Whether nobody has ever said a price of it: what stands is in doubt, nothing beside it."""
+        quote = self.quote
+        return (
+            quote.spot_price_micro_usd == self.quarantined_spot_price_micro_usd
+            and quote.on_demand_price_micro_usd == self.quarantined_on_demand_price_micro_usd
+        )
+
+    @property
     def doubted(self) -> bool:
         """Whether a newer price of it is not believed."""
         return bool(
