@@ -112,7 +112,7 @@ def test_the_file_may_be_named_by_a_variable_and_limits_by_their_own(
         (
             "market: {file: market.parquet}\nstore: store\noverrides:\n- offerings: '*'\n"
             "  spot_discount: 0.1",
-            "spotline: FOLDER/spotline.yaml:3: overrides: expected none beside market.file",
+            "spotline: FOLDER/spotline.yaml:3: overrides: expected none beside a market that is not live",
         ),
         ("cloud: [aws]", "spotline: FOLDER/spotline.yaml:1: cloud: expected text, found a list"),
     ],

@@ -29,6 +29,8 @@ from spotline.adapters.files.limits_file import LimitsPart
 from spotline.adapters.files.mistake import SecretText
 from spotline.adapters.files.reservations_file import ReservationPart
 from spotline.adapters.files.spotline_yaml.secret_values import BY_PLACE, NOT_SHOWN
+from spotline.domain.market.overrides import PriceOverride, SavingsPlan
+from spotline.domain.units import micro_usd_from_usd
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +218,28 @@ class OverridePart(Part):
     savings_plan: SavingsPlanPart | None = None
     from_: Annotated[TimeNs | None, Field(alias="from")] = None
     until: TimeNs | None = None
+
+    def price_override(self) -> PriceOverride:
+        """What it says of prices; `ValueError` where that cannot be."""
+        plan = self.savings_plan
+        return PriceOverride(
+            offerings=self.offerings,
+            on_demand_micro_usd=micro_usd_from_usd(self.on_demand_usd_per_instance_hour or 0.0),
+            on_demand_discount_ppm=_ppm(self.on_demand_discount),
+            spot_discount_ppm=_ppm(self.spot_discount),
+            savings_plan=None
+            if plan is None
+            else SavingsPlan(
+                micro_usd_per_hour=micro_usd_from_usd(plan.usd_per_hour),
+                discount_ppm=_ppm(plan.on_demand_discount),
+            ),
+            from_ns=self.from_ or 0,
+            until_ns=self.until or 0,
+        )
+
+
+def _ppm(share: float | None) -> int:
+    return round((share or 0.0) * 1_000_000)
 
 
 Override = Annotated[OverridePart, BeforeValidator(_only_one_of_spot)]
