@@ -101,6 +101,12 @@ VIOLATIONS = {
         line="\n\ndef _peek():\n    import spotline.adapters.grpc.kit.calling  # noqa: F401\n",
         evidence="spotline.agent.ports -> spotline.adapters.grpc.kit.calling",
     ),
+    "rehearsal_knows_what_it_tests": Violation(
+        contract="rehearsal",
+        path="src/spotline/rehearsal/aws/__init__.py",
+        line="import spotline.adapters.clouds.aws.settings\n",
+        evidence="spotline.rehearsal.aws -> spotline.adapters.clouds.aws.settings",
+    ),
     "packages_of_the_domain_form_a_cycle": Violation(
         contract="acyclic",
         path="src/spotline/domain/jobs/__init__.py",

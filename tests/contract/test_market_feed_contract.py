@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from spotline.adapters.clouds.aws.feeds.feed import AwsMarketFeed, FeedPace
 from spotline.adapters.market.recorded_feed import Outage, RecordedFeed
 from spotline.application.market_ingest.ports import MarketFeed, Quoted, QuotesStale
 from spotline.application.market_ingest.vetting import QuoteVetting, Verdict
@@ -17,6 +18,7 @@ from spotline.domain.market.market import Market
 from spotline.domain.market.offering import Quote
 from spotline.domain.units import NS_PER_S
 from tests.eventually import PATIENCE_S
+from tests.fakes.aws_market import ScriptedAws, WallOf, aws_market, aws_settings
 from tests.fakes.clock import TurnedClock
 from tests.fakes.recorded_run import small_market
 from tests.fakes.reserved import with_one
@@ -26,9 +28,8 @@ SILENT_SLOT, SPEAKS_AGAIN_SLOT = 4, 6
 STALE_FROM = 7
 
 
-def source() -> Market:
-    """What the source of every rig says: a market in which one offering falls silent."""
-    market = with_one(small_market(slots=SLOTS), instances=3, slots=9)
+def silenced(market: Market) -> Market:
+    """What the source of every rig says: a market whose first offering falls silent."""
     quoted = market.quoted_ns.copy()
     quoted[STALE_FROM - 2 :, 0] = quoted[STALE_FROM - 2, 0]
     frozen = {"quoted_ns": quoted}
@@ -47,12 +48,14 @@ class FeedRig:
     on, and that answers until slot `SILENT_SLOT`, with `fails` not before `SPEAKS_AGAIN_SLOT`.
     """
 
+    source: Market
     open: Callable[[bool, float], MarketFeed]
     turn: Callable[[int], None]
 
 
 def recorded_rig() -> FeedRig:
-    clock, market = TurnedClock(), source()
+    clock = TurnedClock()
+    market = silenced(with_one(small_market(slots=SLOTS), instances=3, slots=9))
     slot_ns = market.slot_s * NS_PER_S
 
     def opened(fails: bool, retry_after_s: float) -> MarketFeed:
@@ -69,10 +72,35 @@ def recorded_rig() -> FeedRig:
             outages=[outage] if fails else [],
         )
 
-    return FeedRig(open=opened, turn=lambda slots: clock.turn(slots * market.slot_s / 60.0))
+    return FeedRig(
+        source=market,
+        open=opened,
+        turn=lambda slots: clock.turn(slots * market.slot_s / 60.0),
+    )
 
 
-RIGS = {"recorded": recorded_rig}
+def aws_rig() -> FeedRig:
+    clock = TurnedClock()
+    market = silenced(aws_market(small_market(slots=SLOTS)))
+    api = ScriptedAws(market, clock, silent_from=STALE_FROM - 1)
+    # A price is asked for when a slot opens, and said again although it holds.
+    pace = FeedPace(
+        poll_s=market.slot_s,
+        confirm_every_s=market.slot_s,
+        stale_after_s=market.slot_s,
+        until_ns=market.start_ns + (SLOTS - 1) * market.slot_s * NS_PER_S,
+    )
+
+    def opened(fails: bool, retry_after_s: float) -> MarketFeed:
+        api.outage = (SILENT_SLOT, SPEAKS_AGAIN_SLOT) if fails else (0, 0)
+        api.retry_after_s = retry_after_s
+        settings = aws_settings(market)
+        return AwsMarketFeed(settings, api, WallOf(clock, market.start_ns), pace=pace)
+
+    return FeedRig(source=market, open=opened, turn=lambda slots: clock.turn(slots * market.slot_s))
+
+
+RIGS = {"aws": aws_rig, "recorded": recorded_rig}
 
 
 @pytest.fixture(params=sorted(RIGS))
@@ -114,7 +142,7 @@ async def test_its_offerings_are_those_that_it_quotes(rig):
     said = await said_until_silent(rig, feed.quotes())
 
     ids = [offering.offering_id for offering in offerings]
-    assert ids == sorted(offering.offering_id for offering in source().offerings)
+    assert ids == sorted(offering.offering_id for offering in rig.source.offerings)
     assert set(latest(said)) == set(ids)
 
 
@@ -123,9 +151,9 @@ async def test_it_begins_with_the_latest_quote_of_every_offering(rig):
     rig.turn(3)
 
     async with asyncio.timeout(PATIENCE_S), aclosing(feed.quotes()) as quotes:
-        first = [await anext(quotes) for _ in source().offerings]
+        first = [await anext(quotes) for _ in rig.source.offerings]
 
-    assert latest(first) == {quote.offering_id: quote for quote in source().quotes(3)}
+    assert latest(first) == {quote.offering_id: quote for quote in rig.source.quotes(3)}
 
 
 async def test_everything_new_is_said_at_least_once_and_may_be_believed(rig):
@@ -135,14 +163,14 @@ async def test_everything_new_is_said_at_least_once_and_may_be_believed(rig):
     said = await said_until_silent(rig, feed.quotes())
 
     quotes = [quoted for quoted in said if isinstance(quoted, Quote)]
-    expected = {quote for slot in range(SLOTS) for quote in source().quotes(slot)}
+    expected = {quote for slot in range(SLOTS) for quote in rig.source.quotes(slot)}
     assert set(quotes) == expected
     assert {vetting.judge(quote).verdict for quote in quotes} <= {Verdict.RECORDED, Verdict.KNOWN}
-    assert vetting.last == {quote.offering_id: quote for quote in source().quotes(SLOTS - 1)}
+    assert vetting.last == {quote.offering_id: quote for quote in rig.source.quotes(SLOTS - 1)}
 
 
 async def test_an_offering_of_which_nothing_is_heard_is_said_to_be_stale_once(rig):
-    silent = source().offerings[0].offering_id
+    silent = rig.source.offerings[0].offering_id
 
     said = await said_until_silent(rig, rig.open(False, 0.0).quotes())
 
@@ -170,4 +198,4 @@ async def test_a_source_that_does_not_answer_is_an_error_and_later_begins_anew(
 
     rig.turn(SPEAKS_AGAIN_SLOT - SILENT_SLOT)
     said = await said_until_silent(rig, feed.quotes())
-    assert set(latest(said)) == {offering.offering_id for offering in source().offerings}
+    assert set(latest(said)) == {offering.offering_id for offering in rig.source.offerings}

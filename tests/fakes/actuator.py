@@ -11,13 +11,15 @@ from spotline.adapters.clouds.simulated.paper import PaperCloud
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.ledger.threaded import ThreadedLedger
-from spotline.application.cloud_actuator.actuation import ActuationOptions, CloudActuation
+from spotline.application.cloud_actuator.actuation import CloudActuation
 from spotline.application.cloud_actuator.agreeing import AgreementRules
 from spotline.application.cloud_actuator.handler import SPEC, ActuateHandler
 from spotline.application.cloud_actuator.messages import Moment
+from spotline.application.cloud_actuator.options import ActuationOptions
 from spotline.application.cloud_actuator.ports import (
     CloudProvider,
     Instance,
+    InstanceBiller,
     InstanceState,
     LaunchRequest,
     LedgerLaunch,
@@ -100,9 +102,10 @@ class Rig:
         caps: Caps | None = None,
         modes: StatedModes = LIVE_FROM_THE_START,
         agreement: AgreementRules | None = None,
+        biller: InstanceBiller | None = None,
     ) -> None:
         self.directory, self.settings, self.caps, self.modes = directory, settings, caps, modes
-        self.agreement = agreement
+        self.agreement, self.biller = agreement, biller
         self.handler = ActuateHandler()
         self.state = self.handler.initial()
         self.published: list[Event] = []
@@ -119,13 +122,14 @@ class Rig:
         self.ledger = SqlLedger(ledger_url(self.directory / "ledger.sqlite"), OWNER)
         self.actuation = CloudActuation(
             Mortal(self.cloud, self.kill, ("launch", "terminate", "events")),
-            Mortal(ThreadedLedger(self.ledger), self.kill, ("write_intents", "record")),
+            Mortal(ThreadedLedger(self.ledger), self.kill, ("write_intents", "record", "settle")),
             ActuationOptions(
                 caps=self.caps or Caps(),
                 modes=self.modes,
                 on_look=self.looks.append,
                 agreement=self.agreement,
                 lease_s=self.settings.lease_s or None if self.settings else None,
+                biller=self.biller,
             ),
         )
         self.perform = SimulatedCloudDriver(self.cloud, self.actuation.perform)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 
-from spotline.application.cloud_actuator.actuation import ActuationOptions, CloudActuation
+from spotline.application.cloud_actuator.actuation import CloudActuation
 from spotline.application.cloud_actuator.agreeing import AgreementRules
 from spotline.application.cloud_actuator.handler import SPEC, ActuateHandler
+from spotline.application.cloud_actuator.options import ActuationOptions
 from spotline.application.spec import Call
 from spotline.contracts.errors import ProviderUnavailable
 from spotline.domain.events.capacity import (

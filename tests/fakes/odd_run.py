@@ -102,8 +102,8 @@ class OddRun:
         fired = False
         for turns in self.host.hosted:
             for timer in turns.due():
-                for event in timer.events:
-                    self.host.publish(event, source=turns.service)
+                for output in turns.timer_outputs(timer):
+                    self.host.publish(output.event, source=turns.service, event_id=output.event_id)
                 fired = True
                 break
         return fired

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -149,3 +150,41 @@ async def test_a_market_by_the_wall_clock_goes_on_where_wall_time_is(tmp_path: P
         assert slot.ts_event_ns == opened.first_slot_start_ns + slot.slot * 10**9
         # Market time is never ahead of wall time.
         assert slot.ts_event_ns <= stored_ns
+
+
+async def test_a_market_by_the_wall_clock_whose_log_is_gone_goes_on_on_its_old_grid(
+    tmp_path: Path,
+) -> None:
+    ingest = IngestOptions(barrier=False, wall_clock=True)
+
+    async def up(slots: int) -> list[tuple[Event, int]]:
+        """A process that is started now and ends once so many slots were opened by it."""
+        opened: list[int] = []
+        reached = asyncio.Event()
+
+        def on_applied(event: Event, envelope: Envelope, seq: int) -> None:
+            if isinstance(event, SlotOpened):
+                opened.append(event.slot)
+            if len(opened) >= slots:
+                reached.set()
+
+        market = generate("mixed", seed=3, slots=2000, slot_s=1, start_ns=time.time_ns())
+        given = options(market, tmp_path, ingest)
+        async with running_system(given, listeners={"market_ingest": on_applied}) as system:
+            await asyncio.wait_for(reached.wait(), PATIENCE_S)
+            return await logged(system)
+
+    before = [event for event, _ in await up(3) if isinstance(event, MarketOpened | SlotOpened)]
+    await asyncio.sleep(1.5)
+    shutil.rmtree(tmp_path / "broker")
+    await up(2)
+    events = await up(1)
+
+    (was, *_) = [event for event in before if isinstance(event, MarketOpened)]
+    (opened,) = [event for event, _ in events if isinstance(event, MarketOpened)]
+    assert opened.first_slot_start_ns == was.first_slot_start_ns
+    slots = [event for event, _ in events if isinstance(event, SlotOpened)]
+    assert slots[0].slot > 0
+    for number, slot in enumerate(slots, start=slots[0].slot):
+        assert slot.slot == number
+        assert slot.ts_event_ns == was.first_slot_start_ns + number * 10**9

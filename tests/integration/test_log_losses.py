@@ -9,6 +9,7 @@ from spotline.adapters.nats.connection import NatsConnection
 from spotline.adapters.nats.snapshots import NatsSnapshotStore
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.incarnations import LogFinding, LogRemembered
+from spotline.bootstrap.installed import note_last, remembered_log
 from spotline.contracts.build import event_of
 from spotline.contracts.errors import ConfigError, LogCut
 from spotline.contracts.subjects import filter_of, subjects_with
@@ -257,6 +258,36 @@ async def test_a_log_of_another_installation_is_refused_and_not_touched(tmp_path
             await settled_log(stream, LogRemembered(installation_id=THEIRS))
         assert await stream.last_seq() == 1
         assert (await info(stream)).installation_id == OURS
+
+
+async def test_the_last_entry_of_a_stopped_log_is_missed_when_it_is_opened_again(tmp_path):
+    store, logs = tmp_path / "store", tmp_path / "broker"
+    async with opened(logs, remembered=remembered_log(store, None)) as (_, stream):
+        await stream.publish([envelope(overdue(n), event_id=f"in-{n}") for n in range(5)])
+        await note_last(store, stream)
+    flip_bytes(logs, at=0.99)
+
+    async with opened(logs, settle=False) as (_, stream):
+        kept = await stream.last_seq()
+        assert kept < 5
+        found = await settled_log(stream, remembered_log(store, None))
+
+    assert (found.finding, found.last_seq_before) == (LogFinding.CUT, 5)
+
+
+async def test_others_that_stand_where_the_last_entry_was_are_told_from_it(tmp_path):
+    store, logs = tmp_path / "store", tmp_path / "broker"
+    async with opened(logs, remembered=remembered_log(store, None)) as (_, stream):
+        await stream.publish([envelope(overdue(n), event_id=f"in-{n}") for n in range(5)])
+        await note_last(store, stream)
+    flip_bytes(logs, at=0.99)
+
+    async with opened(logs, settle=False) as (_, stream):
+        await stream.publish([envelope(overdue(n), event_id=f"in-{n}") for n in range(5, 15)])
+        found = await settled_log(stream, remembered_log(store, None))
+
+    assert found.finding is LogFinding.CUT
+    assert found.detail.startswith("entry 5 is not the one that was there")
 
 
 def memory(**more):

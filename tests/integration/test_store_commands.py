@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from spotline.adapters.audit.chain_file import lines_of
 from spotline.bootstrap.standing_costs import RunningProcess
 from spotline.bootstrap.store_check import CheckState, check_store, exit_code_of
 from spotline.bootstrap.store_copies import back_up, read_backup, restore
@@ -63,6 +64,9 @@ async def test_a_store_that_is_well_is_told_so_and_its_copy_goes_on_as_it_would(
     assert [entry.payload for entry in after] == [entry.payload for entry in before]
     assert [entry.stored_ns for entry in after] == [entry.stored_ns for entry in before]
     assert ledger_of(again) == ledger_of(store)
+    recorded = list(lines_of(store / "audit", "allocator"))
+    assert recorded, "the job's submission is recorded"
+    assert list(lines_of(again / "audit", "allocator")) == recorded
     assert made.streams["SPOTLINE_0"] == len(before)
     async with until_slot(again, 4):
         pass

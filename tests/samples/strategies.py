@@ -57,6 +57,7 @@ from spotline.domain.market.forecast import CountProbability, ForecastStep
 from spotline.domain.market.law import PPB, MarketLaw, StateSpace
 from spotline.domain.market.offering import (
     MOST_PRICE_MICRO_USD,
+    BillingRules,
     Count,
     Offering,
     Quote,
@@ -180,6 +181,7 @@ def _constrained():
                 **dict.fromkeys(("provider", "region", "zone", "instance_type"), NAME),
             )
         ),
+        BillingRules: st.builds(BillingRules, least_s=NATURAL, free_if_taken_within_s=NATURAL),
         Reservation: st.builds(
             Reservation, instances=POSITIVE, ends_ns=NATURAL, sunk_price_micro_usd=NATURAL
         ),

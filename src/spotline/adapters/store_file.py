@@ -116,6 +116,8 @@ def _identity(said: Mapping[str, Any]) -> StoreIdentity:
         last_seq=int(said["last_seq"]),
         last_slot=int(said["last_slot"]),
         restored=str(said["restored"]),
+        # Stores of before do not say it.
+        last_digest=str(said.get("last_digest", "")),
     )
 
 

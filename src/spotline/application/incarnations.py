@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from hashlib import sha256
+
+from spotline.contracts.envelope import StoredEntry
 
 FIRST = 1
 """The incarnation of a log that never lost anything; no entry begins it."""
@@ -50,7 +53,7 @@ class LogRemembered:
     """A log as a store or a ledger remembers it: 0, -1 and empty where they do not.
 
     `used` says that the ledger holds something which a log must have led to, `restored` which copy
-    was put back and not yet said in the log.
+    was put back and not yet said in the log. `last_digest` is that of the entry `last_seq`.
     """
 
     installation_id: str
@@ -60,6 +63,7 @@ class LogRemembered:
     last_seq: int = 0
     last_slot: int = -1
     used: bool = False
+    last_digest: str = ""
 
 
 class LogFinding(Enum):
@@ -98,15 +102,28 @@ def rebased(seq: int, incarnation: int, marks: Iterable[IncarnationMark]) -> int
     )
 
 
-def conclude(log: LogSeen, remembered: LogRemembered | None = None) -> LogConclusion:
+def digest_of(entry: StoredEntry) -> str:
+    """Tells an entry from any other that may stand in its place."""
+    found = sha256()
+    for part in (entry.subject.encode(), entry.headers.get("ce-id", "").encode(), entry.payload):
+        found.update(len(part).to_bytes(8, "big"))
+        found.update(part)
+    return found.hexdigest()
+
+
+def conclude(
+    log: LogSeen, remembered: LogRemembered | None = None, digest: str = ""
+) -> LogConclusion:
     """Compare a log with what is remembered of it; the same two give the same conclusion.
 
     Parameters
     ----------
     remembered
         None where there is no store and no ledger: then only floors tell.
+    digest
+        Of the entry that the log has as the last one that is remembered; empty where it has none.
     """
-    known = log.floor_seq
+    known, kept = log.floor_seq, 0
     incarnation = log.incarnation
     if remembered is not None:
         if log.installation_id not in ("", remembered.installation_id):
@@ -140,6 +157,13 @@ def conclude(log: LogSeen, remembered: LogRemembered | None = None) -> LogConclu
             known,
             f"the log ends at entry {log.last_seq}, entries up to {known} were acknowledged",
         )
+    if remembered is not None and _is_another(remembered, kept, digest):
+        return _begun(
+            LogFinding.CUT,
+            incarnation,
+            known,
+            f"entry {kept} is not the one that was there: others were stored behind a cut",
+        )
     if remembered is not None and remembered.last_slot > log.last_slot:
         return _begun(
             LogFinding.CUT,
@@ -162,6 +186,12 @@ def _gone(log: LogSeen, remembered: LogRemembered) -> str:
         return ""
     # It is new, and a store or ledger of before this, which could not note whose log it had, is not.
     return "the log is empty, the ledger is not" if remembered.used else ""
+
+
+def _is_another(remembered: LogRemembered, kept: int, digest: str) -> bool:
+    """Whether the last entry that is remembered, and holds still, is not what is there."""
+    told = remembered.last_digest and digest and kept == remembered.last_seq
+    return bool(told) and digest != remembered.last_digest
 
 
 def _begun(finding: LogFinding, incarnation: int, last_seq: int, detail: str) -> LogConclusion:

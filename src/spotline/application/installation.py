@@ -39,7 +39,7 @@ class StoreIdentity:
     `made_by` and `last_used_by` are releases of Spotline. `market` is None until one was opened.
     `incarnation` counts the log's, from 1; `last_seq` and `last_slot` are the last entry and the
     last slot that the store was seen to have (0 and -1: none yet), which may be fewer than there
-    were. `log_created` is when the stream was made, in the broker's words, empty where unknown.
+    were; `last_digest` is that of the entry. `log_created` is when the stream was made, in the broker's words, empty where unknown.
     `restored` says from which copy the store was put back, until it is used again.
     """
 
@@ -53,6 +53,7 @@ class StoreIdentity:
     last_seq: int = 0
     last_slot: int = -1
     restored: str = ""
+    last_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,17 +85,23 @@ def log_remembered(
         incarnation=incarnation,
         created=store.log_created,
         last_seq=max(seqs),
+        last_digest=store.last_digest if seqs[0] == max(seqs) else "",
         last_slot=max(store.last_slot, ledger.latest_slot),
         used=ledger.latest_slot >= 0,
     )
 
 
 def with_log_noted(
-    store: StoreIdentity, *, incarnation: int, created: str, known_seq: int
+    store: StoreIdentity, *, incarnation: int, created: str, known_seq: int, digest: str = ""
 ) -> StoreIdentity:
     """What a store says of itself once it was seen to have this log, up to this entry."""
     return replace(
-        store, restored="", incarnation=incarnation, log_created=created, last_seq=known_seq
+        store,
+        restored="",
+        incarnation=incarnation,
+        log_created=created,
+        last_seq=known_seq,
+        last_digest=digest,
     )
 
 

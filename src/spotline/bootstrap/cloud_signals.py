@@ -17,6 +17,7 @@ from spotline.application.cloud_actuator.fencing import said_of
 from spotline.application.cloud_actuator.handler import ActuateState
 from spotline.application.cloud_actuator.ports import CloudClock, CloudProvider
 from spotline.application.cloud_actuator.reconciling import Reconciliation
+from spotline.application.cloud_actuator.settling import BillsSettled
 from spotline.application.spec import Call
 from spotline.contracts.errors import ProviderUnavailable
 from spotline.domain.events.agreement import DisagreementKind
@@ -70,6 +71,15 @@ class Looks:
                 affected_job_ids=one.affected_job_ids,
                 first_deadline_ns=one.first_deadline_ns,
             )
+
+    def note_settled(self, settled: BillsSettled) -> None:
+        """Take down what became of bills."""
+        if settled.settled:
+            _log.info("bills_settled", instances=settled.settled, waiting=settled.waiting)
+        if settled.problem:
+            _log.warning("bills_not_settled", waiting=settled.waiting, error=settled.problem)
+        if settled.given_up:
+            _log.warning("bills_given_up", instances=settled.given_up)
 
     def show(self, telemetry: Telemetry) -> Callable[[], None]:
         """Have the metrics read when somebody asks, until the result is called."""

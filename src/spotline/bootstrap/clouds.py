@@ -11,6 +11,12 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
+from spotline.adapters.clouds.aws.calls import BILLING, OBSERVING
+from spotline.adapters.clouds.aws.feeds.feed import AwsMarketFeed
+from spotline.adapters.clouds.aws.feeds.offerings import market_offering
+from spotline.adapters.clouds.aws.feeds.wall import SystemWall
+from spotline.adapters.clouds.aws.opening import biller_of, open_aws
+from spotline.adapters.clouds.aws.reader import ApiReader
 from spotline.adapters.clouds.aws.section import read_section as read_aws_section
 from spotline.adapters.clouds.aws.settings import NOTICE_LEAD_S, AwsSettings
 from spotline.adapters.clouds.local import cloud as local
@@ -27,6 +33,7 @@ from spotline.application.cloud_actuator.ports import (
     CloudClock,
     CloudProvider,
     Enrolment,
+    InstanceBiller,
 )
 from spotline.application.installation import Installation
 from spotline.application.market_ingest.ports import MarketFeed
@@ -54,13 +61,15 @@ class OpenCloud:
 
     `drive` wraps what performs the actuator's calls, for a cloud whose time is played; it has no
     `clock`: the present is the moment of the call in hand. `close` lets go of files and connections;
-    instances go on running.
+    instances go on running. `biller` says what instances cost in the end; None: bills stay
+    estimates.
     """
 
     provider: CloudProvider
     drive: Callable[[CallPort], CallPort]
     close: Callable[[], None]
     clock: CloudClock | None = None
+    biller: InstanceBiller | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,12 +183,39 @@ def _open_local(settings: LocalCloudSettings, context: CloudContext) -> OpenClou
 
 
 def _open_aws(settings: AwsSettings, context: CloudContext) -> OpenCloud:
-    raise ConfigError("cloud aws cannot be acted on yet, only observed: leave --mode live out")
+    cloud, reader = open_aws(context.store / "aws", settings), ApiReader(settings, BILLING)
+
+    def close() -> None:
+        reader.close()
+        cloud.close()
+
+    return OpenCloud(
+        provider=cloud,
+        drive=lambda perform: perform,
+        close=close,
+        clock=cloud.clock,
+        biller=biller_of(cloud, reader, settings),
+    )
 
 
 def _local_market(settings: LocalCloudSettings, store: Path, slot_s: int) -> Market:
     stated = replace(settings, slot_s=slot_s) if slot_s else settings
     return machine_market(stated, store, socket.gethostname())
+
+
+def aws_source(settings: AwsSettings, _store: Path) -> LiveSource:
+    """AWS's own market, by the prices that it publishes.
+
+    Raises
+    ------
+    ConfigError
+        There are no offerings to follow.
+    """
+    if not settings.offerings:
+        raise ConfigError("clouds.aws.offerings: expected at least one offering, found none")
+    feed = AwsMarketFeed(settings, ApiReader(settings, OBSERVING), SystemWall())
+    offerings = sorted(map(market_offering, settings.offerings), key=lambda each: each.offering_id)
+    return LiveSource(offerings=tuple(offerings), feeds=(feed,), clock=settings.clock)
 
 
 def local_folder(store: Path) -> Path:
@@ -214,6 +250,7 @@ CLOUDS: dict[str, CloudPlugin[Any]] = {
         open=_open_aws,
         notice_lead_s=lambda _: NOTICE_LEAD_S,
         in_wall_time=True,
+        live=aws_source,
         real=True,
         section=read_aws_section,
         account_modes=AwsSettings.account_modes,

@@ -16,8 +16,9 @@ from spotline.application.market_ingest.opening import stale_offerings
 from spotline.application.operations.messages import ServiceStatus
 from spotline.application.spec import Timer
 from spotline.contracts.errors import ProviderUnavailable
+from spotline.domain.market.grid import AnyMarket, opens_ns, slots_of
 from spotline.domain.market.market import Market
-from spotline.domain.units import NS_PER_S
+from spotline.domain.market.market_clock import WALL_TIME, MarketClock
 from spotline.runtime.snapshots import SnapshotStore
 from spotline.runtime.timers import Gate
 from spotline.runtime.trouble import Trouble
@@ -52,17 +53,21 @@ class MarketWatch:
         Holds the market's clock back; as long as it does, no slot is due.
     clock_ns
         Wall time, ns since the epoch.
+    clock
+        How market time follows wall time, where slots open by it.
     """
 
     def __init__(
         self,
-        market: Market,
+        market: AnyMarket,
         options: IngestOptions,
         gate: Gate | None,
         *,
+        clock: MarketClock = WALL_TIME,
         clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self._clock_ns = clock_ns
+        self._clock = clock
         self._market = market
         self._options = options
         self._gate = gate
@@ -81,7 +86,7 @@ class MarketWatch:
             state = host.state
             return [
                 judge.judge(self.slot_facts(state), now_s),
-                quotes(self._ages_s(state.slot), stale_offerings(state.frozen)),
+                quotes(self._ages_s(state), stale_offerings(state.frozen)),
             ]
 
         return judged
@@ -91,13 +96,13 @@ class MarketWatch:
         why_not = ""
         if self._held:
             why_not = "it is held back"
-        elif state.slot + 1 >= self._market.slots:
+        elif (slots := slots_of(self._market)) is not None and state.slot + 1 >= slots:
             why_not = "the market has ended"
         elif self._options.wait_for_work and not state.needed:
             why_not = "it waits for work"
-        elif self._options.wall_clock and self._clock_ns() < self._opens_ns(state.slot + 1):
+        elif self._options.wall_clock and self._now_ns() < self._opens_ns(state.slot + 1):
             why_not = "its time has not come"
-        slot_s = float(self._market.slot_s)
+        slot_s = self._market.slot_s / self._clock.market_s_per_s
         return SlotFacts(
             slot=state.slot,
             due=not why_not,
@@ -106,15 +111,28 @@ class MarketWatch:
             why_not=why_not,
         )
 
-    def _ages_s(self, slot: int) -> dict[str, int]:
-        """How old the quotes of a slot were when it opened, by offering."""
-        if not 0 <= slot < self._market.slots:
-            return {}
-        now_ns = self._opens_ns(slot)
-        return {quote.offering_id: quote.age_s(now_ns) for quote in self._market.quotes(slot)}
+    def _now_ns(self) -> int:
+        """Market time, where slots open by the wall clock."""
+        return self._clock.market_at(self._clock_ns())
+
+    def _ages_s(self, state: IngestState) -> dict[str, int]:
+        """How old quotes are, by offering: of a slot when it opened, of a live market now."""
+        market = self._market
+        if isinstance(market, Market):
+            if not 0 <= state.slot < market.slots:
+                return {}
+            at_ns = self._opens_ns(state.slot)
+            return {quote.offering_id: quote.age_s(at_ns) for quote in market.quotes(state.slot)}
+        at_ns = self._now_ns()
+        said = {o.offering_id: state.said.latest(o.offering_id) for o in market.offerings}
+        return {
+            offering_id: each.quote.age_s(at_ns)
+            for offering_id, each in said.items()
+            if each is not None
+        }
 
     def _opens_ns(self, slot: int) -> int:
-        return self._market.start_ns + slot * self._market.slot_s * NS_PER_S
+        return opens_ns(self._market, slot)
 
     async def _hold(self, timer: Timer) -> None:
         if self._gate is None:

@@ -14,6 +14,7 @@ from spotline.application.cloud_actuator.agreeing import AgreementRules
 from spotline.application.cloud_actuator.ports import Enrolment
 from spotline.application.health.flow import snapshot
 from spotline.application.installation import Installation
+from spotline.application.market_ingest.continuing import MarketIdentity
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions, IngestState
 from spotline.application.market_ingest.opening import doubted_by_reason
 from spotline.application.selector.handler import SelectHandler
@@ -26,14 +27,16 @@ from spotline.bootstrap.facts import (
     ledger_folder,
     limits_of,
 )
-from spotline.bootstrap.installed import installation_of, note_log, remembered_log
+from spotline.bootstrap.installed import installation_of, note_end, note_last, remembered_log
+from spotline.bootstrap.live import NO_FEEDS, FeedWatch, LiveFeeds
 from spotline.bootstrap.parts import BusAddress, PartHooks, open_part, open_stream
 from spotline.bootstrap.same_market import check_same_market, market_of_wall_clock
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.mapping import digest
 from spotline.contracts.subjects import StreamPart
 from spotline.domain.ledger.caps import Caps
-from spotline.domain.market.market import Market
+from spotline.domain.market.grid import AnyMarket
+from spotline.domain.market.live_market import LiveMarket
 from spotline.domain.modes import LIVE_FROM_THE_START, Mode, StatedModes
 from spotline.domain.placement.geography import Geography
 from spotline.runtime.fan_out import FanOut
@@ -42,6 +45,7 @@ from spotline.runtime.metrics import REASON, Readings
 from spotline.runtime.retelling import tell_again
 from spotline.runtime.service import ServiceHost
 from spotline.runtime.snapshots import Snapshots
+from spotline.runtime.stream import EventStream
 from spotline.runtime.telemetry import telemetry_for
 
 if TYPE_CHECKING:
@@ -59,7 +63,7 @@ def geography_of(file: Path | None) -> Geography | None:
     return read_geography(file)
 
 
-def _check_rented(geography: Geography | None, market: Market) -> None:
+def _check_rented(geography: Geography | None, market: AnyMarket) -> None:
     known = {offering.offering_id for offering in market.offerings}
     for region_id, series in geography.regions.items() if geography is not None else ():
         offering_id = series.region.offering_id
@@ -72,16 +76,20 @@ def _check_rented(geography: Geography | None, market: Market) -> None:
 
 async def serve_market_ingest(
     bus: BusAddress,
-    market: Market,
+    market: AnyMarket,
     options: IngestOptions,
     hooks: PartHooks,
     *,
     geography: Geography | None = None,
     modes: StatedModes = LIVE_FROM_THE_START,
+    feeds: LiveFeeds = NO_FEEDS,
+    before: MarketIdentity | None = None,
 ) -> None:
     """Open the market's slots, and show the geography along with them.
 
-    By the wall clock a market begins when it was opened first: what is given begins now.
+    By the wall clock a market begins when it was opened first: what is given begins now. Where the
+    log was lost, the store remembers the market of `before`. What the feeds of a live market say is
+    recorded as long as its slots open.
 
     Raises
     ------
@@ -90,13 +98,13 @@ async def serve_market_ingest(
         market or mode.
     """
     if options.wall_clock:
-        market = await market_of_wall_clock(bus, market)
+        market = await market_of_wall_clock(bus, market, before=before)
     _check_rented(geography, market)
     await check_same_market(bus, market, geography, mode=modes.run)
     async with open_stream(bus, name="market_ingest") as (connection, stream):
-        clock = MarketWatch(market, options, hooks.gate)
+        clock = MarketWatch(market, options, hooks.gate, clock=feeds.clock)
         host = ServiceHost(
-            IngestHandler(market, options, geography, modes),
+            IngestHandler(market, options, geography, modes, feeds.clock),
             stream,
             gate=clock.gate,
             on_applied=hooks.on_applied,
@@ -107,9 +115,39 @@ async def serve_market_ingest(
             "spotline.offerings.doubted", lambda: _doubted(host.state)
         )
         try:
-            await host.run()
+            await _fed(host, stream, market, feeds, hooks)
         finally:
             stop_showing()
+
+
+async def _fed(
+    host: ServiceHost[IngestState],
+    stream: EventStream,
+    market: AnyMarket,
+    feeds: LiveFeeds,
+    hooks: PartHooks,
+) -> None:
+    """Run the host, and record what the feeds of its market say for as long as it runs."""
+    if not isinstance(market, LiveMarket):
+        await host.run()
+        return
+    watch = FeedWatch(feeds, market)
+    hooks.probe("market_ingest", watch.judged)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            following = [
+                tasks.create_task(watch.record(feed, host, stream), name=f"feed:{feed.name}")
+                for feed in feeds.feeds
+            ]
+            try:
+                await host.run()
+            finally:
+                for task in following:
+                    task.cancel()
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) == 1:
+            raise group.exceptions[0] from None
+        raise
 
 
 def _doubted(state: IngestState) -> Readings:
@@ -229,8 +267,9 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
     """Carry out commands, ledger first."""
     from spotline.adapters.ledger.figures import show_ledger
     from spotline.adapters.ledger.threaded import ThreadedLedger, opened_ledger
-    from spotline.application.cloud_actuator.actuation import ActuationOptions, CloudActuation
+    from spotline.application.cloud_actuator.actuation import CloudActuation
     from spotline.application.cloud_actuator.handler import ActuateHandler
+    from spotline.application.cloud_actuator.options import ActuationOptions
     from spotline.bootstrap.cloud_signals import CloudSignals, Looks, started
 
     parts.store.mkdir(parents=True, exist_ok=True)
@@ -244,7 +283,8 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
             ledger.claim, remembered.installation_id, stream.continuity.incarnation
         )
         await tell_again(stream, ThreadedLedger(ledger), remembered)
-        note_log(parts.store, stream.continuity)
+        await note_end(parts.store, stream)
+        stack.push_async_callback(note_last, parts.store, stream)
         cloud = parts.cloud.open(parts.context())
         stack.callback(cloud.close)
         stack.callback(show_ledger(telemetry_for("cloud_actuator"), ledger, parts.caps))
@@ -261,6 +301,8 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
                 agreement=parts.agreement_rules(),
                 on_agreed=looks.note_agreed,
                 lease_s=parts.lease_s,
+                biller=cloud.biller,
+                on_settled=looks.note_settled,
             ),
         )
         await started(actuation)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
+
+import structlog
 
 from spotline import __version__
 from spotline.adapters.eventlog.segments import recorded_end
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.nats.continuity import Continuity
+from spotline.adapters.nats.stream import NatsEventStream
 from spotline.adapters.store_file import (
     new_identity,
     new_installation,
@@ -26,7 +30,13 @@ from spotline.application.installation import (
     with_log_noted,
 )
 from spotline.application.market_ingest.continuing import MarketIdentity
-from spotline.contracts.errors import ConfigError
+from spotline.contracts.errors import ConfigError, LogCut, ProviderUnavailable
+from spotline.runtime.log_settling import last_entry
+
+_log = structlog.get_logger(__name__)
+
+# What ends waits so long for a broker that may have gone before it.
+_NOTE_S = 3.0
 
 LEDGER_FILE = "ledger.sqlite"
 LOG_FOLDER = "log"
@@ -145,8 +155,38 @@ def remembered_of(store: Path, ledger: SqlLedger | None) -> LogRemembered:
     return log_remembered(identity, notes, recorded_end(store / LOG_FOLDER))
 
 
-def note_log(store: Path, continuity: Continuity) -> None:
-    """Keep in the store which log it has, and how far that was seen.
+async def note_end(store: Path, stream: NatsEventStream) -> None:
+    """Keep in the store which log it has, up to the last entry that is there now.
+
+    Raises
+    ------
+    ConfigError
+        The store cannot be written to.
+    LogCut
+        The log is not the one that was opened.
+    ProviderUnavailable
+        The broker does not answer.
+    """
+    await stream.ask(lambda link: stream.continuity.check(link.jetstream()))
+    last_seq, digest = await last_entry(stream)
+    stream.continuity.saw(last_seq)
+    await asyncio.to_thread(note_log, store, stream.continuity, digest)
+
+
+async def note_last(store: Path, stream: NatsEventStream) -> None:
+    """As `note_end`, where something ends that must not wait or fail for it.
+
+    A stopped log that loses its last entries has nobody else who remembers them.
+    """
+    try:
+        async with asyncio.timeout(_NOTE_S):
+            await note_end(store, stream)
+    except (ConfigError, LogCut, ProviderUnavailable, TimeoutError) as error:
+        _log.warning("log_end_not_noted", store=str(store), reason=str(error) or "no answer")
+
+
+def note_log(store: Path, continuity: Continuity, digest: str = "") -> None:
+    """Keep in the store which log it has, how far that was seen, and the last entry's digest.
 
     Raises
     ------
@@ -159,6 +199,7 @@ def note_log(store: Path, continuity: Continuity) -> None:
         incarnation=continuity.incarnation,
         created=continuity.created,
         known_seq=continuity.known_seq,
+        digest=digest,
     )
     if noted != identity:
         write_identity(store, noted)

@@ -7,7 +7,12 @@ from contextlib import aclosing
 from typing import cast
 
 from spotline.adapters.nats.stream import NatsEventStream
-from spotline.application.market_ingest.continuing import MarketOfLog, differences
+from spotline.application.incarnations import FIRST
+from spotline.application.market_ingest.continuing import (
+    MarketIdentity,
+    MarketOfLog,
+    differences,
+)
 from spotline.bootstrap.parts import BusAddress, open_stream
 from spotline.contracts.batch import unpacked
 from spotline.contracts.build import event_of
@@ -17,8 +22,9 @@ from spotline.contracts.subjects import subjects_with
 from spotline.domain.events.event import Event
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.placement import LinkObserved, RegionObserved
+from spotline.domain.market.grid import AnyMarket
 from spotline.domain.market.market import Market
-from spotline.domain.market.reservations import moved
+from spotline.domain.market.reservations import begun_at
 from spotline.domain.modes import Mode
 from spotline.domain.placement.geography import Geography
 from spotline.domain.units import NS_PER_S, S_PER_HOUR, utc_iso
@@ -30,10 +36,13 @@ _LAST_ENTRIES = 2_000
 _MOST_APART_NS = 24 * S_PER_HOUR * NS_PER_S
 
 
-async def market_of_wall_clock(bus: BusAddress, market: Market) -> Market:
+async def market_of_wall_clock(
+    bus: BusAddress, market: AnyMarket, *, before: MarketIdentity | None = None
+) -> AnyMarket:
     """The market as the log's wall-clock market goes on: it begins when that began.
 
-    A log that has none yet begins with it as it is.
+    A log that has none yet begins with it as it is, or where it was lost, on the grid that the
+    store remembers of `before`.
 
     Raises
     ------
@@ -42,17 +51,21 @@ async def market_of_wall_clock(bus: BusAddress, market: Market) -> Market:
     """
     async with open_stream(bus, name="same_market") as (_, stream):
         begun = await _beginning_of(stream)
+        is_first = stream.continuity.incarnation == FIRST
     if begun is None:
-        return market
+        return market if before is None else begun_at(market, before.first_slot_ns)
     opened, stored_ns = begun
     start_ns = opened.first_slot_start_ns
-    if abs(stored_ns - start_ns) > _MOST_APART_NS:
+    # A log that was lost opens its market anew, on the grid of before.
+    expected = is_first or before is None or before.first_slot_ns != start_ns
+    apart = abs(stored_ns - start_ns) > _MOST_APART_NS
+    if isinstance(market, Market) and expected and apart:
         raise ConfigError(
             f"market: expected one that began by the wall clock, as it is to go on by it, found "
             f"{utc_iso(start_ns)} as its beginning, opened {utc_iso(stored_ns)}: leave out "
             "--wall-clock, or give another store"
         )
-    return moved(market, start_ns)
+    return begun_at(market, start_ns)
 
 
 async def _beginning_of(stream: NatsEventStream) -> tuple[MarketOpened, int] | None:
@@ -76,7 +89,7 @@ def _said(entry: StoredEntry) -> list[Event]:
 
 
 async def check_same_market(
-    bus: BusAddress, market: Market, geography: Geography | None, *, mode: Mode = Mode.LIVE
+    bus: BusAddress, market: AnyMarket, geography: Geography | None, *, mode: Mode = Mode.LIVE
 ) -> None:
     """Compare market, geography and mode with those that the log began with, if it has begun.
 

@@ -143,7 +143,7 @@ async def serve_allocator(
             host=host,
             server=server,
             listening=listening,
-            show=partial(server.show_ready, partial(hooks.ready, "allocator")),
+            show=partial(server.attend, partial(hooks.ready, "allocator")),
         )
         await _run_allocator(serving, side, beside, agents_listening)
 
@@ -232,7 +232,7 @@ async def serve_configurator(
                             host=host,
                             server=server,
                             listening=listening,
-                            show=partial(server.show_ready, partial(hooks.ready, "configurator")),
+                            show=partial(server.attend, partial(hooks.ready, "configurator")),
                         ),
                         prepare=shared.start,
                     )
@@ -276,7 +276,7 @@ async def serve_placer(
         )
         hooks.note("placer", host, connection)
         server = PlacerServer(host, feed, options, address=address)
-        show = partial(server.show_ready, partial(hooks.ready, "placer"))
+        show = partial(server.attend, partial(hooks.ready, "placer"))
         async with hooks.doors("placer", server), asyncio.TaskGroup() as tasks:
             await answer_while_following(
                 tasks, ServedHost(host=host, server=server, listening=listening, show=show)
@@ -326,9 +326,7 @@ async def serve_analytics(
                 if listening is not None:
                     listening(bound)
                 async with asyncio.TaskGroup() as tasks:
-                    showing = tasks.create_task(
-                        server.show_ready(partial(hooks.ready, "analytics"))
-                    )
+                    showing = tasks.create_task(server.attend(partial(hooks.ready, "analytics")))
                     try:
                         await analytics.run()
                     finally:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from spotline import __version__
+from spotline.adapters.audit.chain_file import copy_chains
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.nats.connection import NatsConnection
@@ -29,6 +30,7 @@ from spotline.adapters.store_file import (
     write_identity,
 )
 from spotline.adapters.whole_file import replacing
+from spotline.bootstrap.auditing import FOLDER as AUDIT_FOLDER
 from spotline.bootstrap.installed import LEDGER_FILE, LEDGER_OWNER
 from spotline.bootstrap.standing_costs import CLOUD_FILE
 from spotline.bootstrap.store_opened import BROKER_FOLDER, connected, refuse_absent
@@ -107,6 +109,7 @@ def _finished(store: Path, to: Path, streams: Mapping[str, dict[str, Any]]) -> B
             shutil.copy2(store / name, to / name)
     if (store / AGENTS_FOLDER).is_dir():
         shutil.copytree(store / AGENTS_FOLDER, to / AGENTS_FOLDER)
+    copy_chains(store / AUDIT_FOLDER, to / AUDIT_FOLDER)
     identity = read_identity(to)
     backup = Backup(
         installation_id="" if identity is None else identity.installation.installation_id,
@@ -265,7 +268,8 @@ def _put_files(backup: Path, store: Path, said: Mapping[str, Any]) -> None:
     for name in said["files"]:
         if name.endswith(".stream"):
             continue
-        (store / name).parent.mkdir(parents=True, exist_ok=True)
+        # The folder of the audit, and that of keys, are this user's alone.
+        (store / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         shutil.copy2(backup / name, store / name)
     identity = read_identity(store) or new_identity(new_installation())
     restored = f"restored from a copy that was made {said['made']}"

@@ -16,7 +16,7 @@ from spotline.adapters.ledger.threaded import ThreadedLedger
 from spotline.adapters.nats.snapshots import NatsSnapshotStore
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.application.incarnations import LogFinding, LogRemembered, conclude
-from spotline.bootstrap.installed import ledger_there, note_log, remembered_log, remembered_of
+from spotline.bootstrap.installed import ledger_there, note_end, remembered_log, remembered_of
 from spotline.bootstrap.store_check import damaged_snapshots
 from spotline.bootstrap.store_opened import connected, refuse_absent, refuse_in_use
 from spotline.contracts.errors import ConfigError
@@ -138,7 +138,7 @@ async def _begin(
     )
     if perform:
         await settled_log(stream, remembered)
-        await asyncio.to_thread(note_log, store, stream.continuity)
+        await note_end(store, stream)
         _note(store, step)
     return [step]
 

@@ -9,7 +9,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import Any
+
+import structlog
 
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.application.allocation.on_demand_quote import DEFAULT_QUOTE_MARGIN
@@ -17,7 +20,7 @@ from spotline.application.allocator.gang_facts import AgentTimes
 from spotline.application.analytics.options import StatisticsOptions
 from spotline.application.cloud_actuator.agreeing import AgreementRules
 from spotline.application.health.conditions import HealthLimits
-from spotline.application.market_ingest.continuing import identity_of
+from spotline.application.market_ingest.continuing import MarketIdentity, identity_of
 from spotline.application.market_ingest.handler import IngestOptions
 from spotline.application.placer.options import PlacerOptions
 from spotline.application.selector.state import SelectorOptions
@@ -39,10 +42,12 @@ from spotline.bootstrap.installed import LEDGER_OWNER as LEDGER_OWNER
 from spotline.bootstrap.installed import (
     checked_store,
     ledger_there,
-    note_log,
+    note_end,
+    note_last,
     remembered_log,
     used_store,
 )
+from spotline.bootstrap.live import NO_FEEDS, LiveFeeds
 from spotline.bootstrap.parts import BusAddress, PartHooks, open_stream
 from spotline.bootstrap.same_market import check_same_market, market_of_wall_clock
 from spotline.bootstrap.servers import (
@@ -55,9 +60,12 @@ from spotline.bootstrap.servers import (
     serve_read_model,
 )
 from spotline.contracts.batch import MOST_EVENTS
+from spotline.contracts.errors import ConfigError, ProviderUnavailable
 from spotline.contracts.limits import CallerLimits
 from spotline.domain.forecasting.registry import DEFAULT_FORECASTER
 from spotline.domain.ledger.caps import Caps
+from spotline.domain.market.grid import AnyMarket
+from spotline.domain.market.live_market import LiveMarket
 from spotline.domain.market.market import Market
 from spotline.domain.market.notice import sold_by
 from spotline.domain.modes import Mode
@@ -65,6 +73,8 @@ from spotline.domain.placement.geography import Geography
 from spotline.runtime.broker import EmbeddedBroker
 from spotline.runtime.service import Listener
 from spotline.runtime.timers import Gate
+
+_log = structlog.get_logger(__name__)
 
 # Loopback and any free port.
 FREE_ADDRESS = "127.0.0.1:0"
@@ -86,12 +96,13 @@ class SystemOptions:
     core at most. From the limits `health` on it is told that something is not well. `agreement` is
     how log, ledger and cloud are compared, `callers` how much is taken from callers at a time.
     In a `mode` on paper `cloud` is never opened.
+    A live market is quoted by `feeds`, and its slots open by their clock.
     By `identity` servers and broker speak TLS and know who calls; None: they serve in the clear
     whoever reaches them. An external NATS is asked for TLS where `nats_url` is `tls://...`, and
     knows our keys.
     """
 
-    market: Market
+    market: AnyMarket
     store: Path
     nats_url: str = field(default="", repr=False)  # it may hold a password
     partition: int = 0
@@ -125,10 +136,26 @@ class SystemOptions:
     callers: CallerLimits = field(default_factory=CallerLimits)
     identity: IdentityAt | None = None
     mode: Mode = Mode.LIVE
+    feeds: LiveFeeds = NO_FEEDS
 
     def __post_init__(self) -> None:
+        if isinstance(self.market, LiveMarket) and not (
+            self.feeds.feeds and self.ingest.wall_clock
+        ):
+            raise ValueError(
+                "a live market needs feeds, and ingest.wall_clock that opens its slots"
+            )
         if self.mode.on_paper is not (self.cloud.paper is not None):
             raise ValueError(f"cloud must be on paper where mode is, mode was {self.mode.value}")
+
+    @property
+    def recorded_market(self) -> Market:
+        """The market, of which all is known; `ConfigError` where it is live."""
+        if not isinstance(self.market, Market):
+            raise ConfigError(
+                f"market: expected a market file, found the live {self.market.source}"
+            )
+        return self.market
 
     def installed_identity(self) -> InstalledIdentity | None:
         """The identity, its servers reached as these options say; None for none.
@@ -169,6 +196,7 @@ class SystemOptions:
                 **asdict(self.ingest),
                 "source": self.market.source,
                 "geography_sha256": _sha256(self.geography),
+                **(self.feeds.described() if self.feeds.feeds else {}),
             },
             "forecaster": {"forecaster": self.forecaster, "horizon_slots": self.horizon_slots},
             "selector": asdict(self.selector),
@@ -224,7 +252,7 @@ async def running_system(
     geography = await asyncio.to_thread(geography_of, options.geography)
     traded = sold_by(options.market, options.cloud.notice_lead_s)
     identity = identity_of(traded, geography)
-    checked_store(
+    known = checked_store(
         options.store, identity, partition=options.partition, from_now=options.ingest.wall_clock
     )
     async with AsyncExitStack() as stack:
@@ -247,7 +275,7 @@ async def running_system(
         )
         await _settle_log(bus, options.store)
         if options.ingest.wall_clock:
-            traded = await market_of_wall_clock(bus, traded)
+            traded = await market_of_wall_clock(bus, traded, before=known.market)
         await check_same_market(bus, traded, geography, mode=options.mode)
         used_store(options.store, identity, partition=options.partition)
         system = RunningSystem(
@@ -255,6 +283,8 @@ async def running_system(
             ledger_url=ledger_url(options.store / "ledger.sqlite"),
             probes=HealthProbes(limits=options.health),
         )
+        # Called when all services have ended, and the broker has not.
+        stack.push_async_exit(partial(_noted_at_the_end, bus, options.store))
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         installed = await asyncio.to_thread(options.installed_identity)
         audit = AuditAt(store=options.store)
@@ -265,7 +295,7 @@ async def running_system(
         stack.callback(services.cancel)
         await _start_servers(services, options)
         stack.callback(await asyncio.to_thread(_told_clients, system, installed))
-        _start_followers(services, options, geography)
+        _start_followers(services, options, _Traded(traded, known.market, geography))
         yield system
 
 
@@ -288,10 +318,27 @@ async def _settle_log(bus: BusAddress, store: Path) -> None:
     try:
         remembered = await asyncio.to_thread(remembered_log, store, ledger)
         async with open_stream(bus, name="store", remembered=remembered) as (_, stream):
-            note_log(store, stream.continuity)
+            await note_end(store, stream)
     finally:
         if ledger is not None:
             ledger.close()
+
+
+async def _noted_at_the_end(
+    bus: BusAddress,
+    store: Path,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    traceback: TracebackType | None,
+) -> None:
+    """Keep in the store how the log ends; what ended by an error may have found it cut."""
+    if kind is not None and not issubclass(kind, asyncio.CancelledError):
+        return
+    try:
+        async with open_stream(bus, name="store") as (_, stream):
+            await note_last(store, stream)
+    except (ConfigError, ProviderUnavailable) as failed:
+        _log.warning("log_end_not_noted", store=str(store), reason=str(failed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +349,15 @@ class _Given:
     gate: Gate | None
     identity: InstalledIdentity | None
     audit: AuditAt
+
+
+@dataclass(frozen=True, slots=True)
+class _Traded:
+    """The market on its grid, that of the store before, and where pipelines run."""
+
+    market: AnyMarket
+    before: MarketIdentity | None
+    geography: Geography | None
 
 
 class _Services:
@@ -408,9 +464,7 @@ async def _start_servers(services: _Services, options: SystemOptions) -> None:
         )
 
 
-def _start_followers(
-    services: _Services, options: SystemOptions, geography: Geography | None
-) -> None:
+def _start_followers(services: _Services, options: SystemOptions, traded: _Traded) -> None:
     system = services.system
     parts = ActuatorParts(
         cloud=options.cloud,
@@ -444,9 +498,11 @@ def _start_followers(
         "market_ingest",
         partial(
             serve_market_ingest,
-            market=sold_by(options.market, options.cloud.notice_lead_s),
+            market=traded.market,
             options=options.ingest,
-            geography=geography,
+            geography=traded.geography,
             modes=options.cloud.modes(options.mode),
+            feeds=options.feeds,
+            before=traded.before,
         ),
     )

@@ -205,7 +205,7 @@ def rotate_keys(
         return
     print_facts(
         [
-            ("authority", "new; HTTP shows it within seconds, gRPC when it is started again"),
+            ("authority", "new; servers show it within seconds"),
             (
                 "former one",
                 "is trusted no more" if distrust else "stays trusted until --retire",

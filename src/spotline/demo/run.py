@@ -146,7 +146,7 @@ async def run_demo(
     # A job that is not run at the rates it was submitted with may teach nothing.
     teaching = {job.job_id for job in jobs if isinstance(job, Job)}
     progress = DemoProgress(
-        jobs=len(jobs), slots=options.market.slots, teaching=teaching, told=told
+        jobs=len(jobs), slots=options.recorded_market.slots, teaching=teaching, told=told
     )
     arrivals = _Arrivals(jobs, options, progress)
     selector, configurator = Ear(), Ear()
@@ -192,7 +192,7 @@ async def run_demo(
             await recording.stop()
             events = await recorded
     # So that what-ifs on this log know the market beyond the run's end.
-    await asyncio.to_thread(write_market, options.market, log / MARKET_FILE)
+    await asyncio.to_thread(write_market, options.recorded_market, log / MARKET_FILE)
     # Opening the ledger fences its last owner, so only when the actuator has stopped.
     ledger = await asyncio.to_thread(_ledger_sums, system)
     return DemoRun(
@@ -220,7 +220,7 @@ class _Arrivals:
         self, jobs: Sequence[Job | JobDraft], options: SystemOptions, progress: DemoProgress
     ) -> None:
         self._progress = progress
-        self.starts_ns: list[int] = options.market.slot_starts_ns().tolist()
+        self.starts_ns: list[int] = options.recorded_market.slot_starts_ns().tolist()
         self._jobs = sorted(jobs, key=lambda job: (job.start_ns, job.job_id))
         self._opened: asyncio.Future[tuple[JobClient, TrainingPlatform]] = (
             asyncio.get_running_loop().create_future()

@@ -80,10 +80,11 @@ class LocalHost:
         """The turns of each handler, in the order in which they see an entry."""
         return self._hosted
 
-    def publish(self, event: Event, *, source: str, cause_id: str = "") -> None:
+    def publish(self, event: Event, *, source: str, cause_id: str = "", event_id: str = "") -> None:
         """Put an observation on the stream, and handle it and all that follows from it.
 
-        With `cause_id` it is what a service that is not here decided on that entry.
+        With `cause_id` it is what a service that is not here decided on that entry. `event_id` is its
+        id where another one than any is wanted.
 
         Raises
         ------
@@ -91,9 +92,9 @@ class LocalHost:
             A handler asks for a call that is not performed, or makes what its SPEC does not list.
         """
         kind = KINDS[type(event)]
-        event_id = derive_id(f"{self._run}:{source}", kind, self._seq + 1)
-        if cause_id:
+        if not event_id and cause_id:
             event_id = derive_id(cause_id, kind)
+        event_id = event_id or derive_id(f"{self._run}:{source}", kind, self._seq + 1)
         self._append(
             Output(event=event, event_id=event_id, causation_id=cause_id, correlation_id=event_id),
             source,

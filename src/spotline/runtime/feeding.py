@@ -9,7 +9,7 @@ import structlog
 
 from spotline.application.market_ingest.handler import SPEC
 from spotline.application.market_ingest.ports import MarketFeed, Quoted, QuotesStale
-from spotline.application.market_ingest.vetting import QuoteVetting, Verdict
+from spotline.application.market_ingest.vetting import QuoteVetting, Verdict, Vetting
 from spotline.application.spec import derive_id
 from spotline.contracts.build import envelope_for
 from spotline.contracts.envelope import Envelope
@@ -18,6 +18,7 @@ from spotline.contracts.mapping import digest
 from spotline.contracts.subjects import KINDS
 from spotline.domain.events.event import Event
 from spotline.domain.market.offering import Offering
+from spotline.domain.units import NS_PER_S
 from spotline.runtime.stream import EventStream
 
 _log = structlog.get_logger(__name__)
@@ -28,7 +29,11 @@ LONGEST_PAUSE_S = 60.0
 
 @dataclass(slots=True)
 class FeedTally:
-    """What was said so far: quotes by verdict, times that offerings fell stale, failures."""
+    """What was said so far: quotes by verdict, times that offerings fell stale, failures.
+
+    `answered_ns` is when it last said anything, None where it never did; `failing_since_ns` when it
+    failed first since then, None while it answers, with the last `error`. Times are market time.
+    """
 
     recorded: int = 0
     known: int = 0
@@ -36,6 +41,17 @@ class FeedTally:
     refused: int = 0
     stale: int = 0
     failures: int = 0
+    answered_ns: int | None = None
+    failing_since_ns: int | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silence:
+    """From when on a feed that fails is dead: `after_s` of market time, by its clock."""
+
+    now_ns: Callable[[], int]
+    after_s: int
 
 
 async def record_feed(
@@ -44,6 +60,8 @@ async def record_feed(
     *,
     pause: Callable[[float], Awaitable[None]],
     tally: FeedTally | None = None,
+    vetting: Vetting | None = None,
+    silence: Silence | None = None,
 ) -> FeedTally:
     """Publish what `feed` says until it ends: `QuoteObserved`, or `QuoteQuarantined` of a doubted one.
 
@@ -59,6 +77,10 @@ async def record_feed(
         Waits for the seconds that it is given.
     tally
         Counts as it goes on; a new one without.
+    vetting
+        Judges what it says; without, by what it has said itself.
+    silence
+        From when on a feed that fails is dead; without it never is.
 
     Raises
     ------
@@ -66,8 +88,13 @@ async def record_feed(
         The broker, not the feed, does not answer.
     """
     tally = tally or FeedTally()
-    patience = _Patience(feed.name, pause, tally)
-    vetting = QuoteVetting.of(await _offerings(feed, patience))
+    patience = _Patience(feed.name, pause, tally, silence)
+    judged = vetting or QuoteVetting.of(await _offerings(feed, patience))
+
+    async def unanswered(since_ns: int) -> None:
+        await _record(stream, feed.name, judged.unanswered(since_ns))
+
+    patience.unanswered = unanswered
     async for quoted in _without_failures(feed, patience):
         if isinstance(quoted, QuotesStale):
             tally.stale += len(quoted.offering_ids)
@@ -77,11 +104,12 @@ async def record_feed(
                 offerings=quoted.offering_ids,
                 since_ns=quoted.since_ns,
             )
-            silent = vetting.fell_silent(quoted.offering_ids, quoted.since_ns)
+            silent = judged.fell_silent(quoted.offering_ids, quoted.since_ns)
             await _record(stream, feed.name, silent)
             continue
-        vetted = vetting.judge(quoted)
-        await _record(stream, feed.name, vetted.events)
+        vetted = judged.judge(quoted)
+        again = judged.answered(quoted.offering_id, patience.now_ns())
+        await _record(stream, feed.name, (*again, *vetted.events))
         _count(tally, vetted.verdict)
         if vetted.detail:
             _log.warning(
@@ -103,11 +131,20 @@ async def _record(stream: EventStream, feed: str, events: Sequence[Event]) -> No
 
 
 class _Patience:
-    """Waits after a failure of a feed, longer each time until it answers."""
+    """Waits after a failure of a feed, longer each time until it answers.
+
+    `unanswered` is told since when it did not, once that is long enough, and again while it lasts.
+    """
 
     def __init__(
-        self, name: str, pause: Callable[[float], Awaitable[None]], tally: FeedTally
+        self,
+        name: str,
+        pause: Callable[[float], Awaitable[None]],
+        tally: FeedTally,
+        silence: Silence | None,
     ) -> None:
+        self.unanswered: Callable[[int], Awaitable[None]] | None = None
+        self._silence = silence
         self._name = name
         self._pause = pause
         self._tally = tally
@@ -116,13 +153,31 @@ class _Patience:
     def answered(self) -> None:
         """Begin with the shortest pause again."""
         self._next_s = FIRST_PAUSE_S
+        self._tally.answered_ns = self.now_ns()
+        self._tally.failing_since_ns = None
+        self._tally.error = ""
+
+    def now_ns(self) -> int:
+        """Market time; 0 where nobody asks for it."""
+        return 0 if self._silence is None else self._silence.now_ns()
 
     async def wait(self, error: ProviderUnavailable) -> None:
         wait_s = error.retry_after_s if isinstance(error, Throttled) else self._next_s
         self._tally.failures += 1
+        self._tally.error = str(error)
+        if self._tally.failing_since_ns is None:
+            self._tally.failing_since_ns = self.now_ns()
         _log.warning("feed_silent", feed=self._name, error=str(error), retry_in_s=wait_s)
+        await self._tell(self._tally.failing_since_ns)
         await self._pause(wait_s)
         self._next_s = min(2 * self._next_s, LONGEST_PAUSE_S)
+
+    async def _tell(self, since_ns: int) -> None:
+        silence = self._silence
+        if silence is None or self.unanswered is None:
+            return
+        if silence.now_ns() - since_ns >= silence.after_s * NS_PER_S:
+            await self.unanswered(since_ns)
 
 
 async def _offerings(feed: MarketFeed, patience: _Patience) -> Sequence[Offering]:

@@ -12,6 +12,7 @@ from spotline.application.incarnations import (
     LogRemembered,
     LogSeen,
     conclude,
+    digest_of,
 )
 from spotline.contracts.build import envelope_for
 from spotline.contracts.envelope import derive_id
@@ -76,7 +77,7 @@ async def settled_log(stream: LastingLog, remembered: LogRemembered | None = Non
     """
     await stream.look()
     seen = await stream.seen()
-    conclusion = conclude(seen, remembered)
+    conclusion = conclude(seen, remembered, await _digest_in(stream, seen, remembered))
     if conclusion.finding is LogFinding.FOREIGN:
         raise ConfigError(
             f"store: {conclusion.detail}: give the store that belongs to the log, or another NATS or "
@@ -105,6 +106,26 @@ async def settled_log(stream: LastingLog, remembered: LogRemembered | None = Non
         await stream.claim(remembered.installation_id)
         await stream.look()
     return conclusion
+
+
+async def last_entry(stream: EventStream) -> tuple[int, str]:
+    """The last entry of a log and its digest; 0 and empty where there is none."""
+    last_seq = await stream.last_seq()
+    return last_seq, await _digest_at(stream, last_seq)
+
+
+async def _digest_in(stream: EventStream, seen: LogSeen, remembered: LogRemembered | None) -> str:
+    if remembered is None or not remembered.last_digest:
+        return ""
+    if not 0 < remembered.last_seq <= seen.last_seq:
+        return ""
+    return await _digest_at(stream, remembered.last_seq)
+
+
+async def _digest_at(stream: EventStream, seq: int) -> str:
+    async for entry in stream.read((), first_seq=max(seq, 1), last_seq=seq):
+        return digest_of(entry)
+    return ""
 
 
 async def _begin(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from spotline.application.spec import Timer
@@ -45,9 +45,13 @@ class WallClock:
 
 @dataclass(slots=True)
 class _ArmedTimer:
-    after_s: float
+    timer: Timer
     task: asyncio.Task[None] | None = None
     recording: bool = False
+
+    def ask(self, timer: Timer) -> None:
+        """Take over what is to be recorded; how long it waits stays as it was asked for."""
+        self.timer = replace(timer, after_s=self.timer.after_s)
 
 
 class ArmedTimers:
@@ -82,13 +86,16 @@ class ArmedTimers:
     def arm(self, timers: Sequence[Timer], tasks: asyncio.TaskGroup) -> None:
         """Start the timers that are not running yet, and stop those that are not asked for.
 
-        One that may be sooner than it was asked for at first begins again.
+        One that may be sooner than it was asked for at first begins again. A timer records what was
+        asked for last: what was said while it waited is in it.
         """
         due = {timer.timer_id: timer for timer in timers}
         sooner = [
             timer_id
             for timer_id, armed in self._armed.items()
-            if timer_id in due and due[timer_id].after_s < armed.after_s and not armed.recording
+            if timer_id in due
+            and due[timer_id].after_s < armed.timer.after_s
+            and not armed.recording
         ]
         gone_ids = [timer_id for timer_id in self._armed if timer_id not in due]
         for timer_id in (*gone_ids, *sooner):
@@ -97,11 +104,13 @@ class ArmedTimers:
             if gone.task is not None and not gone.recording:
                 gone.task.cancel()
         for timer_id, timer in due.items():
-            if timer_id not in self._armed:
-                armed = self._armed[timer_id] = _ArmedTimer(timer.after_s)
-                armed.task = tasks.create_task(
-                    self._fire(timer, armed), name=f"{self._service}:timer:{timer_id}"
-                )
+            if timer_id in self._armed:
+                self._armed[timer_id].ask(timer)
+                continue
+            armed = self._armed[timer_id] = _ArmedTimer(timer)
+            armed.task = tasks.create_task(
+                self._fire(armed), name=f"{self._service}:timer:{timer_id}"
+            )
 
     def cancel(self) -> None:
         """Stop all of them."""
@@ -109,11 +118,11 @@ class ArmedTimers:
             if armed.task is not None:
                 armed.task.cancel()
 
-    async def _fire(self, timer: Timer, armed: _ArmedTimer) -> None:
-        await self._clock.sleep(timer.after_s)
-        while (left_ns := timer.not_before_ns - self._clock.now_ns()) > 0:
+    async def _fire(self, armed: _ArmedTimer) -> None:
+        await self._clock.sleep(armed.timer.after_s)
+        while (left_ns := armed.timer.not_before_ns - self._clock.now_ns()) > 0:
             await self._clock.sleep(min(left_ns / NS_PER_S, _LOOK_AGAIN_S))
-        if timer.needs_gate and self._gate is not None:
-            await self._gate(timer)
+        if armed.timer.needs_gate and self._gate is not None:
+            await self._gate(armed.timer)
         armed.recording = True
-        await self._record(timer)
+        await self._record(armed.timer)

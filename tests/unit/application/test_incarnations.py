@@ -9,8 +9,10 @@ from spotline.application.incarnations import (
     LogRemembered,
     LogSeen,
     conclude,
+    digest_of,
     rebased,
 )
+from spotline.contracts.envelope import StoredEntry
 
 OURS, THEIRS = "0" * 32, "1" * 32
 SEQS = st.integers(min_value=0, max_value=1000)
@@ -42,7 +44,19 @@ REMEMBERED = st.builds(
     last_seq=SEQS,
     last_slot=SLOTS,
     used=st.booleans(),
+    last_digest=st.sampled_from(["", "one", "other"]),
 )
+DIGESTS = st.sampled_from(["", "one", "other"])
+
+
+@given(seen_logs(), REMEMBERED, DIGESTS)
+def test_the_last_entry_that_is_remembered_is_what_is_there_or_lies_behind_what_was_begun(
+    log, remembered, digest
+):
+    conclusion = conclude(log, remembered, digest)
+    if conclusion.finding is LogFinding.SAME and digest and remembered.last_digest:
+        held = rebased(remembered.last_seq, remembered.incarnation, log.marks)
+        assert digest == remembered.last_digest or held < remembered.last_seq
 
 
 @given(seen_logs(), st.none() | REMEMBERED)
@@ -120,3 +134,16 @@ def test_an_empty_log_beside_a_ledger_that_holds_something_was_wiped():
 
     assert conclude(log, LogRemembered(installation_id=OURS, used=True)).finding is LogFinding.WIPED
     assert conclude(log, LogRemembered(installation_id=OURS)).finding is LogFinding.SAME
+
+
+def entry(**more):
+    given = {"seq": 7, "stored_ns": 1, "subject": "a.b", "headers": {"ce-id": "x"}, "payload": b"p"}
+    return StoredEntry(**(given | more))
+
+
+def test_an_entry_is_told_by_what_it_says_and_not_by_where_or_when_it_is_stored():
+    same = digest_of(entry())
+    assert digest_of(entry(seq=8, stored_ns=2)) == same
+    others = [entry(subject="a.c"), entry(headers={"ce-id": "y"}), entry(payload=b"q")]
+    moved = entry(subject="a.bx", headers={"ce-id": ""})
+    assert same not in {digest_of(each) for each in (*others, moved)}

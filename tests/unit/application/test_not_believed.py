@@ -8,7 +8,7 @@ from spotline.application.allocator.handler import JobsHandler
 from spotline.application.cloud_actuator.handler import ActuateHandler
 from spotline.application.configurator.handler import ConfigureHandler
 from spotline.application.forecaster.handler import ForecastHandler
-from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
+from spotline.application.market_ingest.handler import IngestHandler, IngestOptions, slot_timer
 from spotline.application.placer.handler import PlaceHandler
 from spotline.application.read_model.handler import ReadModelHandler
 from spotline.application.selector.handler import SelectHandler
@@ -249,7 +249,8 @@ def test_a_forged_slot_is_not_passed_over_by_the_market():
     handler.evolve(state, forged)
     assert state.slot == -1
 
-    handler.evolve(state, replace(forged, error_type="Unfit"))
+    own_id = derive_id("market_ingest", slot_timer(0), 3)
+    handler.evolve(state, replace(forged, error_type="Unfit", event_id=own_id))
     assert state.slot == 0
 
 

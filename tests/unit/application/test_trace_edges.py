@@ -29,6 +29,8 @@ SPECS = tuple(
         read_model,
     )
 )
+# What a feed says of a live market comes back to its service by the log.
+SPECS = (*SPECS, market_ingest.LIVE_SPEC)
 SERVICES = {spec.service for spec in SPECS}
 
 

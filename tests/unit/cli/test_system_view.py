@@ -18,6 +18,7 @@ OWN = (
     "storage",
     "slots",
     "quotes",
+    "feeds",
     "disk",
     "snapshot",
     "loop",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,15 @@ from spotline.contracts.errors import AuditUnavailable
 SEGMENT_BYTES = 64 << 20
 _SUFFIX = ".jsonl"
 _SEGMENT = re.compile(r"(?P<chain>[a-z_]+)\.(?P<first>\d{12})\.jsonl")
+
+
+@contextmanager
+def alone(folder: Path, chain: str) -> Iterator[None]:
+    """Have nobody else append to a chain, of any process, until this is left."""
+    lock = os.open(folder / f"{chain}.lock", os.O_WRONLY | os.O_CREAT, 0o600)
+    with os.fdopen(lock, "wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
 
 
 class ChainFile:
@@ -63,7 +73,7 @@ class ChainFile:
             They are not: the disk is full, or the file is not what was written.
         """
         try:
-            with self._alone():
+            with alone(self._folder, self.chain):
                 self._look()
                 if self._seen[1] >= self._segment_bytes:
                     self._begin_segment()
@@ -76,13 +86,6 @@ class ChainFile:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        lock = os.open(self._folder / f"{self.chain}.lock", os.O_WRONLY | os.O_CREAT, 0o600)
-        with os.fdopen(lock, "wb") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
-            yield
 
     def _look(self) -> None:
         """Have the file open as it is now, and its head."""
@@ -218,6 +221,27 @@ def chains_in(folder: Path) -> list[str]:
         match = _SEGMENT.fullmatch(path.name)
         names.add(path.name.removesuffix(_SUFFIX) if match is None else match["chain"])
     return sorted(names)
+
+
+def copy_chains(folder: Path, to: Path) -> None:
+    """Copy the chains of a folder to a new one of this user's alone, each as of one moment.
+
+    Who appends to a chain waits meanwhile. Nothing is copied where there are no chains.
+
+    Raises
+    ------
+    OSError
+        A file cannot be read, or not be written.
+    """
+    chains = chains_in(folder)
+    if chains:
+        make_private_folder(to)
+    for chain in chains:
+        with alone(folder, chain):
+            last = folder / f"{chain}{_SUFFIX}"
+            for path in (*segments_of(folder, chain), last):
+                if path.exists():
+                    shutil.copy2(path, to / path.name)
 
 
 def lines_of(folder: Path, chain: str) -> Iterator[str]:

@@ -84,6 +84,9 @@ class ThreadedTrail:
         self._owed: list[_Asked] = []
         self._told_at = float("-inf")
         self._closed = False
+        # Held from the look at `_closed` to the queue: nothing is put behind the end, where the
+        # thread would never come to it.
+        self._closing = threading.Lock()
         self.figures = AuditFigures()
         self._thread = threading.Thread(target=self._run, name=f"audit-{chain.chain}", daemon=True)
         self._thread.start()
@@ -109,10 +112,11 @@ class ThreadedTrail:
 
     def close(self) -> None:
         """Write what was asked for, and let go of the files. Safe to repeat."""
-        if self._closed:
-            return
-        self._closed = True
-        self._asked.put(None)
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            self._asked.put(None)
         self._thread.join()
         self._chain.close()
 
@@ -131,10 +135,11 @@ class ThreadedTrail:
 
     def _ask(self, act: Act, *, owed: bool) -> _Asked:
         asked = _Asked(act, owed)
-        if self._closed:
-            asked.written.set_exception(AuditUnavailable("the audit is closed: the service ends"))
-            return asked
-        self._asked.put(asked)
+        with self._closing:
+            if not self._closed:
+                self._asked.put(asked)
+                return asked
+        asked.written.set_exception(AuditUnavailable("the audit is closed: the service ends"))
         return asked
 
     # --- the thread -----------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from spotline.adapters.identity.authority import KeyAndChain
 from spotline.application.identity.ports import Authenticator
 from spotline.contracts.errors import ConfigError
 
-_LOOK_EVERY_S = 10.0
+LOOK_EVERY_S = 10.0
 
 _log = structlog.get_logger(__name__)
 
@@ -54,7 +54,7 @@ class ServerIdentity:
 
     @asynccontextmanager
     async def kept_current(
-        self, context: ssl.SSLContext, *, every_s: float = _LOOK_EVERY_S
+        self, context: ssl.SSLContext, *, every_s: float = LOOK_EVERY_S
     ) -> AsyncIterator[None]:
         """Have new connections shown what is to be shown by then; those that are open stay."""
         if self.look is None:

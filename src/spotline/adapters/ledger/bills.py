@@ -87,6 +87,11 @@ class BillRows(OwnedRows):
             )
         return [bill for _, bill in sorted(bills.items())]
 
+    def settled(self, instance_ids: Sequence[str]) -> frozenset[str]:
+        """Those of these instances of which somebody said what they cost in the end."""
+        words = self._read_keyed(t.settlements, t.settlements.c.instance_id, instance_ids)
+        return frozenset(row.instance_id for row in words)
+
     def settle(self, settlements: Sequence[Settlement]) -> None:
         """Record what instances cost in the end. Idempotent; an older word of a source changes nothing."""
         latest: dict[tuple[str, str], Settlement] = {}

@@ -144,6 +144,10 @@ class ThreadedLedger:
         """The bill of every instance that was charged or settled, or of one job's, by instance id."""
         return await asyncio.to_thread(self._ledger.bills, job_id)
 
+    async def settled(self, instance_ids: Sequence[str]) -> frozenset[str]:
+        """Those of these instances of which somebody said what they cost in the end."""
+        return await asyncio.to_thread(self._ledger.settled, instance_ids)
+
     async def settle(self, settlements: Sequence[Settlement]) -> None:
         """Record what instances cost in the end, as one transaction."""
         await asyncio.to_thread(self._ledger.settle, settlements)

@@ -26,7 +26,7 @@ from spotline.adapters.whole_file import replacing
 from spotline.contracts.errors import ContractError
 from spotline.domain.market.market import Market
 from spotline.domain.market.notice import guaranteed_notice_s
-from spotline.domain.market.offering import Offering, Reservation
+from spotline.domain.market.offering import BillingRules, Offering, Reservation
 
 FORMAT_VERSION = 1
 METADATA_KEY = "spotline.market"
@@ -55,7 +55,11 @@ _EXPECTED = {
 MOST_ROWS = 10_000_000
 _ROWS_PER_GROUP = 1 << 16
 # Fields of an offering that older files do not have.
-_MAY_BE_LEFT_OUT = ("notice_lead_s", "reservation")
+_MAY_BE_LEFT_OUT = ("notice_lead_s", "reservation", "billing")
+_NESTED: Mapping[str, type[Reservation] | type[BillingRules]] = {
+    "reservation": Reservation,
+    "billing": BillingRules,
+}
 _KIND_NAMES = {int: "a whole number", str: "text"}
 _INTEGERS = ("gpus_per_instance", "notice_lead_s")
 
@@ -210,10 +214,10 @@ def _offerings(header: Any, path: Path) -> list[Offering]:
             for f in fields(Offering)
             if f.name not in _MAY_BE_LEFT_OUT or f.name in entry
         }
-        if "reservation" in values:
-            values["reservation"] = _reservation(values["reservation"], f"{place}, reservation")
+        for name in _NESTED.keys() & values.keys():
+            values[name] = _nested(_NESTED[name], values[name], f"{place}, {name}")
         for name, value in values.items():
-            if name == "reservation":
+            if name in _NESTED:
                 continue
             _check_kind(value, int if name in _INTEGERS else str, f"{place}, field {name}")
         unknown = sorted(set(entry) - set(values))
@@ -238,12 +242,12 @@ def _offerings(header: Any, path: Path) -> list[Offering]:
     return offerings
 
 
-def _reservation(entry: Any, where: str) -> Reservation:
-    values = {f.name: field(entry, f.name, where) for f in fields(Reservation)}
+def _nested(kind: type[Reservation | BillingRules], entry: Any, where: str) -> Any:
+    values = {f.name: field(entry, f.name, where) for f in fields(kind)}
     for name, value in values.items():
         _check_kind(value, int, f"{where}, field {name}")
     try:
-        return Reservation(**values)
+        return kind(**values)
     except ValueError as error:
         raise refusal_of(error, where) from error
 

@@ -108,6 +108,11 @@ class Continuity:
         if last_seq < known_seq:
             problem = f"it ends at entry {last_seq}, entries up to {known_seq} were there"
             raise LogCut(self._name, problem, last_seq=last_seq, known_seq=known_seq)
+        # What others have stored since may have made it as long again.
+        begun = await _last_incarnation(js, self._name)
+        if begun > self.incarnation:
+            problem = f"it goes on as incarnation {begun}, this was {self.incarnation}"
+            raise LogCut(self._name, problem, last_seq=last_seq, known_seq=known_seq)
 
     def saw(self, seq: int) -> None:
         """Note that an entry is there."""
@@ -184,6 +189,16 @@ async def _last_slot(js: JetStreamContext, stream: str) -> int:
     except (nats.js.errors.NotFoundError, ContractError):
         return -1
     return opened.slot if isinstance(opened, SlotOpened) else -1
+
+
+async def _last_incarnation(js: JetStreamContext, stream: str) -> int:
+    """The incarnation that was begun last, `FIRST` for none that can be read."""
+    try:
+        message = await js.get_last_msg(stream, filter_of(IncarnationBegun))
+        begun = decode(KINDS[IncarnationBegun], message.data or b"")
+    except (nats.js.errors.NotFoundError, ContractError):
+        return FIRST
+    return begun.incarnation if isinstance(begun, IncarnationBegun) else FIRST
 
 
 async def _places(js: JetStreamContext, stream: str) -> AsyncIterator[ConsumerInfo]:

@@ -154,6 +154,7 @@ class Offering(_message.Message):
     CURRENCY_FIELD_NUMBER: _builtins.int
     NOTICE_LEAD_S_FIELD_NUMBER: _builtins.int
     RESERVATION_FIELD_NUMBER: _builtins.int
+    BILLING_FIELD_NUMBER: _builtins.int
     offering_id: _builtins.str
     """Unique in a market; how every other message names this offering."""
     provider: _builtins.str
@@ -184,6 +185,10 @@ class Offering(_message.Message):
     def reservation(self) -> Global___Reservation:
         """Absent: quoted on the open market. Present: capacity that is paid for already."""
 
+    @_builtins.property
+    def billing(self) -> Global___BillingRules:
+        """How the provider bills an instance of it; absent: by the second, from launch to release."""
+
     def __init__(
         self,
         *,
@@ -200,16 +205,43 @@ class Offering(_message.Message):
         currency: _builtins.str = ...,
         notice_lead_s: _builtins.int | None = ...,
         reservation: Global___Reservation | None = ...,
+        billing: Global___BillingRules | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "notice_lead_s", b"notice_lead_s", "reservation", b"reservation"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "billing", b"billing", "notice_lead_s", b"notice_lead_s", "reservation", b"reservation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "account", b"account", "currency", b"currency", "gpu_model", b"gpu_model", "gpus_per_instance", b"gpus_per_instance", "instance_type", b"instance_type", "native_price_unit", b"native_price_unit", "notice_lead_s", b"notice_lead_s", "offering_id", b"offering_id", "provider", b"provider", "quota_pool", b"quota_pool", "region", b"region", "reservation", b"reservation", "zone", b"zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s", "account", b"account", "billing", b"billing", "currency", b"currency", "gpu_model", b"gpu_model", "gpus_per_instance", b"gpus_per_instance", "instance_type", b"instance_type", "native_price_unit", b"native_price_unit", "notice_lead_s", b"notice_lead_s", "offering_id", b"offering_id", "provider", b"provider", "quota_pool", b"quota_pool", "region", b"region", "reservation", b"reservation", "zone", b"zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__notice_lead_s: _TypeAlias = _typing.Literal["notice_lead_s"]  # noqa: Y015
     _WhichOneofArgType__notice_lead_s: _TypeAlias = _typing.Literal["_notice_lead_s", b"_notice_lead_s"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__notice_lead_s) -> _WhichOneofReturnType__notice_lead_s | None: ...
 
 Global___Offering: _TypeAlias = Offering  # noqa: Y015
+
+@_typing.final
+class BillingRules(_message.Message):
+    """How a provider bills one instance, by the second at the price in force in each."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEAST_S_FIELD_NUMBER: _builtins.int
+    FREE_IF_TAKEN_WITHIN_S_FIELD_NUMBER: _builtins.int
+    least_s: _builtins.int
+    """An instance that runs for less is billed for so many seconds, 0 for no minimum."""
+    free_if_taken_within_s: _builtins.int
+    """Spot that the provider takes back within so many seconds costs nothing, 0: it does."""
+    def __init__(
+        self,
+        *,
+        least_s: _builtins.int = ...,
+        free_if_taken_within_s: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["free_if_taken_within_s", b"free_if_taken_within_s", "least_s", b"least_s"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BillingRules: _TypeAlias = BillingRules  # noqa: Y015
 
 @_typing.final
 class Reservation(_message.Message):

@@ -8,16 +8,18 @@ same ledger and the same answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from spotline.application.cloud_actuator.absence import end_unattended
-from spotline.application.cloud_actuator.agreeing import Agreed, Agreeing, AgreementRules
+from spotline.application.cloud_actuator.agreeing import Agreeing
 from spotline.application.cloud_actuator.charging import unless_charged
 from spotline.application.cloud_actuator.fencing import FencedCloud
+from spotline.application.cloud_actuator.gangs import gangs_of
 from spotline.application.cloud_actuator.gating import GatedCloud, LiveGate
 from spotline.application.cloud_actuator.giving_up import give_up_pending
 from spotline.application.cloud_actuator.launching import (
+    Beside,
     CooldownsInHand,
     Done,
     Launching,
@@ -34,10 +36,10 @@ from spotline.application.cloud_actuator.messages import (
     ReapRequest,
     SignalRequest,
 )
+from spotline.application.cloud_actuator.options import ActuationOptions
 from spotline.application.cloud_actuator.planning import RevisionPlanning
 from spotline.application.cloud_actuator.ports import (
     Admission,
-    CloudClock,
     CloudProvider,
     Ledger,
     LedgerEntry,
@@ -59,6 +61,8 @@ from spotline.application.cloud_actuator.reporting import (
     transfers,
     withdrawals,
 )
+from spotline.application.cloud_actuator.settling import Settling
+from spotline.application.cloud_actuator.taken_back import LeftToProvider
 from spotline.application.cloud_actuator.turning_up import is_in_doubt, untold
 from spotline.application.spec import Call
 from spotline.contracts.errors import InvariantViolation
@@ -66,57 +70,11 @@ from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import AdmissionRecorded
 from spotline.domain.ledger.billing import Charge, HeldInterval, SlotPrices, bill
-from spotline.domain.ledger.caps import Caps
-from spotline.domain.ledger.cooldowns import CoolingRules
-from spotline.domain.ledger.crash_loops import CrashRules
-from spotline.domain.ledger.instance_life import Graces, next_look_ns
-from spotline.domain.ledger.intents import (
-    HeldInstance,
-)
-from spotline.domain.modes import LIVE_FROM_THE_START, StatedModes
+from spotline.domain.ledger.instance_life import next_look_ns
+from spotline.domain.ledger.intents import HeldInstance
 
 _NOTHING_TOLD = CloudNews()
 _BESIDE_LOG = (OpenSlotRequest, ApplyRevisionRequest, SignalRequest, ReapRequest)
-
-
-def _ignore(_: Reconciliation) -> None:
-    """Do nothing with it."""
-
-
-def _ignore_agreed(_: Agreed) -> None:
-    """Do nothing with it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActuationOptions:
-    """How the actuator acts.
-
-    Parameters
-    ----------
-    modes
-        How this process acts, and what accounts begin in that nobody spoke of.
-    clock
-        The present in market time; None where it is the moment of the call in hand.
-    on_look
-        Gets what each look at the cloud found, once it is recorded.
-    agreement
-        How log, ledger and cloud are compared; None: they are not, and no orphan is ended.
-    lease_s
-        Seconds of market time that an instance goes on without us; None: without end.
-    on_agreed
-        Gets what each comparison came to, once it is recorded.
-    """
-
-    caps: Caps = field(default_factory=Caps)
-    graces: Graces = field(default_factory=Graces)
-    cooling: CoolingRules = field(default_factory=CoolingRules)
-    clock: CloudClock | None = None
-    on_look: Callable[[Reconciliation], None] = _ignore
-    agreement: AgreementRules | None = None
-    lease_s: int | None = None
-    crashes: CrashRules = field(default_factory=CrashRules)
-    on_agreed: Callable[[Agreed], None] = _ignore_agreed
-    modes: StatedModes = LIVE_FROM_THE_START
 
 
 class CloudActuation:
@@ -144,6 +102,9 @@ class CloudActuation:
         )
         self._planning = RevisionPlanning(ledger, self._options.caps)
         self._looping = Looping(ledger, self._options.crashes)
+        self._left = LeftToProvider(cloud.notice_lead_s)
+        biller = self._options.biller
+        self._settling = None if biller is None else Settling(biller, ledger)
         self._next_look_ns: int | None = None
         # What ended while nobody was there is told lost by the next revision, as all that is lost.
         self._unattended: tuple[HeldInstance, ...] = ()
@@ -151,7 +112,10 @@ class CloudActuation:
     @property
     def next_look_ns(self) -> int | None:
         """Market time at which the cloud must be looked at even if it tells nothing; None: never."""
-        return self._next_look_ns
+        settling = None if self._settling is None else self._settling.next_look_ns
+        looks = (self._next_look_ns, settling, self._left.next_look_ns)
+        due = [ns for ns in looks if ns is not None]
+        return min(due, default=None)
 
     async def start(self) -> Reconciliation:
         """Reconcile before the first call is performed."""
@@ -165,7 +129,7 @@ class CloudActuation:
         # A launch that is found now is taken over by the next call: it says when.
         found = await self._look(lives, held, may_adopt=False)
         await self._ledger.record(LedgerEntry(transitions=lives.drain()))
-        self._options.on_look(found)
+        await self._looked(found, lives)
         return found
 
     async def _show_epoch(self) -> None:
@@ -240,7 +204,7 @@ class CloudActuation:
         lives = await self._lives_at(at)
         found = await self._look(lives, await self._ledger.held(), may_adopt=False)
         agreed = await self._agreeing.check(at, log, lives, first_unbilled)
-        self._options.on_look(replace(found, reaped=(*found.reaped, *agreed.reaped)))
+        await self._looked(replace(found, reaped=(*found.reaped, *agreed.reaped)), lives)
         self._options.on_agreed(agreed)
         return agreed.events
 
@@ -251,7 +215,7 @@ class CloudActuation:
             lives = await self._lives_at(at)
             found = await self._look(lives, await self._ledger.held(), may_adopt=False)
             agreed = await self._agreeing.reap(request.instance_ids, request.by, at, log, lives)
-            self._options.on_look(replace(found, reaped=(*found.reaped, *agreed.reaped)))
+            await self._looked(replace(found, reaped=(*found.reaped, *agreed.reaped)), lives)
             answers = agreed.events
             await self._ledger.record(
                 LedgerEntry(call_key=key, slot=at.slot, answers=answers, transitions=lives.drain())
@@ -298,7 +262,7 @@ class CloudActuation:
                 taken=told.event_ids,
             )
         )
-        self._options.on_look(found)
+        await self._looked(found, lives)
         return answers
 
     # --- a revision was decided ---------------------------------------------------------------
@@ -363,7 +327,7 @@ class CloudActuation:
             replace(entry, answers=answers, charges=tuple(fresh), taken=told.event_ids)
         )
         self._unattended = ()
-        self._options.on_look(found)
+        await self._looked(found, lives)
         return answers
 
     async def _look_first(self, at: Moment, lives: LivesInHand) -> None:
@@ -374,7 +338,7 @@ class CloudActuation:
         await self._ledger.record(
             LedgerEntry(slot=at.slot, launched=launched, transitions=lives.drain())
         )
-        self._options.on_look(found)
+        await self._looked(found, lives)
 
     async def _cooldowns(self, at: Moment) -> CooldownsInHand:
         known, epoch = await self._ledger.cooldowns(), self._ledger.owner.epoch
@@ -393,9 +357,18 @@ class CloudActuation:
         if self._agreeing is not None and request.log is not None:
             bars |= self._agreeing.bars(request, request.log)
         intents = pending or await self._planning.intents(request, held, bars)
-        return await self._launching.carry_out(
-            intents, request.at, lives, cooldowns, places, resumed=bool(pending)
+        free = self._left.free(held, lives, places, request.at)
+        done = await self._launching.carry_out(
+            intents,
+            request.at,
+            lives,
+            cooldowns,
+            places,
+            resumed=bool(pending),
+            beside=Beside(gangs=gangs_of(request.log, held, intents), leave=free.keys()),
         )
+        self._left.leave({name: free[name] for name in done.ended if name in free})
+        return done
 
     # --- the cloud has something to tell ------------------------------------------------------
 
@@ -445,7 +418,7 @@ class CloudActuation:
                 taken=told.event_ids,
             )
         )
-        self._options.on_look(found)
+        await self._looked(found, lives)
         return answers
 
     # --- shared -------------------------------------------------------------------------------
@@ -477,6 +450,7 @@ class CloudActuation:
             ids_of(held),
             may_adopt=may_adopt,
             may_stop=self._gate.may_end,
+            left=self._left.left(lives),
         )
         graces = self._options.graces
         looks = ((life, next_look_ns(life, graces)) for life in lives.all())
@@ -490,6 +464,14 @@ class CloudActuation:
             default=None,
         )
         return found
+
+    async def _looked(self, found: Reconciliation, lives: LivesInHand) -> None:
+        """Say what a look found, once it is recorded, and settle what has ended."""
+        self._options.on_look(found)
+        if self._settling is not None:
+            settled = await self._settling.settle(found.ended, lives.now_ns)
+            if settled:
+                self._options.on_settled(settled)
 
     async def _intervals(self, prices: SlotPrices) -> Sequence[HeldInterval]:
         return await self._ledger.intervals(prices.slot, prices.slot_s)

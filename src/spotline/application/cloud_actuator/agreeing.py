@@ -38,6 +38,7 @@ from spotline.domain.ledger.agreement import (
     compare,
     freezes_of,
     lags,
+    overdue,
 )
 from spotline.domain.ledger.caps import Permit, limited
 from spotline.domain.ledger.instance_life import Graces, LifeInput, LifeState
@@ -46,6 +47,9 @@ from spotline.domain.ledger.orphans import Orphan, ReapRules, to_reap
 from spotline.domain.limits.freezes import Freeze, FreezeReason, Freezes, Purchase
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.units import NS_PER_S
+
+ORPHAN = "orphan"
+ENDED = "its job had ended, says the ledger"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,14 +126,18 @@ class Agreeing:
         await self._ledger.admit(missing_admissions(log, await self._ledger.admitted_ids()))
         charges = carried_charges(log, await self._charged_by_slot(log), self._ledger.owner.epoch)
         await self._ledger.record(replace(entry, charges=charges, transitions=lives.drain()))
-        after = await self._compare(log, lives, shown)
+        says, shows = await self._says(log), _shows(lives, shown)
+        after = compare(log.says, says, shows)
+        if over := overdue(log.says, says, shows):
+            await self._release(over, ENDED, at, lives)
+            after = await self._compare(log, lives, shown)
         mending = [one for one in before if not one.continue_with and one not in after]
         disagreements = (*mending, *after)
         orphans = await self._orphans(log, lives, shown, at)
         # Nothing is ended before it was told: there must be time to say no.
         told = [orphan for orphan in orphans if orphan.instance_id in log.orphans]
         reaped = to_reap(told, self._rules.reap, at.ts_ns)
-        await self._reap(reaped, at, lives)
+        await self._release([one.instance_id for one in reaped], ORPHAN, at, lives)
         self._checked_slot = at.slot
         checked = AgreementChecked(
             slot=at.slot,
@@ -165,7 +173,7 @@ class Agreeing:
         named = [orphan for orphan in orphans if orphan.instance_id in set(instance_ids)]
         forbidden = [orphan for orphan in named if orphan.forbidden(self._rules.reap)]
         reaped = [orphan for orphan in named if not orphan.forbidden(self._rules.reap)]
-        await self._reap(reaped, at, lives)
+        await self._release([one.instance_id for one in reaped], ORPHAN, at, lives)
         # Told again with what stands against it: that is the answer.
         found = [self._event_of(orphan, at) for orphan in forbidden]
         settled = [
@@ -211,19 +219,7 @@ class Agreeing:
     async def _compare(
         self, log: LogView, lives: LivesInHand, shown: Sequence[Instance]
     ) -> tuple[Disagreement, ...]:
-        running = [one for one in shown if one.state is not InstanceState.ENDED]
-        strangers = tuple(
-            Stranger(
-                instance_id=one.instance_id,
-                job_id=one.job_id,
-                tenant=one.tenant,
-                offering_id=one.offering_id,
-            )
-            for one in running
-            if _is_strange(lives, one.instance_id)
-        )
-        cloud = CloudShows(shown=frozenset(one.instance_id for one in running), strangers=strangers)
-        return compare(log.says, await self._says(log), cloud)
+        return compare(log.says, await self._says(log), _shows(lives, shown))
 
     async def _says(self, log: LogView) -> LedgerSays:
         by_slot = await self._charged_by_slot(log)
@@ -332,22 +328,28 @@ class Agreeing:
             )
         return orphans
 
-    async def _reap(self, orphans: Sequence[Orphan], at: Moment, lives: LivesInHand) -> None:
-        """End orphans: first on record, then asked of the cloud; looks ask again."""
-        if not orphans:
+    async def _release(
+        self, instance_ids: Sequence[str], reason: str, at: Moment, lives: LivesInHand
+    ) -> None:
+        """End instances: first on record, then asked of the cloud; looks ask again."""
+        if not instance_ids:
             return
         held: dict[str, HeldInstance] = {one.instance_id: one for one in await self._ledger.held()}
-        ids = [orphan.instance_id for orphan in orphans]
-        for instance_id in ids:
+        for instance_id in instance_ids:
             if instance_id in lives:
                 lives.learn(instance_id, LifeInput.STOP_ASKED)
+        latest_slot = await self._ledger.latest_slot()
+        slot, offset_s = at.slot, at.offset_s
+        if slot < latest_slot:
+            # A log that begins anew is behind its ledger: what is billed stays so.
+            slot, offset_s = latest_slot + 1, 0
         ended = tuple(
-            LedgerEnd(instance_id=instance_id, slot=at.slot, offset_s=at.offset_s, reason="orphan")
-            for instance_id in ids
+            LedgerEnd(instance_id=instance_id, slot=slot, offset_s=offset_s, reason=reason)
+            for instance_id in instance_ids
             if instance_id in held
         )
         await self._ledger.record(LedgerEntry(slot=at.slot, ended=ended, transitions=lives.drain()))
-        await self._cloud.terminate(self._ledger.owner, ids)
+        await self._cloud.terminate(self._ledger.owner, instance_ids)
 
     def _found(self, orphans: Sequence[Orphan], log: LogView, at: Moment) -> list[Event]:
         """Those that are not told yet, or of which something else must be said by now."""
@@ -396,6 +398,26 @@ class Agreeing:
             )
             for instance_id in sorted(log.orphans.keys() - still)
         ]
+
+
+def _shows(lives: LivesInHand, shown: Sequence[Instance]) -> CloudShows:
+    """What the cloud shows, as a comparison takes it."""
+    running = [one for one in shown if one.state is not InstanceState.ENDED]
+    strangers = tuple(
+        Stranger(
+            instance_id=one.instance_id,
+            job_id=one.job_id,
+            tenant=one.tenant,
+            offering_id=one.offering_id,
+        )
+        for one in running
+        if _is_strange(lives, one.instance_id)
+    )
+    return CloudShows(
+        shown=frozenset(one.instance_id for one in running),
+        withheld=frozenset(one.instance_id for one in running if one.hold),
+        strangers=strangers,
+    )
 
 
 def _is_strange(lives: LivesInHand, instance_id: str) -> bool:

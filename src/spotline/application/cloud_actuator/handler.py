@@ -422,6 +422,7 @@ def _place(offering: Offering) -> OfferingPlace:
         offering_id=offering.offering_id,
         zone=f"{account}/{offering.region}/{offering.zone}",
         account=account,
+        billing=offering.billing,
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from spotline.application.cloud_actuator.gangs import Gangs
 from spotline.application.cloud_actuator.lives import LivesInHand, launch_life
 from spotline.application.cloud_actuator.messages import ApplyRevisionRequest, Moment, StoppedLaunch
 from spotline.application.cloud_actuator.ports import (
@@ -18,6 +19,7 @@ from spotline.application.cloud_actuator.ports import (
     Refusal,
 )
 from spotline.application.cloud_actuator.reporting import ledger_launch, released, result_of
+from spotline.application.cloud_actuator.taken_back import LEFT
 from spotline.contracts.errors import ProviderUnavailable, Throttled, UnknownOutcome
 from spotline.domain.events.capacity import LaunchRefused, ProvisioningCommanded, RefusalClass
 from spotline.domain.ledger.caps import JOB_CAP, Permit, excepted_from, limited, stood_against
@@ -41,6 +43,20 @@ from spotline.domain.units import NS_PER_S
 PATIENCE_CALLS = 5
 _PATIENT = {RefusalClass.THROTTLED, RefusalClass.SERVER}
 _FIRST_WAIT_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What is known beside the intents: the gangs of their jobs, and whose end the cloud brings.
+
+    What is in `leave` is released, and not asked to end.
+    """
+
+    gangs: Gangs = field(default_factory=Gangs)
+    leave: Collection[str] = ()
+
+
+NOTHING_BESIDE = Beside()
 
 
 class CooldownsInHand:
@@ -92,6 +108,7 @@ class CooldownsInHand:
             epoch=self._epoch,
             detail=refusal.detail,
             rules=self._rules,
+            spot_only=refusal.spot_only,
         )
         if cooldown is None:
             return refusal.retry_after_s
@@ -202,8 +219,9 @@ class Launching:
         places: Mapping[str, OfferingPlace],
         *,
         resumed: bool,
+        beside: Beside = NOTHING_BESIDE,
     ) -> Done:
-        """Release, then launch.
+        """Release, then launch; what is to be left is not asked to end.
 
         Intents that are `resumed` may have been sent before: each is asked for, and answered as it
         was then, whatever has been refused since.
@@ -214,9 +232,10 @@ class Launching:
             Perform the same intents again later; what was granted is granted again.
         """
         done = Done()
-        await self._release(intents, lives, done)
+        await self._release(intents, lives, done, beside.leave)
         for intent in intents:
             granted: list[Instance] = []
+            released_at_once: list[Instance] = []
             details: list[str] = []
             for launch in intent.launches:
                 grant = Grant(instances=())
@@ -228,16 +247,26 @@ class Launching:
                     if bar is not None:
                         grant = _not_asked(bar)
                     else:
-                        grant = await self._ask(intent, launch, wanted, at, cooldowns)
+                        counts = beside.gangs.counts_of_use(intent, launch, len(granted))
+                        request = self._request(intent, launch, at, counts)
+                        grant = await self._ask(request, launch, wanted, cooldowns)
                     _take_up(lives, intent, launch, grant)
                 granted += grant.instances
+                released_at_once += grant.released
                 if grant.instances and stood_against(launch.detail):
                     done.excepted.append((intent, launch, len(grant.instances)))
                 if len(grant.instances) < launch.requested:
                     refused = _refused(intent, launch, grant, at)
                     details.append(refused.detail)
                     done.refusals.append(refused)
-            done.launched += [ledger_launch(intent, instance) for instance in granted]
+            done.launched += [
+                ledger_launch(intent, instance) for instance in (*granted, *released_at_once)
+            ]
+            for instance in released_at_once:
+                # It is on the provider's bill: the ledger knows it, for no time.
+                done.ended[instance.instance_id] = released(
+                    instance.instance_id, intent, "released"
+                )
             requested = sum(launch.requested for launch in intent.launches)
             done.results.append(
                 result_of(
@@ -248,30 +277,33 @@ class Launching:
         self._unanswered.clear()
         return done
 
-    async def _release(self, intents: Sequence[Intent], lives: LivesInHand, done: Done) -> None:
+    async def _release(
+        self,
+        intents: Sequence[Intent],
+        lives: LivesInHand,
+        done: Done,
+        leave: Collection[str],
+    ) -> None:
         for intent in intents:
             reason = JOB_CAP if intent.dropped else "released"
             for instance_id in intent.release:
-                done.ended[instance_id] = released(instance_id, intent, reason)
+                why = LEFT if instance_id in leave else reason
+                done.ended[instance_id] = released(instance_id, intent, why)
             if intent.dropped:
                 done.dropped |= set(intent.release)
-        if not done.ended:
+        ending = [instance_id for instance_id in done.ended if instance_id not in leave]
+        if not ending:
             return
-        await self._cloud.terminate(self._ledger.owner, list(done.ended))
-        for instance_id in done.ended:
+        await self._cloud.terminate(self._ledger.owner, ending)
+        for instance_id in ending:
             if instance_id in lives:
                 lives.learn(instance_id, LifeInput.STOP_ASKED)
 
     async def _ask(
-        self,
-        intent: Intent,
-        launch: Launch,
-        wanted: Wanted,
-        at: Moment,
-        cooldowns: CooldownsInHand,
+        self, request: LaunchRequest, launch: Launch, wanted: Wanted, cooldowns: CooldownsInHand
     ) -> Grant:
         """Ask the cloud, and note what its answer means for later launches."""
-        grant = await self._launch(intent, launch, at)
+        grant = await self._launch(request, launch)
         if grant.refusal is not None and not grant.instances:
             self._be_patient(launch, grant.refusal)
         retry_after_s = cooldowns.note(wanted, len(grant.instances), grant.refusal)
@@ -279,25 +311,28 @@ class Launching:
             return grant
         return replace(grant, refusal=replace(grant.refusal, retry_after_s=retry_after_s))
 
-    async def _launch(self, intent: Intent, launch: Launch, at: Moment) -> Grant:
-        owner = self._ledger.owner
+    def _request(
+        self, intent: Intent, launch: Launch, at: Moment, counts: tuple[int, ...]
+    ) -> LaunchRequest:
+        return LaunchRequest(
+            token=launch.token,
+            owner=self._ledger.owner,
+            job_id=intent.job_id,
+            tenant=intent.tenant,
+            quota_pool=intent.quota_pool,
+            offering_id=intent.offering_id,
+            capacity_type=launch.capacity_type,
+            instances=launch.permitted,
+            at=at,
+            installation_id=self._installation_id,
+            allowed_counts=counts,
+        )
+
+    async def _launch(self, request: LaunchRequest, launch: Launch) -> Grant:
         if launch.token in self._unanswered:
             return await self._look_up(launch, self._unanswered[launch.token])
         try:
-            grant = await self._cloud.launch(
-                LaunchRequest(
-                    token=launch.token,
-                    owner=owner,
-                    job_id=intent.job_id,
-                    tenant=intent.tenant,
-                    quota_pool=intent.quota_pool,
-                    offering_id=intent.offering_id,
-                    capacity_type=launch.capacity_type,
-                    instances=launch.permitted,
-                    at=at,
-                    installation_id=self._installation_id,
-                )
-            )
+            grant = await self._cloud.launch(request)
         except UnknownOutcome as error:
             unknown = Refusal(
                 refusal_class=RefusalClass.UNKNOWN_OUTCOME,
@@ -350,6 +385,11 @@ def _take_up(lives: LivesInHand, intent: Intent, launch: Launch, grant: Grant) -
         if instance.instance_id not in lives:
             life = launch_life(intent, launch, instance_id=instance.instance_id)
             lives.begin(life, LifeInput.GRANTED)
+    for instance in grant.released:
+        if instance.instance_id not in lives:
+            life = launch_life(intent, launch, instance_id=instance.instance_id)
+            lives.begin(life, LifeInput.GRANTED)
+            lives.learn(instance.instance_id, LifeInput.STOP_ASKED)
     refusal = grant.refusal
     if refusal is not None and refusal.refusal_class is RefusalClass.UNKNOWN_OUTCOME:
         lives.begin(launch_life(intent, launch), LifeInput.OUTCOME_UNKNOWN)

@@ -215,7 +215,9 @@ class LogFold:
         if job.job_id in self.closed:
             return
         deadline_ns = job.deadline.expires_ns
-        self.jobs[job.job_id] = OpenJob(tenant=job.tenant, deadline_ns=deadline_ns)
+        self.jobs[job.job_id] = OpenJob(
+            tenant=job.tenant, deadline_ns=deadline_ns, allowed_counts=job.allowed_counts
+        )
         self.tenants.setdefault(job.job_id, job.tenant)
 
     def _close(self, job_id: str) -> None:

@@ -42,7 +42,11 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRequest:
-    """Instances to launch, tagged with owner, job, token and installation (empty: it has no id)."""
+    """Instances to launch, tagged with owner, job, token and installation (empty: it has no id).
+
+    `allowed_counts` are how many of them are of use, ascending; empty: any. A cloud that launches for
+    real releases at once what makes no such count; one that is played need not.
+    """
 
     token: str
     owner: Owner
@@ -54,6 +58,15 @@ class LaunchRequest:
     instances: int
     at: Moment
     installation_id: str = ""
+    allowed_counts: tuple[int, ...] = ()
+
+    @property
+    def useful_counts(self) -> tuple[int, ...]:
+        """All counts that are of use, ascending: what was asked for is one of them."""
+        asked = self.instances
+        if not self.allowed_counts:
+            return tuple(range(1, asked + 1))
+        return (*(count for count in self.allowed_counts if 0 < count < asked), asked)
 
 
 class InstanceState(Enum):
@@ -94,12 +107,14 @@ class Instance:
 class Refusal:
     """Why a cloud did not grant all: the class decides the reaction, `detail` are its own words.
 
-    `retry_after_s` are the seconds that the cloud itself asks us to wait, 0 if it names none.
+    `retry_after_s` are the seconds that the cloud itself asks us to wait, 0 if it names none. With
+    `spot_only` a missing permission is about spot alone: on-demand may still be bought there.
     """
 
     refusal_class: RefusalClass
     detail: str
     retry_after_s: int = 0
+    spot_only: bool = False
 
     def __post_init__(self) -> None:
         if self.retry_after_s < 0:
@@ -110,11 +125,13 @@ class Refusal:
 class Grant:
     """What a launch got: as many instances as requested, or fewer and the refusal of the rest.
 
-    The instances are in the state that they had when they were granted.
+    The instances are in the state that they had when they were granted. `released` were launched,
+    too, and made no count that is allowed: their end has been asked for.
     """
 
     instances: tuple[Instance, ...]
     refusal: Refusal | None = None
+    released: tuple[Instance, ...] = ()
 
 
 class CloudEventKind(Enum):
@@ -162,6 +179,31 @@ class Enrolment(Protocol):
         """Make the variables of the agent's environment, `SPOTLINE_*`.
 
         They hold a token for this one instance, which can be used once, and no lasting secret.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BilledInstance:
+    """An instance that has ended, as far as a biller needs it."""
+
+    instance_id: str
+    offering_id: str
+    capacity_type: CapacityType
+
+
+class InstanceBiller(Protocol):
+    """Says what instances cost in the end, by the rules that their provider bills by."""
+
+    async def final_costs(self, instances: Sequence[BilledInstance]) -> Sequence[Settlement]:
+        """What each of these cost in all; the same when it is asked again.
+
+        One of which that is not known, or not yet, is left out.
+
+        Raises
+        ------
+        ProviderUnavailable
+            The provider does not answer, or is throttled: ask again later.
         """
         ...
 
@@ -419,6 +461,10 @@ class Ledger(Protocol):
 
     async def bills(self, job_id: str = "") -> Sequence[InstanceBill]:
         """The bill of every instance that was charged or settled, or of one job's, by instance id."""
+        ...
+
+    async def settled(self, instance_ids: Sequence[str]) -> frozenset[str]:
+        """Those of these instances of which somebody said what they cost in the end."""
         ...
 
     async def settle(self, settlements: Sequence[Settlement]) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from spotline.application.cloud_actuator.lives import SEEN, LivesInHand, stranger_life
 from spotline.application.cloud_actuator.messages import Moment
 from spotline.application.cloud_actuator.ports import (
+    BilledInstance,
     CloudEvent,
     CloudEventKind,
     CloudProvider,
@@ -43,6 +44,8 @@ class Reconciliation:
         Tokens of launches that were looked up in vain until their grace was over.
     states
         How many instances and launches are in which state; none that have ended.
+    ended
+        Instances that the cloud shows as ended, or that have ended since it was last looked at.
     """
 
     reaped: tuple[str, ...] = ()
@@ -52,6 +55,7 @@ class Reconciliation:
     given_up: tuple[str, ...] = ()
     states: Mapping[LifeState, int] = field(default_factory=dict)
     unknown_launches: int = 0
+    ended: tuple[BilledInstance, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +141,7 @@ async def look(
     *,
     may_adopt: bool,
     may_stop: bool,
+    left: Collection[str] = (),
 ) -> Reconciliation:
     """Compare what the cloud shows with the lives in hand, and ask ends for what should not be.
 
@@ -148,6 +153,8 @@ async def look(
         Whether instances of unknown launches are taken over: only where they can be booked.
     may_stop
         Whether anything may be asked to end.
+    left
+        Instances that the ledger holds no more and that are not to be asked to end yet.
     """
     shown = {instance.instance_id: instance for instance in await cloud.list(ledger.owner.name)}
     not_in_hand = [instance_id for instance_id in shown if instance_id not in lives]
@@ -173,7 +180,8 @@ async def look(
     for life in lives.all():
         if life.subject not in waiting:
             lives.learn(life.subject, LifeInput.TIME_PASSED)
-    stopping = [*lives.to_stop(), *_unbooked(lives, held, adopted)] if may_stop else []
+    booked = {*held, *left, *(instance.instance_id for instance in adopted)}
+    stopping = [*lives.to_stop(), *_unbooked(lives, booked)] if may_stop else []
     condemned = {subject for subject in stopping if not _is_ours(lives, subject)}
     if condemned:
         # What nobody ordered leaves no trace but this one.
@@ -191,9 +199,8 @@ def count_states(lives: Iterable[InstanceLife]) -> dict[LifeState, int]:
     return {state: counts[state] for state in LifeState if state is not LifeState.ENDED}
 
 
-def _unbooked(lives: LivesInHand, held: Collection[str], adopted: Sequence[Instance]) -> list[str]:
+def _unbooked(lives: LivesInHand, booked: Collection[str]) -> list[str]:
     """Instances of ours that live on and that the ledger does not hold: their end was not asked."""
-    booked = {*held, *(instance.instance_id for instance in adopted)}
     over = (LifeState.STOPPING, LifeState.ENDED)
     return [
         life.instance_id
@@ -259,4 +266,24 @@ def _found(
         ),
         states=count_states(lives.all()),
         unknown_launches=len(lives.unknown_launches()),
+        ended=_ended(lives, shown.values()),
+    )
+
+
+def _ended(lives: LivesInHand, shown: Iterable[Instance]) -> tuple[BilledInstance, ...]:
+    over: dict[str, Instance | InstanceLife] = {
+        instance.instance_id: instance
+        for instance in shown
+        if instance.state is InstanceState.ENDED
+    }
+    for life in lives.all():
+        if life.state is LifeState.ENDED and not life.is_launch:
+            over.setdefault(life.instance_id, life)
+    return tuple(
+        BilledInstance(
+            instance_id=instance_id,
+            offering_id=instance.offering_id,
+            capacity_type=instance.capacity_type,
+        )
+        for instance_id, instance in over.items()
     )

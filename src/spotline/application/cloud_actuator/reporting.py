@@ -134,11 +134,13 @@ def result_of(
 def held_after(
     held: Sequence[HeldInstance], launched: Sequence[LedgerLaunch], ended: Container[str]
 ) -> list[HeldInstance]:
-    """List what we hold after launches and ends, in launch order."""
+    """List what we hold after launches and ends, in launch order; some end as they are launched."""
     order = max((instance.order for instance in held), default=0)
     running = [instance for instance in held if instance.instance_id not in ended]
     for index, launch in enumerate(launched, start=1):
         instance = launch.instance
+        if instance.instance_id in ended:
+            continue
         running.append(
             HeldInstance(
                 instance_id=instance.instance_id,

@@ -123,7 +123,8 @@ def retold(
             correlation_id=job_id,
             source=_ALLOCATOR,
         )
-    yield from _costs_of(alive, costs, log)
+    # Of one that ended, and that the log knows, what it lost may be charges of before the end.
+    yield from _costs_of(alive | (closed & log.submitted), costs, log)
 
 
 def _costs_of(job_ids: set[str], costs: Iterable[CostAccrued], log: LogOfJobs) -> Iterator[Retold]:

@@ -25,6 +25,7 @@ class ConditionKind(Enum):
     STORAGE = "storage"
     SLOTS = "slots"
     QUOTES = "quotes"
+    FEEDS = "feeds"
     DISK = "disk"
     SNAPSHOT = "snapshot"
     LOOP = "loop"

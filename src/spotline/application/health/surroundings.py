@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spotline.application.health.conditions import (
@@ -85,6 +85,49 @@ def quotes(ages_s: Mapping[str, int], stale: Collection[str]) -> Judged:
         figure=age_s,
         continue_with="the market's source; spotline market status",
         is_partial=len(stale) < len(ages_s),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedFacts:
+    """How a feed of a live market is; seconds are market time, None for never and for not at all.
+
+    `failures` are all since the process began, `error` is the last since it answered. A feed that
+    has ended has nothing more to say, ever.
+    """
+
+    name: str
+    answered_s_ago: int | None
+    failing_s: int | None = None
+    failures: int = 0
+    error: str = ""
+    has_ended: bool = False
+
+
+def feeds_answer(facts: Sequence[FeedFacts], silent_after_s: int) -> Judged:
+    """Whether the feeds of a live market answer; one that does not, for too long, is dead."""
+    failing = [feed for feed in facts if feed.failing_s is not None]
+    dead = [feed for feed in failing if (feed.failing_s or 0) >= silent_after_s]
+    ended = [feed for feed in facts if feed.has_ended]
+    return Judged(
+        kind=ConditionKind.FEEDS,
+        healthy=not dead and not ended,
+        detail="; ".join(map(_feed_said, dead or ended or facts)),
+        figure=max((feed.failing_s or 0 for feed in facts), default=0),
+        continue_with="spotline cloud doctor; no new spot is bought of what such a feed quotes",
+        is_partial=len(dead) + len(ended) < len(facts),
+    )
+
+
+def _feed_said(feed: FeedFacts) -> str:
+    said = "never" if feed.answered_s_ago is None else f"{lasting(feed.answered_s_ago)} ago"
+    if feed.has_ended:
+        return f"feed {feed.name} has ended, its last answer {said}"
+    if feed.failing_s is None:
+        return f"feed {feed.name} answered {said}, {feed.failures} failures so far"
+    return (
+        f"feed {feed.name} does not answer, for {lasting(feed.failing_s)} now, its last answer "
+        f"{said}: {feed.error}"
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from spotline.application.market_ingest.observing import observations
 from spotline.domain.events.market import MarketOpened, SlotOpened
 from spotline.domain.events.placement import LinkObserved, RegionObserved
+from spotline.domain.market.grid import AnyMarket
 from spotline.domain.market.market import Market
 from spotline.domain.market.offering import Offering, Quote
 from spotline.domain.market.slot_quote import SlotQuote
@@ -45,7 +46,7 @@ class MarketIdentity:
     places: tuple[str, ...] = ()
 
 
-def identity_of(market: Market, geography: Geography | None) -> MarketIdentity:
+def identity_of(market: AnyMarket, geography: Geography | None) -> MarketIdentity:
     """What tells a market and its geography from others."""
     return MarketIdentity(
         source=market.source,
@@ -72,7 +73,7 @@ def identity_differences(
         yield f"geography: expected {_listed(before.places)}, found {_listed(given.places)}"
 
 
-def differences(log: MarketOfLog, market: Market, geography: Geography | None) -> Iterator[str]:
+def differences(log: MarketOfLog, market: AnyMarket, geography: Geography | None) -> Iterator[str]:
     """Say in what a market and a geography differ from those of a log, nothing where they go on."""
     opened = log.opened
     given = identity_of(market, geography)
@@ -85,7 +86,10 @@ def differences(log: MarketOfLog, market: Market, geography: Geography | None) -
         places=_places(log.seen) if log.slots else given.places,
     )
     problems = list(identity_differences(before, given))
-    if all(problem.startswith("geography: ") for problem in problems):
+    if not isinstance(market, Market):
+        if opened.ends_ns:
+            yield f"end: expected {utc_iso(opened.ends_ns)}, found none: a live market has no end"
+    elif all(problem.startswith("geography: ") for problem in problems):
         yield from _of_slots(log.slots, market)
     yield from problems
 

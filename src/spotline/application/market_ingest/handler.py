@@ -1,5 +1,7 @@
 """The market's clock: replays a market slot by slot, each one when the last is settled.
 
+A live market has no end: what its feeds say is on the log, and its slots open by time alone.
+
 Where it waits for work, market time stands still while no job and no pipeline needs it. By the wall
 clock a slot opens when wall time comes to it: slots that were missed, because nobody was there or
 the machine slept, open at once, one after the other, each with its own time. None is left out, and
@@ -12,18 +14,19 @@ judged with comes from the log: a restart judges as the process before it did.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from spotline.application.market_ingest.observing import observations
 from spotline.application.market_ingest.opening import (
     SlotMoment,
     freeze_events,
     is_own,
-    quote_events,
 )
+from spotline.application.market_ingest.said import SaidQuotes
+from spotline.application.market_ingest.slot_sources import slot_source
 from spotline.application.market_view import WORK_EVENTS, WorkNeeded
 from spotline.application.slot_checks import check_slot
-from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer
+from spotline.application.spec import NOTHING, Context, Outcome, Spec, Timer, derive_id
 from spotline.application.unfit import NOT_BELIEVED, Unfit
 from spotline.contracts.subjects import KINDS
 from spotline.domain.events.agreement import IncarnationBegun
@@ -36,14 +39,15 @@ from spotline.domain.events.market import MarketOpened, QuoteObserved, SlotOpene
 from spotline.domain.events.modes import AccountModeSet
 from spotline.domain.events.parking import EntryParked
 from spotline.domain.events.placement import LinkObserved, RegionObserved
-from spotline.domain.limits.market_doubts import DoubtRules, MarketDoubts, OfferingJudged
+from spotline.domain.limits.market_doubts import DoubtRules, MarketDoubts
 from spotline.domain.limits.price_sanity import STANDS_FOR_S, SanityRule
 from spotline.domain.limits.quote_age import AgeRule
-from spotline.domain.market.market import Market
+from spotline.domain.market.grid import AnyMarket, opens_ns
+from spotline.domain.market.live_market import LiveMarket
+from spotline.domain.market.market_clock import WALL_TIME, MarketClock
 from spotline.domain.market.offering import Offering
 from spotline.domain.modes import LIVE_FROM_THE_START, SPOTLINE, Mode, StatedModes
 from spotline.domain.placement.geography import Geography
-from spotline.domain.units import NS_PER_S
 
 SPEC = Spec(
     service="market_ingest",
@@ -64,8 +68,13 @@ SPEC = Spec(
     ),
 )
 
+# What feeds have said comes round by the log.
+LIVE_SPEC = replace(SPEC, consumes=(*SPEC.consumes, QuoteObserved))
+
 # How long a slot may take to be settled before the next one opens all the same, by the wall clock.
 _SETTLING_S = 10.0
+# More than are said when a slot opens: quotes, regions, links, freezes, and the opening.
+_MOST_WITH_A_SLOT = 20_000
 
 NO_WAITING_BY_TIME = "a market that runs by wall clock cannot wait for work: choose one of the two"
 
@@ -128,6 +137,7 @@ class IngestState:
     """What was opened so far (`slot` at `opened_ns`), what of it is doubted, and who needs more.
 
     `frozen` are the ids of the freezes that doubts have begun and not ended, lifted ones as well.
+    `said` is what the feeds of a live market have said.
     """
 
     opened: bool = False
@@ -137,6 +147,7 @@ class IngestState:
     work: WorkNeeded = field(default_factory=WorkNeeded)
     doubts: MarketDoubts = field(default_factory=MarketDoubts)
     frozen: set[str] = field(default_factory=set)
+    said: SaidQuotes = field(default_factory=SaidQuotes)
 
     @property
     def needed(self) -> bool:
@@ -154,12 +165,21 @@ _SETTLES: Mapping[str, frozenset[str]] = {
 }
 
 
+def _is_ours(parked: EntryParked) -> bool:
+    """Whether a slot's entry that was parked is one that this service has opened, by its id."""
+    own = (derive_id(SPEC.service, slot_timer(parked.slot), n) for n in range(_MOST_WITH_A_SLOT))
+    return parked.event_id in own
+
+
 def _go_on_without(state: IngestState, parked: EntryParked) -> None:
     """Let the market go on where the report that it waits for will not come, or was not taken.
 
     The true one still comes where one was not believed.
     """
     if parked.error_type in NOT_BELIEVED:
+        return
+    if parked.kind == KINDS[SlotOpened] and not _is_ours(parked):
+        # Our own slot of that number is still to open, or has opened meanwhile.
         return
     if parked.service == SPEC.service and parked.kind == KINDS[SlotOpened]:
         # It has been opened for all others, and is not opened again.
@@ -170,31 +190,46 @@ def _go_on_without(state: IngestState, parked: EntryParked) -> None:
         state.settled = True
 
 
+def slot_timer(slot: int) -> str:
+    """The id of the timer that opens a slot; those of the entries that it makes come from it."""
+    return f"slot:{slot}"
+
+
 class IngestHandler:
-    """Opens the slots of a recorded or generated market; its outputs are observations.
+    """Opens the slots of a recorded, generated or live market; its outputs are observations.
 
     A `geography` is shown along with it: all of it with the first slot, then what changes. `modes`
-    are said as the market opens.
-    """
+    are said as the market opens. The time of a live market follows wall time by `clock`.
 
-    spec = SPEC
+    Raises
+    ------
+    ValueError
+        The slots of a live market are not to open by the wall clock.
+    """
 
     def __init__(
         self,
-        market: Market,
+        market: AnyMarket,
         options: IngestOptions,
         geography: Geography | None = None,
         modes: StatedModes = LIVE_FROM_THE_START,
+        clock: MarketClock = WALL_TIME,
     ) -> None:
+        is_live = isinstance(market, LiveMarket)
+        if is_live and not options.wall_clock:
+            raise ValueError("wall_clock must be set for a live market, as time opens its slots")
+        self.spec = LIVE_SPEC if is_live else SPEC
         self._market = market
         self._modes = modes
         self._options = options
         self._rules = options.rules()
+        self._clock = clock
+        self._source = slot_source(market, clock, self._rules.price)
         self._geography = geography
 
     def initial(self) -> IngestState:
         """Nothing opened."""
-        return IngestState(doubts=MarketDoubts(rules=self._rules))
+        return IngestState(doubts=MarketDoubts(rules=self._rules), said=self._source.said())
 
     def evolve(self, state: IngestState, event: Event) -> None:
         """Follow what was opened and settled."""
@@ -202,18 +237,11 @@ class IngestHandler:
             case MarketOpened():
                 state.opened = True
             case SlotOpened() if event.slot > state.slot:
-                if event.slot != state.slot + 1 or event.slot >= self._market.slots:
-                    # It opens them itself, one after the other.
-                    following = min(state.slot + 1, self._market.slots - 1)
-                    raise Unfit("slot", f"{following}, the next one of the market", event.slot)
-                check_slot(event, state.slot, state.opened_ns)
-                state.slot, state.opened_ns = event.slot, event.ts_event_ns
-                state.settled = False
-                state.doubts.note_slot(event.quotes, event.ts_event_ns)
+                self._note_slot(state, event)
             case EntryParked():
                 _go_on_without(state, event)
-            case IncarnationBegun() if event.last_slot_before >= self._market.slots:
-                raise Unfit("last_slot_before", f"< {self._market.slots}", event.last_slot_before)
+            case IncarnationBegun() if self._is_beyond(event.last_slot_before):
+                raise Unfit("last_slot_before", f"< {self._source.slots}", event.last_slot_before)
             case IncarnationBegun() if event.last_slot_before > state.slot:
                 # Those slots were open, and paid for, in a part of the log that is lost.
                 state.slot = event.last_slot_before
@@ -230,6 +258,22 @@ class IngestHandler:
                 state.settled = event.settled
             case _:
                 state.work.fold(event, state.slot)
+        self._source.fold(state.said, event)
+
+    def _note_slot(self, state: IngestState, event: SlotOpened) -> None:
+        if event.slot != state.slot + 1 or self._is_beyond(event.slot):
+            # It opens them itself, one after the other.
+            slots = self._source.slots
+            following = state.slot + 1 if slots is None else min(state.slot + 1, slots - 1)
+            raise Unfit("slot", f"{following}, the next one of the market", event.slot)
+        check_slot(event, state.slot, state.opened_ns)
+        state.slot, state.opened_ns = event.slot, event.ts_event_ns
+        state.settled = False
+        state.doubts.note_slot(event.quotes, event.ts_event_ns)
+
+    def _is_beyond(self, slot: int) -> bool:
+        """Whether the market has ended before a slot."""
+        return self._source.slots is not None and slot >= self._source.slots
 
     def decide(self, state: IngestState, event: Event, ctx: Context) -> Outcome:
         """Nothing follows but time: see `due`."""
@@ -244,24 +288,25 @@ class IngestHandler:
                 slot_s=market.slot_s,
                 first_slot_start_ns=market.start_ns,
                 source=market.source,
-                ends_ns=int(market.slot_starts_ns()[-1]) + market.slot_s * NS_PER_S,
+                ends_ns=self._source.ends_ns,
                 waits_for_work=self._options.wait_for_work,
                 mode=self._said_mode,
             )
             begun = tuple(account_modes(market.offerings, self._modes))
             return (Timer(timer_id="market_opened", after_s=0.0, events=(opened, *begun)),)
         following = state.slot + 1
-        if following >= market.slots:
+        if self._is_beyond(following):
             return ()
         if self._options.barrier and not state.settled:
             return ()
         if self._options.wait_for_work and not state.needed:
             return ()
+        by_clock = self._options.wall_clock
         return (
             Timer(
-                timer_id=f"slot:{following}",
+                timer_id=slot_timer(following),
                 after_s=self._pause_s(following, state),
-                not_before_ns=self._opens_ns(following) if self._options.wall_clock else 0,
+                not_before_ns=self._source.not_before_ns(following) if by_clock else 0,
                 events=self.slot_events(following, state),
                 needs_gate=True,
             ),
@@ -273,29 +318,19 @@ class IngestHandler:
         What is said of prices is judged by what `state` knows; without, as nothing is known.
         """
         state = state or self.initial()
-        market = self._market
-        before = market.quotes(slot - 1) if slot else ()
-        known = {quote.offering_id: quote for quote in before}
-        found = self._judged(slot, state.doubts)
-        moment = SlotMoment(slot=slot, ts_event_ns=self._opens_ns(slot))
+        market, source = self._market, self._source
+        found = source.judged(slot, state.said, state.doubts)
+        moment = SlotMoment(slot=slot, ts_event_ns=opens_ns(market, slot))
         opened = SlotOpened(
             slot=slot,
             ts_event_ns=moment.ts_event_ns,
             slot_s=market.slot_s,
             quotes=tuple(each.judged.stands for each in found),
-            last=slot == market.slots - 1,
+            last=source.slots is not None and slot == source.slots - 1,
             mode=self._said_mode,
         )
         return (
-            *(
-                event
-                for each in found
-                for event in quote_events(
-                    each,
-                    known.get(each.offering.offering_id),
-                    state.doubts.doubted(each.offering.offering_id),
-                )
-            ),
+            *source.told(slot, found, state.said, state.doubts),
             *self._observed(slot, moment.ts_event_ns),
             *freeze_events(found, state.frozen, moment),
             opened,
@@ -312,18 +347,10 @@ class IngestHandler:
         if options.wall_clock:
             # Of slots that were missed each is settled before the next, where that does not take
             # so long that time itself is held up.
-            return 0.0 if state.settled else min(_SETTLING_S, float(self._market.slot_s))
+            if not state.settled:
+                return min(_SETTLING_S, self._market.slot_s / self._clock.market_s_per_s)
+            return self._source.waits_s(slot, state.said)
         return options.slot_interval_s if slot else 0.0
-
-    def _opens_ns(self, slot: int) -> int:
-        return self._market.start_ns + slot * self._market.slot_s * NS_PER_S
-
-    def _judged(self, slot: int, doubts: MarketDoubts) -> tuple[OfferingJudged, ...]:
-        """What stands in a slot, of what its market says."""
-        market = self._market
-        return doubts.judge(
-            market.offerings, market.quotes(slot), self._opens_ns(slot), market.slot_s
-        )
 
     def _observed(self, slot: int, ts_event_ns: int) -> tuple[Event, ...]:
         if self._geography is None:

@@ -14,6 +14,9 @@ from spotline.domain.limits.market_doubts import OfferingJudged
 from spotline.domain.limits.price_sanity import PriceField
 from spotline.domain.market.offering import CapacityType, Quote
 
+NO_SLOT = -1
+"""The slot of what is found between slots, by who follows a feed."""
+
 _REASONS = {FreezeReason.PRICE: "price", FreezeReason.STALE_QUOTES: "stale"}
 
 
@@ -41,7 +44,7 @@ def doubted_by_reason(begun: Iterable[str]) -> dict[FreezeReason, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotMoment:
-    """When something is judged: the slot that opens (-1: none), ns since the epoch."""
+    """When something is judged: the slot that opens (`NO_SLOT`: none), ns since the epoch."""
 
     slot: int
     ts_event_ns: int

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Protocol
 
 from spotline.application.market_ingest.opening import (
+    NO_SLOT,
     SlotMoment,
     freeze_events,
     freeze_id,
@@ -20,8 +22,6 @@ from spotline.domain.limits.market_doubts import OfferingJudged
 from spotline.domain.limits.price_sanity import BelievedPrices, SanityRule
 from spotline.domain.market.offering import Offering, Quote, check_price
 from spotline.domain.units import utc_iso
-
-_NO_SLOT = -1
 
 
 class Verdict(Enum):
@@ -42,9 +42,29 @@ class Vetted:
     detail: str = ""
 
 
+class Vetting(Protocol):
+    """Judges what one feed says."""
+
+    def judge(self, quote: Quote) -> Vetted:
+        """Judge a quote, and remember what is made of it."""
+        ...
+
+    def answered(self, offering_id: str, at_ns: int) -> tuple[Event, ...]:
+        """What to record when the feed speaks of an offering, at a moment of market time."""
+        ...
+
+    def fell_silent(self, offering_ids: Iterable[str], since_ns: int) -> tuple[Event, ...]:
+        """What to record when the feed says that it knows nothing newer than `since_ns`."""
+        ...
+
+    def unanswered(self, since_ns: int) -> tuple[Event, ...]:
+        """What to record when the feed has not answered since then."""
+        ...
+
+
 @dataclass(slots=True)
 class QuoteVetting:
-    """Judges the quotes of one feed, which may come twice and in any order.
+    """Implements `Vetting` for a feed without a log: quotes which may come twice and in any order.
 
     `offerings` are by id. `last` is the latest quote of each, believed or not. Prices are judged as
     those of slots are (`SanityRule`), each quote as a slot of its own. Doubts and silences freeze
@@ -85,9 +105,17 @@ class QuoteVetting:
             if offering_id in self.offerings and named not in self._frozen:
                 self._frozen.add(named)
                 detail = f"nothing was said of {offering_id} since {utc_iso(since_ns)}"
-                moment = SlotMoment(slot=_NO_SLOT, ts_event_ns=since_ns)
+                moment = SlotMoment(slot=NO_SLOT, ts_event_ns=since_ns)
                 events.append(frozen(offering_id, FreezeReason.STALE_QUOTES, detail, moment))
         return tuple(events)
+
+    def answered(self, offering_id: str, at_ns: int) -> tuple[Event, ...]:
+        """Nothing: a silence ends with a newer quote."""
+        return ()
+
+    def unanswered(self, since_ns: int) -> tuple[Event, ...]:
+        """What to record when a feed has not answered since then: it is silent of everything."""
+        return self.fell_silent(sorted(self.offerings), since_ns)
 
     def _take(self, offering: Offering, quote: Quote) -> Vetted:
         prices, at_ns = self._prices(quote.offering_id), quote.ts_event_ns
@@ -108,7 +136,7 @@ class QuoteVetting:
         )
 
     def _freezes(self, found: OfferingJudged, at_ns: int) -> tuple[Event, ...]:
-        moment = SlotMoment(slot=_NO_SLOT, ts_event_ns=at_ns)
+        moment = SlotMoment(slot=NO_SLOT, ts_event_ns=at_ns)
         events = tuple(freeze_events((found,), self._frozen, moment))
         for event in events:
             if isinstance(event, BuyingUnfrozen):

@@ -15,11 +15,13 @@ from spotline.application.selector.endings import completed, kept
 from spotline.application.selector.job_run import JobRun
 from spotline.application.selector.leaving import way_to
 from spotline.application.selector.lifecycle import stopped
+from spotline.application.selector.offered_money import left_for_job, room_now
 from spotline.application.selector.state import SelectorOptions, SelectorState
 from spotline.domain.events.event import Event
 from spotline.domain.events.limits import LimitAction, LimitReached
 from spotline.domain.jobs.job import Job
-from spotline.domain.jobs.program import JobProgram
+from spotline.domain.jobs.lot import holding_of
+from spotline.domain.jobs.program import Holding, JobProgram
 from spotline.domain.jobs.progress import JobProgress
 from spotline.domain.limits.expected_rate import (
     ENOUGH_REPORTS,
@@ -40,6 +42,7 @@ from spotline.domain.limits.judgement import (
     planned_budget_micro_usd,
     prospect,
 )
+from spotline.domain.limits.spending import Room
 from spotline.domain.market.offering import CapacityType
 from spotline.domain.policies.answer import DecisionReason, JobAnswer
 from spotline.domain.policies.interface import START
@@ -172,7 +175,51 @@ def _grace_end_ns(state: SelectorState, run: JobRun, options: SelectorOptions) -
     )
     if not held.instances or run.spent_micro_usd + cost > run.limit_micro_usd:
         return 0
+    if not _spending_pays_for(state, run, held, slots, options):
+        return 0
     return state.current.ts_event_ns + options.limit_grace_s * NS_PER_S
+
+
+def _spending_pays_for(
+    state: SelectorState, run: JobRun, held: Holding, slots: int, options: SelectorOptions
+) -> bool:
+    """Whether the limits on spending pay for what is held, all that others hold paid for before.
+
+    Nothing is bought by keeping, and so no launch would ask them.
+    """
+    left = left_for_job(state, run, options)
+    room = room_now(state, options)
+    rest_s = state.current.slot_s - state.offset_s
+    for other in state.running():
+        if other.job.job_id != run.job.job_id:
+            for lot in other.held_lots:
+                _take(state, room, other.job.tenant, lot.offering_id, holding_of((lot,)), rest_s)
+    kept_s = rest_s + (slots - 1) * state.current.slot_s
+    cost = 0
+    for kind, count, price in _priced(state, run.offering_id, held):
+        most, _ = room.instances(run.job.tenant, kind, price, kept_s)
+        if 0 <= most < count:
+            return False
+        room.take(run.job.tenant, kind, price, count, kept_s)
+        cost += cost_micro_usd(price, count, kept_s)
+    return left is None or cost <= left
+
+
+def _take(
+    state: SelectorState, room: Room, tenant: str, offering_id: str, held: Holding, rest_s: int
+) -> None:
+    if all(quoted.quote.offering_id != offering_id for quoted in state.current.quotes):
+        return  # a slot that leaves it out says nothing of its price
+    for kind, count, price in _priced(state, offering_id, held):
+        room.take(tenant, kind, price, count, rest_s)
+
+
+def _priced(
+    state: SelectorState, offering_id: str, held: Holding
+) -> Iterator[tuple[CapacityType, int, int]]:
+    spot_price, on_demand_price = _worst_prices(state, offering_id)
+    yield CapacityType.SPOT, held.spot, spot_price
+    yield CapacityType.ON_DEMAND, held.on_demand, on_demand_price
 
 
 # --- where a policy's budget allows nothing more --------------------------------------------------

@@ -62,11 +62,7 @@ class MemoryContinuity:
 
     def look(self) -> None:
         """Take the log for what it is now."""
-        begun = [
-            (seq, event)
-            for seq, event in _events_on(filter_of(IncarnationBegun), self._log.entries)
-            if isinstance(event, IncarnationBegun)
-        ]
+        begun = self._begun()
         self._marks = tuple(
             IncarnationMark(incarnation=event.incarnation, seq=seq) for seq, event in begun
         )
@@ -87,6 +83,13 @@ class MemoryContinuity:
             last_slot=max(last_slot, self._last_slot_before),
         )
 
+    def _begun(self) -> list[tuple[int, IncarnationBegun]]:
+        return [
+            (seq, event)
+            for seq, event in _events_on(filter_of(IncarnationBegun), self._log.entries)
+            if isinstance(event, IncarnationBegun)
+        ]
+
     def check(self) -> None:
         """Look, on a new connection, whether the log is the one that was looked at.
 
@@ -97,7 +100,6 @@ class MemoryContinuity:
         """
         if not self.created or self._connection == self._log.connections:
             return
-        self._connection = self._log.connections
         name, last_seq, known_seq = self._log.name, self._log.last_seq, self.known_seq
         if self._log.created != self.created:
             problem = f"it was made as {self.created}, there is {self._log.created}"
@@ -105,6 +107,12 @@ class MemoryContinuity:
         if last_seq < known_seq:
             problem = f"it ends at entry {last_seq}, entries up to {known_seq} were there"
             raise LogCut(name, problem, last_seq=last_seq, known_seq=known_seq)
+        begun = max((mark.incarnation for _, mark in self._begun()), default=FIRST)
+        if begun > self.incarnation:
+            problem = f"it goes on as incarnation {begun}, this was {self.incarnation}"
+            raise LogCut(name, problem, last_seq=last_seq, known_seq=known_seq)
+        # Not before: whoever asks next is to be told, too.
+        self._connection = self._log.connections
 
     def saw(self, seq: int) -> None:
         """Note that an entry is there."""

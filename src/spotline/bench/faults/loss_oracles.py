@@ -20,7 +20,7 @@ from spotline.bench.faults.oracles import (
     system_lives,
     what_cannot_be_used_is_refused,
 )
-from spotline.domain.events.agreement import IncarnationBegun, OrphanFound
+from spotline.domain.events.agreement import IncarnationBegun
 from spotline.domain.events.allocation import AllocationDecided
 from spotline.domain.events.capacity import CapacityReported, CostAccrued
 from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
@@ -105,10 +105,8 @@ def ledger_bills_what_ran(accounts: Accounts) -> Problems:
         key = (row["job_id"], row["offering_id"], row["capacity_type"])
         billed[key] += row["instances"] * row["held_s"]
     ran = _ran(accounts)
-    # It runs on, and is charged for as long as it does.
-    orphaned = set(_orphans(accounts).values())
     for key in sorted(ran.keys() | billed.keys()):
-        if ran[key] != billed[key] and key[0] not in orphaned:
+        if ran[key] != billed[key]:
             yield f"{key}: the cloud ran {ran[key]} instance-seconds, charged are {billed[key]}"
 
 
@@ -168,19 +166,6 @@ def what_stops_says_how_to_go_on(accounts: Accounts) -> Problems:
             yield f"{freeze_id} still stops buying at the end: {freeze.detail}"
 
 
-def nothing_runs_on_untold(accounts: Accounts) -> Problems:
-    """What still runs in the end was told as an orphan: a person decides what becomes of it."""
-    told = set(_orphans(accounts))
-    for instance in accounts.instances:
-        if instance.end_ns is None and instance.instance_id not in told:
-            yield f"instance {instance.instance_id} of job {instance.job_id} still runs"
-
-
-def _orphans(accounts: Accounts) -> dict[str, str]:
-    """The job of each instance that was told as an orphan."""
-    return {event.instance_id: event.job_id for event in accounts.events(OrphanFound)}
-
-
 def _ran(accounts: Accounts) -> Counter[tuple[str, str, str]]:
     ran: Counter[tuple[str, str, str]] = Counter()
     for instance in accounts.instances:
@@ -201,6 +186,7 @@ _OF_BOTH = (
     ledger_adds_up,
     instances_belong_to_jobs,
     former_owners_are_fenced,
+    nothing_runs_on,
     only_poison_is_parked,
     what_cannot_be_used_is_refused,
     nothing_is_bought_twice,
@@ -211,7 +197,6 @@ _OF_BOTH = (
 )
 AFTER_LOG_LOSS: tuple[Oracle, ...] = (
     *_OF_BOTH,
-    nothing_runs_on_untold,
     slots_go_on,
     a_loss_is_said,
     ledger_and_cloud_know_the_same,
@@ -219,7 +204,6 @@ AFTER_LOG_LOSS: tuple[Oracle, ...] = (
 )
 AFTER_LEDGER_LOSS: tuple[Oracle, ...] = (
     *_OF_BOTH,
-    nothing_runs_on,
     jobs_end_with_a_reason,
     slots_run_once,
     log_bills_what_ran,

@@ -25,6 +25,7 @@ from spotline.bench.faults.oracles import Violation, judge, same_ledger, spend_s
 from spotline.bench.faults.outcome import FaultOutcome
 from spotline.bench.faults.plants.interface import Plant
 from spotline.bench.faults.plants.registry import PLANTS
+from spotline.bench.faults.replays import replays_made_once
 from spotline.bench.faults.report import FaultRun as FaultRun
 from spotline.bench.faults.report import FaultsReport as FaultsReport
 from spotline.bench.faults.report import PlantRun as PlantRun
@@ -73,6 +74,11 @@ def calm_run(seed: int) -> tuple[Accounts, Counter[str]]:
 def run_fault(name: str, seed: int, plant: Plant | None = None) -> FaultRun:
     """Run a family once, with a bug planted or without, and judge what came of it."""
     began_s = process_time()
+    with replays_made_once():
+        return _run_fault(name, seed, plant, began_s)
+
+
+def _run_fault(name: str, seed: int, plant: Plant | None, began_s: float) -> FaultRun:
     calm, points = calm_run(seed)
     scenario = scenario_of(seed)
     family = FAMILIES[name](scenario, random.Random(f"{name} {seed}"), points)  # noqa: S311

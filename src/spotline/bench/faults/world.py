@@ -25,9 +25,10 @@ from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.application.admission import Accepted
 from spotline.application.allocator.handler import JobsHandler, check_submission
-from spotline.application.cloud_actuator.actuation import ActuationOptions, CloudActuation
+from spotline.application.cloud_actuator.actuation import CloudActuation
 from spotline.application.cloud_actuator.agreeing import AgreementRules
 from spotline.application.cloud_actuator.handler import ActuateHandler
+from spotline.application.cloud_actuator.options import ActuationOptions
 from spotline.application.cloud_actuator.ports import CloudProvider
 from spotline.application.forecaster.handler import ForecastHandler, ForecastStateCodec
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
@@ -396,8 +397,7 @@ class FaultWorld:
         await tell_again(stream, counted, remembered)
         line.check()
         self.store.note(stream)
-        cloud = SimulatedCloud(self.cloud_file, self.scenario.cloud)
-        stack.callback(cloud.close)
+        stack.callback((cloud := SimulatedCloud(self.cloud_file, self.scenario.cloud)).close)
         actuation = CloudActuation(
             counted_cloud(self.family.cloud(cloud), line),
             counted,

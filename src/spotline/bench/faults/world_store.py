@@ -17,7 +17,7 @@ from spotline.application.installation import (
 )
 from spotline.bench.faults.points import Lifeline
 from spotline.bench.faults.stream import MemoryBroker, MemoryStream, Pause
-from spotline.runtime.log_settling import settled_log
+from spotline.runtime.log_settling import last_entry, settled_log
 
 OWNER = "default"
 INSTALLATION = Installation(installation_id="0" * 31 + "1")
@@ -57,14 +57,22 @@ class WorldStore:
             )
         return log_remembered(self._identity, notes, self._recorded)
 
-    def note(self, stream: MemoryStream) -> None:
-        """Keep which log there is, and how far it was seen."""
+    def note(self, stream: MemoryStream, digest: str = "") -> None:
+        """Keep which log there is, how far it was seen, and the last entry's digest."""
         self._identity = with_log_noted(
             self._identity,
             incarnation=stream.incarnation,
             created=stream.continuity.created,
             known_seq=stream.continuity.known_seq,
+            digest=digest,
         )
+
+    async def note_end(self) -> None:
+        """Keep how the log ends, as a system does that stops; nobody else may remember it."""
+        stream = MemoryStream(self._broker)
+        await stream.look()
+        _, digest = await last_entry(stream)
+        self.note(stream, digest)
 
     def record(self) -> None:
         """Record the log as far as it goes, as `up` does beside its services."""

@@ -96,7 +96,7 @@ async def run_training(
     RpcFailed
         A job was refused.
     """
-    progress = TrainProgress(jobs=len(jobs), slots=options.market.slots, told=told)
+    progress = TrainProgress(jobs=len(jobs), slots=options.recorded_market.slots, told=told)
     submitted = asyncio.Event()
 
     async def gate(timer: Timer) -> None:

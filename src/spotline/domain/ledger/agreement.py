@@ -26,10 +26,14 @@ ORPHANS = "spotline orphans list"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenJob:
-    """A job that the log knows and that has not ended; `deadline_ns` is its last moment of value."""
+    """A job that the log knows and that has not ended; `deadline_ns` is its last moment of value.
+
+    It runs on so many instances as `allowed_counts` says; empty: nobody has said.
+    """
 
     tenant: str
     deadline_ns: int
+    allowed_counts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +118,30 @@ class Stranger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudShows:
-    """What the cloud shows of this installation: all that has not ended, and strangers among it."""
+    """What the cloud shows of this installation: all that has not ended, and strangers among it.
+
+    `withheld` are those of them that carry the tag which says hands off.
+    """
 
     shown: AbstractSet[str] = frozenset()
+    withheld: AbstractSet[str] = frozenset()
     strangers: tuple[Stranger, ...] = ()
+
+
+def overdue(log: LogSays, ledger: LedgerSays, cloud: CloudShows) -> tuple[str, ...]:
+    """Instances to be released: the ledger holds them for jobs of which it knows that they ended.
+
+    The log would have released them, had it not lost that. What is withheld is left to a person.
+    """
+    return tuple(
+        sorted(
+            instance_id
+            for instance_id, job_id in ledger.held.items()
+            if job_id in ledger.ended
+            and not log.may_hold(job_id)
+            and instance_id not in cloud.withheld
+        )
+    )
 
 
 def compare(log: LogSays, ledger: LedgerSays, cloud: CloudShows) -> tuple[Disagreement, ...]:
@@ -239,18 +263,21 @@ def _ended_in_a_lost_part(job_id: str, log: LogSays, ledger: LedgerSays) -> bool
 
 
 def _of_instances(log: LogSays, ledger: LedgerSays, cloud: CloudShows) -> Iterator[Disagreement]:
-    jobless: dict[str, list[str]] = {}
+    released = frozenset(overdue(log, ledger, cloud))
+    jobless: dict[tuple[str, bool], list[str]] = {}
     for instance_id, job_id in ledger.held.items():
         if not log.may_hold(job_id):
-            jobless.setdefault(job_id, []).append(instance_id)
-    for job_id, instance_ids in jobless.items():
+            jobless.setdefault((job_id, instance_id in released), []).append(instance_id)
+    for (job_id, is_released), instance_ids in jobless.items():
         state = "ended" if job_id in log.closed else "is unknown to the log"
+        if is_released:
+            state = "ended, by the ledger"
         yield Disagreement(
             kind=DisagreementKind.INSTANCE_WITHOUT_JOB,
             scope=FreezeScope.JOB,
             key=job_id,
             detail=f"held for a job that {state}: {_names(instance_ids)}",
-            continue_with=ORPHANS,
+            continue_with="" if is_released else ORPHANS,
         )
     strange: dict[tuple[FreezeScope, str], list[str]] = {}
     for stranger in cloud.strangers:

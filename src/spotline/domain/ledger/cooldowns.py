@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from spotline.domain.events.capacity import RefusalClass
-from spotline.domain.market.offering import CapacityType
+from spotline.domain.market.offering import BillingRules, CapacityType
 from spotline.domain.units import NS_PER_S
 
 
@@ -48,11 +48,15 @@ class CoolingRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferingPlace:
-    """Where an offering is: names that are equal for what shares a zone or an account."""
+    """Where an offering is: names that are equal for what shares a zone or an account.
+
+    `billing` is how it is billed, None where nothing is stated.
+    """
 
     offering_id: str
     zone: str
     account: str
+    billing: BillingRules | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,9 +117,10 @@ CooldownKey = tuple[CoolingScope, str]
 
 def cooled_by(wanted: Wanted) -> tuple[CooldownKey, ...]:
     """All that could keep a launch from being asked for."""
-    return tuple(
-        (scope, _key(scope, wanted)) for scope in CoolingScope if scope is not CoolingScope.JOB
-    )
+    keys = [(scope, _key(scope, wanted)) for scope in CoolingScope if scope is not CoolingScope.JOB]
+    if wanted.capacity_type is CapacityType.SPOT:
+        keys.append((CoolingScope.ACCOUNT, _spot_of(wanted)))
+    return tuple(keys)
 
 
 def cooldown_after(
@@ -127,16 +132,19 @@ def cooldown_after(
     epoch: int,
     detail: str = "",
     rules: CoolingRules | None = None,
+    spot_only: bool = False,
 ) -> Cooldown | None:
     """What a refusal at `now_ns` cools, None for nothing.
 
     `earlier` are the cool-downs as they stand. A second refusal at the same moment is the same one.
+    With `spot_only` what an account may not buy is spot: on-demand is still asked for there.
     """
     rules = rules or CoolingRules()
     scope = _SCOPES.get(refusal_class)
     if scope is None:
         return None
-    key = _key(scope, wanted)
+    spot_only = spot_only and scope is CoolingScope.ACCOUNT
+    key = _spot_of(wanted) if spot_only else _key(scope, wanted)
     before = next((known for known in earlier if (known.scope, known.key) == (scope, key)), None)
     refusals = 1
     if before is not None and before.refusal_class is refusal_class:
@@ -180,6 +188,10 @@ def _until_ns(
     # Twice 30 times is more than any longest_s; a count that grows for years must not.
     grown_s: int = rules.first_s << min(refusals - 1, 30)
     return now_ns + min(grown_s, rules.longest_s) * NS_PER_S
+
+
+def _spot_of(wanted: Wanted) -> str:
+    return f"{CapacityType.SPOT.value}/{wanted.place.account}"
 
 
 def _key(scope: CoolingScope, wanted: Wanted) -> str:

@@ -30,6 +30,7 @@ class HeldInstance:
     """An instance the ledger counts as ours. `order` is the launch order, from 1.
 
     `noticed_slot` is the last slot in which the cloud announced that it wants it back, -1 for none.
+    It is held from `start_slot`, `start_offset_s` on, -1 where that is not known.
     """
 
     instance_id: str
@@ -40,6 +41,8 @@ class HeldInstance:
     capacity_type: CapacityType
     order: int
     noticed_slot: int = -1
+    start_slot: int = -1
+    start_offset_s: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import overload
 
+from spotline.domain.market.grid import AnyMarket
 from spotline.domain.market.market import Market
 from spotline.domain.market.offering import Offering
 
@@ -57,7 +59,15 @@ def guaranteed_notice_s(provider: str) -> int | None:
     return None if documented is None else documented.guaranteed_s
 
 
-def sold_by(market: Market, notice_lead_s: int) -> Market:
+@overload
+def sold_by(market: Market, notice_lead_s: int) -> Market: ...
+
+
+@overload
+def sold_by(market: AnyMarket, notice_lead_s: int) -> AnyMarket: ...
+
+
+def sold_by(market: AnyMarket, notice_lead_s: int) -> AnyMarket:
     """The market as a cloud sells it that gives this much notice, which no offering exceeds.
 
     The cloud that takes instances back gives the notice: an offering of which no more is said than

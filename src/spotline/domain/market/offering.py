@@ -63,6 +63,35 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BillingRules:
+    """How a provider bills one instance: by the second, at the price in force in each.
+
+    Parameters
+    ----------
+    least_s
+        An instance that runs for less is billed for so many seconds.
+    free_if_taken_within_s
+        Spot that the provider itself takes back within so many seconds costs nothing; what we end
+        costs what it ran for. 0: what is taken back is billed like all else.
+    """
+
+    least_s: int = 0
+    free_if_taken_within_s: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("least_s", "free_if_taken_within_s"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"billing.{name} must be >= 0, was {getattr(self, name)}")
+
+
+# A minimum of 60 s: aws.amazon.com/ec2/pricing/on-demand, "per second, with a minimum of 60
+# seconds". Nothing for Linux spot that is interrupted in its first hour, the seconds used where the
+# user ends it: docs.aws.amazon.com/AWSEC2/latest/UserGuide/billing-for-interrupted-spot-instances.html
+AWS_BILLING = BillingRules(least_s=60, free_if_taken_within_s=3600)
+"""Linux instances of EC2."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Offering:
     """One instance type in one zone of one account.
 
@@ -85,6 +114,7 @@ class Offering:
     currency: str = "USD"
     notice_lead_s: int | None = None
     reservation: Reservation | None = None
+    billing: BillingRules | None = None
 
     @property
     def account_key(self) -> str:

@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from spotline.adapters.audit import chain_file
-from spotline.adapters.audit.chain_file import ChainFile, chains_in, lines_of, segments_of
+from spotline.adapters.audit.chain_file import (
+    ChainFile,
+    chains_in,
+    copy_chains,
+    lines_of,
+    segments_of,
+)
 from spotline.application.identity.audit import DONE, Act, AuditDoor, verified_chain
 from spotline.contracts.errors import AuditUnavailable
 
@@ -47,6 +53,37 @@ def test_a_chain_goes_on_where_another_process_ended(opened, tmp_path):
 
     assert record.seq == 3
     assert holds(tmp_path / "audit") == 3
+
+
+def test_a_copy_is_whole_while_the_chain_is_appended_to_and_put_away(opened, tmp_path):
+    source, ended = tmp_path / "audit", threading.Event()
+    writing = opened(segment_bytes=2_000)
+    writing.append([ACT])
+
+    def append() -> None:
+        while not ended.is_set():
+            writing.append([ACT] * 5)
+
+    writer = threading.Thread(target=append)
+    writer.start()
+    try:
+        held = []
+        for number in range(5):
+            copy_chains(source, tmp_path / f"copy-{number}")
+            held.append(holds(tmp_path / f"copy-{number}"))
+    finally:
+        ended.set()
+        writer.join()
+
+    assert held == sorted(held)
+    assert held[-1] > 5
+    assert (tmp_path / "copy-0").stat().st_mode & 0o777 == 0o700
+
+
+def test_where_nothing_is_recorded_nothing_is_copied(tmp_path):
+    copy_chains(tmp_path / "audit", tmp_path / "copy")
+
+    assert not (tmp_path / "copy").exists()
 
 
 def test_only_its_owner_may_read_it(opened, tmp_path):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from spotline.adapters.audit.trail import ThreadedTrail
+from spotline.adapters.audit.trail import ThreadedTrail, _Asked
 from spotline.application.identity.audit import (
     DONE,
     Act,
@@ -155,3 +156,24 @@ async def test_a_closed_trail_records_nothing_more():
 
     with pytest.raises(AuditUnavailable, match="closed"):
         await trail.write(ACT)
+
+
+async def test_what_is_asked_while_the_trail_closes_is_answered():
+    class Overtaken(queue.SimpleQueue):  # type: ignore[type-arg]
+        """Lets the trail be closed between the look whether it is open and what is put."""
+
+        def put(self, item: object, *how: object) -> None:
+            if item is not None:
+                closing.start()
+                # For as long as an end could overtake it: one that waits for this does not.
+                closing.join(0.05)
+            super().put(item)
+
+    trail = ThreadedTrail(MemoryChain())
+    closing = threading.Thread(target=trail.close)
+    idle, trail._asked = trail._asked, Overtaken()
+    idle.put(_Asked(ACT, owed=False))  # the thread waits for one of the queue that it knows
+    asked = trail._ask(ACT, owed=False)
+    closing.join()
+
+    assert await asyncio.wait_for(asyncio.wrap_future(asked.written), PATIENCE_S) == 2

@@ -59,6 +59,7 @@ ARGUMENTS = {
     "charges_since": (0,),
     "raise_epoch": (2,),
     "bills": (),
+    "settled": (["i"],),
     "settle": ([Settlement(instance_id="i", source=BillSource.PROVIDER, micro_usd=1, ts_ns=1)],),
     "write_intents": ([intent()],),
     "record": (LedgerEntry(call_key="k", launched=(instance_launch("i1"),)),),

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -10,6 +11,7 @@ from spotline.adapters.market import parquet
 from spotline.adapters.market.parquet import METADATA_KEY, read_market, write_market
 from spotline.contracts.errors import ContractError
 from spotline.domain.market.generate import PRESETS, generate
+from spotline.domain.market.offering import AWS_BILLING
 from spotline.domain.units import NS_PER_S
 
 SPOT = "spot_price_micro_usd_per_instance_hour"
@@ -64,6 +66,14 @@ def test_market_survives_the_round_trip(tmp_path, preset):
         "quoted_ns",
     ):
         assert (getattr(back, name) == getattr(market, name)).all(), name
+
+
+def test_how_an_offering_is_billed_survives_the_round_trip(tmp_path, market):
+    first, *others = market.offerings
+    billed = replace(market, offerings=(replace(first, billing=AWS_BILLING), *others))
+    write_market(billed, tmp_path / "m.parquet")
+
+    assert read_market(tmp_path / "m.parquet").offerings == billed.offerings
 
 
 def test_same_market_gives_the_same_bytes(tmp_path, market):

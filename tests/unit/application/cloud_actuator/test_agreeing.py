@@ -51,6 +51,20 @@ def rig(tmp_path):
     made.close()
 
 
+def closed_record(slot):
+    closed = JobClosed(
+        job_id="j",
+        tenant="acme",
+        slot=slot,
+        outcome=JobOutcome.COMPLETED,
+        policy_id="p",
+        cost_micro_usd=0,
+        value_micro_usd=0,
+        progress_ppm=0,
+    )
+    return JobRecord(event_id="closed", correlation_id="j", job_id="j", event=closed)
+
+
 def of_kind(events, kind):
     return [event for event in events if isinstance(event, kind)]
 
@@ -258,22 +272,44 @@ async def test_with_the_log_wiped_a_job_that_the_ledger_knows_ended_stops_nothin
     await rig.feed(submitted())
     await play(rig, 2)
     await rig.run_slot(opened(2), [("j", lot())])
-    closed = JobClosed(
-        job_id="j",
-        tenant="acme",
-        slot=2,
-        outcome=JobOutcome.COMPLETED,
-        policy_id="p",
-        cost_micro_usd=0,
-        value_micro_usd=0,
-        progress_ppm=0,
-    )
-    record = JobRecord(event_id="closed", correlation_id="j", job_id="j", event=closed)
-    rig.ledger.note_jobs([record])
+    rig.ledger.note_jobs([closed_record(2)])
 
     await wiped(rig)
 
     assert kinds_of(rig.published) == [DisagreementKind.LOG_WIPED]
+
+
+async def test_with_the_log_wiped_what_a_job_that_ended_still_holds_is_released(rig):
+    await rig.feed(submitted())
+    await play(rig, 3)
+    rig.ledger.note_jobs([closed_record(2)])
+    spent = rig.ledger.spend_micro_usd("j")
+
+    await wiped(rig)
+
+    assert await running(rig) == []
+    assert rig.ledger.held() == []
+    assert of_kind(rig.published, OrphanFound) == []
+    (checked,) = of_kind(rig.published, AgreementChecked)
+    (mended,) = [one for one in checked.disagreements if one.key == "j"]
+    assert (mended.kind, mended.continue_with) == (DisagreementKind.INSTANCE_WITHOUT_JOB, "")
+    # What was charged stays so, and nothing that is to come is.
+    assert rig.ledger.spend_micro_usd("j") == spent
+    rig.ledger.audit()
+
+
+async def test_with_the_log_wiped_what_is_withheld_from_us_is_told_and_left_alone(rig):
+    await rig.feed(submitted())
+    await play(rig, 3)
+    kept, *others = await running(rig)
+    rig.ledger.note_jobs([closed_record(2)])
+    rig.cloud.protect([kept])
+
+    await wiped(rig)
+
+    assert others
+    assert await running(rig) == [kept]
+    assert [one.instance_id for one in of_kind(rig.published, OrphanFound)] == [kept]
 
 
 async def test_caps_go_on_from_what_was_spent_before_the_ledger_was_lost(tmp_path):
@@ -496,17 +532,7 @@ async def test_what_a_closed_job_still_holds_is_an_orphan_after_a_slot(tmp_path)
     rig = rig_in(tmp_path, REAPS)
     await rig.feed(submitted())
     await play(rig, 2)
-    closed = JobClosed(
-        job_id="j",
-        tenant="acme",
-        slot=1,
-        outcome=JobOutcome.COMPLETED,
-        policy_id="p",
-        cost_micro_usd=0,
-        value_micro_usd=0,
-        progress_ppm=0,
-    )
-    await rig.feed(closed)
+    await rig.feed(closed_record(1).event)
     held = await running(rig)
 
     await rig.run_slot(opened(2))

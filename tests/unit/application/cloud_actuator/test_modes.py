@@ -6,7 +6,8 @@ import pytest
 
 from spotline.adapters.clouds.simulated.driver import SimulatedCloudDriver
 from spotline.adapters.ledger.threaded import ThreadedLedger
-from spotline.application.cloud_actuator.actuation import ActuationOptions, CloudActuation
+from spotline.application.cloud_actuator.actuation import CloudActuation
+from spotline.application.cloud_actuator.options import ActuationOptions
 from spotline.contracts.errors import ConfigError
 from spotline.domain.events.capacity import CostAccrued, LaunchRefused
 from spotline.domain.events.market import MarketOpened

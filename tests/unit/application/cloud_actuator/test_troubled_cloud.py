@@ -10,7 +10,8 @@ from spotline.adapters.clouds.simulated.driver import SimulatedCloudDriver
 from spotline.adapters.ledger.opening import ledger_url
 from spotline.adapters.ledger.sql import SqlLedger
 from spotline.adapters.ledger.threaded import ThreadedLedger
-from spotline.application.cloud_actuator.actuation import ActuationOptions, CloudActuation
+from spotline.application.cloud_actuator.actuation import CloudActuation
+from spotline.application.cloud_actuator.options import ActuationOptions
 from spotline.contracts.errors import ProviderUnavailable
 from spotline.domain.events.capacity import (
     CapacityLost,

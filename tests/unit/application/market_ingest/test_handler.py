@@ -7,10 +7,13 @@ from pydantic import ValidationError
 
 from services.market_ingest.settings import MarketIngestSettings
 from spotline.application.market_ingest.handler import IngestHandler, IngestOptions
+from spotline.application.spec import derive_id
+from spotline.contracts.subjects import KINDS
 from spotline.domain.events.capacity import CapacityReported
 from spotline.domain.events.event import Event
 from spotline.domain.events.lifecycle import JobAdmitted, JobClosed, JobOutcome, JobSubmitted
 from spotline.domain.events.market import MarketOpened, SlotOpened
+from spotline.domain.events.parking import EntryParked
 from spotline.domain.events.placement import (
     PlacementDecided,
     PlacementEnd,
@@ -29,11 +32,13 @@ SUBMITTED = JobSubmitted(job=JOB, ts_event_ns=START_NS)
 class Clock:
     """The handler, and what it has opened."""
 
-    def __init__(self, options: IngestOptions | None = None) -> None:
+    def __init__(
+        self, options: IngestOptions | None = None, *, most: int = MARKET.slots + 1
+    ) -> None:
         self.handler = IngestHandler(MARKET, options or IngestOptions(wait_for_work=True))
         self.state = self.handler.initial()
         self.slot = -1
-        self.run()
+        self.run(most=most)
 
     def hear(self, *events: Event) -> Clock:
         for event in events:
@@ -179,3 +184,35 @@ def test_wall_clock_and_waiting_exclude_each_other(monkeypatch: pytest.MonkeyPat
     with pytest.raises(ValidationError, match="choose one of the two") as refused:
         MarketIngestSettings()
     assert refused.value.errors()[0]["loc"] == ("wait_for_work",)
+
+
+def parked_slot(slot: int, event_id: str) -> EntryParked:
+    return EntryParked(
+        service="market_ingest",
+        seq=9,
+        place=0,
+        event_id=event_id,
+        kind=KINDS[SlotOpened],
+        error="slot must be 3, the next one of the market, was 4",
+        error_type="Unfit",
+        slot=slot,
+    )
+
+
+def test_a_slot_of_somebody_else_that_was_parked_is_still_to_open() -> None:
+    clock = Clock(IngestOptions(), most=5)
+    assert clock.slot == 3
+
+    clock.hear(parked_slot(4, "a-stranger"))
+
+    assert clock.run(most=1) == 4
+
+
+def test_the_market_goes_on_where_its_own_slot_was_parked() -> None:
+    clock = Clock(IngestOptions(), most=5)
+    (timer,) = clock.handler.due(clock.state)
+    own_id = derive_id("market_ingest", timer.timer_id, len(timer.events) - 1)
+
+    clock.hear(parked_slot(4, own_id))
+
+    assert clock.run(most=1) == 5

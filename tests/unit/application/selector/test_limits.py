@@ -13,6 +13,7 @@ from spotline.domain.configuration.provenance import (
 )
 from spotline.domain.events.lifecycle import (
     JobAdmitted,
+    JobAdvanced,
     JobClosed,
     JobOutcome,
     JobProgressReported,
@@ -21,6 +22,7 @@ from spotline.domain.events.lifecycle import (
 from spotline.domain.events.limits import LimitAction, LimitReached
 from spotline.domain.jobs.job import Deadline, DeadlineKind, Job, OnLimit
 from spotline.domain.limits.expected_rate import ENOUGH_REPORTS
+from spotline.domain.limits.spending import Spending, SpendLimit
 from spotline.domain.market.market import Market
 from spotline.domain.units import PPM
 from tests.fakes.knowledge import configuration
@@ -217,6 +219,26 @@ def test_a_grace_that_nobody_can_pay_for_is_none():
     world = ran(job, priced(market_of(), first=3, factor=1000))
 
     (reached,) = (event for event in world.log if isinstance(event, LimitReached))
+    assert (reached.action, reached.until_ns) == (LimitAction.WIND_DOWN, 0)
+    assert closed(world).cost_micro_usd == reached.spent_micro_usd
+
+
+def test_a_grace_that_a_limit_on_spending_does_not_allow_is_none():
+    job = soft(job_of(1, slots=14, work_slots=12.0, value_micro_usd=40_000_000))
+    market = priced(market_of(), first=5, factor=5)
+    free = ran(job, market)
+    (slot, cost) = next(
+        (event.slot, event.slot_cost_micro_usd)
+        for event in free.log
+        if isinstance(event, JobAdvanced) and event.slot == closed(free).slot
+    )
+    # The slot is half an hour; what the other half cost is spent already.
+    spending = Spending(total=SpendLimit(micro_usd_per_hour=cost))
+
+    world = ran(job, market, spending=spending.to_json())
+
+    (reached,) = (event for event in world.log if isinstance(event, LimitReached))
+    assert reached.slot == slot
     assert (reached.action, reached.until_ns) == (LimitAction.WIND_DOWN, 0)
     assert closed(world).cost_micro_usd == reached.spent_micro_usd
 

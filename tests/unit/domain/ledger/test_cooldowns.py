@@ -147,3 +147,14 @@ def test_no_cool_down_outlasts_its_rule_and_its_key_is_among_those_it_is_looked_
         assert 0 <= cooldown.rest_s(now_s * NS_PER_S) <= longest
         if refusal_class is not RefusalClass.UNSUPPORTED:
             assert not cold(cooldown, wanted(), now_s + longest)
+
+
+def test_a_permission_that_spot_alone_needs_keeps_on_demand_open():
+    refused = cooldown_after(
+        RefusalClass.UNAUTHORISED, wanted(), (), now_ns=0, epoch=1, detail="no", spot_only=True
+    )
+
+    assert cold(refused, wanted("b", "y", pool="other"), 1)
+    assert not cold(refused, wanted(kind=CapacityType.ON_DEMAND), 1)
+    assert not cold(refused, wanted(account="another"), 1)
+    assert refused.until_ns == CoolingRules().account_s * NS_PER_S

@@ -9,11 +9,14 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from spotline.domain.market.market_clock import WALL_TIME, MarketClock
+from spotline.domain.market.offering import Reservation
 from spotline.domain.modes import Mode
+from spotline.domain.units import micro_usd_from_usd
 
 _ACCOUNT_ID = re.compile(r"\d{12}")
 # "If an EC2 instance is interrupted ... two minutes": best effort, but told of all (clouds.md D10).
 NOTICE_LEAD_S = 120
+MOST_QUEUE_WAIT_S = 20
 
 
 def is_loopback(url: str) -> bool:
@@ -86,7 +89,13 @@ class AwsOffering:
     gpu_model, gpus_per_instance
         As in offerings of a market file (`a100-40gb`).
     capacity_reservation_id
-        `cr-...` of an ODCR or capacity block that is used here; empty: none.
+        `cr-...` of an ODCR or capacity block that is used here; empty: none. The launch template names
+        it, too: a fleet cannot.
+    capacity_block
+        Whether that is a capacity block.
+    reserved_instances, reserved_until_ns, reserved_usd_per_hour
+        Of that commitment: how many instances, until when (ns since the epoch, 0: it does not end),
+        and what each costs an hour whether it is used or not.
     """
 
     account: str
@@ -100,6 +109,10 @@ class AwsOffering:
     subnet_id: str = ""
     placement_group: str = ""
     capacity_reservation_id: str = ""
+    capacity_block: bool = False
+    reserved_instances: int = 0
+    reserved_until_ns: int = 0
+    reserved_usd_per_hour: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("account", "region", "zone", "instance_type", "launch_template_id"):
@@ -110,11 +123,35 @@ class AwsOffering:
                 f"offerings[{self.offering_id}].gpus_per_instance must be >= 1, "
                 f"was {self.gpus_per_instance}"
             )
+        if self.capacity_block and not self.capacity_reservation_id:
+            raise ValueError(
+                f"offerings[{self.offering_id}].capacity_block needs a capacity_reservation_id, "
+                "and there is none"
+            )
+        if self.reserved_instances and not self.capacity_reservation_id:
+            raise ValueError(
+                f"offerings[{self.offering_id}].reserved_instances needs a "
+                "capacity_reservation_id, and there is none"
+            )
+
+    @property
+    def reservation(self) -> Reservation | None:
+        """What is committed to here: filled first, at a marginal price of 0; None: nothing known."""
+        if not self.reserved_instances:
+            return None
+        return Reservation(
+            instances=self.reserved_instances,
+            ends_ns=self.reserved_until_ns,
+            sunk_price_micro_usd=micro_usd_from_usd(self.reserved_usd_per_hour),
+        )
 
     @property
     def offering_id(self) -> str:
         """The id of the offering in markets, commands and bills."""
-        return f"aws:{self.account}:{self.zone}:{self.instance_type}"
+        bought = f"aws:{self.account}:{self.zone}:{self.instance_type}"
+        # As reservations that are added to other markets are called.
+        reserved = self.capacity_reservation_id
+        return f"{bought}/reserved/{reserved}" if reserved else bought
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +166,8 @@ class AwsSettings:
         How market time follows wall time: the same but in a rehearsal.
     connect_timeout_s, read_timeout_s
         Wall seconds that a call gets.
+    queue_wait_s
+        Wall seconds that a look into a queue waits for a message, 0 to 20 (SQS's long poll).
     """
 
     accounts: tuple[AwsAccount, ...] = ()
@@ -137,6 +176,7 @@ class AwsSettings:
     clock: MarketClock = WALL_TIME
     connect_timeout_s: float = 5.0
     read_timeout_s: float = 30.0
+    queue_wait_s: int = 20
 
     def __post_init__(self) -> None:
         names = [account.name for account in self.accounts]
@@ -160,6 +200,10 @@ class AwsSettings:
         for name in ("connect_timeout_s", "read_timeout_s"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be > 0, was {getattr(self, name)}")
+        if not 0 <= self.queue_wait_s <= MOST_QUEUE_WAIT_S:
+            raise ValueError(
+                f"queue_wait_s must be within 0..{MOST_QUEUE_WAIT_S}, was {self.queue_wait_s}"
+            )
 
     @property
     def rehearsed(self) -> bool:

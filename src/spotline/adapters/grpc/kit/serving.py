@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import grpc
+import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
@@ -16,7 +19,8 @@ from spotline.adapters.grpc.kit.errors import RpcRefused
 from spotline.adapters.grpc.kit.identity import IdentityDoor
 from spotline.adapters.grpc.kit.tenants import bind_tenant
 from spotline.adapters.grpc.kit.tracing import server_interceptors
-from spotline.adapters.identity.shown import ServerIdentity
+from spotline.adapters.identity.authority import KeyAndChain
+from spotline.adapters.identity.shown import LOOK_EVERY_S, ServerIdentity
 from spotline.application.identity.ports import AuditTrail
 from spotline.contracts.errors import ConfigError
 from spotline.contracts.limits import MESSAGE_BYTES, CallerLimits
@@ -25,6 +29,10 @@ from spotline.runtime.telemetry import telemetry_for
 
 _MOST_PENDING = 50_000
 _LOOK_S = 1.0
+# What a call or a stream that is open when a certificate is renewed has left.
+_TAKEN_OVER_S = 60.0
+
+_log = structlog.get_logger(__name__)
 
 
 class GrpcServer:
@@ -64,6 +72,9 @@ class GrpcServer:
         self._hide_denials: Callable[[], None] = lambda: None
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._server: grpc.aio.Server | None = None
+        self._leaving: dict[grpc.aio.Server, asyncio.Task[None]] = {}
+        self._bound_to = ""
+        self._shown: KeyAndChain | None = None
 
     def bound_by(self, limits: CallerLimits) -> None:
         """Take so much at a time; to be called before `start`."""
@@ -128,12 +139,51 @@ class GrpcServer:
             The address is malformed or taken.
         """
         await asyncio.to_thread(self.prepare)
+        self._refuse_taken()
+        credentials = await asyncio.to_thread(self.credentials)
+        server, port = self._bound(self._address, credentials)
+        await server.start()
+        self._server = server
+        self._bound_to = f"{self._address.rpartition(':')[0]}:{port}"
+        if self._identity is not None:
+            self._shown = self._identity.key_and_chain
+            self._hide_denials = telemetry_for(self.name).observe(
+                "spotline.callers.denied", self.denials.readings
+            )
+        for service in ("", *self.services):
+            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        return self._bound_to
+
+    def _refuse_taken(self) -> None:
+        """Refuse a port on which anybody listens: with gRPC's reuse each would answer some calls."""
+        host, _, port = self._address.rpartition(":")
+        if not port.isdecimal() or not int(port) or host.startswith("["):
+            return
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, int(port)))
+            except socket.gaierror:
+                return  # gRPC reads more kinds of names, and says what it makes of this one
+            except OSError as error:
+                raise self._cannot_listen(error) from error
+
+    def _cannot_listen(self, error: Exception) -> ConfigError:
+        return ConfigError(
+            f"cannot listen on {self._address} ({error}); is another {self.name} running "
+            "there? Name another address, or port 0 for any free one"
+        )
+
+    def _bound(
+        self, address: str, credentials: grpc.ServerCredentials | None
+    ) -> tuple[grpc.aio.Server, int]:
+        """A server of ours that is bound and not started yet, and its port."""
         server = grpc.aio.server(
             options=(
                 ("grpc.max_receive_message_length", self.message_bytes),
                 ("grpc.max_send_message_length", MESSAGE_BYTES),
-                # Two servers on one port would each answer half of the calls.
-                ("grpc.so_reuseport", 0),
+                # So that one with a renewed certificate takes the port over while this one ends.
+                ("grpc.so_reuseport", 1),
                 # Beyond its own limit gRPC cancels calls at random, and their callers learn
                 # neither why nor when to come again; what is too much is ours to refuse.
                 ("grpc.server.max_pending_requests", _MOST_PENDING),
@@ -153,34 +203,30 @@ class GrpcServer:
             reflection.enable_server_reflection(
                 (*self.services, health.SERVICE_NAME, reflection.SERVICE_NAME), server
             )
-        credentials = self.credentials()
         try:
             if credentials is None:
-                port = server.add_insecure_port(self._address)
-            else:
-                port = server.add_secure_port(self._address, credentials)
+                return server, server.add_insecure_port(address)
+            return server, server.add_secure_port(address, credentials)
         except RuntimeError as error:
-            raise ConfigError(
-                f"cannot listen on {self._address} ({error}); is another {self.name} running "
-                "there? Name another address, or port 0 for any free one"
-            ) from error
-        await server.start()
-        self._server = server
-        if self._identity is not None:
-            self._hide_denials = telemetry_for(self.name).observe(
-                "spotline.callers.denied", self.denials.readings
-            )
-        for service in ("", *self.services):
-            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
-        return f"{self._address.rpartition(':')[0]}:{port}"
+            raise self._cannot_listen(error) from error
 
     def _identity_doors(self) -> Sequence[IdentityDoor]:
         if self._identity is None:
             return ()
         return (IdentityDoor(self._identity.authenticator, self, self.denials, self._auditor),)
 
-    async def show_ready(self, ready: Callable[[], bool]) -> None:
-        """Answer health checks by `ready`, as of a second ago, until cancelled."""
+    async def attend(
+        self, ready: Callable[[], bool], *, look_every_s: float = LOOK_EVERY_S
+    ) -> None:
+        """Answer health checks by `ready`, as of a second ago, and show a certificate that was renewed.
+
+        Goes on until cancelled.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._show_ready(ready), name=f"{self.name}: ready")
+            tasks.create_task(self._keep_current(look_every_s), name=f"{self.name}: certificate")
+
+    async def _show_ready(self, ready: Callable[[], bool]) -> None:
         shown = True
         while True:
             await asyncio.sleep(_LOOK_S)
@@ -191,6 +237,43 @@ class GrpcServer:
             for service in ("", *self.services):
                 await self._health.set(service, states.SERVING if shown else states.NOT_SERVING)
 
+    async def _keep_current(self, every_s: float) -> None:
+        identity = self._identity
+        if identity is None or identity.look is None:
+            return
+        trouble = ""
+        while True:
+            await asyncio.sleep(every_s)
+            try:
+                found = await asyncio.to_thread(identity.look)
+                if found != self._shown:
+                    await self._take_over(replace(identity, key_and_chain=found))
+                trouble = ""
+            except (ConfigError, OSError) as error:
+                # What was shown before is good still; said once.
+                if str(error) != trouble:
+                    _log.error("certificate_not_renewed", server=self.name, error=str(error))
+                trouble = str(error)
+
+    async def _take_over(self, identity: ServerIdentity) -> None:
+        """Answer new connections by another server of ours, and let the one of before end.
+
+        gRPC could be asked for a certificate with every connection; under asyncio that call comes
+        from a thread of its own, which ended the process when two clients dialled at once.
+        """
+        before = self._server
+        if before is None:
+            return
+        self._identity = identity
+        credentials = await asyncio.to_thread(self.credentials)
+        server, _ = self._bound(self._bound_to, credentials)
+        await server.start()
+        self._server, self._shown = server, identity.key_and_chain
+        _log.info("certificate_renewed", server=self.name)
+        # Its port is closed at once; streams are followed again by whoever they end for.
+        # It must end by itself: to cancel gRPC's stop in the middle can end the process.
+        self._leaving[before] = asyncio.create_task(before.stop(_TAKEN_OVER_S), name="leaving")
+
     async def stop(self, *, grace_s: float = 1.0) -> None:
         """Refuse new calls, give those in progress `grace_s`, then end them. Safe to repeat."""
         if self._server is None:
@@ -199,7 +282,9 @@ class GrpcServer:
         self._hide_denials()
         await self._health.enter_graceful_shutdown()
         self.end_streams()
-        await server.stop(grace_s)
+        leaving, self._leaving = self._leaving, {}
+        await asyncio.gather(*(each.stop(grace_s) for each in (server, *leaving)))
+        await asyncio.gather(*leaving.values())
         if self._auditor is not None:
             self._auditor.close()
         self.release()

@@ -22,6 +22,8 @@ _LET_GO_S = 6.0
 # Early enough for what follows to show, late enough for something to be lost.
 _FIRST_SLOT, _LAST_SLOT = 4, 26
 _MOST_LOSSES = 2
+# Entries of a small cut; a slot has eight or so.
+_FEW = 4
 # So often a copy is older by less than a slot, which no slot number shows.
 _SAME_SLOT = 0.4
 
@@ -93,6 +95,13 @@ async def tail_lost(world: FaultWorld, rng: random.Random, copies: Copies) -> bo
     return await _lost(world, rng, lambda: world.broker.cut(kept))
 
 
+async def end_lost(world: FaultWorld, rng: random.Random, copies: Copies) -> bool:
+    """Cut the last entries off: fewer than a slot has."""
+    last_seq = world.broker.last_seq
+    kept = max(last_seq - rng.randint(1, _FEW), 0)
+    return await _lost(world, rng, lambda: world.broker.cut(kept))
+
+
 async def log_wiped(world: FaultWorld, rng: random.Random, copies: Copies) -> bool:
     """Lose the stream."""
     return await _lost(world, rng, world.broker.wipe)
@@ -113,7 +122,10 @@ async def _lost(world: FaultWorld, rng: random.Random, lose: Callable[[], None])
         for service in SERVICES:
             world.bar(service)
         await asyncio.sleep(_LET_GO_S)
-    world.store.record()
+        # Whoever records ends as the rest does.
+        await world.store.note_end()
+    else:
+        world.store.record()
     world.broker.stop()
     await asyncio.sleep(rng.random())
     lose()
@@ -156,5 +168,5 @@ def _copied(source: Path, target: Path) -> Path | None:
     return target
 
 
-OF_LOG: tuple[Loss, ...] = (tail_lost, log_wiped, log_restored_older)
+OF_LOG: tuple[Loss, ...] = (tail_lost, end_lost, log_wiped, log_restored_older)
 OF_LEDGER: tuple[Loss, ...] = (ledger_lost, ledger_restored_older)

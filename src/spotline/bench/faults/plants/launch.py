@@ -8,19 +8,18 @@ from dataclasses import replace
 from spotline.application.cloud_actuator import reconciling
 from spotline.application.cloud_actuator.launching import Launching
 from spotline.application.cloud_actuator.lives import LivesInHand
-from spotline.application.cloud_actuator.messages import Moment
-from spotline.application.cloud_actuator.ports import Grant, Instance
+from spotline.application.cloud_actuator.ports import Grant, Instance, LaunchRequest
 from spotline.bench.faults.plants.interface import Plant, Replacement
 from spotline.domain.events.capacity import RefusalClass
 from spotline.domain.ledger.instance_life import LifeInput
-from spotline.domain.ledger.intents import Intent, Launch
+from spotline.domain.ledger.intents import Launch
 
 
 def _no_answer_means_no() -> Sequence[Replacement]:
     launch_once = Launching._launch
 
-    async def hasty(self: Launching, intent: Intent, launch: Launch, at: Moment) -> Grant:
-        grant = await launch_once(self, intent, launch, at)
+    async def hasty(self: Launching, request: LaunchRequest, launch: Launch) -> Grant:
+        grant = await launch_once(self, request, launch)
         refusal = grant.refusal
         if refusal is None or refusal.refusal_class is not RefusalClass.UNKNOWN_OUTCOME:
             return grant
@@ -44,8 +43,8 @@ def _absence_is_an_end() -> Sequence[Replacement]:
 def _a_part_is_taken_for_nothing() -> Sequence[Replacement]:
     launch_once = Launching._launch
 
-    async def all_or_nothing(self: Launching, intent: Intent, launch: Launch, at: Moment) -> Grant:
-        grant = await launch_once(self, intent, launch, at)
+    async def all_or_nothing(self: Launching, request: LaunchRequest, launch: Launch) -> Grant:
+        grant = await launch_once(self, request, launch)
         return grant if grant.refusal is None else replace(grant, instances=())
 
     return (Replacement(where=Launching, name="_launch", value=all_or_nothing),)
@@ -55,14 +54,15 @@ def _every_try_has_a_token_of_its_own() -> Sequence[Replacement]:
     launch_once = Launching._launch
     tries = 0
 
-    async def renamed(self: Launching, intent: Intent, launch: Launch, at: Moment) -> Grant:
+    async def renamed(self: Launching, request: LaunchRequest, launch: Launch) -> Grant:
         nonlocal tries
         tries += 1
-        grant = await launch_once(self, intent, launch, at)
+        grant = await launch_once(self, request, launch)
         if grant.refusal is None or grant.refusal.refusal_class is RefusalClass.NO_CAPACITY:
             return grant
-        again = replace(launch, token=f"{launch.token[:20]}-{tries:04d}")
-        return await launch_once(self, intent, again, at)
+        token = f"{launch.token[:20]}-{tries:04d}"
+        again = replace(launch, token=token)
+        return await launch_once(self, replace(request, token=token), again)
 
     return (Replacement(where=Launching, name="_launch", value=renamed),)
 

@@ -1,0 +1,48 @@
+"""All that feeds, doctor and certify call, by service; what the actuator calls stands in `api`.
+
+The policies of `deploy/aws` are held against these: no right is missing, and none is too many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Calls = Mapping[str, tuple[str, ...]]
+"""Operations by service, both as botocore names them."""
+
+OBSERVING: Calls = {
+    "ec2": ("DescribeAvailabilityZones", "DescribeSpotPriceHistory"),
+    "pricing": ("GetProducts",),
+}
+
+BILLING: Calls = {
+    "ec2": ("DescribeInstances", "DescribeSpotPriceHistory"),
+    "pricing": ("GetProducts",),
+}
+
+EXAMINING: Calls = {
+    "ec2": (
+        "CreateFleet",
+        "DescribeAvailabilityZones",
+        "DescribeImages",
+        "DescribeInstanceTypeOfferings",
+        "DescribeInstanceTypes",
+        "DescribeLaunchTemplateVersions",
+        "DescribeNatGateways",
+        "DescribeRouteTables",
+        "DescribeSubnets",
+        "GetSpotPlacementScores",
+        "RunInstances",
+        "TerminateInstances",
+    ),
+    "events": ("DescribeRule", "ListRuleNamesByTarget", "PutEvents"),
+    "iam": ("GetRole",),
+    "pricing": ("GetProducts",),
+    "service-quotas": ("GetServiceQuota",),
+    "sqs": ("DeleteMessage", "GetQueueAttributes", "ReceiveMessage"),
+    "sts": ("GetCallerIdentity",),
+}
+
+INTERRUPTING: Calls = {
+    "fis": ("CreateExperimentTemplate", "DeleteExperimentTemplate", "StartExperiment"),
+}

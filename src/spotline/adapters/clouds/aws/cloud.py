@@ -1,0 +1,214 @@
+"""AWS as a cloud: instances of the user's launch templates, in all accounts and regions named."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import structlog
+
+from spotline.adapters.clouds.aws.api import AwsApi, Place
+from spotline.adapters.clouds.aws.ends import Ends
+from spotline.adapters.clouds.aws.launches import Launches
+from spotline.adapters.clouds.aws.listing import described
+from spotline.adapters.clouds.aws.parse import Shown
+from spotline.adapters.clouds.aws.places import Failure, everywhere, placed
+from spotline.adapters.clouds.aws.queues import Queues, state_told
+from spotline.adapters.clouds.aws.quotas import QuotaUse, read_quotas
+from spotline.adapters.clouds.aws.requests import MOST_VALUES, among, batches, owned_by
+from spotline.adapters.clouds.aws.settings import NOTICE_LEAD_S, AwsSettings
+from spotline.adapters.clouds.aws.store import AwsStore
+from spotline.adapters.clouds.aws.zones import Zones
+from spotline.application.cloud_actuator.messages import Moment
+from spotline.application.cloud_actuator.ports import (
+    CloudClock,
+    CloudEvent,
+    Grant,
+    Instance,
+    InstanceState,
+    LaunchRequest,
+    Owner,
+)
+from spotline.domain.units import NS_PER_S
+
+_log = structlog.get_logger(__name__)
+
+# What was told of an instance that no listing has shown as ours by then is another's.
+_STRANGER_S = 900
+# Where there is no queue, instances are looked at so often, in wall time.
+LOOK_S = 60.0
+
+
+class AwsCloud:
+    """Implements `CloudProvider` on EC2 and SQS.
+
+    It fences nobody: AWS knows no epochs. They are in the tags, and the ledger's is read before each
+    call that changes anything.
+
+    Parameters
+    ----------
+    path
+        The file of what it must not forget.
+    api
+        Performs its calls; it is closed with the cloud.
+    clock
+        The present in market time.
+    """
+
+    def __init__(self, path: Path, settings: AwsSettings, api: AwsApi, clock: CloudClock) -> None:
+        self._api, self._settings, self._clock = api, settings, clock
+        self._store = AwsStore(path)
+        self._zones = Zones(api, clock)
+        self._places = placed(settings)
+        self._launches = Launches(api, self._store, settings, clock, self._zones)
+        self._ends = Ends(api, self._store, self._places, self._zones, clock)
+        self._queues = Queues(api, self._store, settings, clock)
+        self._blind = tuple(place for place in self._places if place not in self._queues.places)
+        self._looked_s: float | None = None
+
+    @property
+    def notice_lead_s(self) -> int:
+        """Seconds between a notice and the loss: two minutes, as far as AWS can."""
+        return NOTICE_LEAD_S
+
+    @property
+    def clock(self) -> CloudClock:
+        """The present in market time."""
+        return self._clock
+
+    async def quotas(self) -> Sequence[QuotaUse]:
+        """The quotas that offerings count in, and their use; a place that fails is left out."""
+        found = await everywhere(
+            self._places, lambda place: read_quotas(self._api, self._settings, place), "quotas"
+        )
+        answers = (answer for answer in found.values() if not isinstance(answer, Failure))
+        return tuple(quota for answer in answers for quota in answer)
+
+    def counts(self) -> Mapping[str, int]:
+        """What was counted: messages, malformed ones, failures of queues, recommendations."""
+        return self._store.counts()
+
+    def never_ran(self, instance_ids: Iterable[str]) -> set[str]:
+        """Those of these instances that were ended while they were pending: they are not billed."""
+        return self._store.never_ran(instance_ids)
+
+    def unread(self) -> Sequence[tuple[str, str]]:
+        """Messages that could not be read, and why."""
+        return self._store.unread()
+
+    def close(self) -> None:
+        """Let go of files and connections; instances live on."""
+        self._queues.close()
+        self._api.close()
+        self._store.close()
+
+    async def launch(self, request: LaunchRequest) -> Grant:
+        """Launch; what makes no useful count is asked to end before the grant is given."""
+        grant = await self._launches.launch(request)
+        await self._ends.release([one.instance_id for one in grant.released])
+        return grant
+
+    async def terminate(self, owner: Owner, instance_ids: Sequence[str]) -> None:
+        """Ask for the end of instances that carry the owner's tag."""
+        await self._ends.terminate(owner, instance_ids)
+
+    async def list(self, owner_name: str) -> Sequence[Instance]:
+        """What EC2 shows in all places.
+
+        Of a place that does not answer, or whose zone is impaired, what was last shown stands: that
+        nothing is shown there must not look as if nothing were there.
+        """
+        return await self._look(owner_name, self._places)
+
+    async def events(self, token: str, at: Moment) -> Sequence[CloudEvent]:
+        """Take what the queues and the listings told of our instances.
+
+        What comes of an instance that was not shown yet is told once it is.
+        """
+        await self._queues.drain()
+        await self._explain()
+        forgotten = self._store.forget_strangers(self._clock.now_ns() - _STRANGER_S * NS_PER_S)
+        if forgotten:
+            self._store.count("events_of_strangers", forgotten)
+        return self._store.take(token)
+
+    async def pushed(self) -> None:
+        """Return when a queue, or a look where there is none, has told of an instance of ours."""
+        while not self._store.any_news:
+            if not self._blind:
+                await self._queues.wait()
+                continue
+            try:
+                async with asyncio.timeout(self._until_look_s()):
+                    await self._queues.wait()
+            except TimeoutError:
+                self._looked_s = asyncio.get_running_loop().time()
+                for owner_name in self._store.owners():
+                    await self._look(owner_name, self._blind)
+
+    def _until_look_s(self) -> float:
+        now_s = asyncio.get_running_loop().time()
+        if self._looked_s is None:
+            self._looked_s = now_s
+        return max(0.0, self._looked_s + LOOK_S - now_s)
+
+    # --- looks --------------------------------------------------------------------------------
+
+    async def _look(self, owner_name: str, places: Sequence[Place]) -> Sequence[Instance]:
+        async def ask(place: Place) -> list[Shown]:
+            shown = await described(self._api, place, owned_by(owner_name))
+            await self._zones.look(place)
+            return shown
+
+        listed: list[Instance] = []
+        stopped: list[str] = []
+        for place, shown in (await everywhere(places, ask, "list")).items():
+            if isinstance(shown, list):
+                listed += self._learnt(owner_name, place, shown)
+                stopped += [one.instance.instance_id for one in shown if one.stopped]
+            else:
+                listed += [one.instance for one in self._store.living_in(owner_name, place)]
+        # It was not we who stopped them; they cost their disks, and might be started again.
+        await self._ends.release(stopped)
+        order = self._store.order_of([one.instance_id for one in listed])
+        return tuple(sorted(listed, key=lambda one: order[one.instance_id]))
+
+    def _learnt(self, owner_name: str, place: Place, shown: Sequence[Shown]) -> Sequence[Instance]:
+        """Note what a place shows, and tell what it shows for the first time."""
+        now_ns = self._clock.now_ns()
+        before = {one.instance.instance_id: one for one in self._store.living_in(owner_name, place)}
+        impaired = self._zones.impaired(place)
+        believed = [one for one in shown if one.zone not in impaired]
+        self._store.seen(believed, now_ns)
+        self._store.heard(
+            [
+                state_told(one.instance.instance_id, one.instance.state, one.changed_ns or now_ns)
+                for one in believed
+                if one.instance.state is InstanceState.ENDED and one.instance.instance_id in before
+            ],
+            now_ns,
+        )
+        states = self._store.known([one.instance.instance_id for one in believed])
+        learnt = [
+            replace(one.instance, state=states[one.instance.instance_id].instance.state)
+            for one in believed
+        ]
+        return *learnt, *(one.instance for one in before.values() if one.zone in impaired)
+
+    async def _explain(self) -> None:
+        """Ask why instances ended of which nothing else says so."""
+        unexplained = self._store.unexplained()
+        if not unexplained:
+            return
+
+        async def ask(place: Place) -> list[Shown]:
+            found: list[Shown] = []
+            for batch in batches(unexplained, MOST_VALUES):
+                found += await described(self._api, place, among(batch))
+            return found
+
+        for shown in (await everywhere(self._places, ask, "explain")).values():
+            if isinstance(shown, list):
+                self._store.seen(shown, self._clock.now_ns())

@@ -1,0 +1,97 @@
+"""How the doctor looks: an answer, or a check that says why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from spotline.adapters.clouds.aws.calling import AwsReader, CallRefused, pages
+from spotline.adapters.clouds.aws.settings import AwsOffering, AwsSettings
+from spotline.application.cloud_checks import CloudCheck, failed, left_open, warning
+from spotline.contracts.errors import ProviderUnavailable
+
+IAM_PREFIX = {"service-quotas": "servicequotas"}
+NO_RIGHT = frozenset(
+    {"UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "AuthorizationError"}
+)
+# What a service says to an operation that it does not have: only a rehearsal does.
+_UNKNOWN = frozenset({"InvalidAction", "UnknownOperationException", "UnknownService"})
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Site:
+    """One account in one region."""
+
+    account: str
+    region: str
+
+    def __str__(self) -> str:
+        return f"{self.account}/{self.region}"
+
+
+class Unread(Exception):
+    """Something could not be read; `check` says why."""
+
+    def __init__(self, check: CloudCheck) -> None:
+        super().__init__(check.detail)
+        self.check = check
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Asks AWS on behalf of one check; what it cannot learn becomes `Unread`."""
+
+    reader: AwsReader
+    name: str
+    site: Site
+
+    async def ask(self, service: str, operation: str, **params: Any) -> Any:
+        """The answer of one operation."""
+        try:
+            return await self.reader.call(
+                self.site.account, self.site.region, service, operation, **params
+            )
+        except ProviderUnavailable as error:
+            raise Unread(unread(self.name, str(self.site), service, operation, error)) from error
+
+    async def rows(self, service: str, operation: str, member: str, **params: Any) -> list[Any]:
+        """All rows of an operation that answers in pages."""
+        where = (self.site.account, self.site.region, service)
+        try:
+            return await pages(self.reader, where, operation, member, **params)
+        except ProviderUnavailable as error:
+            raise Unread(unread(self.name, str(self.site), service, operation, error)) from error
+
+
+def unread(
+    name: str, where: str, service: str, operation: str, error: ProviderUnavailable
+) -> CloudCheck:
+    """The check of something that was not answered."""
+    action = f"{IAM_PREFIX.get(service, service)}:{operation}"
+    if not isinstance(error, CallRefused):
+        return failed(
+            name,
+            where,
+            f"{action} is not answered: {error}",
+            "check the network, proxies and VPC endpoints between here and AWS, then ask again",
+        )
+    if error.code in NO_RIGHT:
+        return warning(
+            name,
+            where,
+            f"could not be looked at: {error.code}",
+            f"allow {action} (deploy/aws/doctor-policy.json), or look by hand",
+        )
+    if error.code in _UNKNOWN:
+        return left_open(name, where, f"{action} is not known there")
+    return failed(name, where, f"{error.code}: {error.message}", "put right what AWS names")
+
+
+def sites_of(settings: AwsSettings) -> Iterator[tuple[Site, list[AwsOffering]]]:
+    """The accounts and regions with their offerings, in order."""
+    found: dict[Site, list[AwsOffering]] = {}
+    for offering in sorted(settings.offerings, key=lambda each: each.offering_id):
+        found.setdefault(Site(offering.account, offering.region), []).append(offering)
+    for site in sorted(found):
+        yield site, found[site]

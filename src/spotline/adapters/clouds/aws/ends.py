@@ -1,0 +1,120 @@
+"""Asking for the end of instances: of ours alone, in batches, and nothing else is ever done to them.
+
+Termination is the one way out: a stopped instance goes on costing its disks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+
+from spotline.adapters.clouds.aws.api import AwsApi, Place, Reply
+from spotline.adapters.clouds.aws.errors import AwsRefused
+from spotline.adapters.clouds.aws.listing import described
+from spotline.adapters.clouds.aws.parse import Shown
+from spotline.adapters.clouds.aws.places import everywhere
+from spotline.adapters.clouds.aws.requests import MOST_IDS, MOST_VALUES, among, batches, owned_by
+from spotline.adapters.clouds.aws.store import AwsStore, Known
+from spotline.adapters.clouds.aws.zones import Zones
+from spotline.application.cloud_actuator.ports import CloudClock, InstanceState, Owner
+
+_NOT_FOUND = ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed")
+_ID = re.compile(r"i-[0-9a-zA-Z-]+")
+_OVER = (InstanceState.STOPPING, InstanceState.ENDED)
+
+
+class Ends:
+    """Asks for ends, wherever instances are."""
+
+    def __init__(
+        self,
+        api: AwsApi,
+        store: AwsStore,
+        places: Sequence[Place],
+        zones: Zones,
+        clock: CloudClock,
+    ) -> None:
+        self._api, self._store, self._places = api, store, tuple(places)
+        self._zones, self._clock = zones, clock
+
+    async def terminate(self, owner: Owner, instance_ids: Sequence[str]) -> None:
+        """Ask for the end of an owner's instances; errors and idempotence as the port says.
+
+        What is another's, unknown or ending already is left alone, as is a zone in trouble. A place
+        that fails is told in the log while others do not: the actuator asks again until it sees the
+        end.
+        """
+        known = self._store.known(instance_ids)
+        unknown = [instance_id for instance_id in instance_ids if instance_id not in known]
+        if unknown:
+            known |= await self._looked_up(owner, unknown)
+        await self._end(
+            [
+                one
+                for one in known.values()
+                if one.owner == owner.name and one.instance.state not in _OVER
+            ]
+        )
+
+    async def release(self, instance_ids: Sequence[str]) -> None:
+        """Ask for the end of known instances, unless that was done."""
+        if instance_ids:
+            known = self._store.known(instance_ids)
+            await self._end([one for one in known.values() if not one.asked])
+
+    async def _looked_up(self, owner: Owner, instance_ids: Sequence[str]) -> dict[str, Known]:
+        """Those that AWS shows with the owner's tag: this store may be younger than they are."""
+
+        async def ask(place: Place) -> list[Shown]:
+            found: list[Shown] = []
+            for batch in batches(instance_ids, MOST_VALUES):
+                filters = [*owned_by(owner.name), *among(batch)]
+                found += await described(self._api, place, filters)
+            return found
+
+        for shown in (await everywhere(self._places, ask, "look_up")).values():
+            if isinstance(shown, list):
+                self._store.seen(shown, self._clock.now_ns())
+        return self._store.known(instance_ids)
+
+    async def _end(self, ending: Sequence[Known]) -> None:
+        by_place: dict[Place, list[str]] = defaultdict(list)
+        for one in ending:
+            if not self._zones.is_impaired(one.place, one.zone):
+                by_place[one.place].append(one.instance.instance_id)
+
+        async def ask(place: Place) -> None:
+            for batch in batches(by_place[place], MOST_IDS):
+                self._store.asked(await self._ask(place, batch))
+
+        if by_place:
+            await everywhere(sorted(by_place), ask, "terminate")
+
+    async def _ask(self, place: Place, instance_ids: Sequence[str]) -> Sequence[str]:
+        """Ask for these; those that AWS does not find are left out, they stop no others."""
+        left = list(instance_ids)
+        while left:
+            try:
+                answer = await self._api.call(place, "ec2", "terminate_instances", InstanceIds=left)
+                self._store.note_never_ran(pending_before(answer))
+                return left
+            except AwsRefused as error:
+                if error.code not in _NOT_FOUND:
+                    raise
+                named = set(_ID.findall(error.message)) & set(left)
+                if not named and len(left) > 1:
+                    half = len(left) // 2
+                    first = await self._ask(place, left[:half])
+                    return [*first, *await self._ask(place, left[half:])]
+                left = [one for one in left if named and one not in named]
+        return left
+
+
+def pending_before(answer: Reply) -> list[str]:
+    """The instances of an answer to TerminateInstances that were pending until then."""
+    return [
+        str(one["InstanceId"])
+        for one in answer.get("TerminatingInstances", ())
+        if one.get("PreviousState", {}).get("Name") == "pending"
+    ]

@@ -1,0 +1,60 @@
+"""`AwsReader` by the calls of AWS: what feeds and checks ask by."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from spotline.adapters.clouds.aws.api import BotoApi, Place
+from spotline.adapters.clouds.aws.calling import Answer, CallRefused
+from spotline.adapters.clouds.aws.calls import Calls
+from spotline.adapters.clouds.aws.errors import AwsRefused, NoAnswer, NotReached
+from spotline.adapters.clouds.aws.settings import AwsSettings
+from spotline.contracts.errors import ProviderUnavailable, Throttled
+from spotline.domain.events.capacity import RefusalClass
+
+# Where AWS names no time: its buckets of tokens refill by the second.
+RETRY_AFTER_S = 5.0
+
+_READS = ("Describe", "Get", "List")
+_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+def method_name(operation: str) -> str:
+    """What boto3 calls an operation: `describe_subnets` of `DescribeSubnets`."""
+    return _CAPITAL.sub("_", operation).lower()
+
+
+class ApiReader:
+    """Implements `AwsReader` with boto3; makes no calls but those it is given.
+
+    Raises
+    ------
+    ConfigError
+        boto3 is not installed.
+    """
+
+    def __init__(self, settings: AwsSettings, calls: Calls) -> None:
+        self._api = BotoApi(
+            settings,
+            {service: tuple(map(method_name, names)) for service, names in calls.items()},
+        )
+
+    async def call(
+        self, account: str, region: str, service: str, operation: str, **params: Any
+    ) -> Answer:
+        """As `AwsReader.call`; what only reads is asked again, a few times, where nobody answers."""
+        place, name = Place(account, region), method_name(operation)
+        ask = self._api.read if operation.startswith(_READS) else self._api.call
+        try:
+            return await ask(place, service, name, **params)
+        except AwsRefused as error:
+            if error.refusal_class is RefusalClass.THROTTLED:
+                raise Throttled("aws", error.retry_after_s or RETRY_AFTER_S) from error
+            raise CallRefused(operation, error.code, error.message) from error
+        except (NotReached, NoAnswer) as error:
+            raise ProviderUnavailable(f"aws did not answer: {error}") from error
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._api.close()

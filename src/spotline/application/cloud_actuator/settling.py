@@ -1,0 +1,98 @@
+"""What instances cost in the end: asked of their biller once they are seen to have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from spotline.application.cloud_actuator.ports import BilledInstance, InstanceBiller, Ledger
+from spotline.contracts.errors import ProviderUnavailable
+from spotline.domain.units import NS_PER_S
+
+# A cloud shows what has ended for about an hour (EC2: "remains visible for a short while"). What
+# cannot be told by then keeps its estimate, until an export of the provider says more.
+_ASK_AGAIN_NS = 60 * NS_PER_S
+_GIVE_UP_NS = 3 * 3600 * NS_PER_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BillsSettled:
+    """What became of the bills of instances that have ended.
+
+    Parameters
+    ----------
+    settled
+        Ids of those that are settled now.
+    waiting
+        How many wait for the word of their biller.
+    given_up
+        Ids of those that keep their estimate.
+    problem
+        What the biller said that could not answer, empty for nothing.
+    """
+
+    settled: tuple[str, ...] = ()
+    waiting: int = 0
+    given_up: tuple[str, ...] = ()
+    problem: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.settled or self.given_up or self.problem)
+
+
+class Settling:
+    """Settles what has ended. Killed at any point, the next look at the cloud takes it up again."""
+
+    def __init__(self, biller: InstanceBiller, ledger: Ledger) -> None:
+        self._biller, self._ledger = biller, ledger
+        self._waiting: dict[str, tuple[BilledInstance, int]] = {}
+        self._over: frozenset[str] = frozenset()
+        self._asked_ns = 0
+
+    @property
+    def next_look_ns(self) -> int | None:
+        """Market time at which to look again, None where nothing waits."""
+        return self._asked_ns + _ASK_AGAIN_NS if self._waiting else None
+
+    async def settle(self, ended: Iterable[BilledInstance], now_ns: int) -> BillsSettled:
+        """Settle what has ended by now, as far as the biller knows; what it does not know waits.
+
+        Raises
+        ------
+        OwnerFenced
+            Another process has taken over.
+        """
+        seen = {instance.instance_id: instance for instance in ended}
+        fresh = seen.keys() - self._waiting.keys() - self._over
+        known = await self._ledger.settled(sorted(fresh)) if fresh else frozenset()
+        # What is shown no more is asked about no more.
+        self._over = (self._over & seen.keys()) | known
+        for instance_id in sorted(fresh - known):
+            self._waiting[instance_id] = (seen[instance_id], now_ns)
+        if not self._waiting:
+            return BillsSettled()
+        self._asked_ns = now_ns
+        problem = ""
+        settlements = []
+        try:
+            asked = [instance for instance, _ in self._waiting.values()]
+            told = await self._biller.final_costs(asked)
+            settlements = [word for word in told if word.instance_id in self._waiting]
+        except ProviderUnavailable as error:
+            problem = str(error)
+        if settlements:
+            await self._ledger.settle(settlements)
+        done = tuple(sorted({settlement.instance_id for settlement in settlements}))
+        for instance_id in done:
+            del self._waiting[instance_id]
+        late = [
+            instance_id
+            for instance_id, (_, since_ns) in self._waiting.items()
+            if now_ns - since_ns >= _GIVE_UP_NS
+        ]
+        for instance_id in late:
+            del self._waiting[instance_id]
+        self._over |= {*done, *late}
+        return BillsSettled(
+            settled=done, waiting=len(self._waiting), given_up=tuple(late), problem=problem
+        )

@@ -1,0 +1,141 @@
+"""The bill, computed from the state log alone: what AWS would charge for each instance.
+
+Per second from `running` to `shutting-down`, at least 60 s; spot at the price in force in each second,
+on demand at the list price; a spot instance that EC2 takes within its first hour costs nothing.
+https://aws.amazon.com/ec2/pricing/on-demand/ (seconds, minimum),
+https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/billing-for-interrupted-spot-instances.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spotline.domain.units import NS_PER_S, S_PER_HOUR
+from spotline.rehearsal.aws.opening import LOG, made, places_of
+from spotline.rehearsal.aws.places import SPOT, Places
+from spotline.rehearsal.aws.state_log import BrokenLog, records_of
+
+MINIMUM_S = 60
+FREE_S = 3600
+_TAKEN = "Server.SpotInstanceTermination"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """What an instance costs. `open`: it runs on, and this is its cost so far."""
+
+    instance_id: str
+    account_id: str
+    region: str
+    zone: str
+    instance_type: str
+    lifecycle: str
+    tags: Mapping[str, str]
+    foreign: bool
+    running_ns: int
+    ended_ns: int
+    billed_s: int
+    micro_usd: int
+    taken: bool
+    open: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class _Life:
+    launched: Mapping[str, Any]
+    tags: dict[str, str] = field(default_factory=dict)
+    running_ns: int | None = None
+    ended_ns: int | None = None
+    reason: str = ""
+
+
+def bill_of(state: Path, until_ns: int | None = None) -> list[Line]:
+    """The bill of a rehearsal's folder, one line for each instance that ran, in order of launch.
+
+    `until_ns` is when those that run on are counted to; None: to the last record.
+
+    Raises
+    ------
+    BrokenLog
+        The folder holds no log of a rehearsal.
+    """
+    records = list(records_of(state / LOG))
+    if not records or records[0]["kind"] != "started":
+        raise BrokenLog(f"{state / LOG}: expected the log of a rehearsal")
+    last_ns = max(record["at_ns"] for record in records)
+    return lines(records, places_of(state, made(records[0])), until_ns or last_ns)
+
+
+def lines(records: Iterable[Mapping[str, Any]], places: Places, until_ns: int) -> list[Line]:
+    """The bill of records on prices."""
+    ran = (life for life in _lives(records).values() if life.running_ns is not None)
+    return [_line(life, places, until_ns) for life in ran]
+
+
+def total_micro_usd(bill: Iterable[Line]) -> int:
+    """What our instances cost together, those of others in the account aside."""
+    return sum(line.micro_usd for line in bill if not line.foreign)
+
+
+def _lives(records: Iterable[Mapping[str, Any]]) -> dict[str, _Life]:
+    lives: dict[str, _Life] = {}
+    for record in records:
+        kind = record["kind"]
+        if kind == "launched":
+            for entry in record["instances"]:
+                lives[entry["instance_id"]] = _Life(launched=entry, tags=dict(entry["tags"]))
+        elif kind == "running":
+            lives[record["instance_id"]].running_ns = record["at_ns"]
+        elif kind == "shutting-down":
+            life = lives[record["instance_id"]]
+            life.ended_ns, life.reason = record["at_ns"], record["reason"]
+        elif kind == "tagged":
+            for instance_id in record["instance_ids"]:
+                tags = lives[instance_id].tags
+                for key in record["removed"]:
+                    tags.pop(key, None)
+                tags.update(record["tags"])
+    return lives
+
+
+def _line(life: _Life, places: Places, until_ns: int) -> Line:
+    entry, running_ns = life.launched, life.running_ns or 0
+    ended_ns = max(running_ns, until_ns if life.ended_ns is None else life.ended_ns)
+    held_s = (ended_ns - running_ns) // NS_PER_S
+    taken = life.reason == _TAKEN
+    is_free = taken and entry["lifecycle"] == SPOT and held_s < FREE_S
+    billed_s = 0 if is_free else max(MINIMUM_S, held_s)
+    return Line(
+        instance_id=entry["instance_id"],
+        account_id=entry["account_id"],
+        region=entry["region"],
+        zone=entry["zone"],
+        instance_type=entry["instance_type"],
+        lifecycle=entry["lifecycle"],
+        tags=life.tags,
+        foreign=entry["foreign"],
+        running_ns=running_ns,
+        ended_ns=ended_ns,
+        billed_s=billed_s,
+        micro_usd=_micro_usd(places, entry, running_ns, billed_s),
+        taken=taken,
+        open=life.ended_ns is None,
+    )
+
+
+def _micro_usd(places: Places, entry: Mapping[str, Any], from_ns: int, billed_s: int) -> int:
+    """Price times seconds, added up over prices, rounded half up once."""
+    until_ns = from_ns + billed_s * NS_PER_S
+    changes = places.price_changes(entry["offering_id"], entry["lifecycle"], from_ns, until_ns)
+    ends = [at_ns for at_ns, _ in changes[1:]] + [until_ns]
+    owed = 0
+    begins_ns = from_ns
+    for (_, price), ends_ns in zip(changes, ends, strict=True):
+        # The last change of all may be the very moment of the end: of it nothing is owed.
+        upto_ns = min(max(ends_ns, begins_ns), until_ns)
+        owed += price * ((upto_ns - begins_ns) // NS_PER_S)
+        begins_ns = upto_ns
+    return (owed + S_PER_HOUR // 2) // S_PER_HOUR

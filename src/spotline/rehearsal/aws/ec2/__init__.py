@@ -1,0 +1,1 @@
+"""EC2, as far as a scheduler of instances needs it."""

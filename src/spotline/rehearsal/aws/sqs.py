@@ -1,0 +1,309 @@
+"""SQS: the service in front of the queues."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from spotline.rehearsal.aws.queues import (
+    QueuedMessage,
+    QueueMoment,
+    RehearsedQueue,
+    check_attribute,
+)
+from spotline.rehearsal.aws.service import AwsError, Call
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_MOST_MESSAGES = 10
+_MOST_WAIT_S = 20
+_MOST_HIDDEN_S = 43_200
+# A poll looks again at least so often: a clock that is moved by hand wakes nobody.
+_LOOK_S = 0.05
+
+Key = tuple[str, str, str]
+
+
+class Sqs:
+    """The service.
+
+    Parameters
+    ----------
+    now_ns, wall_ns
+        Market time and wall time.
+    base_url
+        What URLs of queues begin with; may be known only once the server listens.
+    copied_share
+        Messages that come twice, drawn by `seed`.
+    """
+
+    name = "sqs"
+
+    def __init__(
+        self,
+        *,
+        now_ns: Callable[[], int],
+        wall_ns: Callable[[], int] = time.time_ns,
+        base_url: str = "",
+        seed: int = 0,
+        copied_share: float = 0.0,
+    ) -> None:
+        self._now_ns = now_ns
+        self._wall_ns = wall_ns
+        self.base_url = base_url
+        self._seed = seed
+        self._copied_share = copied_share
+        self._queues: dict[Key, RehearsedQueue] = {}
+        self._arrived = asyncio.Event()
+        self._answers: Mapping[str, Callable[[Call], Mapping[str, Any]]] = {
+            "CreateQueue": self._create,
+            "DeleteQueue": self._delete_queue,
+            "GetQueueUrl": self._url,
+            "ListQueues": self._list,
+            "GetQueueAttributes": self._get_attributes,
+            "SetQueueAttributes": self._set_attributes,
+            "SendMessage": self._send,
+            "DeleteMessage": self._delete,
+            "DeleteMessageBatch": self._delete_batch,
+            "ChangeMessageVisibility": self._change_visibility,
+            "PurgeQueue": self._purge,
+        }
+
+    async def answer(self, call: Call) -> Mapping[str, Any]:
+        """Answer a call of SQS."""
+        if call.operation == "ReceiveMessage":
+            return await self._receive(call)
+        answering = self._answers.get(call.operation)
+        if answering is None:
+            raise AwsError("UnsupportedOperation", f"{call.operation} is not rehearsed")
+        return answering(call)
+
+    def create(
+        self, account_id: str, region: str, name: str, attributes: Mapping[str, str]
+    ) -> RehearsedQueue:
+        """Have a queue; one of the same name is it, if its attributes are the same.
+
+        Raises
+        ------
+        AwsError
+            A name or an attribute is wrong, or the attributes differ.
+        """
+        if not _NAME.fullmatch(name):
+            raise AwsError(
+                "InvalidParameterValue",
+                "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in "
+                f"length; first-in-first-out queues are not rehearsed. Was {name!r}",
+            )
+        checked = {key: check_attribute(key, value) for key, value in attributes.items()}
+        there = self._queues.get((account_id, region, name))
+        if there is not None:
+            known = there.described(checked, self._moment())
+            if known != checked:
+                raise AwsError(
+                    "QueueNameExists", f"A queue already exists with other attributes: {name}"
+                )
+            return there
+        at = self._moment()
+        queue = RehearsedQueue(
+            name=name, account_id=account_id, region=region, created_ns=at.market_ns,
+            seed=self._seed, copied_share=self._copied_share,
+        )  # fmt: skip
+        queue.set_attributes(checked, at)
+        self._queues[account_id, region, name] = queue
+        return queue
+
+    def set_policy(self, queue: RehearsedQueue, policy: str) -> None:
+        """Say who may send to a queue; raises AwsError if it is no policy."""
+        queue.set_attributes({"Policy": policy}, self._moment())
+
+    def url(self, queue: RehearsedQueue) -> str:
+        """The URL of a queue."""
+        return f"{self.base_url}/{queue.account_id}/{queue.name}"
+
+    def by_arn(self, arn: str) -> RehearsedQueue | None:
+        """The queue of an ARN; None: there is none."""
+        return next((queue for queue in self._queues.values() if queue.arn == arn), None)
+
+    def deliver(self, queue: RehearsedQueue, body: str, sender: str) -> None:
+        """Put a message of another service into a queue."""
+        queue.send(body, sender, self._moment())
+        self._arrived.set()
+
+    def _moment(self) -> QueueMoment:
+        return QueueMoment(market_ns=self._now_ns(), wall_ns=self._wall_ns())
+
+    def _queue(self, call: Call) -> RehearsedQueue:
+        """The queue that a call's URL names; its region is that of the call's signature."""
+        url: str = call.params["QueueUrl"]
+        account_id, name = url.split("/")[-2:] if url.count("/") >= 2 else ("", url)
+        if account_id != call.account_id:
+            raise AwsError(
+                "AccessDenied",
+                f"Access to the resource {url} is denied: it is not of account {call.account_id}",
+                status=403,
+            )
+        return self._named(call, name)
+
+    def _named(self, call: Call, name: str) -> RehearsedQueue:
+        queue = self._queues.get((call.account_id, call.region, name))
+        if queue is None:
+            raise AwsError("QueueDoesNotExist", "The specified queue does not exist.")
+        return queue
+
+    def _create(self, call: Call) -> Mapping[str, Any]:
+        given = call.params.get("Attributes", {})
+        return {
+            "QueueUrl": self.url(
+                self.create(call.account_id, call.region, call.params["QueueName"], given)
+            )
+        }
+
+    def _delete_queue(self, call: Call) -> Mapping[str, Any]:
+        queue = self._queue(call)
+        del self._queues[queue.account_id, queue.region, queue.name]
+        return {}
+
+    def _url(self, call: Call) -> Mapping[str, Any]:
+        return {"QueueUrl": self.url(self._named(call, call.params["QueueName"]))}
+
+    def _list(self, call: Call) -> Mapping[str, Any]:
+        prefix = call.params.get("QueueNamePrefix", "")
+        urls = [
+            self.url(queue)
+            for (account_id, region, name), queue in sorted(self._queues.items())
+            if (account_id, region) == (call.account_id, call.region) and name.startswith(prefix)
+        ]
+        return {"QueueUrls": urls} if urls else {}
+
+    def _get_attributes(self, call: Call) -> Mapping[str, Any]:
+        described = self._queue(call).described(
+            call.params.get("AttributeNames", ()), self._moment()
+        )
+        return {"Attributes": described} if described else {}
+
+    def _set_attributes(self, call: Call) -> Mapping[str, Any]:
+        self._queue(call).set_attributes(call.params["Attributes"], self._moment())
+        return {}
+
+    def _send(self, call: Call) -> Mapping[str, Any]:
+        for name in ("MessageAttributes", "MessageSystemAttributes", "MessageGroupId"):
+            if name in call.params:
+                raise AwsError("UnsupportedOperation", f"{name} are not rehearsed")
+        delay = call.params.get("DelaySeconds")
+        if delay is not None:
+            check_attribute("DelaySeconds", str(delay))
+        body = call.params["MessageBody"]
+        message = self._queue(call).send(body, call.access_key, self._moment(), delay)
+        self._arrived.set()
+        return {"MessageId": message.message_id, "MD5OfMessageBody": _md5(body)}
+
+    async def _receive(self, call: Call) -> Mapping[str, Any]:
+        queue = self._queue(call)
+        most = _within(call, "MaxNumberOfMessages", 1, _MOST_MESSAGES, 1)
+        wait_s = _within(
+            call, "WaitTimeSeconds", 0, _MOST_WAIT_S, queue.setting("ReceiveMessageWaitTimeSeconds")
+        )
+        hidden_s = call.params.get("VisibilityTimeout")
+        if hidden_s is not None:
+            _within(call, "VisibilityTimeout", 0, _MOST_HIDDEN_S, 0)
+        ends_ns = self._wall_ns() + wait_s * 10**9
+        while True:
+            self._arrived.clear()
+            taken = queue.receive(most, hidden_s, self._moment())
+            left_s = (ends_ns - self._wall_ns()) / 1e9
+            if taken or left_s <= 0:
+                break
+            try:
+                async with asyncio.timeout(min(left_s, _LOOK_S)):
+                    await self._arrived.wait()
+            except TimeoutError:
+                continue
+        wanted = {
+            *call.params.get("MessageSystemAttributeNames", ()),
+            *call.params.get("AttributeNames", ()),
+        }
+        # Of nothing there is no member at all, not an empty list.
+        return {"Messages": [_told(message, wanted) for message in taken]} if taken else {}
+
+    def _delete(self, call: Call) -> Mapping[str, Any]:
+        self._queue(call).delete(call.params["ReceiptHandle"])
+        return {}
+
+    def _delete_batch(self, call: Call) -> Mapping[str, Any]:
+        queue = self._queue(call)
+        entries = call.params["Entries"]
+        ids = [entry["Id"] for entry in entries]
+        if not entries:
+            raise AwsError(
+                "EmptyBatchRequest", "There should be at least one entry in the request."
+            )
+        if len(entries) > _MOST_MESSAGES:
+            raise AwsError(
+                "TooManyEntriesInBatchRequest",
+                f"Maximum number of entries per request are {_MOST_MESSAGES}. You have sent {len(ids)}.",
+            )
+        if len(set(ids)) != len(ids):
+            raise AwsError("BatchEntryIdsNotDistinct", "Two or more batch entries have the same Id")
+        done, failed = [], []
+        for entry in entries:
+            try:
+                queue.delete(entry["ReceiptHandle"])
+                done.append({"Id": entry["Id"]})
+            except AwsError as error:
+                failed.append(
+                    {
+                        "Id": entry["Id"],
+                        "SenderFault": True,
+                        "Code": error.code,
+                        "Message": error.message,
+                    }
+                )
+        return {"Successful": done, "Failed": failed}
+
+    def _change_visibility(self, call: Call) -> Mapping[str, Any]:
+        seconds = _within(call, "VisibilityTimeout", 0, _MOST_HIDDEN_S, 0)
+        queue = self._queue(call)
+        queue.change_visibility(call.params["ReceiptHandle"], seconds, self._moment())
+        return {}
+
+    def _purge(self, call: Call) -> Mapping[str, Any]:
+        self._queue(call).purge(self._moment())
+        return {}
+
+
+def _within(call: Call, name: str, least: int, most: int, default: int) -> int:
+    value: int = call.params.get(name, default)
+    if not least <= value <= most:
+        raise AwsError(
+            "InvalidParameterValue",
+            f"Value {value} for parameter {name} is invalid. Reason: Must be >= {least} and <= {most}, "
+            "if provided.",
+        )
+    return value
+
+
+def _told(message: QueuedMessage, wanted: set[str]) -> dict[str, Any]:
+    attributes = {
+        "SenderId": message.sender,
+        "SentTimestamp": str(message.sent_ns // 10**6),
+        "ApproximateReceiveCount": str(message.received),
+        "ApproximateFirstReceiveTimestamp": str(message.first_received_ns // 10**6),
+    }
+    told: dict[str, Any] = {
+        "MessageId": message.message_id,
+        "ReceiptHandle": message.handle,
+        "MD5OfBody": _md5(message.body),
+        "Body": message.body,
+    }
+    shown = {key: value for key, value in attributes.items() if {"All", key} & wanted}
+    if shown:
+        told["Attributes"] = shown
+    return told
+
+
+def _md5(body: str) -> str:
+    # SQS's checksum of a body, no secret.
+    return hashlib.md5(body.encode(), usedforsecurity=False).hexdigest()

@@ -1,0 +1,305 @@
+"""A rehearsed world with everything around EC2: served over HTTP until the block is left."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from starlette.types import ASGIApp
+
+from spotline.rehearsal.aws.catalog import instance_type
+from spotline.rehearsal.aws.ec2.resources import IMAGE_ID
+from spotline.rehearsal.aws.events import BusRule, EventBridge, envelope
+from spotline.rehearsal.aws.identity import CERTIFICATE, IdentitySigner
+from spotline.rehearsal.aws.imds import InstanceMetadata, MetadataService
+from spotline.rehearsal.aws.places import ON_DEMAND
+from spotline.rehearsal.aws.pricing import ListedType, Pricing
+from spotline.rehearsal.aws.processes import InstanceProcesses, ProcessPlan
+from spotline.rehearsal.aws.server import serve
+from spotline.rehearsal.aws.service import Registry, Service
+from spotline.rehearsal.aws.service_quotas import ServiceQuotas
+from spotline.rehearsal.aws.sqs import Sqs
+from spotline.rehearsal.aws.state import RUNNING, SHUTTING_DOWN, TERMINATED, Instance
+from spotline.rehearsal.aws.sts import RehearsedKeys, RehearsedRole, Sts
+from spotline.rehearsal.aws.wire.signing import Credentials
+from spotline.rehearsal.aws.world import INTERRUPTION, REBALANCE, STATE_CHANGE, Event, World
+
+QUEUE = "spotline-interruptions"
+"""The queue, and the rule that fills it, in each region of each account."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingOptions:
+    """How a world is served.
+
+    Parameters
+    ----------
+    state
+        Folder of the rehearsal: the identity certificate and what instances print go there.
+    port
+        0: any free one.
+    instance_command
+        What each instance runs as a process of this machine; empty: nothing.
+    user_data
+        What launch templates give instances, in base64.
+    grace_s
+        Wall seconds that a process has to end in.
+    """
+
+    state: Path
+    port: int = 0
+    instance_command: str = ""
+    user_data: str = ""
+    grace_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedWorld:
+    """Where it is, and what stands there already.
+
+    Parameters
+    ----------
+    queues
+        URL of the queue that is told of interruptions, by name of the account and region.
+    certificate
+        By which signatures of instance identity documents are verified.
+    """
+
+    endpoint_url: str
+    queues: Mapping[str, Mapping[str, str]]
+    certificate: Path
+
+    def metadata_url(self, instance_id: str) -> str:
+        """What `AWS_EC2_METADATA_SERVICE_ENDPOINT` is on an instance."""
+        return f"{self.endpoint_url}/{instance_id}/"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Around:
+    """The parts around EC2, wired to a world."""
+
+    world: World
+    options: ServingOptions
+    sqs: Sqs
+    bridge: EventBridge
+    keys: RehearsedKeys
+    metadata: MetadataService
+    processes: InstanceProcesses | None = None
+    queues: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def take_event(self, event: Event) -> None:
+        said = envelope(
+            event.account_id,
+            event.region,
+            event.detail_type,
+            event.detail,
+            resources=event.resources,
+            at_ns=event.at_ns,
+        )
+        self.bridge.emit(said)
+
+    def take_change(self, instance: Instance, change: str, at_ns: int) -> None:
+        if self.processes is None or instance.foreign:
+            return
+        if change == RUNNING:
+            user_data = base64.b64decode(self.options.user_data)
+            self.processes.start(instance.instance_id, instance.region, user_data)
+        elif change == SHUTTING_DOWN:
+            self.processes.stop(instance.instance_id)
+
+    def stand_up_queues(self) -> None:
+        """Have a queue and a rule of each account and region, as a user's own set-up would."""
+        sold = {(place.account_id, place.region) for place in self.world.places.places.values()}
+        for account_id, region in sorted(sold):
+            name = self.world.account(account_id).name
+            self.queues.setdefault(name, {})[region] = stand_up_queue(
+                self.sqs, self.bridge, account_id, region
+            )
+
+
+@contextlib.asynccontextmanager
+async def served(
+    world: World,
+    ec2: Service,
+    options: ServingOptions,
+    *,
+    control: ASGIApp | None = None,
+    wrap: Callable[[Service], Service] = lambda service: service,
+) -> AsyncIterator[ServedWorld]:
+    """Serve a world, EC2 and what is around it; nothing happens by itself but `world.run()` is run.
+
+    Parameters
+    ----------
+    control
+        What answers below `/_rehearsal`.
+    wrap
+        Put around every service but EC2, which fails by itself.
+
+    Raises
+    ------
+    OSError
+        The port is taken.
+    ValueError
+        The command of instances is none.
+    """
+    around = _around(world, options)
+    services = Registry()
+    services.add(ec2)
+    for service in (
+        Sts(around.keys, _roles(world)),
+        around.sqs,
+        around.bridge,
+        Pricing(lambda: listed_types(world), now_ns=world.now_ns),
+        ServiceQuotas(world.quotas),
+    ):
+        services.add(wrap(service))
+    async with contextlib.AsyncExitStack() as stack:
+        url = await stack.enter_async_context(
+            serve(
+                services=services,
+                keys=around.keys,
+                port=options.port,
+                control=control,
+                metadata=around.metadata,
+            )
+        )
+        around.sqs.base_url = url
+        around.stand_up_queues()
+        served_world = ServedWorld(
+            endpoint_url=url, queues=around.queues, certificate=options.state / CERTIFICATE
+        )
+        if options.instance_command:
+            plan = ProcessPlan(
+                command=options.instance_command,
+                folder=options.state / "instances",
+                metadata_url=served_world.metadata_url,
+                grace_s=options.grace_s,
+            )
+            around.processes = InstanceProcesses(plan)
+            await stack.enter_async_context(around.processes.running())
+        world.on_event(around.take_event)
+        world.on_instance(around.take_change)
+        for instance in list(world.state.here.values()):
+            around.take_change(instance, instance.state, world.now_ns())
+        yield served_world
+
+
+def stand_up_queue(sqs: Sqs, bridge: EventBridge, account_id: str, region: str) -> str:
+    """Have the queue that EC2's events go to, with its policy and rule; gives its URL."""
+    rule = BusRule(
+        name=QUEUE,
+        account_id=account_id,
+        region=region,
+        pattern=json.dumps(
+            {"source": ["aws.ec2"], "detail-type": [INTERRUPTION, REBALANCE, STATE_CHANGE]}
+        ),
+    )
+    queue = sqs.create(account_id, region, QUEUE, {})
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": "events.amazonaws.com"},
+        "Action": "sqs:SendMessage",
+        "Resource": queue.arn,
+        "Condition": {"ArnEquals": {"aws:SourceArn": rule.arn}},
+    }
+    sqs.set_policy(queue, json.dumps({"Version": "2012-10-17", "Statement": [statement]}))
+    rule.targets[QUEUE] = queue.arn
+    bridge.put_rule(rule)
+    return sqs.url(queue)
+
+
+def listed_types(world: World) -> Iterator[ListedType]:
+    """What the Price List says now: one price of each type and region.
+
+    A market file may have several, by zone and account, where AWS has one: the dearest is listed.
+    """
+    now_ns = world.now_ns()
+    dearest: dict[tuple[str, str], ListedType] = {}
+    for place in world.places.places.values():
+        if place.reservation:
+            continue
+        kind = instance_type(place.instance_type, place.gpu_model, place.gpus)
+        listed = ListedType(
+            region=place.region,
+            instance_type=place.instance_type,
+            vcpus=kind.vcpus,
+            memory_gib=kind.memory_mib / 1024,
+            gpus=kind.gpus,
+            on_demand_micro_usd_per_hour=world.places.price_micro_usd(
+                place.offering_id, ON_DEMAND, now_ns
+            ),
+        )
+        key = place.region, place.instance_type
+        there = dearest.get(key, listed)
+        dearest[key] = max(there, listed, key=lambda one: one.on_demand_micro_usd_per_hour)
+    yield from (dearest[key] for key in sorted(dearest))
+
+
+def metadata_of_instance(
+    world: World, user_data: bytes, instance_id: str
+) -> InstanceMetadata | None:
+    """What an instance is told of itself; None: there is none that could ask."""
+    world.settle()
+    instance = world.state.instances.get(instance_id)
+    if instance is None or instance.state == TERMINATED:
+        return None
+    noticed = instance.noticed_ns and instance.in_metadata
+    return InstanceMetadata(
+        instance_id=instance_id,
+        account_id=instance.account_id,
+        region=instance.region,
+        zone=instance.zone,
+        instance_type=instance.instance_type,
+        image_id=IMAGE_ID,
+        private_ip=instance.private_ip,
+        lifecycle=instance.lifecycle,
+        launched_ns=instance.launched_ns,
+        reservation_id=instance.reservation_id,
+        placement_group=instance.placement_group,
+        tags=instance.tags,
+        user_data=user_data,
+        taken_ns=instance.taken_ns if noticed else None,
+        rebalance_ns=instance.recommended_ns or None,
+    )
+
+
+def _around(world: World, options: ServingOptions) -> _Around:
+    secret = hashlib.sha256(
+        "|".join(account.secret_access_key for account in world.accounts).encode()
+    ).digest()
+    sqs = Sqs(now_ns=world.now_ns, seed=world.seed, copied_share=world.weather.double_share)
+    user_data = base64.b64decode(options.user_data)
+    return _Around(
+        world=world,
+        options=options,
+        sqs=sqs,
+        bridge=EventBridge(sqs),
+        keys=RehearsedKeys(_owners(world), secret=secret),
+        metadata=MetadataService(
+            lambda instance_id: metadata_of_instance(world, user_data, instance_id),
+            IdentitySigner(options.state),
+            secret=secret,
+        ),
+    )
+
+
+def _owners(world: World) -> Iterator[Credentials]:
+    for account in world.accounts:
+        yield Credentials(
+            access_key=account.access_key_id,
+            secret_key=account.secret_access_key,
+            account_id=account.account_id,
+            arn=f"arn:aws:iam::{account.account_id}:user/{account.name}",
+            user_id=f"AIDA{account.access_key_id[4:]}",
+        )
+
+
+def _roles(world: World) -> Iterator[RehearsedRole]:
+    for account in world.accounts:
+        for role in account.roles:
+            yield RehearsedRole(arn=role.arn, external_id=role.external_id)

@@ -1,0 +1,214 @@
+"""The whole system on a live market: fed while it runs, killed, restarted, and left by its feed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spotline.adapters.eventlog.manifest import environment
+from spotline.adapters.grpc.allocator.client import JobClient
+from spotline.adapters.market.recorded_feed import RecordedFeed
+from spotline.application.market_ingest.handler import IngestOptions
+from spotline.application.selector.state import SelectorOptions
+from spotline.bootstrap.live import LiveFeeds
+from spotline.bootstrap.parts import open_stream
+from spotline.bootstrap.system import RunningSystem, SystemOptions, running_system
+from spotline.contracts.batch import unpacked
+from spotline.contracts.build import event_of
+from spotline.contracts.envelope import Envelope, StoredEntry
+from spotline.contracts.errors import ProviderUnavailable
+from spotline.demo.submission import submit_until_taken
+from spotline.domain.events.event import Event
+from spotline.domain.events.freeze import BuyingFrozen, BuyingUnfrozen
+from spotline.domain.events.lifecycle import JobClosed, JobOutcome
+from spotline.domain.events.market import MarketOpened, QuoteObserved, SlotOpened
+from spotline.domain.jobs.job import Job
+from spotline.domain.limits.freezes import FreezeReason
+from spotline.domain.market.live_market import LiveMarket
+from spotline.domain.market.market_clock import MarketClock
+from spotline.domain.market.offering import CapacityType
+from spotline.domain.units import NS_PER_S
+from spotline.replay.handlers import handlers_of
+from spotline.replay.jobs import generated_jobs
+from spotline.replay.verify import verify
+from tests.eventually import PATIENCE_S, eventually
+from tests.fakes.recorded_run import manifest_of, small_market
+
+pytestmark = pytest.mark.integration
+
+MARKET = small_market(slots=600)
+SLOT_NS = MARKET.slot_s * NS_PER_S
+SLOTS_PER_S = 8.0
+SPEED = MARKET.slot_s * SLOTS_PER_S
+
+
+class AsyncioClock:
+    """Implements `FeedClock` with the loop's time."""
+
+    def now_s(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class BrokenFeed(RecordedFeed):
+    """A feed that answers unless a test has broken it."""
+
+    broken = False
+
+    def _answer(self) -> None:
+        if self.broken:
+            raise ProviderUnavailable("broken by the test")
+
+
+class LiveStore:
+    """A live market, its feed that goes on whoever listens, and the store of whoever does."""
+
+    def __init__(self, store: Path) -> None:
+        clock = MarketClock(wall_ns=time.time_ns(), market_ns=MARKET.start_ns, market_s_per_s=SPEED)
+        self.feed = BrokenFeed(MARKET, AsyncioClock(), speed=SPEED)
+        self.options = SystemOptions(
+            market=LiveMarket(
+                source="a live market",
+                offerings=MARKET.offerings,
+                slot_s=MARKET.slot_s,
+                # As a caller says it at each start: the log knows better.
+                start_ns=MARKET.start_ns,
+            ),
+            feeds=LiveFeeds(feeds=(self.feed,), clock=clock, silent_after_s=MARKET.slot_s),
+            store=store,
+            ingest=IngestOptions(
+                barrier=False, wall_clock=True, price_sanity=True, stale_after_s=0
+            ),
+            forecaster="persistence",
+            selector=SelectorOptions(rehearsals=0, forecast_timeout_s=60.0),
+            outlooks=False,
+        )
+
+
+async def logged(system: RunningSystem) -> list[StoredEntry]:
+    async with open_stream(system.bus, name="test") as (_, stream):
+        return [entry async for entry in stream.read([], last_seq=await stream.last_seq())]
+
+
+def events_of(log: list[StoredEntry], *kinds: type[Event]) -> list[Event]:
+    events = [event_of(one) for entry in log for one in unpacked(entry)]
+    return [event for event in events if isinstance(event, kinds)]
+
+
+def reached(wanted: Callable[[Event], bool]) -> tuple[asyncio.Event, Callable[..., None]]:
+    """An event that is set once something of a service is applied, and its listener."""
+    there = asyncio.Event()
+
+    def on_applied(event: Event, envelope: Envelope, seq: int) -> None:
+        if wanted(event):
+            there.set()
+
+    return there, on_applied
+
+
+async def test_jobs_end_on_a_live_market_that_is_killed_and_goes_on(tmp_path: Path) -> None:
+    live = LiveStore(tmp_path)
+    jobs: list[Job] = []
+    closed: set[str] = set()
+
+    def all_closed(event: Event) -> bool:
+        if isinstance(event, JobClosed):
+            closed.add(event.job_id)
+        return closed == {job.job_id for job in jobs}
+
+    some, on_slot = reached(lambda event: isinstance(event, SlotOpened) and event.slot >= 4)
+    async with running_system(live.options, listeners={"market_ingest": on_slot}) as system:
+        async with JobClient(system.allocator_address) as client:
+            # Where the market is by now, however long the start has taken.
+            now_ns = live.options.feeds.clock.market_at(time.time_ns())
+            slot = (now_ns - MARKET.start_ns) // SLOT_NS + 8
+            jobs += generated_jobs(MARKET.between(slot, slot + 40), 2, 5)
+            for job in jobs:
+                await submit_until_taken(client, job)
+        await asyncio.wait_for(some.wait(), PATIENCE_S)
+    # Market time goes on while nobody is there.
+    await asyncio.sleep(3 / SLOTS_PER_S)
+
+    done, on_closed = reached(all_closed)
+    async with running_system(live.options, listeners={"selector": on_closed}) as system:
+        await asyncio.wait_for(done.wait(), PATIENCE_S)
+        log = await logged(system)
+
+    slots = events_of(log, SlotOpened)
+    assert [slot.slot for slot in slots] == list(range(len(slots)))
+    assert [slot.ts_event_ns for slot in slots] == [
+        MARKET.start_ns + number * SLOT_NS for number in range(len(slots))
+    ]
+    assert not any(slot.last for slot in slots)
+    (opened,) = events_of(log, MarketOpened)
+    assert opened.ends_ns == 0
+    # What a slot shows is never newer than its opening, and comes from the feed.
+    said = {event.quote for event in events_of(log, QuoteObserved)}
+    for slot in slots[1:]:
+        for each in slot.quotes:
+            assert each.quote.ts_event_ns <= slot.ts_event_ns
+            assert each.doubted or each.quote in said or slot.slot < 2
+    outcomes = {event.outcome for event in events_of(log, JobClosed)}
+    assert outcomes == {JobOutcome.COMPLETED}
+    report = verify(log, handlers_of(live.options.settings()), manifest_of(log), here=environment())
+    assert report.decisions
+    assert not report.divergences
+
+
+def unwell(system: RunningSystem) -> list[str]:
+    """What is said of conditions of market_ingest that are not as they should be."""
+    found = system.probes.judged("market_ingest")
+    return [judged.detail for judged in found if not judged.healthy]
+
+
+async def test_a_feed_that_dies_is_seen_and_stops_new_spot_until_it_answers(
+    tmp_path: Path,
+) -> None:
+    live = LiveStore(tmp_path)
+    frozen: list[BuyingFrozen] = []
+    ended: list[BuyingUnfrozen] = []
+
+    def all_frozen(event: Event) -> bool:
+        if isinstance(event, BuyingFrozen):
+            frozen.append(event)
+        return len(frozen) == len(MARKET.offerings)
+
+    dead, on_frozen = reached(all_frozen)
+
+    def all_ended(event: Event) -> bool:
+        if isinstance(event, BuyingUnfrozen):
+            ended.append(event)
+        return len(ended) == len(MARKET.offerings)
+
+    alive, on_ended = reached(all_ended)
+
+    quoted, on_slot = reached(lambda event: isinstance(event, SlotOpened) and event.slot >= 2)
+    listening = [on_slot, on_frozen, on_ended]
+
+    def on_applied(event: Event, envelope: Envelope, seq: int) -> None:
+        for each in listening:
+            each(event, envelope, seq)
+
+    async with running_system(live.options, listeners={"selector": on_applied}) as system:
+        await asyncio.wait_for(quoted.wait(), PATIENCE_S)
+        live.feed.broken = True
+        await asyncio.wait_for(dead.wait(), PATIENCE_S)
+        await eventually(lambda: any("broken by the test" in said for said in unwell(system)))
+        live.feed.broken = False
+        await asyncio.wait_for(alive.wait(), PATIENCE_S)
+        log = await logged(system)
+
+    assert {event.freeze.reason for event in frozen} == {FreezeReason.STALE_QUOTES}
+    assert {event.freeze.capacity_type for event in frozen} == {CapacityType.SPOT}
+    # Time goes on without it, and ages say so.
+    between = events_of(log, SlotOpened, BuyingFrozen, BuyingUnfrozen)
+    silent = between[between.index(frozen[-1]) + 1 : between.index(ended[0])]
+    assert silent
+    for slot in silent:
+        assert all(each.age_s >= MARKET.slot_s for each in slot.quotes)
