@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from spotline.application.health.conditions import Judged
@@ -13,6 +14,8 @@ from spotline.application.health.surroundings import FeedFacts, feeds_answer
 from spotline.application.market_ingest.handler import IngestState
 from spotline.application.market_ingest.live_vetting import LiveVetting
 from spotline.application.market_ingest.ports import MarketFeed
+from spotline.bootstrap.clouds import CLOUDS, ChosenCloud
+from spotline.domain.market.grid import floored_ns
 from spotline.domain.market.live_market import LiveMarket
 from spotline.domain.market.market_clock import WALL_TIME, MarketClock
 from spotline.domain.units import NS_PER_S
@@ -57,6 +60,40 @@ class LiveFeeds:
 
 
 NO_FEEDS = LiveFeeds()
+
+LIVE_SLOT_S = 600
+"""The slots of a live market where nobody says how long they are, seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowedMarket:
+    """A live market with its feeds, as it begins where its store has none yet."""
+
+    market: LiveMarket
+    feeds: LiveFeeds
+
+
+def followed_market(
+    cloud: ChosenCloud, store: Path, *, slot_s: int = 0, now_ns: int = 0
+) -> FollowedMarket | None:
+    """The market of a cloud that follows its own; None for any other.
+
+    Slots have `slot_s` seconds (0: `LIVE_SLOT_S`). The first is the one that `now_ns`, wall time
+    (0: the present), lies in.
+    """
+    live = CLOUDS[cloud.name].live
+    if live is None:
+        return None
+    source = live(cloud.settings, store)
+    slot_s = slot_s or LIVE_SLOT_S
+    market_ns = source.clock.market_at(now_ns or time.time_ns())
+    market = LiveMarket(
+        source=f"live market of {cloud.name}: {', '.join(feed.name for feed in source.feeds)}",
+        offerings=source.offerings,
+        slot_s=slot_s,
+        start_ns=floored_ns(market_ns, slot_s),
+    )
+    return FollowedMarket(market=market, feeds=LiveFeeds(feeds=source.feeds, clock=source.clock))
 
 
 class _Ingesting(Protocol):

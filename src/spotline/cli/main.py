@@ -42,6 +42,7 @@ COMMANDS = (
     "stats",
     "demo",
     "train_demo",
+    "rehearse",
     "simulate",
     "plot",
     "modes_reports",
@@ -77,6 +78,7 @@ PANELS = {
     "Trying out": (
         "demo",
         "train-demo",
+        "rehearse",
         "simulate",
         "observe",
         "shadow",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from spotline.bootstrap.clouds import ChosenCloud
     from spotline.bootstrap.system import SystemOptions
     from spotline.domain.ledger.caps import Caps
+    from spotline.domain.market.grid import AnyMarket
     from spotline.domain.market.market import Market
     from spotline.domain.modes import Mode
 
@@ -259,6 +260,7 @@ def up(
     Says in a line when it is ready, when its market ends and when all jobs are over.
     """
     from spotline.application.placer.options import PlacerOptions
+    from spotline.bootstrap.live import NO_FEEDS, followed_market
     from spotline.bootstrap.pace import pace_of
     from spotline.bootstrap.system import SystemOptions
     from spotline.bootstrap.up import check_inputs
@@ -271,14 +273,20 @@ def up(
         _check_overrides(stated, market)
         selection, caps = _limited(warm_start, limits_file, stated, limits=limits)
         store, (run, chosen) = store_folder(store), _chosen(cloud, mode, stated)
+        followed = None if market is not None else followed_market(chosen, store, slot_s=slot)
         pace = pace_of(
             speed=speed,
             slots_per_s=slots_per_s,
             wall_clock=wall_clock,
             own_market=market is None,
             in_wall_time=chosen.in_wall_time,
+            live=None if followed is None else followed.feeds.clock,
         )
-        traded = _traded(market, chosen, store, slot_s=slot, from_now=wall_clock)
+        traded: AnyMarket = (
+            _traded(market, chosen, store, slot_s=slot, from_now=wall_clock)
+            if followed is None
+            else followed.market
+        )
         paced = pace.ingest(traded.slot_s, wait_for_work=wait_for_work)
         options = SystemOptions(
             market=_with_reservations(traded, reservations, stated),
@@ -303,6 +311,7 @@ def up(
             caps=caps,
             ingest=judged(paced, traded, (price_sanity, list_price, stale_after)),
             market_s_per_s=pace.market_s_per_s,
+            feeds=NO_FEEDS if followed is None else followed.feeds,
             agreement=_agreement(reap, reap_accounts, compare_every),
             callers=callers_of(
                 (most_calls, most_calls_a_tenant),
@@ -366,7 +375,9 @@ def _check_overrides(config: SpotlineConfig | None, market: Path | None) -> None
         raise config.wrong([Mistake(field="overrides", expected=expected, found=found)])
 
 
-def _with_reservations(market: Market, file: Path | None, config: SpotlineConfig | None) -> Market:
+def _with_reservations(
+    market: AnyMarket, file: Path | None, config: SpotlineConfig | None
+) -> AnyMarket:
     """The market with what is paid for already: by a file of its own, else by that of --config."""
     from spotline.adapters.files.reservations_file import add_reservations
 

@@ -36,6 +36,9 @@ _MOST_BODY_BYTES = 1 << 20
 _ABORT = "abort"
 _BACKLOG = 128
 _STOP_S = 2
+# Longer than clients keep a connection that they do not use: what is closed as it is used again
+# looks like a lost answer, and only those that were meant should.
+_IDLE_S = 300
 
 
 class AwsFront:
@@ -194,6 +197,7 @@ async def serve(
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
+                timeout_keep_alive=_IDLE_S,
                 timeout_graceful_shutdown=_STOP_S,
             )
         )

@@ -6,14 +6,14 @@ import base64
 import contextlib
 import hashlib
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from starlette.types import ASGIApp
 
 from spotline.rehearsal.aws.catalog import instance_type
-from spotline.rehearsal.aws.drawn import hexadecimal
+from spotline.rehearsal.aws.ec2.resources import IMAGE_ID
 from spotline.rehearsal.aws.events import BusRule, EventBridge, envelope
 from spotline.rehearsal.aws.identity import CERTIFICATE, IdentitySigner
 from spotline.rehearsal.aws.imds import InstanceMetadata, MetadataService
@@ -28,8 +28,6 @@ from spotline.rehearsal.aws.state import RUNNING, SHUTTING_DOWN, TERMINATED, Ins
 from spotline.rehearsal.aws.sts import RehearsedKeys, RehearsedRole, Sts
 from spotline.rehearsal.aws.wire.signing import Credentials
 from spotline.rehearsal.aws.world import INTERRUPTION, REBALANCE, STATE_CHANGE, Event, World
-
-IMAGE_ID = "ami-" + hexadecimal(17, "image")
 
 QUEUE = "spotline-interruptions"
 """The queue, and the rule that fills it, in each region of each account."""
@@ -126,7 +124,12 @@ class _Around:
 
 @contextlib.asynccontextmanager
 async def served(
-    world: World, ec2: Service, options: ServingOptions, *, control: ASGIApp | None = None
+    world: World,
+    ec2: Service,
+    options: ServingOptions,
+    *,
+    control: ASGIApp | None = None,
+    wrap: Callable[[Service], Service] = lambda service: service,
 ) -> AsyncIterator[ServedWorld]:
     """Serve a world, EC2 and what is around it; nothing happens by itself but `world.run()` is run.
 
@@ -134,6 +137,8 @@ async def served(
     ----------
     control
         What answers below `/_rehearsal`.
+    wrap
+        Put around every service but EC2, which fails by itself.
 
     Raises
     ------
@@ -144,15 +149,15 @@ async def served(
     """
     around = _around(world, options)
     services = Registry()
+    services.add(ec2)
     for service in (
-        ec2,
         Sts(around.keys, _roles(world)),
         around.sqs,
         around.bridge,
         Pricing(lambda: listed_types(world), now_ns=world.now_ns),
         ServiceQuotas(world.quotas),
     ):
-        services.add(service)
+        services.add(wrap(service))
     async with contextlib.AsyncExitStack() as stack:
         url = await stack.enter_async_context(
             serve(

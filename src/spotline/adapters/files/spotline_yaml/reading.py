@@ -23,7 +23,7 @@ from spotline.adapters.files.spotline_yaml.parts import (
 from spotline.adapters.files.spotline_yaml.secret_values import Secrets
 from spotline.adapters.files.yaml_file import parse_yaml_with_lines, read_text
 from spotline.domain.limits.spending import Spending
-from spotline.domain.market.market import Market
+from spotline.domain.market.grid import AnyMarket
 from spotline.domain.market.reservations import with_reservations
 
 _CLOUDS = "clouds"
@@ -86,7 +86,7 @@ class SpotlineConfig:
             found["SPENDING"] = self.spending.to_json()
         return found
 
-    def reserved(self, market: Market) -> Market:
+    def reserved(self, market: AnyMarket) -> AnyMarket:
         """The market with what is paid for already; `BadFile` where that is not of the market."""
         added, mistakes = reserved_offerings(market.offerings, self.reservations)
         if mistakes:
