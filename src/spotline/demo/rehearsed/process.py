@@ -11,11 +11,12 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from spotline.contracts.errors import ConfigError, ProviderUnavailable
 
+_SAID = "stderr.log"
 _BEGINS_S, _ENDS_S, _ANSWERS_S = 60.0, 10.0, 30.0
 
 
@@ -82,8 +83,7 @@ async def rehearsed_aws(
     ConfigError
         It does not begin; says what it said.
     """
-    state.mkdir(parents=True, exist_ok=True)
-    with (state / "stderr.log").open("wb") as said:
+    with _said_to(state) as said:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", "spotline.rehearsal.aws", "serve"),
@@ -98,10 +98,7 @@ async def rehearsed_aws(
             async with asyncio.timeout(_BEGINS_S):
                 line = await process.stdout.readline()
         if not line:
-            why = (state / "stderr.log").read_text(errors="replace").strip().splitlines()
-            raise ConfigError(
-                f"the rehearsal of AWS does not begin: {why[-1] if why else 'silent'}"
-            )
+            raise ConfigError(f"the rehearsal of AWS does not begin: {_last_said(state)}")
         ready = json.loads(line)
         yield RehearsedAws(
             endpoint_url=ready["endpoint_url"],
@@ -110,6 +107,16 @@ async def rehearsed_aws(
         )
     finally:
         await _ended(process)
+
+
+def _said_to(state: Path) -> BinaryIO:
+    state.mkdir(parents=True, exist_ok=True)
+    return (state / _SAID).open("wb")
+
+
+def _last_said(state: Path) -> str:
+    lines = (state / _SAID).read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:
