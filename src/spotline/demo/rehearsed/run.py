@@ -6,6 +6,7 @@ Everything is as `spotline up --cloud aws` has it, but that accounts begin live:
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections import Counter
@@ -24,7 +25,7 @@ from spotline.application.cloud_actuator.agreeing import AgreementRules
 from spotline.application.selector.state import SelectorOptions
 from spotline.bootstrap.clouds import AWS, cloud_of
 from spotline.bootstrap.identity import IdentityAt
-from spotline.bootstrap.live import followed_market
+from spotline.bootstrap.live import SILENT_AFTER_S, followed_market
 from spotline.bootstrap.pace import pace_of
 from spotline.bootstrap.parts import open_part, open_stream
 from spotline.bootstrap.system import LEDGER_OWNER, RunningSystem, SystemOptions, running_system
@@ -49,6 +50,7 @@ REHEARSAL_AWS = "rehearsal-aws"
 """Of `spotline demo --cloud`."""
 
 _LOOK_S = 0.5
+_SILENT_WALL_S = 20.0
 # After the last job is over: instances end within minutes of market time, bills within an hour.
 _SETTLES_S = 120.0
 
@@ -224,7 +226,7 @@ def options_of(rehearsing: Rehearsing, cloud: RehearsedAws) -> SystemOptions:
         store=store,
         cloud=chosen,
         ingest=replace(paced, price_sanity=True, stale_after_s=0),
-        feeds=followed.feeds,
+        feeds=replace(followed.feeds, silent_after_s=_silent_after_s(followed.feeds.clock)),
         market_s_per_s=pace.market_s_per_s,
         selector=rehearsing.selector,
         # What a lost answer left behind is ended by whoever finds it: all of it is ours.
@@ -232,6 +234,11 @@ def options_of(rehearsing: Rehearsing, cloud: RehearsedAws) -> SystemOptions:
         outlooks=False,  # slots are too short to look ahead between them
         identity=rehearsing.identity,
     )
+
+
+def _silent_after_s(clock: MarketClock) -> int:
+    """How long a feed may be silent, market time: calls take as long as ever, and time runs fast."""
+    return max(SILENT_AFTER_S, math.ceil(_SILENT_WALL_S * clock.market_s_per_s))
 
 
 async def _submit(client: JobClient, rehearsing: Rehearsing, clock: MarketClock) -> None:

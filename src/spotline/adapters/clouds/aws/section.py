@@ -18,6 +18,8 @@ from spotline.adapters.files.fields import (
     Name,
     Part,
     Positive,
+    TimeNs,
+    Usd,
     Whole,
     expected,
     read_part,
@@ -77,6 +79,14 @@ class _AccountPart(Part):
     queues: dict[Name, Url] = Field(default_factory=dict)
 
 
+class _ReservedPart(Part):
+    """What a capacity reservation commits to."""
+
+    instances: Whole
+    ends: TimeNs | None = None
+    sunk_usd_per_instance_hour: Usd = 0.0
+
+
 class _OfferingsPart(Part):
     """One offering, or all of some zones and instance types."""
 
@@ -96,6 +106,8 @@ class _OfferingsPart(Part):
     placement_group: Name | None = None
     placement_groups: dict[Name, Name] | None = None
     capacity_reservation_id: CapacityReservation | None = None
+    capacity_block: bool = False
+    reserved: _ReservedPart | None = None
 
 
 class _ClockPart(Part):
@@ -163,6 +175,7 @@ def _account(part: _AccountPart) -> AwsAccount:
 
 
 def _expanded(entry: _OfferingsPart) -> Iterator[AwsOffering]:
+    reserved = entry.reserved
     for zone in _both(entry.zone, entry.zones):
         for instance_type in _both(entry.instance_type, entry.instance_types):
             known = INSTANCE_TYPES.get(instance_type)
@@ -181,6 +194,12 @@ def _expanded(entry: _OfferingsPart) -> Iterator[AwsOffering]:
                 subnet_id=_of(entry.subnet_id, entry.subnets, zone),
                 placement_group=_of(entry.placement_group, entry.placement_groups, zone),
                 capacity_reservation_id=entry.capacity_reservation_id or "",
+                capacity_block=entry.capacity_block,
+                reserved_instances=0 if reserved is None else reserved.instances,
+                reserved_until_ns=0 if reserved is None else reserved.ends or 0,
+                reserved_usd_per_hour=(
+                    0.0 if reserved is None else reserved.sunk_usd_per_instance_hour
+                ),
             )
 
 
@@ -266,6 +285,12 @@ def _of_entry(field: str, entry: _OfferingsPart, part: _AwsPart) -> Iterator[Mis
     yield from _unknown_keys(field, "launch_templates", entry.launch_templates, types)
     yield from _unknown_keys(field, "subnets", entry.subnets, zones)
     yield from _unknown_keys(field, "placement_groups", entry.placement_groups, zones)
+    if entry.reserved is not None and not entry.capacity_reservation_id:
+        yield Mistake(
+            field=f"{field}.reserved",
+            expected="the capacity_reservation_id that it is of beside it",
+            found="none",
+        )
     if entry.capacity_reservation_id and len(zones) * len(types) > 1:
         yield Mistake(
             field=f"{field}.capacity_reservation_id",

@@ -11,6 +11,7 @@ from spotline.adapters.clouds.aws.section import read_section
 from spotline.adapters.clouds.aws.settings import AwsAccount, AwsSettings, is_loopback
 from spotline.adapters.files.mistake import BadFile, SecretText
 from spotline.domain.market.market_clock import MarketClock
+from spotline.domain.market.offering import Reservation
 from spotline.domain.modes import Mode
 
 GOOD = """
@@ -50,6 +51,30 @@ def test_selectors_become_an_offering_for_each_zone_and_instance_type() -> None:
     assert {each.launch_template_id for each in settings.offerings} == {"lt-0a", "lt-0b"}
     assert settings.accounts == (AwsAccount(name="research", account_id="000000000001"),)
     assert settings.account_modes() == {"aws/research": Mode.OBSERVE}
+
+
+def test_a_commitment_is_an_offering_beside_the_one_it_was_bought_of() -> None:
+    def change(read: dict[str, Any]) -> None:
+        read["offerings"].append(
+            {
+                **{"account": "research", "region": "us-east-1", "zone": "use1-az1"},
+                **{"instance_type": "p4d.24xlarge", "launch_template_id": "lt-0c"},
+                **{"capacity_reservation_id": "cr-0a", "capacity_block": True},
+                "reserved": {
+                    "instances": 4,
+                    "ends": "2026-03-01T00:00:00Z",
+                    "sunk_usd_per_instance_hour": 11.5,
+                },
+            }
+        )
+
+    *_, block = read_section(section(change)).offerings
+
+    assert block.offering_id == "aws:research:use1-az1:p4d.24xlarge/reserved/cr-0a"
+    assert block.capacity_block
+    assert block.reservation == Reservation(
+        instances=4, ends_ns=1_772_323_200 * 10**9, sunk_price_micro_usd=11_500_000
+    )
 
 
 def test_a_rehearsal_has_a_clock_and_accounts_that_are_live_and_types_of_its_own() -> None:
@@ -164,6 +189,11 @@ def put(**fields: Any) -> Any:
                 gpus_per_instance=4,
             ),
             "offerings[0].gpus_per_instance: expected 1, as p3.2xlarge has, found 4",
+        ),
+        (
+            set_entry(reserved={"instances": 4}),
+            "offerings[0].reserved: expected the capacity_reservation_id that it is of beside it, "
+            "found none",
         ),
         (
             set_entry(capacity_reservation_id="cr-0a"),
