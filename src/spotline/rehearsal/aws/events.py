@@ -43,6 +43,8 @@ class EventBridge:
             "PutTargets": self._put_targets,
             "RemoveTargets": self._remove_targets,
             "ListTargetsByRule": self._list_targets,
+            "ListRuleNamesByTarget": self._rules_of,
+            "PutEvents": self._put_events,
         }
 
     async def answer(self, call: Call) -> Mapping[str, Any]:
@@ -94,7 +96,11 @@ class EventBridge:
         queue = self._sqs.by_arn(arn)
         if queue is None:
             return
-        context = {"aws:sourcearn": rule.arn, "aws:sourceaccount": rule.account_id}
+        context = {
+            "aws:sourcearn": rule.arn,
+            "aws:sourceaccount": rule.account_id,
+            "aws:securetransport": "true",
+        }
         request = AccessRequest(
             principal=_SENDER, action="sqs:SendMessage", resource=queue.arn, context=context
         )
@@ -184,6 +190,60 @@ class EventBridge:
     def _list_targets(self, call: Call) -> Mapping[str, Any]:
         rule = self._rule(call, call.params["Rule"])
         return {"Targets": [{"Id": name, "Arn": arn} for name, arn in sorted(rule.targets.items())]}
+
+    def _rules_of(self, call: Call) -> Mapping[str, Any]:
+        names = [
+            name
+            for (account_id, region, name), rule in sorted(self._messaging.rules.items())
+            if (account_id, region) == (call.account_id, call.region)
+            and call.params["TargetArn"] in rule.targets.values()
+        ]
+        return {"RuleNames": names}
+
+    def _put_events(self, call: Call) -> Mapping[str, Any]:
+        at_ns = self._sqs.moment().market_ns
+        told: list[dict[str, str]] = []
+        for number, entry in enumerate(call.params["Entries"]):
+            wrong = _wrong_entry(entry)
+            if wrong:
+                told.append(wrong)
+                continue
+            event = envelope(
+                call.account_id,
+                call.region,
+                entry["DetailType"],
+                json.loads(entry["Detail"]),
+                resources=tuple(entry.get("Resources", ())),
+                at_ns=at_ns,
+            )
+            event = {
+                **event,
+                "source": entry["Source"],
+                "id": f"{call.request_id[:-2]}{number:02d}",
+            }
+            told.append({"EventId": event["id"]})
+            self.emit(event)
+        return {"FailedEntryCount": sum("ErrorCode" in one for one in told), "Entries": told}
+
+
+def _wrong_entry(entry: Mapping[str, Any]) -> dict[str, str]:
+    """What is wrong with an event that somebody puts on the bus; empty: nothing."""
+    for name in ("Source", "DetailType", "Detail"):
+        if not entry.get(name):
+            return {
+                "ErrorCode": "InvalidArgument",
+                "ErrorMessage": f"Parameter {name} is not valid. Reason: {name} is a required argument.",
+            }
+    if entry["Source"].startswith("aws."):
+        said = "Not authorized for the source."
+        return {"ErrorCode": "NotAuthorizedForSourceException", "ErrorMessage": said}
+    try:
+        whole = isinstance(json.loads(entry["Detail"]), dict)
+    except ValueError:
+        whole = False
+    if not whole:
+        return {"ErrorCode": "MalformedDetail", "ErrorMessage": "Detail is malformed."}
+    return {}
 
 
 def _described(rule: BusRule) -> dict[str, Any]:

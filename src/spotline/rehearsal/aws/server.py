@@ -27,6 +27,7 @@ from spotline.rehearsal.aws.imds import MetadataService
 from spotline.rehearsal.aws.service import AwsError, Call, ConnectionLost, Registry
 from spotline.rehearsal.aws.wire import protocols, signing
 from spotline.rehearsal.aws.wire.models import ServiceDescription, by_signing_name, describe
+from spotline.rehearsal.aws.wire.rest import WireRequest
 
 _log = structlog.get_logger(__name__)
 
@@ -96,8 +97,16 @@ class AwsFront:
             scope = signing.read_scope(signed)
             service = self._service(scope.signing_name)
             who = signing.verify(signed, scope, service.name, self._keys, self._wall_ns())
-            target = request.headers.get("x-amz-target", "")
-            operation, params = protocols.read_call(service, target, body)
+            operation, params = protocols.read_call(
+                service,
+                WireRequest(
+                    body=body,
+                    target=request.headers.get("x-amz-target", ""),
+                    method=signed.method,
+                    path=signed.path,
+                    query=signed.query,
+                ),
+            )
             call = Call(
                 service=service.name,
                 operation=operation.name,
@@ -153,8 +162,9 @@ def app(front: AwsFront, *, control: ASGIApp | None, metadata: MetadataService |
     if control is not None:
         routes.append(Mount(CONTROL, app=control))
     if metadata is not None:
-        routes.append(Route("/{path:path}", metadata.handle, methods=["GET", "PUT", "HEAD"]))
-    routes.append(Route("/{path:path}", front.handle, methods=["POST"]))
+        routes.append(Route("/i-{path:path}", metadata.handle, methods=["GET", "PUT", "HEAD"]))
+    methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+    routes.append(Route("/{path:path}", front.handle, methods=methods))
     return Starlette(routes=routes)
 
 

@@ -15,6 +15,8 @@ from starlette.types import ASGIApp
 from spotline.rehearsal.aws.catalog import instance_type
 from spotline.rehearsal.aws.ec2.resources import IMAGE_ID
 from spotline.rehearsal.aws.events import EventBridge, envelope
+from spotline.rehearsal.aws.fis import Fis
+from spotline.rehearsal.aws.iam import Iam
 from spotline.rehearsal.aws.identity import CERTIFICATE, IdentitySigner
 from spotline.rehearsal.aws.imds import InstanceMetadata, MetadataService
 from spotline.rehearsal.aws.messaging import BusRule, Messaging
@@ -34,6 +36,15 @@ from spotline.rehearsal.aws.world import INTERRUPTION, REBALANCE, STATE_CHANGE, 
 QUEUE = "spotline-interruptions"
 """The queue, and the rule that fills it, in each region of each account."""
 
+
+# As deploy/aws/notices.yaml, which a user has stood up, makes a queue and its rule.
+_ATTRIBUTES = {
+    "MessageRetentionPeriod": "3600",
+    "VisibilityTimeout": "60",
+    "ReceiveMessageWaitTimeSeconds": "20",
+    "SqsManagedSseEnabled": "true",
+}
+_TEST_SOURCES, _TEST_TYPES = ("spotline.doctor",), ("Spotline Doctor",)
 
 MESSAGES = "messaging.jsonl"
 """Name of the log of queues and rules in the folder of state."""
@@ -210,6 +221,12 @@ def _services(
         around.bridge,
         Pricing(lambda: listed_types(world), now_ns=world.now_ns),
         ServiceQuotas(world.quotas),
+        Iam(lambda account_id: _role_arns(world, account_id), began_ns=world.places.start_ns),
+        Fis(
+            lambda where, instance_id, lead_s: interrupt_spot(world, where, instance_id, lead_s),
+            now_ns=world.now_ns,
+            seed=world.seed,
+        ),
     ):
         services.add(wrap(service))
     return services
@@ -217,13 +234,16 @@ def _services(
 
 def stand_up_queue(sqs: Sqs, bridge: EventBridge, account_id: str, region: str) -> None:
     """Have the queue that EC2's events go to, with its policy and rule."""
-    queue = sqs.create(account_id, region, QUEUE, {})
+    queue = sqs.create(account_id, region, QUEUE, _ATTRIBUTES)
     rule = BusRule(
         name=QUEUE,
         account_id=account_id,
         region=region,
         pattern=json.dumps(
-            {"source": ["aws.ec2"], "detail-type": [INTERRUPTION, REBALANCE, STATE_CHANGE]}
+            {
+                "source": ["aws.ec2", *_TEST_SOURCES],
+                "detail-type": [INTERRUPTION, REBALANCE, STATE_CHANGE, *_TEST_TYPES],
+            }
         ),
         targets={QUEUE: queue.arn},
     )
@@ -234,8 +254,32 @@ def stand_up_queue(sqs: Sqs, bridge: EventBridge, account_id: str, region: str) 
         "Resource": queue.arn,
         "Condition": {"ArnEquals": {"aws:SourceArn": rule.arn}},
     }
-    sqs.set_policy(queue, json.dumps({"Version": "2012-10-17", "Statement": [statement]}))
+    in_the_clear = {
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "sqs:*",
+        "Resource": queue.arn,
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+    policy = {"Version": "2012-10-17", "Statement": [statement, in_the_clear]}
+    sqs.set_policy(queue, json.dumps(policy))
     bridge.put_rule(rule)
+
+
+def interrupt_spot(world: World, where: tuple[str, str], instance_id: str, lead_s: float) -> bool:
+    """Interrupt a spot instance of an account and region; False: it is none that runs there."""
+    world.settle()
+    instance = world.state.instances.get(instance_id)
+    if (
+        instance is None
+        or (instance.account_id, instance.region) != where
+        or instance.state != RUNNING
+        or not instance.is_spot
+    ):
+        return False
+    if not instance.noticed_ns:
+        world.interrupt(instance_id, lead_s)
+    return True
 
 
 def listed_types(world: World) -> Iterator[ListedType]:
@@ -322,6 +366,10 @@ def _owners(world: World) -> Iterator[Credentials]:
             arn=f"arn:aws:iam::{account.account_id}:user/{account.name}",
             user_id=f"AIDA{account.access_key_id[4:]}",
         )
+
+
+def _role_arns(world: World, account_id: str) -> tuple[str, ...]:
+    return tuple(role.arn for role in world.account(account_id).roles)
 
 
 def _roles(world: World) -> Iterator[RehearsedRole]:

@@ -110,9 +110,11 @@ DENY = {**ALLOW, "Effect": "Deny", "Principal": "*"}
         ),
         ([{**ALLOW, "Condition": {"ArnEquals": {"aws:SourceArn": RULE_ARN + "2"}}}], False),
         ([{**ALLOW, "Condition": {"StringEquals": {"aws:SourceAccount": "000000000001"}}}], True),
-        ([{**ALLOW, "Condition": {"Bool": {"aws:SecureTransport": "true"}}}], False),
+        ([{**ALLOW, "Condition": {"NumericLessThan": {"aws:Age": "3"}}}], False),
         ([ALLOW, DENY], False),
-        ([ALLOW, {**DENY, "Condition": {"Bool": {"aws:SecureTransport": "false"}}}], False),
+        ([ALLOW, {**DENY, "Condition": {"Bool": {"aws:SecureTransport": "false"}}}], True),
+        ([ALLOW, {**DENY, "Condition": {"Bool": {"aws:SecureTransport": True}}}], False),
+        ([ALLOW, {**DENY, "Condition": {"NumericLessThan": {"aws:Age": "3"}}}], False),
     ],
 )
 def test_policy_lets_send_whom_it_names_and_denies_nobody_else(statements, allowed):
@@ -120,7 +122,11 @@ def test_policy_lets_send_whom_it_names_and_denies_nobody_else(statements, allow
         principal="events.amazonaws.com",
         action="sqs:SendMessage",
         resource=QUEUE_ARN,
-        context={"aws:sourcearn": RULE_ARN, "aws:sourceaccount": "000000000001"},
+        context={
+            "aws:sourcearn": RULE_ARN,
+            "aws:sourceaccount": "000000000001",
+            "aws:securetransport": "true",
+        },
     )
 
     assert allows(read_policy(json.dumps({"Statement": statements})), request) is allowed
@@ -187,3 +193,42 @@ def test_rule_is_changed_without_losing_its_targets_and_deleted_only_without_the
     asked(bridge, "DeleteRule", Name="r")
     with pytest.raises(AwsError, match="ResourceNotFoundException"):
         asked(bridge, "DescribeRule", Name="r")
+
+
+def test_rules_of_a_target_are_named():
+    bridge, queue = bus_with(POLICY)
+
+    assert asked(bridge, "ListRuleNamesByTarget", TargetArn=queue.arn) == {"RuleNames": ["r"]}
+    assert asked(bridge, "ListRuleNamesByTarget", TargetArn="arn:other") == {"RuleNames": []}
+
+
+def test_own_events_take_the_way_of_all_others():
+    bridge, queue = bus_with(POLICY)
+    asked(bridge, "PutRule", Name="r", EventPattern='{"source": ["mine"]}')
+    own = {"Source": "mine", "DetailType": "Test", "Detail": '{"token": "t"}'}
+
+    answer = asked(bridge, "PutEvents", Entries=[own, {**own, "Source": "another's"}])
+
+    assert answer["FailedEntryCount"] == 0
+    (message,) = [json.loads(message.body) for message in queue.messages]
+    assert (message["source"], message["detail"]) == ("mine", {"token": "t"})
+    assert message["id"] == answer["Entries"][0]["EventId"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"Source": "aws.ec2"}, "NotAuthorizedForSourceException"),
+        ({"Detail": "["}, "MalformedDetail"),
+        ({"Detail": "[]"}, "MalformedDetail"),
+        ({"DetailType": ""}, "InvalidArgument"),
+    ],
+)
+def test_an_event_that_is_none_fails_by_itself(changed, code):
+    bridge, queue = bus_with(POLICY)
+    entry = {"Source": "mine", "DetailType": "Test", "Detail": "{}", **changed}
+
+    answer = asked(bridge, "PutEvents", Entries=[entry])
+
+    assert [told["ErrorCode"] for told in answer["Entries"]] == [code]
+    assert (answer["FailedEntryCount"], queue.messages) == (1, [])
