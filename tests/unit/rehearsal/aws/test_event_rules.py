@@ -193,3 +193,42 @@ def test_rule_is_changed_without_losing_its_targets_and_deleted_only_without_the
     asked(bridge, "DeleteRule", Name="r")
     with pytest.raises(AwsError, match="ResourceNotFoundException"):
         asked(bridge, "DescribeRule", Name="r")
+
+
+def test_rules_of_a_target_are_named():
+    bridge, queue = bus_with(POLICY)
+
+    assert asked(bridge, "ListRuleNamesByTarget", TargetArn=queue.arn) == {"RuleNames": ["r"]}
+    assert asked(bridge, "ListRuleNamesByTarget", TargetArn="arn:other") == {"RuleNames": []}
+
+
+def test_own_events_take_the_way_of_all_others():
+    bridge, queue = bus_with(POLICY)
+    asked(bridge, "PutRule", Name="r", EventPattern='{"source": ["mine"]}')
+    own = {"Source": "mine", "DetailType": "Test", "Detail": '{"token": "t"}'}
+
+    answer = asked(bridge, "PutEvents", Entries=[own, {**own, "Source": "another's"}])
+
+    assert answer["FailedEntryCount"] == 0
+    (message,) = [json.loads(message.body) for message in queue.messages]
+    assert (message["source"], message["detail"]) == ("mine", {"token": "t"})
+    assert message["id"] == answer["Entries"][0]["EventId"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"Source": "aws.ec2"}, "NotAuthorizedForSourceException"),
+        ({"Detail": "["}, "MalformedDetail"),
+        ({"Detail": "[]"}, "MalformedDetail"),
+        ({"DetailType": ""}, "InvalidArgument"),
+    ],
+)
+def test_an_event_that_is_none_fails_by_itself(changed, code):
+    bridge, queue = bus_with(POLICY)
+    entry = {"Source": "mine", "DetailType": "Test", "Detail": "{}", **changed}
+
+    answer = asked(bridge, "PutEvents", Entries=[entry])
+
+    assert [told["ErrorCode"] for told in answer["Entries"]] == [code]
+    assert (answer["FailedEntryCount"], queue.messages) == (1, [])
