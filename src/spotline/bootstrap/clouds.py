@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
+from spotline.adapters.agents.identity_documents import DocumentRules
 from spotline.adapters.clouds.aws.calls import OBSERVING
 from spotline.adapters.clouds.aws.feeds.feed import AwsMarketFeed
 from spotline.adapters.clouds.aws.feeds.offerings import market_offering
@@ -133,6 +134,8 @@ class CloudPlugin(Generic[SettingsT]):
     account_modes
         What its settings say that accounts ("provider/account") begin in; live only where nothing
         is paid for.
+    documents
+        By which documents its instances prove that they are ours; None: by none.
     """
 
     settings: type[SettingsT]
@@ -145,6 +148,7 @@ class CloudPlugin(Generic[SettingsT]):
     section: Callable[[Mapping[str, Any]], SettingsT] | None = None
     live: Callable[[SettingsT, Path], LiveSource] | None = None
     account_modes: Callable[[SettingsT], Mapping[str, Mode]] = lambda _: {}
+    documents: Callable[[SettingsT], DocumentRules | None] = lambda _: None
 
 
 def _open_simulated(settings: SimulatedCloudSettings, context: CloudContext) -> OpenCloud:
@@ -185,6 +189,16 @@ def _open_aws(settings: AwsSettings, context: CloudContext) -> OpenCloud:
     cloud = open_aws(context.store / "aws", settings)
     return OpenCloud(
         provider=cloud, drive=lambda perform: perform, close=cloud.close, clock=cloud.clock
+    )
+
+
+def _aws_documents(settings: AwsSettings) -> DocumentRules | None:
+    if not settings.identity_certificates:
+        return None
+    return DocumentRules(
+        certificates=Path(settings.identity_certificates),
+        accounts=tuple(account.account_id for account in settings.accounts),
+        regions=settings.regions,
     )
 
 
@@ -244,6 +258,7 @@ CLOUDS: dict[str, CloudPlugin[Any]] = {
         real=True,
         section=read_aws_section,
         account_modes=AwsSettings.account_modes,
+        documents=_aws_documents,
     ),
 }
 
@@ -270,6 +285,11 @@ class ChosenCloud:
     def in_wall_time(self) -> bool:
         """Whether it lives in wall time: slots must open by time alone. Paper does not."""
         return self.paper is None and CLOUDS[self.name].in_wall_time
+
+    @property
+    def documents(self) -> DocumentRules | None:
+        """By which documents its instances prove that they are ours; None: by none."""
+        return CLOUDS[self.name].documents(self.settings)
 
     def modes(self, run: Mode) -> StatedModes:
         """The modes of a run of this mode, and of the accounts in it."""

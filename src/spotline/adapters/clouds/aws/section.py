@@ -111,6 +111,7 @@ class _AwsPart(Part):
     clock: _ClockPart | None = None
     connect_timeout_s: Positive = 5.0
     read_timeout_s: Positive = 30.0
+    identity_certificates: Name | None = None
 
 
 def read_section(section: Mapping[str, Any]) -> AwsSettings:
@@ -148,6 +149,7 @@ def read_section(section: Mapping[str, Any]) -> AwsSettings:
         clock=MarketClock(**clock.model_dump()),
         connect_timeout_s=part.connect_timeout_s,
         read_timeout_s=part.read_timeout_s,
+        identity_certificates=part.identity_certificates or "",
     )
 
 

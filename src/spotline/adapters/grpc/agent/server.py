@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import grpc
 
+from spotline.adapters.agents.identity_documents import IdentityDocuments
 from spotline.adapters.agents.keys import AgentKeys
 from spotline.adapters.grpc.agent.keeper import GangKeeper
 from spotline.adapters.grpc.agent.servicer import AgentServicer
-from spotline.adapters.grpc.agent.sessions import Sessions
+from spotline.adapters.grpc.agent.sessions import DocumentsTaken, Sessions
 from spotline.adapters.grpc.kit.serving import GrpcServer
 from spotline.api.v1 import agent_service_pb2, agent_service_pb2_grpc
 from spotline.application.allocator.output import OutputStore
@@ -27,6 +28,8 @@ class AgentServer(GrpcServer):
     ----------
     hosts
         What it is reached as, beside loopback: its certificate names them.
+    documents
+        By what instances of EC2 may join; None: by tokens alone.
     """
 
     name = "allocator"
@@ -52,13 +55,21 @@ class AgentServer(GrpcServer):
         *,
         address: str,
         hosts: Sequence[str] = (),
+        documents: IdentityDocuments | None = None,
     ) -> None:
         super().__init__(address)
         self.bound_by(_LIMITS)
         self._keeper = keeper
         self._keys = keys
         self._hosts = tuple(hosts)
-        sessions = Sessions(keys.signer, lambda: host.state.gangs, lasts_s=keeper.times.session_s)
+        sessions = Sessions(
+            keys.signer,
+            lambda: host.state.gangs,
+            lasts_s=keeper.times.session_s,
+            taken=None
+            if documents is None
+            else DocumentsTaken(documents=documents, age_s=keeper.age_s),
+        )
         self._servicer = AgentServicer(host, keeper, sessions, output)
 
     def register(self, server: grpc.aio.Server) -> None:

@@ -78,7 +78,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
 
     @answers
     async def Join(self, request: pb.JoinRequest, context: ServerContext) -> JoinAnswer:
-        """Trade a token for a session; recorded before it is answered.
+        """Trade a token, or an identity document, for a session; recorded before it is answered.
 
         Asked again with the same nonce it is the same agent: it gets its next session, also with a
         token that has expired since, unless nothing was heard of it for its lease.
@@ -136,7 +136,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
                     job_id=gang.job_id,
                     tenant=gang.tenant,
                     instance_id=instance_id,
-                    token_sha256=sha256_of(asked.join_token),
+                    token_sha256=sha256_of(asked.shown),
                     nonce_sha256=sha256_of(asked.nonce),
                     host=asked.host,
                     ts_event_ns=self._keeper.now_ns(),
