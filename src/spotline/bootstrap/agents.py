@@ -165,6 +165,7 @@ class AgentSide:
                 lambda: [(count, {AGENT_STATE: state}) for state, count in states().items()],
             ),
             telemetry.observe("spotline.jobs.stalled", lambda: [(stalled(), {})]),
+            telemetry.observe("spotline.joins.refused", self._server.joins_refused),
         )
         return bound
 

@@ -16,6 +16,7 @@ from spotline.api.v1 import agent_service_pb2, agent_service_pb2_grpc
 from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.ports import JobsHost
 from spotline.contracts.limits import CallerLimits
+from spotline.runtime.metrics import REASON, Readings
 
 # Every agent holds a watch, and says in a call of its own what it has to say.
 _LIMITS = CallerLimits(most_calls=8_192, most_streams=50_000)
@@ -71,6 +72,13 @@ class AgentServer(GrpcServer):
             else DocumentsTaken(documents=documents, age_s=keeper.age_s),
         )
         self._servicer = AgentServicer(host, keeper, sessions, output)
+
+    def joins_refused(self) -> Readings:
+        """How often an agent was not let in, as a metric has it. Any thread may ask."""
+        return [
+            (float(count), {REASON: reason.name.lower()})
+            for reason, count in tuple(self._servicer.joins_refused.items())
+        ]
 
     def register(self, server: grpc.aio.Server) -> None:
         """Add the service."""
