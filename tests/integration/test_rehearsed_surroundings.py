@@ -16,6 +16,10 @@ import pytest
 from botocore.exceptions import ClientError
 from botocore.utils import InstanceMetadataFetcher
 
+from spotline.adapters.agents.identity_documents import DocumentRules, IdentityDocuments
+from spotline.adapters.identity.signing import ForgedStatement
+from spotline.agent.aws_instance import read_instance
+from spotline.agent.aws_metadata import Metadata
 from spotline.rehearsal.aws.faults import Script
 from spotline.rehearsal.aws.server import serve
 from spotline.rehearsal.aws.service import Registry
@@ -374,13 +378,17 @@ def test_metadata_say_what_and_where_an_instance_is(aws, instance):
     assert metadata(aws, "i-0123456789abcdef0", "latest/meta-data/") == 404
 
 
-def test_identity_document_tells_the_instance(aws, instance):
-    document = json.loads(metadata(aws, instance, "latest/dynamic/instance-identity/document"))
+def test_identity_document_is_what_an_agent_proves_itself_by(aws, instance):
+    told = read_instance(Metadata(aws.served.metadata_url(instance)))
+    rules = DocumentRules(
+        certificates=aws.served.certificate, accounts=("000000000001",), regions=(REGION,)
+    )
 
-    assert document["instanceId"] == instance
-    assert document["accountId"] == "000000000001"
-    assert document["region"] == REGION
-    assert metadata(aws, instance, "latest/dynamic/instance-identity/signature") != 404
+    read = IdentityDocuments(rules).read(told.document, told.signature)
+
+    assert (read.instance_id, read.account_id, read.region) == (instance, "000000000001", REGION)
+    with pytest.raises(ForgedStatement, match="not signed"):
+        IdentityDocuments(rules).read(told.document.replace(instance, "i-1"), told.signature)
 
 
 def test_botocore_finds_the_metadata_by_the_endpoint_of_the_environment(aws, instance):
