@@ -92,6 +92,7 @@ def log_to_stderr() -> None:
             structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(),
         ],
+        wrapper_class=structlog.make_filtering_bound_logger("info"),
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
     )
 
