@@ -489,3 +489,21 @@ async def test_server_lets_go_of_its_port_and_refuses_one_that_is_taken():
 
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", port)
+
+
+def requests():
+    """The requests that are being answered."""
+    return {task for task in asyncio.all_tasks() if "run_asgi" in repr(task.get_coro())}
+
+
+def test_poll_ends_without_a_message_where_the_rehearsal_ends(tmp_path):
+    with concurrent.futures.ThreadPoolExecutor(1) as readers, rehearsed_aws(tmp_path) as aws:
+        sqs, url = aws.client("sqs"), aws.served.queues["default"][REGION]
+        drain(aws)
+        before = aws.do(requests)
+        polled = readers.submit(sqs.receive_message, QueueUrl=url, WaitTimeSeconds=20)
+        until(lambda: aws.do(requests) - before)
+
+        aws.stop()
+
+        assert "Messages" not in polled.result(60)

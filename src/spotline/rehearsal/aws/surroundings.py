@@ -191,6 +191,7 @@ async def served(
                 metadata=around.metadata,
             )
         )
+        stack.callback(around.sqs.close)
         around.sqs.base_url = url
         around.stand_up_queues(new=not before)
         served_world = ServedWorld(
