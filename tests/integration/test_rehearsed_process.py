@@ -18,6 +18,8 @@ import yaml
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError
 
+from spotline.adapters.clouds.aws.section import read_section
+from spotline.adapters.files.spotline_yaml.reading import read_config
 from spotline.adapters.market.parquet import write_market
 from tests.fakes.processes import ROOT
 from tests.fakes.rehearsed_ec2 import (
@@ -144,6 +146,10 @@ def test_it_says_where_it_is_and_writes_what_a_user_would(standing):
     config = yaml.safe_load(Path(said["config"]).read_text())
     section = config["clouds"]["aws"]
 
+    settings = read_section(read_config(Path(said["config"]), {}).clouds["aws"])
+
+    assert settings.accounts[1].external_id
+    assert {one.offering_id for one in settings.offerings} >= {offering_id(), offering_id(FAR)}
     assert said["clock"]["market_ns"] == START_NS
     assert said["clock"]["market_s_per_s"] == 0
     assert section["endpoint_url"] == standing.url
