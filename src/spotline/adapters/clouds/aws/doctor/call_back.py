@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spotline.adapters.clouds.aws.calling import AwsReader
-from spotline.adapters.clouds.aws.doctor.looking import Look, Site, Unread
+from spotline.adapters.clouds.aws.doctor.looking import AwsSite, Look, Unread
 from spotline.adapters.clouds.aws.settings import AwsOffering
 from spotline.application.cloud_checks import CallBack, CloudCheck, failed, ok
 
@@ -26,7 +26,7 @@ shutdown -h now
 """
 
 
-class Listener:
+class CallBackListener:
     """Waits for one GET of a path that nobody can guess."""
 
     def __init__(self, token: str) -> None:
@@ -110,14 +110,14 @@ def launch_request(
 
 async def check_call_back(
     reader: AwsReader,
-    site: Site,
+    site: AwsSite,
     offering: AwsOffering,
     plan: CallBack,
     token: str,
     tags: Mapping[str, str],
 ) -> list[CloudCheck]:
     """Launch an instance, wait for its call, end it: whatever happens, it is asked to end."""
-    where, look, listener = offering.offering_id, Look(reader, _NAME, site), Listener(token)
+    where, look, listener = offering.offering_id, Look(reader, _NAME, site), CallBackListener(token)
     await listener.open(plan.host, plan.port)
     launched: list[str] = []
     try:

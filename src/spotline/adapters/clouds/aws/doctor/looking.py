@@ -20,7 +20,7 @@ _UNKNOWN = frozenset({"InvalidAction", "UnknownOperationException", "UnknownServ
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Site:
+class AwsSite:
     """One account in one region."""
 
     account: str
@@ -44,7 +44,7 @@ class Look:
 
     reader: AwsReader
     name: str
-    site: Site
+    site: AwsSite
 
     async def ask(self, service: str, operation: str, **params: Any) -> Any:
         """The answer of one operation."""
@@ -88,10 +88,10 @@ def unread(
     return failed(name, where, f"{error.code}: {error.message}", "put right what AWS names")
 
 
-def sites_of(settings: AwsSettings) -> Iterator[tuple[Site, list[AwsOffering]]]:
+def sites_of(settings: AwsSettings) -> Iterator[tuple[AwsSite, list[AwsOffering]]]:
     """The accounts and regions with their offerings, in order."""
-    found: dict[Site, list[AwsOffering]] = {}
+    found: dict[AwsSite, list[AwsOffering]] = {}
     for offering in sorted(settings.offerings, key=lambda each: each.offering_id):
-        found.setdefault(Site(offering.account, offering.region), []).append(offering)
+        found.setdefault(AwsSite(offering.account, offering.region), []).append(offering)
     for site in sorted(found):
         yield site, found[site]

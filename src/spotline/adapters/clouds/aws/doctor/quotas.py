@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from spotline.adapters.clouds.aws.calling import AwsReader
-from spotline.adapters.clouds.aws.doctor.looking import Look, Site, Unread
+from spotline.adapters.clouds.aws.doctor.looking import AwsSite, Look, Unread
 from spotline.adapters.clouds.aws.doctor.places import TypeFacts
 from spotline.adapters.clouds.aws.settings import AwsOffering
 from spotline.application.cloud_checks import CloudCheck, failed, left_open, ok, warning
@@ -63,7 +63,7 @@ def quota_family(instance_type: str) -> QuotaFamily | None:
 
 async def check_quotas(
     reader: AwsReader,
-    site: Site,
+    site: AwsSite,
     offerings: Iterable[AwsOffering],
     facts: Mapping[str, TypeFacts],
     wanted: int,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spotline.adapters.clouds.aws.calling import AwsReader, CallRefused
-from spotline.adapters.clouds.aws.doctor.looking import NO_RIGHT, Site, unread
+from spotline.adapters.clouds.aws.doctor.looking import NO_RIGHT, AwsSite, unread
 from spotline.adapters.clouds.aws.settings import AwsOffering
 from spotline.application.cloud_checks import CloudCheck, failed, left_open, ok, warning
 from spotline.contracts.errors import ProviderUnavailable
@@ -56,7 +56,7 @@ def fleet_request(
 
 
 async def check_rights(
-    reader: AwsReader, site: Site, offering: AwsOffering, tags: Mapping[str, str]
+    reader: AwsReader, site: AwsSite, offering: AwsOffering, tags: Mapping[str, str]
 ) -> list[CloudCheck]:
     """Ask EC2 whether fleets may be created, instances run and ended; nothing is."""
     run = {
@@ -91,7 +91,7 @@ async def check_rights(
 
 
 async def _dry(
-    reader: AwsReader, site: Site, operation: str, what: str, params: dict[str, Any]
+    reader: AwsReader, site: AwsSite, operation: str, what: str, params: dict[str, Any]
 ) -> CloudCheck:
     name, where, said = "rights", str(site), f"{operation}, {what}"
     try:
