@@ -30,6 +30,7 @@ from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
 from spotline.adapters.clouds.simulated.driver import SimulatedCloudDriver
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.adapters.clouds.simulated.paper import PaperCloud
+from spotline.adapters.files.mistake import Mistake
 from spotline.adapters.files.spotline_yaml.reading import SpotlineConfig
 from spotline.application.cloud_actuator.ports import (
     CloudClock,
@@ -410,14 +411,22 @@ def cloud_of(
         or (config is not None and each in config.clouds)
     }
     settings, renamed = read[name]
-    needs = CLOUDS[name].section is not None
-    if needs and not mode.on_paper and (config is None or name not in config.clouds):
+    if CLOUDS[name].section is not None and not mode.on_paper:
+        _check_stated(name, config)
+    paper = read[PAPER][0] if mode.on_paper else None
+    return ChosenCloud(name=name, settings=settings, renamed=renamed, paper=paper)
+
+
+def _check_stated(name: str, config: SpotlineConfig | None) -> None:
+    """Refuse to act on a cloud of which nobody said where."""
+    if config is None:
         raise ConfigError(
             f"clouds.{name}: expected its accounts and offerings in a spotline.yaml "
             "(--config FILE, docs/configuration.md), found none"
         )
-    paper = read[PAPER][0] if mode.on_paper else None
-    return ChosenCloud(name=name, settings=settings, renamed=renamed, paper=paper)
+    if name not in config.clouds:
+        expected = "accounts and offerings of it, as it is to be acted on"
+        raise config.wrong([Mistake(field=f"clouds.{name}", expected=expected, found="nothing")])
 
 
 def _settings_of(

@@ -40,6 +40,7 @@ COMMANDS = (
     "contexts",
     "market",
     "market_status",
+    "market_record",
     "stats",
     "demo",
     "train_demo",
