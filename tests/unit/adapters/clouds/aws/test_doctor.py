@@ -9,7 +9,6 @@ import pytest
 from spotline.adapters.clouds.aws.doctor.costs import nat_of
 from spotline.adapters.clouds.aws.doctor.examination import examine
 from spotline.adapters.clouds.aws.doctor.queues import NOTICE, pattern_takes
-from spotline.adapters.clouds.aws.doctor.quotas import quota_family
 from spotline.adapters.clouds.aws.settings import AwsAccount, AwsSettings
 from spotline.application.cloud_checks import (
     CallBack,
@@ -259,21 +258,19 @@ async def test_more_instances_than_the_quota_allows_are_a_warning_with_the_reque
     assert all("--desired-value 80 --region us-east-1" in check.next_step for check in told)
 
 
-@pytest.mark.parametrize(
-    ("kind", "family"),
-    [
-        ("p4d.24xlarge", "P4, P3 and P2"),
-        ("p5en.48xlarge", "P5"),
-        ("g6e.xlarge", "G and VT"),
-        ("t3.micro", "Standard"),
-        ("trn1.2xlarge", None),
-        ("p6-b200.48xlarge", None),
-    ],
-)
-def test_a_type_counts_in_the_quota_of_its_family(kind, family):
-    known = quota_family(kind)
+async def test_a_type_whose_quota_is_not_known_is_left_open():
+    account = ScriptedAccount(
+        DescribeInstanceTypes=of_type(InstanceType="qqq.1x"),
+        DescribeInstanceTypeOfferings={
+            "InstanceTypeOfferings": [{"Location": "use1-az4", "InstanceType": "qqq.1x"}]
+        },
+    )
 
-    assert (known.name if known else None) == family
+    checks = await examined(account, of=settings(instance_type="qqq.1x"))
+
+    (told,) = [check for check in checks if check.name == "quota"]
+    assert told.outcome is OPEN
+    assert "service-quotas:GetServiceQuota" not in account.called()
 
 
 NAT = {

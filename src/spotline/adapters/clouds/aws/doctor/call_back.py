@@ -7,8 +7,9 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
+from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.calling import AwsReader
-from spotline.adapters.clouds.aws.doctor.looking import AwsSite, Look, Unread
+from spotline.adapters.clouds.aws.doctor.looking import Look, Unread
 from spotline.adapters.clouds.aws.settings import AwsOffering
 from spotline.application.cloud_checks import CallBack, CloudCheck, failed, ok
 
@@ -110,7 +111,7 @@ def launch_request(
 
 async def check_call_back(
     reader: AwsReader,
-    site: AwsSite,
+    site: AwsPlace,
     offering: AwsOffering,
     plan: CallBack,
     token: str,

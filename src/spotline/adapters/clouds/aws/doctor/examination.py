@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.calling import AwsReader
 from spotline.adapters.clouds.aws.doctor.call_back import check_call_back
 from spotline.adapters.clouds.aws.doctor.costs import check_costs
 from spotline.adapters.clouds.aws.doctor.identity import check_identity, check_spot_role
-from spotline.adapters.clouds.aws.doctor.looking import AwsSite, Unread, sites_of, unread
+from spotline.adapters.clouds.aws.doctor.looking import Unread, sites_of, unread
 from spotline.adapters.clouds.aws.doctor.places import (
     TypeFacts,
     check_types,
@@ -83,7 +84,7 @@ async def examine(
 
 
 async def _site(
-    reader: AwsReader, site: AwsSite, offerings: Sequence[AwsOffering], url: str, plan: Examination
+    reader: AwsReader, site: AwsPlace, offerings: Sequence[AwsOffering], url: str, plan: Examination
 ) -> list[CloudCheck]:
     checks = await check_zones(reader, site, offerings)
     facts: Mapping[str, TypeFacts] = {}

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.calling import AwsReader, CallRefused
-from spotline.adapters.clouds.aws.doctor.looking import NO_RIGHT, AwsSite, unread
+from spotline.adapters.clouds.aws.doctor.looking import NO_RIGHT, unread
 from spotline.adapters.clouds.aws.settings import AwsOffering
 from spotline.application.cloud_checks import CloudCheck, failed, left_open, ok, warning
 from spotline.contracts.errors import ProviderUnavailable
@@ -56,7 +57,7 @@ def fleet_request(
 
 
 async def check_rights(
-    reader: AwsReader, site: AwsSite, offering: AwsOffering, tags: Mapping[str, str]
+    reader: AwsReader, site: AwsPlace, offering: AwsOffering, tags: Mapping[str, str]
 ) -> list[CloudCheck]:
     """Ask EC2 whether fleets may be created, instances run and ended; nothing is."""
     run = {
@@ -91,7 +92,7 @@ async def check_rights(
 
 
 async def _dry(
-    reader: AwsReader, site: AwsSite, operation: str, what: str, params: dict[str, Any]
+    reader: AwsReader, site: AwsPlace, operation: str, what: str, params: dict[str, Any]
 ) -> CloudCheck:
     name, where, said = "rights", str(site), f"{operation}, {what}"
     try:
