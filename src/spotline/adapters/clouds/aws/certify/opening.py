@@ -103,7 +103,8 @@ async def chosen_offering(
         if plan.instance_type
         else each
         for each in settings.offerings
-        if plan.offering_id in ("", each.offering_id)
+        # What is reserved is paid for whether it is tried or not: it shows nothing of a bill.
+        if plan.offering_id in ("", each.offering_id) and each.reservation is None
     ]
     if not offerings:
         known = ", ".join(each.offering_id for each in settings.offerings) or "none"
