@@ -404,6 +404,51 @@ async def test_an_instance_that_calls_back_is_believed_and_ended():
     assert account.calls[-1] == ("ec2:TerminateInstances", {"InstanceIds": ["i-1"]})
 
 
+async def test_a_launch_whose_answer_is_lost_is_asked_for_again_by_its_token_and_ended():
+    async def call(_):
+        return None
+
+    account, tasks = launching(call)
+    run, lost = account.answers["RunInstances"], [ProviderUnavailable("timed out")]
+    account.answers["RunInstances"] = lambda params: (
+        lost.pop() if lost and not params.get("DryRun") else run(params)
+    )
+
+    await examined(
+        account, call_back=CallBack(advertised="", host="127.0.0.1", port=0, wait_s=0.01)
+    )
+    await asyncio.gather(*tasks)
+
+    tokens = [
+        params["ClientToken"]
+        for action, params in account.calls
+        if action == "ec2:RunInstances" and not params.get("DryRun")
+    ]
+    assert len(tokens) == 2
+    assert len(set(tokens)) == 1
+    assert account.calls[-1] == ("ec2:TerminateInstances", {"InstanceIds": ["i-1"]})
+
+
+async def test_rights_are_tried_with_what_the_actuator_sends():
+    account = ScriptedAccount()
+
+    await examined(account, installation_id="0" * 32)
+
+    fleets = [params for action, params in account.calls if action == "ec2:CreateFleet"]
+    assert [
+        fleet["TargetCapacitySpecification"]["DefaultTargetCapacityType"] for fleet in fleets
+    ] == [
+        "spot",
+        "on-demand",
+    ]
+    for fleet in fleets:
+        tags = {tag["Key"]: tag["Value"] for tag in fleet["TagSpecifications"][0]["Tags"]}
+        assert (tags["spotline-owner"], tags["spotline-installation"]) == (
+            "spotline-doctor",
+            "0" * 32,
+        )
+
+
 async def test_an_instance_that_never_calls_is_ended_too():
     async def call(_):
         return None

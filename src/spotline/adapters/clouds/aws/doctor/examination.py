@@ -18,12 +18,13 @@ from spotline.adapters.clouds.aws.doctor.places import (
 )
 from spotline.adapters.clouds.aws.doctor.queues import check_queue, send_test_message
 from spotline.adapters.clouds.aws.doctor.quotas import check_quotas
-from spotline.adapters.clouds.aws.doctor.rights import check_rights
+from spotline.adapters.clouds.aws.doctor.rights import check_rights, doctor_request
 from spotline.adapters.clouds.aws.doctor.templates import check_template
 from spotline.adapters.clouds.aws.feeds.feed import FeedWall
 from spotline.adapters.clouds.aws.feeds.on_demand import OnDemandPrices
 from spotline.adapters.clouds.aws.feeds.placement_scores import PlacementScores, ScoredConfiguration
 from spotline.adapters.clouds.aws.settings import AwsOffering, AwsSettings
+from spotline.adapters.clouds.aws.tags import tags_of
 from spotline.application.cloud_checks import (
     CallBack,
     CheckOutcome,
@@ -35,18 +36,7 @@ from spotline.application.cloud_checks import (
     warning,
 )
 from spotline.contracts.errors import ProviderUnavailable
-
-# EC2 has a tag of this for what no installation owns: it is never anybody's orphan.
-DOCTOR_OWNER = "spotline-doctor"
-
-
-def tags_of_doctor(plan: Examination) -> Mapping[str, str]:
-    """What it launches carries these."""
-    return {
-        "spotline-owner": DOCTOR_OWNER,
-        "spotline-installation": plan.installation_id,
-        "spotline-token": plan.token,
-    }
+from spotline.domain.market.offering import CapacityType
 
 
 async def examine(
@@ -93,7 +83,7 @@ async def _site(
         checks += await check_types(reader, site, offerings, facts)
     except Unread as error:
         checks.append(error.check)
-    checks += await check_rights(reader, site, offerings[0], tags_of_doctor(plan))
+    checks += await check_rights(reader, site, offerings[0], plan)
     for offering in offerings:
         template = await check_template(reader, site, offering, facts)
         checks += template.checks
@@ -189,6 +179,6 @@ async def _called_back(
                 offerings[0],
                 call_back,
                 f"{plan.token}-{site.region}",
-                tags_of_doctor(plan),
+                tags_of(doctor_request(offerings[0], CapacityType.ON_DEMAND, plan)),
             )
     return checks
