@@ -18,6 +18,7 @@ from spotline.domain.limits.spending import DEFAULT_SPENDING
 from spotline.domain.modes import Mode
 from spotline.runtime import log
 from tests.fakes.selector import market_of
+from tools.document_configuration import DOCUMENT, documented
 
 TEXT = """
 store: store
@@ -195,3 +196,10 @@ def test_show_says_which_value_holds_and_from_where(folder: Path) -> None:
     assert rows["limits"] == ("stated", f"{file}:11")
     assert {key for key, _ in keys()} <= set(rows)
     assert "u:p" not in shown.output
+
+
+def test_the_documentation_has_every_key_as_it_is() -> None:
+    # `python -m tools.document_configuration` writes it.
+    text = DOCUMENT.read_text(encoding="utf-8")
+
+    assert text == documented(text)

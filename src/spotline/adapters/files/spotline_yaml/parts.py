@@ -34,7 +34,7 @@ from spotline.domain.units import micro_usd_from_usd
 
 
 @dataclass(frozen=True, slots=True)
-class Sets:
+class StatedAs:
     """What a key sets.
 
     Attributes
@@ -52,12 +52,12 @@ class Sets:
     is_path: bool = False
 
 
-def _path(option: str, *variables: str) -> Sets:
-    return Sets(option, variables, is_path=True)
+def _path(option: str, *variables: str) -> StatedAs:
+    return StatedAs(option, variables, is_path=True)
 
 
-def _sets(option: str, *variables: str) -> Sets:
-    return Sets(option, variables)
+def _sets(option: str, *variables: str) -> StatedAs:
+    return StatedAs(option, variables)
 
 
 def _without_password(value: Any) -> Any:
@@ -269,12 +269,12 @@ class ConfigPart(Part):
     clouds: dict[Name, dict[str, Any]] = Field(default_factory=dict, repr=False)
 
 
-def keys() -> Iterator[tuple[str, Sets]]:
+def keys() -> Iterator[tuple[str, StatedAs]]:
     """Every key that sets an option or a variable, in the order of the file."""
     yield from _keys_of(ConfigPart, "")
 
 
-def _keys_of(part: type[Part], above: str) -> Iterator[tuple[str, Sets]]:
+def _keys_of(part: type[Part], above: str) -> Iterator[tuple[str, StatedAs]]:
     for name, field in part.model_fields.items():
         sets = sets_of(field)
         if sets is not None:
@@ -284,9 +284,9 @@ def _keys_of(part: type[Part], above: str) -> Iterator[tuple[str, Sets]]:
             yield from _keys_of(inner, f"{above}{name}.")
 
 
-def sets_of(field: FieldInfo) -> Sets | None:
+def sets_of(field: FieldInfo) -> StatedAs | None:
     """What a field sets, None for one that sets nothing by itself."""
-    return next((mark for mark in field.metadata if isinstance(mark, Sets)), None)
+    return next((mark for mark in field.metadata if isinstance(mark, StatedAs)), None)
 
 
 def value_at(part: Part, key: str) -> Any:
