@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
+from spotline.adapters.agents.identity_documents import DocumentRules
 from spotline.adapters.clouds.aws.calls import BILLING, OBSERVING
 from spotline.adapters.clouds.aws.certify.opening import opened_trial, reconciled_files
 from spotline.adapters.clouds.aws.doctor.opening import examine_aws
@@ -150,6 +151,8 @@ class CloudPlugin(Generic[SettingsT]):
     account_modes
         What its settings say that accounts ("provider/account") begin in; live only where nothing
         is paid for.
+    documents
+        By which documents its instances prove that they are ours; None: by none.
     """
 
     settings: type[SettingsT]
@@ -167,6 +170,7 @@ class CloudPlugin(Generic[SettingsT]):
         Callable[[SettingsT, CertifyPlan, Path], AbstractAsyncContextManager[Certification]] | None
     ) = None
     reconcile: Callable[[Path, Path], Sequence[ReconciledLine]] | None = None
+    documents: Callable[[SettingsT], DocumentRules | None] = lambda _: None
 
 
 def _open_simulated(settings: SimulatedCloudSettings, context: CloudContext) -> OpenCloud:
@@ -216,6 +220,16 @@ def _open_aws(settings: AwsSettings, context: CloudContext) -> OpenCloud:
         close=close,
         clock=cloud.clock,
         biller=biller_of(cloud, reader, settings),
+    )
+
+
+def _aws_documents(settings: AwsSettings) -> DocumentRules | None:
+    if not settings.identity_certificates:
+        return None
+    return DocumentRules(
+        certificates=Path(settings.identity_certificates),
+        accounts=tuple(account.account_id for account in settings.accounts),
+        regions=settings.regions,
     )
 
 
@@ -278,6 +292,7 @@ CLOUDS: dict[str, CloudPlugin[Any]] = {
         examine=examine_aws,
         certify=opened_trial,
         reconcile=reconciled_files,
+        documents=_aws_documents,
     ),
 }
 
@@ -304,6 +319,11 @@ class ChosenCloud:
     def in_wall_time(self) -> bool:
         """Whether it lives in wall time: slots must open by time alone. Paper does not."""
         return self.paper is None and CLOUDS[self.name].in_wall_time
+
+    @property
+    def documents(self) -> DocumentRules | None:
+        """By which documents its instances prove that they are ours; None: by none."""
+        return CLOUDS[self.name].documents(self.settings)
 
     def modes(self, run: Mode) -> StatedModes:
         """The modes of a run of this mode, and of the accounts in it."""

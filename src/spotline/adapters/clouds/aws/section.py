@@ -120,6 +120,7 @@ class _AwsPart(Part):
     connect_timeout_s: Positive = 5.0
     read_timeout_s: Positive = 30.0
     queue_wait_s: Annotated[Count, Field(le=MOST_QUEUE_WAIT_S)] = MOST_QUEUE_WAIT_S
+    identity_certificates: Name | None = None
 
 
 def read_section(section: Mapping[str, Any]) -> AwsSettings:
@@ -158,6 +159,7 @@ def read_section(section: Mapping[str, Any]) -> AwsSettings:
         connect_timeout_s=part.connect_timeout_s,
         read_timeout_s=part.read_timeout_s,
         queue_wait_s=part.queue_wait_s,
+        identity_certificates=part.identity_certificates or "",
     )
 
 
