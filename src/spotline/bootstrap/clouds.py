@@ -437,6 +437,13 @@ def cloud_of(
     return ChosenCloud(name=name, settings=settings, renamed=renamed, paper=paper)
 
 
+def _placed(value: Any, metadata: Mapping[str, Any], file: Path) -> Any:
+    """A setting as it is; a path from the folder of the file that states it."""
+    if not metadata.get("path") or not value:
+        return value
+    return str(file.absolute().parent / Path(value).expanduser())
+
+
 def _check_stated(name: str, config: SpotlineConfig | None) -> None:
     """Refuse to act on a cloud of which nobody said where."""
     if config is None:
@@ -463,7 +470,10 @@ def _settings_of(
             stated = read_section(kind, section)
         else:
             settings = plugin.section(section)
-            stated = {each.name: getattr(settings, each.name) for each in fields(settings)}
+            stated = {
+                each.name: _placed(getattr(settings, each.name), each.metadata, config.path)
+                for each in fields(settings)
+            }
         return read_cloud_settings(name, kind, environ, former_prefix=former, stated=stated)
 
 

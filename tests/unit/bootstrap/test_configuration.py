@@ -159,6 +159,15 @@ def test_accounts_of_a_live_run_begin_as_the_file_says(tmp_path: Path) -> None:
     assert not modes_of("aws", "live").any_live
 
 
+def test_a_path_in_a_section_begins_at_the_folder_of_the_file(tmp_path: Path) -> None:
+    stated = REHEARSED.replace("  aws:\n", "  aws:\n    identity_certificates: certificates\n")
+    config = config_of(tmp_path, stated)
+
+    settings = cloud_of({}, "aws", Mode.LIVE, config).settings
+
+    assert settings.identity_certificates == str(tmp_path / "certificates")
+
+
 def test_aws_is_acted_on_only_where_a_file_says_where() -> None:
     with pytest.raises(ConfigError, match=r"clouds.aws: expected its accounts .*--config FILE"):
         cloud_of({}, "aws", Mode.LIVE)
