@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from spotline.application.cloud_actuator.agreeing import AgreementRules
     from spotline.application.selector.state import SelectorOptions
     from spotline.bootstrap.clouds import ChosenCloud
+    from spotline.bootstrap.live import FollowedMarket
     from spotline.bootstrap.system import SystemOptions
     from spotline.domain.ledger.caps import Caps
     from spotline.domain.market.grid import AnyMarket
@@ -263,7 +264,6 @@ def up(
     from spotline.bootstrap.live import NO_FEEDS
     from spotline.bootstrap.pace import pace_of
     from spotline.bootstrap.system import SystemOptions
-    from spotline.bootstrap.up import check_inputs
     from spotline.cli.failures import explained
     from spotline.runtime.log import configure_logging
 
@@ -281,11 +281,7 @@ def up(
             in_wall_time=chosen.in_wall_time,
             live=None if followed is None else followed.feeds.clock,
         )
-        traded: AnyMarket = (
-            file_market(market, chosen, store, slot_s=slot, from_now=wall_clock)
-            if followed is None
-            else followed.market
-        )
+        traded = _traded(followed, market, chosen, store, slot_s=slot, from_now=wall_clock)
         paced = pace.ingest(traded.slot_s, wait_for_work=wait_for_work)
         options = SystemOptions(
             market=with_reserved(traded, reservations, stated),
@@ -319,13 +315,35 @@ def up(
             ),
             identity=asked_identity(store, identity_hosts, issuers, asked=identity, mtls=mtls),
         )
-        check_ports(_ports_of(options, health_port))
-        check_inputs(options)
-        store.mkdir(parents=True, exist_ok=True)
+        _prepare(options, health_port)
         if not verbose:
             configure_logging(log_level, file=store / LOG_FILE)
     said = _Said(as_json=as_json, verbose=verbose, store=store, mode=run)
     _serve(options, cloud, said, port=health_port)
+
+
+def _traded(
+    followed: FollowedMarket | None,
+    file: Path | None,
+    cloud: ChosenCloud,
+    store: Path,
+    *,
+    slot_s: int,
+    from_now: bool,
+) -> AnyMarket:
+    """The market that is followed, else that of a file or of the cloud itself."""
+    if followed is not None:
+        return followed.market
+    return file_market(file, cloud, store, slot_s=slot_s, from_now=from_now)
+
+
+def _prepare(options: SystemOptions, health_port: int) -> None:
+    """Refuse what could not be served, before anything is begun; then make the store."""
+    from spotline.bootstrap.up import check_inputs
+
+    check_ports(_ports_of(options, health_port))
+    check_inputs(options)
+    options.store.mkdir(parents=True, exist_ok=True)
 
 
 def _limited(
