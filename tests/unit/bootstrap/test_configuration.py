@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -140,7 +141,7 @@ def test_a_log_says_of_aws_all_but_what_is_secret_at_any_depth() -> None:
     ]
     assert said["offerings"][4]["launch_template_version"] == "3"
     assert said["clock"] == {"wall_ns": 0, "market_ns": 0, "market_s_per_s": 1.0}
-    assert "hunter2" not in repr(said)
+    assert "hunter2" not in json.dumps(said)
 
 
 def test_accounts_of_a_live_run_begin_as_the_file_says(tmp_path: Path) -> None:
