@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from spotline.adapters.clouds.aws.calls import BILLING, OBSERVING
+from spotline.adapters.clouds.aws.driver import CloudTimeDriver
 from spotline.adapters.clouds.aws.feeds.feed import AwsMarketFeed
 from spotline.adapters.clouds.aws.feeds.offerings import market_offering
 from spotline.adapters.clouds.aws.feeds.wall import SystemWall
@@ -190,7 +191,7 @@ def _open_aws(settings: AwsSettings, context: CloudContext) -> OpenCloud:
 
     return OpenCloud(
         provider=cloud,
-        drive=lambda perform: perform,
+        drive=lambda perform: CloudTimeDriver(perform, settings.clock.market_s_per_s),
         close=close,
         clock=cloud.clock,
         biller=biller_of(cloud, reader, settings),
