@@ -10,7 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from spotline.adapters.files.reservations_file import add_reservations
 from spotline.application.market_ingest.handler import NO_WAITING_BY_TIME, IngestOptions
 from spotline.bootstrap.clouds import cloud_of, modes_of, run_mode
-from spotline.bootstrap.configuration import stated_config
+from spotline.bootstrap.stated_config import stated_config
 from spotline.contracts.errors import ConfigError
 from spotline.domain.market.grid import AnyMarket
 from spotline.domain.market.offering import ASSUMED_NOTICE_LEAD_S

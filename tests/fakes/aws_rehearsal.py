@@ -126,7 +126,14 @@ class Interposed:
 class RehearsedAws:
     """A world behind the shared server. What is done to it is done on the server's thread."""
 
-    def __init__(self, folder: Path, weather: Weather | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        weather: Weather | None = None,
+        *,
+        fail_share: float = 0,
+        seed: int = 0,
+    ) -> None:
         server = _server()
         self._server, self._stack = server, ExitStack()
         folder.mkdir(parents=True, exist_ok=True)
@@ -135,7 +142,7 @@ class RehearsedAws:
         self.world, _ = self._stack.enter_context(
             opened(folder / "state", making, folder / "given.parquet")
         )
-        self.ec2 = Interposed(Ec2(self.world, Faults(share=0, seed=0)))
+        self.ec2 = Interposed(Ec2(self.world, Faults(share=fail_share, seed=seed)))
         self.sqs = Sqs(now_ns=self.world.now_ns, seed=0, copied_share=0)
         self.sqs.base_url = server.url
         self.queues = Interposed(self.sqs)
@@ -172,6 +179,11 @@ class RehearsedAws:
     def send(self, account: str, body: str) -> None:
         """Put a message into the queue of an account."""
         self.do(lambda: self.sqs.deliver(self._queues[account], body, "events.amazonaws.com"))
+
+    def assumed(self) -> int:
+        """How often a role was assumed, by anybody in this process."""
+        assert self._server.sts is not None
+        return self._server.sts.calls.count("AssumeRole")
 
     def throttle(self) -> None:
         """Have the next call of any kind refused as one too many."""
@@ -279,6 +291,7 @@ class _Server:
         self.services = Registry()
         self._keys: RehearsedKeys | None = None
         self._api: BotoApi | None = None
+        self.sts: Interposed | None = None
         self._begun = threading.Event()
         self._over: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -318,7 +331,8 @@ class _Server:
             for account in world.accounts
             for role in account.roles
         ]
-        self.services.add(Sts(self._keys, roles))
+        self.sts = Interposed(Sts(self._keys, roles))
+        self.services.add(self.sts)
         base = next(one for one in world.accounts if one.name == "default")
         os.environ["AWS_ACCESS_KEY_ID"] = base.access_key_id
         os.environ["AWS_SECRET_ACCESS_KEY"] = base.secret_access_key

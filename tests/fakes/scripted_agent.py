@@ -10,6 +10,7 @@ from pathlib import Path
 
 import grpc
 
+from spotline.adapters.agents.identity_documents import DocumentRules
 from spotline.adapters.nats.stream import NatsEventStream
 from spotline.api.v1 import agent_service_pb2 as pb
 from spotline.api.v1 import agent_service_pb2_grpc
@@ -78,10 +79,15 @@ class WrittenLog:
 class ControlPlane:
     """An allocator that can be stopped and started again on its ports and its keys."""
 
-    def __init__(self, broker_url: str, folder: Path) -> None:
+    def __init__(
+        self, broker_url: str, folder: Path, documents: DocumentRules | None = None
+    ) -> None:
         self.bus = BusAddress(nats_url=broker_url)
         self.at = AgentsAt(
-            address=f"127.0.0.1:{free_port()}", folder=folder / "agents", times=TIMES
+            address=f"127.0.0.1:{free_port()}",
+            folder=folder / "agents",
+            times=TIMES,
+            documents=documents,
         )
         self.address = f"127.0.0.1:{free_port()}"
         self._task: asyncio.Task[None] | None = None
@@ -116,8 +122,10 @@ class ControlPlane:
 
 
 @asynccontextmanager
-async def control_plane(broker_url: str, folder: Path) -> AsyncIterator[ControlPlane]:
-    plane = ControlPlane(broker_url, folder)
+async def control_plane(
+    broker_url: str, folder: Path, documents: DocumentRules | None = None
+) -> AsyncIterator[ControlPlane]:
+    plane = ControlPlane(broker_url, folder, documents)
     await plane.start()
     try:
         yield plane

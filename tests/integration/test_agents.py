@@ -10,6 +10,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from spotline.adapters.agents.identity_documents import DocumentRules
 from spotline.adapters.agents.keys import AgentKeys
 from spotline.adapters.grpc.agent.servicer import AgentServicer
 from spotline.adapters.grpc.allocator.client import JobClient
@@ -32,8 +33,10 @@ from spotline.domain.events.training import (
     NoticeAcknowledged,
     TrainingRestarted,
 )
-from tests.eventually import eventually
+from spotline.domain.units import NS_PER_S
+from tests.eventually import PATIENCE_S, eventually
 from tests.fakes.allocator import EAST, START_NS, market_opened, slot_opened
+from tests.fakes.identity_documents import ACCOUNT, REGION, RegionSigner, document
 from tests.fakes.scripted_agent import (
     NONCE,
     TIMES,
@@ -298,6 +301,44 @@ async def test_a_token_is_good_for_one_agent_also_after_a_restart(plane, log):
         failure = await refused(thief.join())
         assert (failure.code, failure.reason) == ("PERMISSION_DENIED", "TOKEN_USED")
     assert len(await log.events(AgentJoined)) == 1
+
+
+async def test_an_instance_of_ec2_joins_once_by_its_signed_document(broker, log, tmp_path):
+    signer = RegionSigner()
+    (certificate := tmp_path / "aws.pem").write_bytes(signer.certificate())
+    rules = DocumentRules(certificates=certificate, accounts=(ACCOUNT,), regions=(REGION,))
+    shown = document("i-1", pending_s=START_NS // NS_PER_S)
+    said = {
+        "join_token": "",
+        "identity_document": shown,
+        "identity_signature": signer.sign(shown),
+    }
+    async with control_plane(broker.url, tmp_path, documents=rules) as plane:  # noqa: SIM117
+        async with agent(plane, "i-1") as ours, agent(plane, "i-1", nonce="x" * 40) as thief:
+            early = await refused(ours.join(**said))
+            assert (early.code, early.reason) == ("UNAVAILABLE", "NOT_HELD_YET")
+            await log.hold(JOB_ID, "i-1")
+            async with asyncio.timeout(PATIENCE_S):
+                while not await joined_by(ours, said):
+                    await asyncio.sleep(0.01)  # noqa: ASYNC110 - it is asked over the wire
+            await ours.say("ReportHeartbeat", generation=0)
+
+            failure = await refused(thief.join(**said))
+            assert (failure.code, failure.reason) == ("PERMISSION_DENIED", "TOKEN_USED")
+            forged = {**said, "identity_signature": RegionSigner(1).sign(shown)}
+            failure = await refused(thief.join(**forged))
+            assert (failure.code, failure.reason) == ("PERMISSION_DENIED", "DOCUMENT_REFUSED")
+    assert len(await log.events(AgentJoined)) == 1
+
+
+async def joined_by(scripted, said):
+    """Whether an agent could join: its instance is in the log, and the server has read it."""
+    try:
+        return (await scripted.join(**said)).job.job_id == JOB_ID
+    except grpc.aio.AioRpcError as error:
+        if error.code() is not grpc.StatusCode.UNAVAILABLE:
+            raise
+        return False
 
 
 async def test_a_token_is_good_for_its_own_instance_and_its_own_server(plane, tmp_path):

@@ -75,7 +75,9 @@ def drain(aws, account="default"):
     """All messages that wait in an account's queue, deleted; each a dictionary."""
     sqs, url = aws.client("sqs", account), aws.served.queues[account][REGION]
     bodies = []
-    while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
+    while messages := sqs.receive_message(
+        QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=0
+    ).get("Messages"):
         for message in messages:
             sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
             bodies.append(json.loads(message["Body"]))
@@ -197,8 +199,8 @@ def test_two_readers_of_a_queue_steal_each_others_messages(aws, instance):
     drain(aws)
     aws.do(lambda: aws.world.interrupt(instance, 120.0))
 
-    mine = sqs.receive_message(QueueUrl=url).get("Messages", [])
-    theirs = sqs.receive_message(QueueUrl=url).get("Messages", [])
+    mine = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=0).get("Messages", [])
+    theirs = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=0).get("Messages", [])
 
     assert (len(mine), len(theirs)) == (1, 0)
     sqs.delete_message(QueueUrl=url, ReceiptHandle=mine[0]["ReceiptHandle"])
@@ -237,6 +239,79 @@ def test_rule_is_found_with_its_queue(aws):
     assert "EC2 Instance Rebalance Recommendation" in pattern["detail-type"]
     (target,) = events.list_targets_by_rule(Rule=QUEUE)["Targets"]
     assert target["Arn"] == f"arn:aws:sqs:{REGION}:000000000001:{QUEUE}"
+
+
+def test_event_of_ones_own_goes_through_the_bus_into_the_queue(aws):
+    drain(aws)
+    mine = {
+        "Source": "spotline.doctor",
+        "DetailType": "Spotline Doctor",
+        "Detail": '{"token": "t"}',
+    }
+    theirs = {**mine, "Source": "aws.ec2"}
+    torn = {**mine, "Detail": "{"}
+
+    told = aws.client("events").put_events(Entries=[mine, theirs, torn])
+
+    assert told["FailedEntryCount"] == 2
+    assert [one.get("ErrorCode") for one in told["Entries"]] == [
+        None, "NotAuthorizedForSourceException", "MalformedDetail",
+    ]  # fmt: skip
+    (event,) = drain(aws)
+    assert (event["source"], event["detail"]) == ("spotline.doctor", {"token": "t"})
+    assert event["id"] == told["Entries"][0]["EventId"]
+    arn = f"arn:aws:sqs:{REGION}:000000000001:{QUEUE}"
+    assert aws.client("events").list_rule_names_by_target(TargetArn=arn)["RuleNames"] == [QUEUE]
+
+
+def test_user_interrupts_an_instance_by_an_experiment(aws, instance):
+    fis = aws.client("fis")
+    drain(aws)
+    template = fis.create_experiment_template(
+        clientToken="t-1",
+        description="interrupt",
+        roleArn="arn:aws:iam::000000000001:role/fis",
+        stopConditions=[{"source": "none"}],
+        targets={
+            "one": {
+                "resourceType": "aws:ec2:spot-instance",
+                "resourceArns": [f"arn:aws:ec2:{REGION}:000000000001:instance/{instance}"],
+                "selectionMode": "ALL",
+            }
+        },
+        actions={
+            "interrupt": {
+                "actionId": "aws:ec2:send-spot-instance-interruptions",
+                "parameters": {"durationBeforeInterruption": "PT2M"},
+                "targets": {"SpotInstances": "one"},
+            }
+        },
+    )["experimentTemplate"]["id"]
+
+    said = {"clientToken": "t-2", "experimentTemplateId": template}
+    begun = fis.start_experiment(**said)["experiment"]
+    again = fis.start_experiment(**said)["experiment"]
+
+    assert (begun["id"], begun["state"]["status"]) == (again["id"], "completed")
+    assert fis.get_experiment(id=begun["id"])["experiment"]["experimentTemplateId"] == template
+    (event,) = drain(aws)
+    assert event["detail"] == {"instance-id": instance, "instance-action": "terminate"}
+    fis.delete_experiment_template(id=template)
+    assert refusal(fis.start_experiment, **{**said, "clientToken": "t-3"}) == (
+        "ResourceNotFoundException", 404,
+    )  # fmt: skip
+
+
+def test_account_has_the_role_without_which_there_is_no_spot(aws):
+    iam = aws.client("iam")
+
+    role = iam.get_role(RoleName="AWSServiceRoleForEC2Spot")["Role"]
+
+    assert role["Path"] == "/aws-service-role/spot.amazonaws.com/"
+    statement = role["AssumeRolePolicyDocument"]["Statement"][0]
+    assert statement["Principal"] == {"Service": "spot.amazonaws.com"}
+    assert iam.get_role(RoleName="spotline")["Role"]["Path"] == "/"
+    assert refusal(iam.get_role, RoleName="nobody") == ("NoSuchEntity", 404)
 
 
 # --- an instance's own metadata -------------------------------------------------------------------

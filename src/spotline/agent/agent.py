@@ -50,6 +50,8 @@ class Agent:
             nonce=nonce,
             host=settings.host,
             release=__version__,
+            identity_document=settings.identity_document,
+            identity_signature=settings.identity_signature,
         )
         self._duty: Duty | None = None
         self._moment: MarketMoment | None = None
@@ -116,7 +118,7 @@ class Agent:
         return joined[0]
 
     def _check_job(self, enrolled: Enrolled) -> None:
-        if enrolled.task.job_id != self._settings.job_id:
+        if self._settings.job_id not in ("", enrolled.task.job_id):
             raise NotJoined(
                 f"SPOTLINE_JOB_ID is {self._settings.job_id!r}, and the token is for "
                 f"{enrolled.task.job_id!r}"

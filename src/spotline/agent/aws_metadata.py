@@ -1,4 +1,4 @@
-"""Spot interruptions as AWS says them on the instance (IMDSv2)."""
+"""What AWS says on the instance (IMDSv2), spot interruptions among it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _ABSENT = 404
 _TOKEN_OVER = 401
 
 
-class AwsMetadata:
-    """Asks the metadata service whether this instance is taken back.
+class Metadata:
+    """The metadata service of an instance, asked by IMDSv2.
 
     Parameters
     ----------
@@ -32,49 +32,39 @@ class AwsMetadata:
         Wall seconds that it gets for an answer.
     """
 
-    def __init__(
-        self,
-        instance_id: str,
-        endpoint: str = DEFAULT_ENDPOINT,
-        *,
-        timeout_s: float = _TIMEOUT_S,
-    ) -> None:
+    def __init__(self, endpoint: str = DEFAULT_ENDPOINT, *, timeout_s: float = _TIMEOUT_S) -> None:
         if not endpoint.startswith(("http://", "https://")):
             raise ValueError(
                 f"AWS_EC2_METADATA_SERVICE_ENDPOINT must be an http URL, was {endpoint!r}"
             )
-        self._instance_id = instance_id
         self._endpoint = endpoint.rstrip("/")
         self._timeout_s = timeout_s
         self._token = ""
         # What lies on the machine itself is no business of a proxy.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
-    def read(self) -> tuple[LocalNotice, ...]:
-        """The notice that stands, if any; blocks for seconds at most.
+    def get(self, path: str) -> str | None:
+        """The text at a path, None where there is none; blocks for seconds at most.
 
         Raises
         ------
         ProviderUnavailable
             The service does not answer.
-        ContractError
-            It answers something else than it is documented to.
         """
         if not self._token:
             self._renew_token()
-        action = self._action()
-        if action is None and not self._token:
+        text = self._asked(path)
+        if text is None and not self._token:
             self._renew_token()
-            action = self._action()
-        return () if action is None else (self._notice(action),)
+            text = self._asked(path)
+        return text
 
     def _renew_token(self) -> None:
         ttl = {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_TTL_S)}
         self._token = self._ask("/latest/api/token", ttl, method="PUT") or ""
 
-    def _action(self) -> str | None:
-        token = {"X-aws-ec2-metadata-token": self._token}
-        return self._ask("/latest/meta-data/spot/instance-action", token)
+    def _asked(self, path: str) -> str | None:
+        return self._ask(path, {"X-aws-ec2-metadata-token": self._token})
 
     def _ask(self, path: str, headers: Mapping[str, str], *, method: str = "GET") -> str | None:
         request = urllib.request.Request(  # noqa: S310 - the scheme was checked
@@ -95,6 +85,33 @@ class AwsMetadata:
         except (OSError, http.client.HTTPException) as error:
             # It is not there, or ended within its answer.
             raise ProviderUnavailable(f"{self._endpoint}{path}: {error!r}") from error
+
+
+class AwsMetadata:
+    """Asks the metadata service whether this instance is taken back; parameters as `Metadata`."""
+
+    def __init__(
+        self,
+        instance_id: str,
+        endpoint: str = DEFAULT_ENDPOINT,
+        *,
+        timeout_s: float = _TIMEOUT_S,
+    ) -> None:
+        self._instance_id = instance_id
+        self._metadata = Metadata(endpoint, timeout_s=timeout_s)
+
+    def read(self) -> tuple[LocalNotice, ...]:
+        """The notice that stands, if any; blocks for seconds at most.
+
+        Raises
+        ------
+        ProviderUnavailable
+            The service does not answer.
+        ContractError
+            It answers something else than it is documented to.
+        """
+        action = self._metadata.get("/latest/meta-data/spot/instance-action")
+        return () if action is None else (self._notice(action),)
 
     def _notice(self, action: str) -> LocalNotice:
         """`{"action": "terminate", "time": "2026-09-18T08:22:00Z"}`."""

@@ -31,6 +31,8 @@ class Joining:
     nonce: str
     host: str
     release: str
+    identity_document: str = field(default="", repr=False)
+    identity_signature: str = field(default="", repr=False)
 
     async def ask(self, control: AgentControl) -> Enrolled:
         """Join once."""
@@ -40,6 +42,8 @@ class Joining:
             nonce=self.nonce,
             host=self.host,
             release=self.release,
+            identity_document=self.identity_document,
+            identity_signature=self.identity_signature,
         )
 
 

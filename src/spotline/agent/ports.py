@@ -12,9 +12,17 @@ class AgentControl(Protocol):
     """The control plane as an agent calls it; each method may raise `AgentCallFailed`."""
 
     async def join(
-        self, *, join_token: str, instance_id: str, nonce: str, host: str, release: str
+        self,
+        *,
+        join_token: str,
+        instance_id: str,
+        nonce: str,
+        host: str,
+        release: str,
+        identity_document: str = "",
+        identity_signature: str = "",
     ) -> Enrolled:
-        """Trade the token for a session, which all later calls carry. Idempotent by nonce."""
+        """Trade the token, or the signed document, for a session, which all later calls carry. Idempotent by nonce."""
         ...
 
     def watch(self) -> AsyncIterator[Order]:

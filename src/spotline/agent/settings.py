@@ -17,6 +17,8 @@ _NEEDED = (
     "SPOTLINE_JOB_ID",
     "SPOTLINE_JOIN_TOKEN",
 )
+# What a document stands for: it is of an instance, and the control plane knows its job.
+_OF_TOKENS = ("SPOTLINE_JOB_ID", "SPOTLINE_JOIN_TOKEN")
 _PEM = "-----BEGIN"
 
 
@@ -30,6 +32,10 @@ class AgentSettings:
         `host:port` of the control plane; the certificate of its authority, PEM.
     host
         Where other members reach this instance.
+    job_id
+        Which job; empty where only the control plane knows it.
+    join_token, identity_document, identity_signature
+        What is shown to join: a token, or else the instance's document that its cloud has signed.
     base_dir
         Folder of all that the agent keeps on the instance.
     metadata_dir, secrets_dir
@@ -47,6 +53,8 @@ class AgentSettings:
     secrets_dir: Path | None = None
     cloud_kind: str = ""
     aws_endpoint: str = ""
+    identity_document: str = field(default="", repr=False)
+    identity_signature: str = field(default="", repr=False)
     environ: Mapping[str, str] = field(repr=False, default_factory=dict)
 
     @property
@@ -73,15 +81,23 @@ def read_shutdown_command(environ: Mapping[str, str]) -> str:
     return environ.get("SPOTLINE_SHUTDOWN_COMMAND", "").strip()
 
 
-def read_settings(environ: Mapping[str, str]) -> AgentSettings:
+def read_settings(
+    environ: Mapping[str, str], *, document: str = "", signature: str = ""
+) -> AgentSettings:
     """Read the agent's environment.
+
+    Parameters
+    ----------
+    document, signature
+        What is shown instead of a join token; then no token and no job is needed there.
 
     Raises
     ------
     ConfigError
         Variables are missing or wrong; it names them all.
     """
-    if missing := [name for name in _NEEDED if not environ.get(name, "").strip()]:
+    needed = [name for name in _NEEDED if not (document and name in _OF_TOKENS)]
+    if missing := [name for name in needed if not environ.get(name, "").strip()]:
         raise ConfigError(
             f"{', '.join(missing)} must be set: an agent is started with the user data that "
             "Spotline made for its instance"
@@ -102,8 +118,10 @@ def read_settings(environ: Mapping[str, str]) -> AgentSettings:
         control=environ["SPOTLINE_CONTROL"].strip(),
         control_ca=_certificate(environ["SPOTLINE_CONTROL_CA"]),
         instance_id=instance_id,
-        job_id=environ["SPOTLINE_JOB_ID"].strip(),
-        join_token=environ["SPOTLINE_JOIN_TOKEN"].strip(),
+        job_id=environ.get("SPOTLINE_JOB_ID", "").strip(),
+        join_token="" if document else environ["SPOTLINE_JOIN_TOKEN"].strip(),
+        identity_document=document,
+        identity_signature=signature,
         host=environ.get("SPOTLINE_HOST", "").strip() or own_address(host, int(port)),
         base_dir=base_dir.absolute(),
         metadata_dir=metadata_dir,

@@ -26,6 +26,7 @@ from spotline.runtime.telemetry import telemetry_for
 
 if TYPE_CHECKING:
     from spotline.adapters.agents.enrolment import SignedEnrolment
+    from spotline.adapters.agents.identity_documents import DocumentRules
     from spotline.adapters.grpc.agent.keeper import GangKeeper
     from spotline.adapters.grpc.agent.server import AgentServer
     from spotline.adapters.nats.configured import StreamLimits
@@ -45,6 +46,8 @@ class AgentsAt:
         `HOST:PORT` under which instances reach it; empty: the address, which is loopback then.
     output
         What is kept of what programs write.
+    documents
+        Whose instances of EC2 may join by their identity documents; None: nobody's.
     """
 
     address: str
@@ -52,6 +55,7 @@ class AgentsAt:
     advertise: str = ""
     times: AgentTimes = field(default_factory=AgentTimes)
     output: StreamLimits = OUTPUT_KEPT
+    documents: DocumentRules | None = None
 
     def __post_init__(self) -> None:
         for name, value in (("agents address", self.address), ("advertise", self.advertise)):
@@ -110,17 +114,27 @@ class AgentSide:
         ConfigError
             The folder of keys or the stream cannot be used.
         """
+        from spotline.adapters.agents.identity_documents import IdentityDocuments
         from spotline.adapters.agents.keys import AgentKeys
         from spotline.adapters.grpc.agent.keeper import GangKeeper
         from spotline.adapters.grpc.agent.server import AgentServer
 
         keys = await asyncio.to_thread(AgentKeys, agents.folder)
+        documents = None
+        if agents.documents is not None:
+            documents = await asyncio.to_thread(IdentityDocuments, agents.documents)
         output = await NatsOutput.open(connection, partition=bus.partition, limits=agents.output)
         keeper = GangKeeper(host, agents.times)
         hosts = [host_of(address) for address in (agents.address, agents.advertise) if address]
         reached = [name for name in hosts if name not in ("0.0.0.0", "::", "[::]")]  # noqa: S104 - any of ours is no name
         server = AgentServer(
-            host, keeper, output, keys, address=agents.address, hosts=[*map(_bare, reached)]
+            host,
+            keeper,
+            output,
+            keys,
+            address=agents.address,
+            hosts=[*map(_bare, reached)],
+            documents=documents,
         )
         return cls(keeper, server, output, log)
 
@@ -151,6 +165,7 @@ class AgentSide:
                 lambda: [(count, {AGENT_STATE: state}) for state, count in states().items()],
             ),
             telemetry.observe("spotline.jobs.stalled", lambda: [(stalled(), {})]),
+            telemetry.observe("spotline.joins.refused", self._server.joins_refused),
         )
         return bound
 

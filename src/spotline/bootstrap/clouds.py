@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -11,7 +12,10 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
+from spotline.adapters.agents.identity_documents import DocumentRules
 from spotline.adapters.clouds.aws.calls import BILLING, OBSERVING
+from spotline.adapters.clouds.aws.certify.opening import opened_trial, reconciled_files
+from spotline.adapters.clouds.aws.doctor.opening import examine_aws
 from spotline.adapters.clouds.aws.driver import CloudTimeDriver
 from spotline.adapters.clouds.aws.feeds.feed import AwsMarketFeed
 from spotline.adapters.clouds.aws.feeds.offerings import market_offering
@@ -28,12 +32,20 @@ from spotline.adapters.clouds.simulated.cloud import SimulatedCloud
 from spotline.adapters.clouds.simulated.driver import SimulatedCloudDriver
 from spotline.adapters.clouds.simulated.faults import SimulatedCloudSettings
 from spotline.adapters.clouds.simulated.paper import PaperCloud
+from spotline.adapters.files.mistake import Mistake
 from spotline.adapters.files.spotline_yaml.reading import SpotlineConfig
 from spotline.application.cloud_actuator.ports import (
     CloudClock,
     CloudProvider,
     Enrolment,
     InstanceBiller,
+)
+from spotline.application.cloud_checks import (
+    Certification,
+    CertifyPlan,
+    CloudCheck,
+    Examination,
+    ReconciledLine,
 )
 from spotline.application.installation import Installation
 from spotline.application.market_ingest.ports import MarketFeed
@@ -131,9 +143,17 @@ class CloudPlugin(Generic[SettingsT]):
     live
         Its own market where that is followed while it goes on: the folder is for what must be kept.
         None: its market is a file, or made by `market`.
+    examine
+        Looks at it before money is spent there (`spotline cloud doctor`).
+    certify
+        Opens a certification of it, on a folder for what that must keep.
+    reconcile
+        Holds the report of a certification against the provider's export of its bill.
     account_modes
         What its settings say that accounts ("provider/account") begin in; live only where nothing
         is paid for.
+    documents
+        By which documents its instances prove that they are ours; None: by none.
     """
 
     settings: type[SettingsT]
@@ -146,6 +166,12 @@ class CloudPlugin(Generic[SettingsT]):
     section: Callable[[Mapping[str, Any]], SettingsT] | None = None
     live: Callable[[SettingsT, Path], LiveSource] | None = None
     account_modes: Callable[[SettingsT], Mapping[str, Mode]] = lambda _: {}
+    examine: Callable[[SettingsT, Examination], Awaitable[Sequence[CloudCheck]]] | None = None
+    certify: (
+        Callable[[SettingsT, CertifyPlan, Path], AbstractAsyncContextManager[Certification]] | None
+    ) = None
+    reconcile: Callable[[Path, Path], Sequence[ReconciledLine]] | None = None
+    documents: Callable[[SettingsT], DocumentRules | None] = lambda _: None
 
 
 def _open_simulated(settings: SimulatedCloudSettings, context: CloudContext) -> OpenCloud:
@@ -195,6 +221,16 @@ def _open_aws(settings: AwsSettings, context: CloudContext) -> OpenCloud:
         close=close,
         clock=cloud.clock,
         biller=biller_of(cloud, reader, settings),
+    )
+
+
+def _aws_documents(settings: AwsSettings) -> DocumentRules | None:
+    if not settings.identity_certificates:
+        return None
+    return DocumentRules(
+        certificates=Path(settings.identity_certificates),
+        accounts=tuple(account.account_id for account in settings.accounts),
+        regions=settings.regions,
     )
 
 
@@ -254,6 +290,10 @@ CLOUDS: dict[str, CloudPlugin[Any]] = {
         real=True,
         section=read_aws_section,
         account_modes=AwsSettings.account_modes,
+        examine=examine_aws,
+        certify=opened_trial,
+        reconcile=reconciled_files,
+        documents=_aws_documents,
     ),
 }
 
@@ -280,6 +320,11 @@ class ChosenCloud:
     def in_wall_time(self) -> bool:
         """Whether it lives in wall time: slots must open by time alone. Paper does not."""
         return self.paper is None and CLOUDS[self.name].in_wall_time
+
+    @property
+    def documents(self) -> DocumentRules | None:
+        """By which documents its instances prove that they are ours; None: by none."""
+        return CLOUDS[self.name].documents(self.settings)
 
     def modes(self, run: Mode) -> StatedModes:
         """The modes of a run of this mode, and of the accounts in it."""
@@ -387,14 +432,22 @@ def cloud_of(
         or (config is not None and each in config.clouds)
     }
     settings, renamed = read[name]
-    needs = CLOUDS[name].section is not None
-    if needs and not mode.on_paper and (config is None or name not in config.clouds):
+    if CLOUDS[name].section is not None and not mode.on_paper:
+        _check_stated(name, config)
+    paper = read[PAPER][0] if mode.on_paper else None
+    return ChosenCloud(name=name, settings=settings, renamed=renamed, paper=paper)
+
+
+def _check_stated(name: str, config: SpotlineConfig | None) -> None:
+    """Refuse to act on a cloud of which nobody said where."""
+    if config is None:
         raise ConfigError(
             f"clouds.{name}: expected its accounts and offerings in a spotline.yaml "
             "(--config FILE, docs/configuration.md), found none"
         )
-    paper = read[PAPER][0] if mode.on_paper else None
-    return ChosenCloud(name=name, settings=settings, renamed=renamed, paper=paper)
+    if name not in config.clouds:
+        expected = "accounts and offerings of it, as it is to be acted on"
+        raise config.wrong([Mistake(field=f"clouds.{name}", expected=expected, found="nothing")])
 
 
 def _settings_of(
@@ -413,6 +466,21 @@ def _settings_of(
             settings = plugin.section(section)
             stated = {each.name: getattr(settings, each.name) for each in fields(settings)}
         return read_cloud_settings(name, kind, environ, former_prefix=former, stated=stated)
+
+
+def examined_cloud(name: str) -> CloudPlugin[Any]:
+    """A cloud that can be examined and certified.
+
+    Raises
+    ------
+    ConfigError
+        It cannot, or is not installed.
+    """
+    plugin = _plugin(name)
+    if plugin.examine is None or plugin.certify is None or plugin.reconcile is None:
+        able = ", ".join(sorted(each for each in CLOUDS if CLOUDS[each].examine is not None))
+        raise ConfigError(f"CLOUD: expected one that costs money ({able}), found {name!r}")
+    return plugin
 
 
 def _plugin(name: str) -> CloudPlugin[Any]:

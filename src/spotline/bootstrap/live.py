@@ -18,9 +18,9 @@ from spotline.bootstrap.clouds import CLOUDS, ChosenCloud
 from spotline.domain.market.grid import floored_ns
 from spotline.domain.market.live_market import LiveMarket
 from spotline.domain.market.market_clock import WALL_TIME, MarketClock
+from spotline.domain.market.overrides import NO_OVERRIDES, PriceOverrides
 from spotline.domain.units import NS_PER_S
-from spotline.runtime.feeding import FeedTally, Silence, record_feed
-from spotline.runtime.stream import EventStream
+from spotline.runtime.feeding import FeedTally, QuoteLog, Silence, record_feed
 
 SILENT_AFTER_S = 600
 """So long may a feed fail to answer before no new spot is bought by what it said, market time."""
@@ -30,7 +30,7 @@ SILENT_AFTER_S = 600
 class LiveFeeds:
     """The feeds of a live market; none of a recorded one.
 
-    `clock` says how market time follows wall time. A feed that has not answered for
+    `clock` says how market time follows wall time, `overrides` what this buyer pays. A feed that has not answered for
     `silent_after_s` of market time is dead until it does: no new spot is bought of what it quotes.
 
     Raises
@@ -42,6 +42,7 @@ class LiveFeeds:
     feeds: tuple[MarketFeed, ...] = ()
     clock: MarketClock = WALL_TIME
     silent_after_s: int = SILENT_AFTER_S
+    overrides: PriceOverrides = NO_OVERRIDES
 
     def __post_init__(self) -> None:
         if self.silent_after_s < 1:
@@ -56,6 +57,7 @@ class LiveFeeds:
             "feeds": [feed.name for feed in self.feeds],
             "market_s_per_s": self.clock.market_s_per_s,
             "silent_after_s": self.silent_after_s,
+            "overrides": [override.described() for override in self.overrides.stated],
         }
 
 
@@ -74,7 +76,12 @@ class FollowedMarket:
 
 
 def followed_market(
-    cloud: ChosenCloud, store: Path, *, slot_s: int = 0, now_ns: int = 0
+    cloud: ChosenCloud,
+    store: Path,
+    *,
+    slot_s: int = 0,
+    now_ns: int = 0,
+    overrides: PriceOverrides = NO_OVERRIDES,
 ) -> FollowedMarket | None:
     """The market of a cloud that follows its own; None for any other.
 
@@ -93,7 +100,8 @@ def followed_market(
         slot_s=slot_s,
         start_ns=floored_ns(market_ns, slot_s),
     )
-    return FollowedMarket(market=market, feeds=LiveFeeds(feeds=source.feeds, clock=source.clock))
+    feeds = LiveFeeds(feeds=source.feeds, clock=source.clock, overrides=overrides)
+    return FollowedMarket(market=market, feeds=feeds)
 
 
 class _Ingesting(Protocol):
@@ -129,7 +137,7 @@ class FeedWatch:
         """Market time."""
         return self._feeds.clock.market_at(self._clock_ns())
 
-    async def record(self, feed: MarketFeed, host: _Ingesting, stream: EventStream) -> None:
+    async def record(self, feed: MarketFeed, host: _Ingesting, stream: QuoteLog) -> None:
         """Record what a feed says until it ends, on what the log says by then.
 
         Raises

@@ -187,6 +187,7 @@ class SystemOptions:
             folder=self.store / "agents",
             advertise=self.advertise,
             times=replace(self.agent_times, market_s_per_s=self.market_s_per_s),
+            documents=self.cloud.documents,
         )
 
     def settings(self) -> dict[str, Any]:

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from spotline.agent.settings import AgentSettings
 
 
+# The metadata service is there before the network of a booting instance is.
+_METADATA_S = 120.0
+_METADATA_EVERY_S = 1.0
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(agent)
@@ -21,6 +26,14 @@ def agent(
     log_level: Annotated[
         str, typer.Option(help="debug, info, warning or error.", envvar="SPOTLINE_LOG_LEVEL")
     ] = "info",
+    aws: Annotated[
+        bool,
+        typer.Option(
+            "--aws",
+            help="On an instance of EC2: it says itself where to dial (user data, tags), and joins "
+            "by its identity document.",
+        ),
+    ] = False,
 ) -> None:
     """Run a job's program on this instance; its environment says which (docs/agent.md)."""
     import os
@@ -41,7 +54,8 @@ def agent(
     try:
         with explained():
             configure_logging(log_level)
-            settings = read_settings(os.environ)
+            settings = _of_instance() if aws else read_settings(os.environ)
+            shutdown_command = read_shutdown_command(settings.environ)
             settings.base_dir.mkdir(parents=True, exist_ok=True)
     except typer.Exit:
         # An instance that no agent can serve must not bill on.
@@ -56,6 +70,37 @@ def agent(
     # A thread may still wait for a store that does not answer: an instance that is not needed
     # must not bill on for it.
     os._exit(exit_code)
+
+
+def _of_instance() -> AgentSettings:
+    """What the metadata service of this instance says; asked again for minutes, as it boots."""
+    import os
+    import time
+
+    from spotline.agent.aws_instance import read_instance
+    from spotline.agent.aws_metadata import DEFAULT_ENDPOINT, Metadata
+    from spotline.agent.settings import read_settings
+    from spotline.contracts.errors import ConfigError, ProviderUnavailable
+
+    endpoint = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "").strip() or DEFAULT_ENDPOINT
+    try:
+        metadata = Metadata(endpoint)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    until_s = time.monotonic() + _METADATA_S
+    while True:
+        try:
+            instance = read_instance(metadata)
+            break
+        except ProviderUnavailable:
+            if time.monotonic() >= until_s:
+                raise
+            time.sleep(_METADATA_EVERY_S)
+    return read_settings(
+        instance.environment(os.environ),
+        document=instance.document,
+        signature=instance.signature,
+    )
 
 
 def _serve(settings: AgentSettings) -> int:

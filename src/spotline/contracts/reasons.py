@@ -38,6 +38,8 @@ class Reason(Enum):
     DRAFT_UNFIT = "nothing that is known fits the draft"
     TOKEN_REFUSED = "the join token is not one of ours, or expired, or is another instance's"  # noqa: S105 - why
     TOKEN_USED = "an agent has joined with this token before: it can be used once"  # noqa: S105 - why
+    DOCUMENT_REFUSED = "the identity document is not signed by AWS, or of none of our instances"
+    NOT_HELD_YET = "no job is known to hold the instance so far; try again"
     SESSION_REFUSED = "no session, or none of ours: join with the instance's token"
     NOT_RUN_HERE = "Spotline does not run this job's program: it has no `run`"
     NO_OUTPUT = "this server keeps no output of programs"

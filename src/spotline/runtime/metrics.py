@@ -202,6 +202,7 @@ _MEANINGS: Mapping[tuple[Form, str], Mapping[str, str]] = {
     (Form.OBSERVED_COUNTER, "{request}"): {
         "spotline.http.requests": "HTTP requests answered since the start, by status.",
         "spotline.callers.denied": "Calls that were turned away at a door since the start, by reason.",
+        "spotline.joins.refused": "Agents that were not let in since the start, by reason.",
     },
     (Form.OBSERVED_COUNTER, "{record}"): {
         "spotline.audit.records": "Records of the audit that were written since the start.",
@@ -228,6 +229,7 @@ _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "spotline.jobs.closed": (OUTCOME,),
     "spotline.decisions": (REASON,),
     "spotline.callers.denied": (REASON,),
+    "spotline.joins.refused": (REASON,),
     "spotline.limits.reached": (REASON,),
     "spotline.buying.frozen": (REASON,),
     "spotline.offerings.doubted": (REASON,),

@@ -28,55 +28,55 @@ from spotline.api.v1 import output_pb2 as spotline_dot_api_dot_v1_dot_output__pb
 from spotline.api.v1 import training_pb2 as spotline_dot_api_dot_v1_dot_training__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#spotline/api/v1/agent_service.proto\x12\x0fspotline.api.v1\x1a\x19spotline/api/v1/job.proto\x1a\x1cspotline/api/v1/market.proto\x1a\x1cspotline/api/v1/output.proto\x1a\x1espotline/api/v1/training.proto\"F\n\x0eTrainingMember\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x11\n\tnode_rank\x18\x02 \x01(\x03\x12\x0c\n\x04host\x18\x03 \x01(\t\"J\n\nOpenNotice\x12\x11\n\tnotice_id\x18\x01 \x01(\t\x12\x14\n\x0cinstance_ids\x18\x02 \x03(\t\x12\x13\n\x0b\x64\x65\x61\x64line_ns\x18\x03 \x01(\x03\"\xd9\x01\n\x12TrainingAllocation\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x03\x12/\n\x05state\x18\x03 \x01(\x0e\x32 .spotline.api.v1.AllocationState\x12\x30\n\x07members\x18\x04 \x03(\x0b\x32\x1f.spotline.api.v1.TrainingMember\x12,\n\x07notices\x18\x05 \x03(\x0b\x32\x1b.spotline.api.v1.OpenNotice\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\"d\n\x0bJoinRequest\x12\x12\n\njoin_token\x18\x01 \x01(\t\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\x12\r\n\x05nonce\x18\x03 \x01(\t\x12\x0c\n\x04host\x18\x04 \x01(\t\x12\x0f\n\x07release\x18\x05 \x01(\t\"\xc0\x01\n\x0cJoinResponse\x12\x0f\n\x07session\x18\x01 \x01(\t\x12!\n\x03job\x18\x02 \x01(\x0b\x32\x14.spotline.api.v1.Job\x12\x16\n\x0emarket_s_per_s\x18\x03 \x01(\x01\x12\x0f\n\x07lease_s\x18\x04 \x01(\x03\x12\x13\n\x0bheartbeat_s\x18\x05 \x01(\x01\x12+\n\x05\x63lock\x18\x06 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\x12\x11\n\tsession_s\x18\x07 \x01(\x01\"\x18\n\x16WatchAllocationRequest\"\x7f\n\x17WatchAllocationResponse\x12\x37\n\nallocation\x18\x01 \x01(\x0b\x32#.spotline.api.v1.TrainingAllocation\x12+\n\x05\x63lock\x18\x02 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\",\n\x16ReportHeartbeatRequest\x12\x12\n\ngeneration\x18\x01 \x01(\x03\"F\n\x17ReportHeartbeatResponse\x12+\n\x05\x63lock\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"w\n\x12ReportRanksRequest\x12\x12\n\ngeneration\x18\x01 \x01(\x03\x12*\n\x05state\x18\x02 \x01(\x0e\x32\x1b.spotline.api.v1.RanksState\x12\x11\n\texit_code\x18\x03 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\"B\n\x13ReportRanksResponse\x12+\n\x05\x63lock\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"\xd7\x01\n\x11ReportWorkRequest\x12\x12\n\ngeneration\x18\x01 \x01(\x03\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\x0c\n\x04\x64one\x18\x03 \x01(\x01\x12\x15\n\rrate_per_hour\x18\x04 \x01(\x01\x12\x19\n\x0c\x63heckpointed\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\x11\n\trestart_s\x18\x06 \x01(\x03\x12\x0e\n\x06load_s\x18\x07 \x01(\x03\x12\x14\n\x0cresumed_done\x18\x08 \x01(\x01\x12\x16\n\x0eresumed_sha256\x18\t \x01(\tB\x0f\n\r_checkpointed\"A\n\x12ReportWorkResponse\x12+\n\x05\x63lock\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"\xfa\x01\n\x17ReportCheckpointRequest\x12\x12\n\ngeneration\x18\x01 \x01(\x03\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\x0c\n\x04\x64one\x18\x03 \x01(\x01\x12\x0b\n\x03uri\x18\x04 \x01(\t\x12\x0e\n\x06sha256\x18\x05 \x01(\t\x12\x12\n\nsize_bytes\x18\x06 \x01(\x03\x12-\n\x04kind\x18\x07 \x01(\x0e\x32\x1f.spotline.api.v1.CheckpointKind\x12\x0e\n\x06save_s\x18\x08 \x01(\x03\x12/\n\x05\x66\x61ult\x18\t \x01(\x0e\x32 .spotline.api.v1.CheckpointFault\x12\x0e\n\x06\x64\x65tail\x18\n \x01(\t\"G\n\x18ReportCheckpointResponse\x12+\n\x05\x63lock\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"m\n\x18\x41\x63knowledgeNoticeRequest\x12\x11\n\tnotice_id\x18\x01 \x01(\t\x12-\n\x06\x61\x63tion\x18\x02 \x01(\x0e\x32\x1d.spotline.api.v1.NoticeAction\x12\x0f\n\x07\x61\x66ter_s\x18\x03 \x01(\x03\"H\n\x19\x41\x63knowledgeNoticeResponse\x12+\n\x05\x63lock\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"@\n\x11SendOutputRequest\x12+\n\x05\x63hunk\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.OutputChunk\"$\n\x12SendOutputResponse\x12\x0e\n\x06\x63hunks\x18\x01 \x01(\x03*\xd6\x01\n\x0f\x41llocationState\x12 \n\x1c\x41LLOCATION_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x41LLOCATION_STATE_WAIT\x10\x01\x12\x18\n\x14\x41LLOCATION_STATE_RUN\x10\x02\x12\x19\n\x15\x41LLOCATION_STATE_STOP\x10\x03\x12\x1a\n\x16\x41LLOCATION_STATE_ABORT\x10\x04\x12\x1a\n\x16\x41LLOCATION_STATE_LEAVE\x10\x05\x12\x19\n\x15\x41LLOCATION_STATE_OVER\x10\x06*Y\n\nRanksState\x12\x1b\n\x17RANKS_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13RANKS_STATE_STARTED\x10\x01\x12\x15\n\x11RANKS_STATE_ENDED\x10\x02\x32\x80\x06\n\x0c\x41gentService\x12\x43\n\x04Join\x12\x1c.spotline.api.v1.JoinRequest\x1a\x1d.spotline.api.v1.JoinResponse\x12\x66\n\x0fWatchAllocation\x12\'.spotline.api.v1.WatchAllocationRequest\x1a(.spotline.api.v1.WatchAllocationResponse0\x01\x12\x64\n\x0fReportHeartbeat\x12\'.spotline.api.v1.ReportHeartbeatRequest\x1a(.spotline.api.v1.ReportHeartbeatResponse\x12X\n\x0bReportRanks\x12#.spotline.api.v1.ReportRanksRequest\x1a$.spotline.api.v1.ReportRanksResponse\x12U\n\nReportWork\x12\".spotline.api.v1.ReportWorkRequest\x1a#.spotline.api.v1.ReportWorkResponse\x12g\n\x10ReportCheckpoint\x12(.spotline.api.v1.ReportCheckpointRequest\x1a).spotline.api.v1.ReportCheckpointResponse\x12j\n\x11\x41\x63knowledgeNotice\x12).spotline.api.v1.AcknowledgeNoticeRequest\x1a*.spotline.api.v1.AcknowledgeNoticeResponse\x12W\n\nSendOutput\x12\".spotline.api.v1.SendOutputRequest\x1a#.spotline.api.v1.SendOutputResponse(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#spotline/api/v1/agent_service.proto\x12\x0fspotline.api.v1\x1a\x19spotline/api/v1/job.proto\x1a\x1cspotline/api/v1/market.proto\x1a\x1cspotline/api/v1/output.proto\x1a\x1espotline/api/v1/training.proto\"F\n\x0eTrainingMember\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x11\n\tnode_rank\x18\x02 \x01(\x03\x12\x0c\n\x04host\x18\x03 \x01(\t\"J\n\nOpenNotice\x12\x11\n\tnotice_id\x18\x01 \x01(\t\x12\x14\n\x0cinstance_ids\x18\x02 \x03(\t\x12\x13\n\x0b\x64\x65\x61\x64line_ns\x18\x03 \x01(\x03\"\xd9\x01\n\x12TrainingAllocation\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x03\x12/\n\x05state\x18\x03 \x01(\x0e\x32 .spotline.api.v1.AllocationState\x12\x30\n\x07members\x18\x04 \x03(\x0b\x32\x1f.spotline.api.v1.TrainingMember\x12,\n\x07notices\x18\x05 \x03(\x0b\x32\x1b.spotline.api.v1.OpenNotice\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\"\x9b\x01\n\x0bJoinRequest\x12\x12\n\njoin_token\x18\x01 \x01(\t\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\x12\r\n\x05nonce\x18\x03 \x01(\t\x12\x0c\n\x04host\x18\x04 \x01(\t\x12\x0f\n\x07release\x18\x05 \x01(\t\x12\x19\n\x11identity_document\x18\x06 \x01(\t\x12\x1a\n\x12identity_signature\x18\x07 \x01(\t\"\xc0\x01\n\x0cJoinResponse\x12\x0f\n\x07session\x18\x01 \x01(\t\x12!\n\x03job\x18\x02 \x01(\x0b\x32\x14.spotline.api.v1.Job\x12\x16\n\x0emarket_s_per_s\x18\x03 \x01(\x01\x12\x0f\n\x07lease_s\x18\x04 \x01(\x03\x12\x13\n\x0bheartbeat_s\x18\x05 \x01(\x01\x12+\n\x05\x63lock\x18\x06 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\x12\x11\n\tsession_s\x18\x07 \x01(\x01\"\x18\n\x16WatchAllocationRequest\"\x7f\n\x17WatchAllocationResponse\x12\x37\n\nallocation\x18\x01 \x01(\x0b\x32#.spotline.api.v1.TrainingAllocation\x12+\n\x05\x63lock\x18\x02 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\",\n\x16ReportHeartbeatRequest\x12\x12\n\ngeneration\x18\x01 \x01(\x03\"F\n\x17ReportHeartbeatResponse\x12+\n\x05\x63lock\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"w\n\x12ReportRanksRequest\x12\x12\n\ngeneration\x18\x01 \x01(\x03\x12*\n\x05state\x18\x02 \x01(\x0e\x32\x1b.spotline.api.v1.RanksState\x12\x11\n\texit_code\x18\x03 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\"B\n\x13ReportRanksResponse\x12+\n\x05\x63lock\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"\xd7\x01\n\x11ReportWorkRequest\x12\x12\n\ngeneration\x18\x01 \x01(\x03\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\x0c\n\x04\x64one\x18\x03 \x01(\x01\x12\x15\n\rrate_per_hour\x18\x04 \x01(\x01\x12\x19\n\x0c\x63heckpointed\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\x11\n\trestart_s\x18\x06 \x01(\x03\x12\x0e\n\x06load_s\x18\x07 \x01(\x03\x12\x14\n\x0cresumed_done\x18\x08 \x01(\x01\x12\x16\n\x0eresumed_sha256\x18\t \x01(\tB\x0f\n\r_checkpointed\"A\n\x12ReportWorkResponse\x12+\n\x05\x63lock\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"\xfa\x01\n\x17ReportCheckpointRequest\x12\x12\n\ngeneration\x18\x01 \x01(\x03\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\x0c\n\x04\x64one\x18\x03 \x01(\x01\x12\x0b\n\x03uri\x18\x04 \x01(\t\x12\x0e\n\x06sha256\x18\x05 \x01(\t\x12\x12\n\nsize_bytes\x18\x06 \x01(\x03\x12-\n\x04kind\x18\x07 \x01(\x0e\x32\x1f.spotline.api.v1.CheckpointKind\x12\x0e\n\x06save_s\x18\x08 \x01(\x03\x12/\n\x05\x66\x61ult\x18\t \x01(\x0e\x32 .spotline.api.v1.CheckpointFault\x12\x0e\n\x06\x64\x65tail\x18\n \x01(\t\"G\n\x18ReportCheckpointResponse\x12+\n\x05\x63lock\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"m\n\x18\x41\x63knowledgeNoticeRequest\x12\x11\n\tnotice_id\x18\x01 \x01(\t\x12-\n\x06\x61\x63tion\x18\x02 \x01(\x0e\x32\x1d.spotline.api.v1.NoticeAction\x12\x0f\n\x07\x61\x66ter_s\x18\x03 \x01(\x03\"H\n\x19\x41\x63knowledgeNoticeResponse\x12+\n\x05\x63lock\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.MarketClock\"@\n\x11SendOutputRequest\x12+\n\x05\x63hunk\x18\x01 \x01(\x0b\x32\x1c.spotline.api.v1.OutputChunk\"$\n\x12SendOutputResponse\x12\x0e\n\x06\x63hunks\x18\x01 \x01(\x03*\xd6\x01\n\x0f\x41llocationState\x12 \n\x1c\x41LLOCATION_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x41LLOCATION_STATE_WAIT\x10\x01\x12\x18\n\x14\x41LLOCATION_STATE_RUN\x10\x02\x12\x19\n\x15\x41LLOCATION_STATE_STOP\x10\x03\x12\x1a\n\x16\x41LLOCATION_STATE_ABORT\x10\x04\x12\x1a\n\x16\x41LLOCATION_STATE_LEAVE\x10\x05\x12\x19\n\x15\x41LLOCATION_STATE_OVER\x10\x06*Y\n\nRanksState\x12\x1b\n\x17RANKS_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13RANKS_STATE_STARTED\x10\x01\x12\x15\n\x11RANKS_STATE_ENDED\x10\x02\x32\x80\x06\n\x0c\x41gentService\x12\x43\n\x04Join\x12\x1c.spotline.api.v1.JoinRequest\x1a\x1d.spotline.api.v1.JoinResponse\x12\x66\n\x0fWatchAllocation\x12\'.spotline.api.v1.WatchAllocationRequest\x1a(.spotline.api.v1.WatchAllocationResponse0\x01\x12\x64\n\x0fReportHeartbeat\x12\'.spotline.api.v1.ReportHeartbeatRequest\x1a(.spotline.api.v1.ReportHeartbeatResponse\x12X\n\x0bReportRanks\x12#.spotline.api.v1.ReportRanksRequest\x1a$.spotline.api.v1.ReportRanksResponse\x12U\n\nReportWork\x12\".spotline.api.v1.ReportWorkRequest\x1a#.spotline.api.v1.ReportWorkResponse\x12g\n\x10ReportCheckpoint\x12(.spotline.api.v1.ReportCheckpointRequest\x1a).spotline.api.v1.ReportCheckpointResponse\x12j\n\x11\x41\x63knowledgeNotice\x12).spotline.api.v1.AcknowledgeNoticeRequest\x1a*.spotline.api.v1.AcknowledgeNoticeResponse\x12W\n\nSendOutput\x12\".spotline.api.v1.SendOutputRequest\x1a#.spotline.api.v1.SendOutputResponse(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spotline.api.v1.agent_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ALLOCATIONSTATE']._serialized_start=2203
-  _globals['_ALLOCATIONSTATE']._serialized_end=2417
-  _globals['_RANKSSTATE']._serialized_start=2419
-  _globals['_RANKSSTATE']._serialized_end=2508
+  _globals['_ALLOCATIONSTATE']._serialized_start=2259
+  _globals['_ALLOCATIONSTATE']._serialized_end=2473
+  _globals['_RANKSSTATE']._serialized_start=2475
+  _globals['_RANKSSTATE']._serialized_end=2564
   _globals['_TRAININGMEMBER']._serialized_start=175
   _globals['_TRAININGMEMBER']._serialized_end=245
   _globals['_OPENNOTICE']._serialized_start=247
   _globals['_OPENNOTICE']._serialized_end=321
   _globals['_TRAININGALLOCATION']._serialized_start=324
   _globals['_TRAININGALLOCATION']._serialized_end=541
-  _globals['_JOINREQUEST']._serialized_start=543
-  _globals['_JOINREQUEST']._serialized_end=643
-  _globals['_JOINRESPONSE']._serialized_start=646
-  _globals['_JOINRESPONSE']._serialized_end=838
-  _globals['_WATCHALLOCATIONREQUEST']._serialized_start=840
-  _globals['_WATCHALLOCATIONREQUEST']._serialized_end=864
-  _globals['_WATCHALLOCATIONRESPONSE']._serialized_start=866
-  _globals['_WATCHALLOCATIONRESPONSE']._serialized_end=993
-  _globals['_REPORTHEARTBEATREQUEST']._serialized_start=995
-  _globals['_REPORTHEARTBEATREQUEST']._serialized_end=1039
-  _globals['_REPORTHEARTBEATRESPONSE']._serialized_start=1041
-  _globals['_REPORTHEARTBEATRESPONSE']._serialized_end=1111
-  _globals['_REPORTRANKSREQUEST']._serialized_start=1113
-  _globals['_REPORTRANKSREQUEST']._serialized_end=1232
-  _globals['_REPORTRANKSRESPONSE']._serialized_start=1234
-  _globals['_REPORTRANKSRESPONSE']._serialized_end=1300
-  _globals['_REPORTWORKREQUEST']._serialized_start=1303
-  _globals['_REPORTWORKREQUEST']._serialized_end=1518
-  _globals['_REPORTWORKRESPONSE']._serialized_start=1520
-  _globals['_REPORTWORKRESPONSE']._serialized_end=1585
-  _globals['_REPORTCHECKPOINTREQUEST']._serialized_start=1588
-  _globals['_REPORTCHECKPOINTREQUEST']._serialized_end=1838
-  _globals['_REPORTCHECKPOINTRESPONSE']._serialized_start=1840
-  _globals['_REPORTCHECKPOINTRESPONSE']._serialized_end=1911
-  _globals['_ACKNOWLEDGENOTICEREQUEST']._serialized_start=1913
-  _globals['_ACKNOWLEDGENOTICEREQUEST']._serialized_end=2022
-  _globals['_ACKNOWLEDGENOTICERESPONSE']._serialized_start=2024
-  _globals['_ACKNOWLEDGENOTICERESPONSE']._serialized_end=2096
-  _globals['_SENDOUTPUTREQUEST']._serialized_start=2098
-  _globals['_SENDOUTPUTREQUEST']._serialized_end=2162
-  _globals['_SENDOUTPUTRESPONSE']._serialized_start=2164
-  _globals['_SENDOUTPUTRESPONSE']._serialized_end=2200
-  _globals['_AGENTSERVICE']._serialized_start=2511
-  _globals['_AGENTSERVICE']._serialized_end=3279
+  _globals['_JOINREQUEST']._serialized_start=544
+  _globals['_JOINREQUEST']._serialized_end=699
+  _globals['_JOINRESPONSE']._serialized_start=702
+  _globals['_JOINRESPONSE']._serialized_end=894
+  _globals['_WATCHALLOCATIONREQUEST']._serialized_start=896
+  _globals['_WATCHALLOCATIONREQUEST']._serialized_end=920
+  _globals['_WATCHALLOCATIONRESPONSE']._serialized_start=922
+  _globals['_WATCHALLOCATIONRESPONSE']._serialized_end=1049
+  _globals['_REPORTHEARTBEATREQUEST']._serialized_start=1051
+  _globals['_REPORTHEARTBEATREQUEST']._serialized_end=1095
+  _globals['_REPORTHEARTBEATRESPONSE']._serialized_start=1097
+  _globals['_REPORTHEARTBEATRESPONSE']._serialized_end=1167
+  _globals['_REPORTRANKSREQUEST']._serialized_start=1169
+  _globals['_REPORTRANKSREQUEST']._serialized_end=1288
+  _globals['_REPORTRANKSRESPONSE']._serialized_start=1290
+  _globals['_REPORTRANKSRESPONSE']._serialized_end=1356
+  _globals['_REPORTWORKREQUEST']._serialized_start=1359
+  _globals['_REPORTWORKREQUEST']._serialized_end=1574
+  _globals['_REPORTWORKRESPONSE']._serialized_start=1576
+  _globals['_REPORTWORKRESPONSE']._serialized_end=1641
+  _globals['_REPORTCHECKPOINTREQUEST']._serialized_start=1644
+  _globals['_REPORTCHECKPOINTREQUEST']._serialized_end=1894
+  _globals['_REPORTCHECKPOINTRESPONSE']._serialized_start=1896
+  _globals['_REPORTCHECKPOINTRESPONSE']._serialized_end=1967
+  _globals['_ACKNOWLEDGENOTICEREQUEST']._serialized_start=1969
+  _globals['_ACKNOWLEDGENOTICEREQUEST']._serialized_end=2078
+  _globals['_ACKNOWLEDGENOTICERESPONSE']._serialized_start=2080
+  _globals['_ACKNOWLEDGENOTICERESPONSE']._serialized_end=2152
+  _globals['_SENDOUTPUTREQUEST']._serialized_start=2154
+  _globals['_SENDOUTPUTREQUEST']._serialized_end=2218
+  _globals['_SENDOUTPUTRESPONSE']._serialized_start=2220
+  _globals['_SENDOUTPUTRESPONSE']._serialized_end=2256
+  _globals['_AGENTSERVICE']._serialized_start=2567
+  _globals['_AGENTSERVICE']._serialized_end=3335
 # @@protoc_insertion_point(module_scope)

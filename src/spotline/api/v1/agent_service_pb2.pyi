@@ -197,7 +197,7 @@ Global___TrainingAllocation: _TypeAlias = TrainingAllocation  # noqa: Y015
 
 @_typing.final
 class JoinRequest(_message.Message):
-    """Trade a token for a session."""
+    """Trade a token, or what proves which instance of a cloud it is, for a session."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -206,8 +206,10 @@ class JoinRequest(_message.Message):
     NONCE_FIELD_NUMBER: _builtins.int
     HOST_FIELD_NUMBER: _builtins.int
     RELEASE_FIELD_NUMBER: _builtins.int
+    IDENTITY_DOCUMENT_FIELD_NUMBER: _builtins.int
+    IDENTITY_SIGNATURE_FIELD_NUMBER: _builtins.int
     join_token: _builtins.str
-    """As the instance found it in its user data; it can be used once."""
+    """As the instance found it in its user data; it can be used once. Empty where a document is shown."""
     instance_id: _builtins.str
     """Which instance."""
     nonce: _builtins.str
@@ -218,6 +220,10 @@ class JoinRequest(_message.Message):
     """Where other members reach this one; empty: they do not."""
     release: _builtins.str
     """The agent's release."""
+    identity_document: _builtins.str
+    """The identity document of an instance of EC2, as its metadata service gives it; once, too."""
+    identity_signature: _builtins.str
+    """The document's base64 signature, from the same place."""
     def __init__(
         self,
         *,
@@ -226,10 +232,12 @@ class JoinRequest(_message.Message):
         nonce: _builtins.str = ...,
         host: _builtins.str = ...,
         release: _builtins.str = ...,
+        identity_document: _builtins.str = ...,
+        identity_signature: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "instance_id", b"instance_id", "join_token", b"join_token", "nonce", b"nonce", "release", b"release"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "identity_document", b"identity_document", "identity_signature", b"identity_signature", "instance_id", b"instance_id", "join_token", b"join_token", "nonce", b"nonce", "release", b"release"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -87,21 +87,40 @@ class JoinAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinAsked:
-    """A token that is to be traded for a session."""
+    """A token, or the signed document of an instance, that is to be traded for a session."""
 
     message_name: ClassVar[str] = "JoinRequest"
 
-    join_token: str = field(repr=False)
+    join_token: str = field(default="", repr=False)
     instance_id: str
     nonce: str = field(repr=False)
     host: str = ""
     release: str = ""
+    identity_document: str = field(default="", repr=False)
+    identity_signature: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         refuse_any(self._problems())
 
+    @property
+    def shown_as(self) -> str:
+        """The field of what it shows."""
+        return "identity_document" if self.identity_document else "join_token"
+
+    @property
+    def shown(self) -> str:
+        """What it shows."""
+        return self.identity_document or self.join_token
+
     def _problems(self) -> Iterator[str]:
-        yield from _too_long("join_token", self.join_token, LONGEST_TOKEN, empty=False)
+        document = bool(self.identity_document)
+        yield from _too_long("join_token", self.join_token, LONGEST_TOKEN, empty=document)
+        yield from _too_long("identity_document", self.identity_document, LONGEST_TOKEN)
+        yield from _too_long(
+            "identity_signature", self.identity_signature, LONGEST_TOKEN, empty=not document
+        )
+        if document and self.join_token:
+            yield "join_token must be empty beside an identity_document"
         yield from _too_long("instance_id", self.instance_id, LONGEST_NAME, empty=False)
         yield from _too_long("nonce", self.nonce, LONGEST_NAME)
         yield from _too_long("host", self.host, LONGEST_NAME)

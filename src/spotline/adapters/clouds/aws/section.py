@@ -9,12 +9,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from spotline.adapters.clouds.aws.settings import (
+    MOST_QUEUE_WAIT_S,
     AwsAccount,
     AwsOffering,
     AwsSettings,
     is_loopback,
 )
 from spotline.adapters.files.fields import (
+    Count,
     Name,
     Part,
     Positive,
@@ -79,14 +81,6 @@ class _AccountPart(Part):
     queues: dict[Name, Url] = Field(default_factory=dict)
 
 
-class _ReservedPart(Part):
-    """What a capacity reservation commits to."""
-
-    instances: Whole
-    ends: TimeNs | None = None
-    sunk_usd_per_instance_hour: Usd = 0.0
-
-
 class _OfferingsPart(Part):
     """One offering, or all of some zones and instance types."""
 
@@ -106,8 +100,10 @@ class _OfferingsPart(Part):
     placement_group: Name | None = None
     placement_groups: dict[Name, Name] | None = None
     capacity_reservation_id: CapacityReservation | None = None
-    capacity_block: bool = False
-    reserved: _ReservedPart | None = None
+    capacity_block: Annotated[bool, Field(strict=True)] = False
+    reserved_instances: Whole | None = None
+    reserved_until: TimeNs | None = None
+    reserved_usd_per_hour: Usd | None = None
 
 
 class _ClockPart(Part):
@@ -123,6 +119,8 @@ class _AwsPart(Part):
     clock: _ClockPart | None = None
     connect_timeout_s: Positive = 5.0
     read_timeout_s: Positive = 30.0
+    queue_wait_s: Annotated[Count, Field(le=MOST_QUEUE_WAIT_S)] = MOST_QUEUE_WAIT_S
+    identity_certificates: Name | None = None
 
 
 def read_section(section: Mapping[str, Any]) -> AwsSettings:
@@ -160,6 +158,8 @@ def read_section(section: Mapping[str, Any]) -> AwsSettings:
         clock=MarketClock(**clock.model_dump()),
         connect_timeout_s=part.connect_timeout_s,
         read_timeout_s=part.read_timeout_s,
+        queue_wait_s=part.queue_wait_s,
+        identity_certificates=part.identity_certificates or "",
     )
 
 
@@ -175,7 +175,6 @@ def _account(part: _AccountPart) -> AwsAccount:
 
 
 def _expanded(entry: _OfferingsPart) -> Iterator[AwsOffering]:
-    reserved = entry.reserved
     for zone in _both(entry.zone, entry.zones):
         for instance_type in _both(entry.instance_type, entry.instance_types):
             known = INSTANCE_TYPES.get(instance_type)
@@ -195,11 +194,9 @@ def _expanded(entry: _OfferingsPart) -> Iterator[AwsOffering]:
                 placement_group=_of(entry.placement_group, entry.placement_groups, zone),
                 capacity_reservation_id=entry.capacity_reservation_id or "",
                 capacity_block=entry.capacity_block,
-                reserved_instances=0 if reserved is None else reserved.instances,
-                reserved_until_ns=0 if reserved is None else reserved.ends or 0,
-                reserved_usd_per_hour=(
-                    0.0 if reserved is None else reserved.sunk_usd_per_instance_hour
-                ),
+                reserved_instances=entry.reserved_instances or 0,
+                reserved_until_ns=entry.reserved_until or 0,
+                reserved_usd_per_hour=entry.reserved_usd_per_hour or 0.0,
             )
 
 
@@ -285,19 +282,31 @@ def _of_entry(field: str, entry: _OfferingsPart, part: _AwsPart) -> Iterator[Mis
     yield from _unknown_keys(field, "launch_templates", entry.launch_templates, types)
     yield from _unknown_keys(field, "subnets", entry.subnets, zones)
     yield from _unknown_keys(field, "placement_groups", entry.placement_groups, zones)
-    if entry.reserved is not None and not entry.capacity_reservation_id:
-        yield Mistake(
-            field=f"{field}.reserved",
-            expected="the capacity_reservation_id that it is of beside it",
-            found="none",
-        )
     if entry.capacity_reservation_id and len(zones) * len(types) > 1:
         yield Mistake(
             field=f"{field}.capacity_reservation_id",
             expected="one zone and one instance type, as a reservation has",
             found=f"{len(zones) * len(types)} offerings",
         )
+    yield from _of_commitment(field, entry)
     yield from _of_gpus(field, entry, types)
+
+
+def _of_commitment(field: str, entry: _OfferingsPart) -> Iterator[Mistake]:
+    stated = ("capacity_block", "reserved_instances", "reserved_until", "reserved_usd_per_hour")
+    named = [name for name in stated if getattr(entry, name)]
+    if named and not entry.capacity_reservation_id:
+        yield Mistake(
+            field=f"{field}.capacity_reservation_id",
+            expected=f"the reservation that {named[0]} is said of, cr-...",
+            found="nothing",
+        )
+    elif named and entry.reserved_instances is None and named != ["capacity_block"]:
+        yield Mistake(
+            field=f"{field}.reserved_instances",
+            expected=f"how many instances are reserved, beside {named[0]}",
+            found="nothing",
+        )
 
 
 def _of_zones(field: str, entry: _OfferingsPart, zones: tuple[str, ...]) -> Iterator[Mistake]:

@@ -168,6 +168,9 @@ class AwsSettings:
         Wall seconds that a call gets.
     queue_wait_s
         Wall seconds that a look into a queue waits for a message, 0 to 20 (SQS's long poll).
+    identity_certificates
+        What instances prove by that they are ours (docs/agent.md): a folder with `REGION.pem` for each
+        region, or one file for all; empty: their agents do not join by themselves.
     """
 
     accounts: tuple[AwsAccount, ...] = ()
@@ -177,6 +180,7 @@ class AwsSettings:
     connect_timeout_s: float = 5.0
     read_timeout_s: float = 30.0
     queue_wait_s: int = 20
+    identity_certificates: str = ""
 
     def __post_init__(self) -> None:
         names = [account.name for account in self.accounts]
@@ -209,6 +213,11 @@ class AwsSettings:
     def rehearsed(self) -> bool:
         """Whether this is no AWS, but a rehearsal of it on this machine."""
         return is_loopback(self.endpoint_url)
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """Regions of offerings, in order of name."""
+        return tuple(sorted({offering.region for offering in self.offerings}))
 
     def account_modes(self) -> dict[str, Mode]:
         """What each account begins in, by "aws/NAME"."""

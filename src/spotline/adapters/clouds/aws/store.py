@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from spotline.adapters.clouds.aws import ended_lives
-from spotline.adapters.clouds.aws.api import Place
+from spotline.adapters.clouds.aws.api import AwsPlace
 from spotline.adapters.clouds.aws.parse import Shown, interruption_by
 from spotline.adapters.write_ahead import write_ahead
 from spotline.application.cloud_actuator.ports import (
@@ -73,12 +73,12 @@ class SentLaunch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownInstance:
     """An instance as it was last seen, and where it is."""
 
     instance: Instance
     owner: str
-    place: Place
+    place: AwsPlace
     zone: str
     reason: str
     noticed: bool
@@ -87,7 +87,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ToldEvent:
     """What was told of an instance, ours or not, under an id that is the same each time."""
 
     event_id: str
@@ -239,7 +239,7 @@ class AwsStore:
         rows = [row for one in instance_ids for row in self._rows(query, (one,))]
         return {row["instance_id"]: ended_lives.life_of(row) for row in rows}
 
-    def known(self, instance_ids: Iterable[str]) -> dict[str, Known]:
+    def known(self, instance_ids: Iterable[str]) -> dict[str, KnownInstance]:
         """Those of these instances that were ever granted or shown."""
         found = {}
         for instance_id in instance_ids:
@@ -247,7 +247,7 @@ class AwsStore:
             found.update({row["instance_id"]: _known_of(row) for row in rows})
         return found
 
-    def living_in(self, owner: str, place: Place) -> list[Known]:
+    def living_in(self, owner: str, place: AwsPlace) -> list[KnownInstance]:
         """What was last seen of an owner's instances in a place and had not ended, in launch order.
 
         Of those that were granted, only what was shown since.
@@ -273,7 +273,7 @@ class AwsStore:
 
     # --- events -------------------------------------------------------------------------------
 
-    def heard(self, events: Iterable[Told], now_ns: int) -> None:
+    def heard(self, events: Iterable[ToldEvent], now_ns: int) -> None:
         """Note what was told of instances: the first word on an event counts."""
         with self.transaction() as connection:
             for event in events:
@@ -420,11 +420,11 @@ def _read(stated: Mapping[str, Any]) -> Instance:
     )
 
 
-def _known_of(row: sqlite3.Row) -> Known:
-    return Known(
+def _known_of(row: sqlite3.Row) -> KnownInstance:
+    return KnownInstance(
         instance=replace(_read(json.loads(row["stated"])), state=InstanceState(row["state"])),
         owner=row["owner"],
-        place=Place(row["account"], row["region"]),
+        place=AwsPlace(row["account"], row["region"]),
         zone=row["zone"],
         reason=row["reason"],
         noticed=bool(row["noticed"]),

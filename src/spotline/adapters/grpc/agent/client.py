@@ -129,9 +129,17 @@ class AgentClient:
         await self._channel.close(None)
 
     async def join(
-        self, *, join_token: str, instance_id: str, nonce: str, host: str, release: str
+        self,
+        *,
+        join_token: str,
+        instance_id: str,
+        nonce: str,
+        host: str,
+        release: str,
+        identity_document: str = "",
+        identity_signature: str = "",
     ) -> Enrolled:
-        """Trade the token for a session, which all later calls carry; again: for the next one.
+        """Trade the token, or the signed document, for a session, which all later calls carry; again: for the next one.
 
         Raises
         ------
@@ -146,6 +154,8 @@ class AgentClient:
             nonce=nonce,
             host=host,
             release=release,
+            identity_document=identity_document,
+            identity_signature=identity_signature,
         )
         # Without a session: one that counts no more would be refused, token or not.
         answer = await self._call(self._stub.Join, request, metadata=())

@@ -134,6 +134,10 @@ class GangKeeper:
         within_ns = min(round(passed_s * NS_PER_S), market.slot_s * NS_PER_S - 1)
         return market.now_ns + max(within_ns, 0)
 
+    def age_s(self, ts_ns: int) -> float:
+        """Seconds of wall time since a moment of market time; below 0: it is to come."""
+        return (self.now_ns() - ts_ns) / NS_PER_S / self.times.market_s_per_s
+
     def clock(self) -> ClockReading | None:
         """Market time as of now, None before a market is known."""
         reading = self._host.state.recent.clock()

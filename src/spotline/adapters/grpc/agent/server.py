@@ -6,15 +6,17 @@ from collections.abc import Sequence
 
 import grpc
 
+from spotline.adapters.agents.identity_documents import IdentityDocuments
 from spotline.adapters.agents.keys import AgentKeys
 from spotline.adapters.grpc.agent.keeper import GangKeeper
 from spotline.adapters.grpc.agent.servicer import AgentServicer
-from spotline.adapters.grpc.agent.sessions import Sessions
+from spotline.adapters.grpc.agent.sessions import DocumentsTaken, Sessions
 from spotline.adapters.grpc.kit.serving import GrpcServer
 from spotline.api.v1 import agent_service_pb2, agent_service_pb2_grpc
 from spotline.application.allocator.output import OutputStore
 from spotline.application.allocator.ports import JobsHost
 from spotline.contracts.limits import CallerLimits
+from spotline.runtime.metrics import REASON, Readings
 
 # Every agent holds a watch, and says in a call of its own what it has to say.
 _LIMITS = CallerLimits(most_calls=8_192, most_streams=50_000)
@@ -27,6 +29,8 @@ class AgentServer(GrpcServer):
     ----------
     hosts
         What it is reached as, beside loopback: its certificate names them.
+    documents
+        By what instances of EC2 may join; None: by tokens alone.
     """
 
     name = "allocator"
@@ -52,14 +56,29 @@ class AgentServer(GrpcServer):
         *,
         address: str,
         hosts: Sequence[str] = (),
+        documents: IdentityDocuments | None = None,
     ) -> None:
         super().__init__(address)
         self.bound_by(_LIMITS)
         self._keeper = keeper
         self._keys = keys
         self._hosts = tuple(hosts)
-        sessions = Sessions(keys.signer, lambda: host.state.gangs, lasts_s=keeper.times.session_s)
+        sessions = Sessions(
+            keys.signer,
+            lambda: host.state.gangs,
+            lasts_s=keeper.times.session_s,
+            taken=None
+            if documents is None
+            else DocumentsTaken(documents=documents, age_s=keeper.age_s),
+        )
         self._servicer = AgentServicer(host, keeper, sessions, output)
+
+    def joins_refused(self) -> Readings:
+        """How often an agent was not let in, as a metric has it. Any thread may ask."""
+        return [
+            (float(count), {REASON: reason.name.lower()})
+            for reason, count in tuple(self._servicer.joins_refused.items())
+        ]
 
     def register(self, server: grpc.aio.Server) -> None:
         """Add the service."""

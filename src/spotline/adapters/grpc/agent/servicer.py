@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import cast
@@ -69,6 +70,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         self._keeper = keeper
         self._sessions = sessions
         self._output = output
+        self.joins_refused: Counter[Reason] = Counter()
 
     def clock(self) -> ClockReading | None:
         """Market time as of this moment, None before a market is known."""
@@ -78,12 +80,18 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
 
     @answers
     async def Join(self, request: pb.JoinRequest, context: ServerContext) -> JoinAnswer:
-        """Trade a token for a session; recorded before it is answered.
+        """Trade a token, or an identity document, for a session; recorded before it is answered.
 
         Asked again with the same nonce it is the same agent: it gets its next session, also with a
         token that has expired since, unless nothing was heard of it for its lease.
         """
-        asked = from_message(JoinAsked, request)
+        try:
+            return await self._joined(from_message(JoinAsked, request))
+        except RpcRefused as error:
+            self.joins_refused[error.reason] += 1
+            raise
+
+    async def _joined(self, asked: JoinAsked) -> JoinAnswer:
         token = self._sessions.token_of(asked)
         identity, times = token.identity, self._keeper.times
         gang, status = self._gang_of(identity)
@@ -136,7 +144,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
                     job_id=gang.job_id,
                     tenant=gang.tenant,
                     instance_id=instance_id,
-                    token_sha256=sha256_of(asked.join_token),
+                    token_sha256=sha256_of(asked.shown),
                     nonce_sha256=sha256_of(asked.nonce),
                     host=asked.host,
                     ts_event_ns=self._keeper.now_ns(),
