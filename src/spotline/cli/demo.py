@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from spotline.bootstrap.system import SystemOptions
     from spotline.demo.run import DemoProgress, DemoRun
     from spotline.domain.market.market import Market
 
@@ -85,9 +87,9 @@ def demo(
     Then each simple rule runs the same jobs by itself, without the broker, for comparison.
     """
     if cloud != SIMULATED:
-        from spotline.cli.demo_rehearsed import Asked, rehearsed_demo
+        from spotline.cli.demo_rehearsed import AskedRehearsal, rehearsed_demo
 
-        asked = Asked(
+        asked = AskedRehearsal(
             cloud=cloud,
             market=market,
             jobs=jobs,
@@ -104,10 +106,6 @@ def demo(
         return rehearsed_demo(asked)
     from rich.console import Console
 
-    from spotline.adapters.files.weights_file import read_weights
-    from spotline.application.selector.state import SelectorOptions
-    from spotline.bootstrap.planners import compile_planners, planners_compiled
-    from spotline.bootstrap.system import SystemOptions
     from spotline.cli.accounts_view import beside_json, write_text
     from spotline.cli.demo_view import opening
     from spotline.cli.failures import explained
@@ -126,20 +124,13 @@ def demo(
         todo = demo_jobs(traded, jobs, seed)
         forecaster_factory(forecaster or DEFAULT_FORECASTER)
         (store := folder / "store").mkdir(parents=True, exist_ok=True)
-        options = SystemOptions(
-            market=traded,
-            store=store,
+        options = replace(
+            _options(traded, store, warm_start, price_sanity=price_sanity, identity=identity),
             nats_url=nats_url,
             forecaster=forecaster or DEFAULT_FORECASTER,
-            ingest=without_pause(price_sanity=price_sanity),
-            selector=SelectorOptions(warm_start=read_weights(warm_start), limits=True),
-            outlooks=False,  # there is no time between its slots to look ahead
-            identity=asked_identity(store, asked=identity),
         )
     with beside_json(json_out):
-        if not planners_compiled():
-            print_line("compiling the planners: once per release, about a minute")
-            compile_planners()
+        compile_once()
         print_line(opening(traded, jobs, run_id))
         run = _ran(
             lambda told: run_demo(
@@ -162,6 +153,32 @@ def demo(
     if json_out:
         with explained():
             write_text(json_out, json.dumps(result, indent=2) + "\n")
+
+
+def compile_once() -> None:
+    """Compile the planners where this release has not yet; says so, as it takes a while."""
+    from spotline.bootstrap.planners import compile_planners, planners_compiled
+
+    if not planners_compiled():
+        print_line("compiling the planners: once per release, about a minute")
+        compile_planners()
+
+
+def _options(
+    market: Market, store: Path, warm_start: Path | None, *, price_sanity: bool, identity: bool
+) -> SystemOptions:
+    from spotline.adapters.files.weights_file import read_weights
+    from spotline.application.selector.state import SelectorOptions
+    from spotline.bootstrap.system import SystemOptions
+
+    return SystemOptions(
+        market=market,
+        store=store,
+        ingest=without_pause(price_sanity=price_sanity),
+        selector=SelectorOptions(warm_start=read_weights(warm_start), limits=True),
+        outlooks=False,  # there is no time between its slots to look ahead
+        identity=asked_identity(store, asked=identity),
+    )
 
 
 def _ran(

@@ -21,7 +21,7 @@ _MOST_SLOTS = 96
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AskedRehearsal:
     """What was asked for on the command line."""
 
     cloud: str
@@ -38,11 +38,11 @@ class Asked:
     slot_wall_s: float
 
 
-def rehearsed_demo(asked: Asked) -> None:
+def rehearsed_demo(asked: AskedRehearsal) -> None:
     """Run it, and say what became of it; exits with 1 where bills differ or something is left."""
-    from spotline.bootstrap.planners import compile_planners, planners_compiled
     from spotline.bootstrap.process import run_to_exit_code
     from spotline.cli.accounts_view import beside_json, write_text
+    from spotline.cli.demo import compile_once
     from spotline.cli.demo_view import opening
     from spotline.cli.failures import explained
     from spotline.demo.rehearsed.run import run_rehearsed
@@ -55,9 +55,7 @@ def rehearsed_demo(asked: Asked) -> None:
         rehearsing = _rehearsing(asked, folder, run_id)
         configure_logging("warning", file=folder / "up.log")
     with beside_json(asked.json_out):
-        if not planners_compiled():
-            print_line("compiling the planners: once per release, about a minute")
-            compile_planners()
+        compile_once()
         print_line(opening(rehearsing.market, len(rehearsing.jobs), run_id))
         ended: list[RehearsedRun] = []
 
@@ -78,7 +76,7 @@ def rehearsed_demo(asked: Asked) -> None:
         raise typer.Exit(1)
 
 
-def _rehearsing(asked: Asked, folder: Path, run_id: str) -> Rehearsing:
+def _rehearsing(asked: AskedRehearsal, folder: Path, run_id: str) -> Rehearsing:
     from dataclasses import replace
 
     from spotline.adapters.files.weights_file import read_weights
