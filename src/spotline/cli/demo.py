@@ -79,7 +79,7 @@ def demo(
     ] = 0.10,
     slot_wall: Annotated[
         float, typer.Option(min=0.2, help="Of a rehearsal: seconds of wall time in a slot.")
-    ] = 3.0,
+    ] = 4.5,
 ) -> None:
     """Run jobs with deadlines on a market, end to end, and show what it saved.
 
@@ -106,7 +106,7 @@ def demo(
         return rehearsed_demo(asked)
     from rich.console import Console
 
-    from spotline.cli.accounts_view import beside_json, write_text
+    from spotline.cli.accounts_view import beside_json
     from spotline.cli.demo_view import opening
     from spotline.cli.failures import explained
     from spotline.demo.run import run_demo
@@ -122,13 +122,9 @@ def demo(
     with explained():
         traded = demo_market(market, seed=seed, slot_s=slot, most_slots=slots)
         todo = demo_jobs(traded, jobs, seed)
-        forecaster_factory(forecaster or DEFAULT_FORECASTER)
-        (store := folder / "store").mkdir(parents=True, exist_ok=True)
-        options = replace(
-            _options(traded, store, warm_start, price_sanity=price_sanity, identity=identity),
-            nats_url=nats_url,
-            forecaster=forecaster or DEFAULT_FORECASTER,
-        )
+        forecaster_factory(named := forecaster or DEFAULT_FORECASTER)
+        options = _options(traded, folder, warm_start, sanity=price_sanity, identity=identity)
+        options = replace(options, nats_url=nats_url, forecaster=named)
     with beside_json(json_out):
         compile_once()
         print_line(opening(traded, jobs, run_id))
@@ -150,6 +146,14 @@ def demo(
             raise typer.Exit(run or 1)
         with explained():
             result = _report(run, folder, began, explain=explain)
+    write_result(json_out, result)
+
+
+def write_result(json_out: str, result: dict[str, Any]) -> None:
+    """Write what became of a run as JSON, where that is asked for."""
+    from spotline.cli.accounts_view import write_text
+    from spotline.cli.failures import explained
+
     if json_out:
         with explained():
             write_text(json_out, json.dumps(result, indent=2) + "\n")
@@ -165,16 +169,17 @@ def compile_once() -> None:
 
 
 def _options(
-    market: Market, store: Path, warm_start: Path | None, *, price_sanity: bool, identity: bool
+    market: Market, folder: Path, warm_start: Path | None, *, sanity: bool, identity: bool
 ) -> SystemOptions:
     from spotline.adapters.files.weights_file import read_weights
     from spotline.application.selector.state import SelectorOptions
     from spotline.bootstrap.system import SystemOptions
 
+    (store := folder / "store").mkdir(parents=True, exist_ok=True)
     return SystemOptions(
         market=market,
         store=store,
-        ingest=without_pause(price_sanity=price_sanity),
+        ingest=without_pause(price_sanity=sanity),
         selector=SelectorOptions(warm_start=read_weights(warm_start), limits=True),
         outlooks=False,  # there is no time between its slots to look ahead
         identity=asked_identity(store, asked=identity),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from spotline.cli.tables import fact_lines, print_line
 if TYPE_CHECKING:
     from spotline.demo.rehearsed.run import RehearsedRun, Rehearsing
 
-# About five minutes at 3 s a slot; a run of more is asked for by --slots.
+# Some seven minutes at 4.5 s a slot; a run of more is asked for by --slots.
 _MOST_SLOTS = 96
 
 
@@ -41,8 +40,8 @@ class AskedRehearsal:
 def rehearsed_demo(asked: AskedRehearsal) -> None:
     """Run it, and say what became of it; exits with 1 where bills differ or something is left."""
     from spotline.bootstrap.process import run_to_exit_code
-    from spotline.cli.accounts_view import beside_json, write_text
-    from spotline.cli.demo import compile_once
+    from spotline.cli.accounts_view import beside_json
+    from spotline.cli.demo import compile_once, write_result
     from spotline.cli.demo_view import opening
     from spotline.cli.failures import explained
     from spotline.demo.rehearsed.run import run_rehearsed
@@ -69,9 +68,7 @@ def rehearsed_demo(asked: AskedRehearsal) -> None:
             raise typer.Exit(code or 1)
         with explained():
             result = _report(ended[0], folder, began)
-    if asked.json_out:
-        with explained():
-            write_text(asked.json_out, json.dumps(result, indent=2) + "\n")
+    write_result(asked.json_out, result)
     if not (result["bills_agree"] and not result["orphans"] and not result["unsettled"]):
         raise typer.Exit(1)
 
