@@ -17,8 +17,6 @@ from spotline.cli.tables import print_line
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from rich.console import Console
-
     from spotline.bootstrap.system import SystemOptions
     from spotline.demo.run import DemoProgress, DemoRun
     from spotline.domain.market.market import Market
@@ -104,8 +102,6 @@ def demo(
             slot_wall_s=slot_wall,
         )
         return rehearsed_demo(asked)
-    from rich.console import Console
-
     from spotline.cli.accounts_view import beside_json
     from spotline.cli.demo_view import opening
     from spotline.cli.failures import explained
@@ -114,7 +110,6 @@ def demo(
     from spotline.domain.forecasting.registry import DEFAULT_FORECASTER, forecaster_factory
     from spotline.runtime.log import configure_logging
 
-    console = Console(stderr=json_out == "-")
     configure_logging("warning")
     began, started_ns = time.monotonic(), time.time_ns()
     run_id = time.strftime("demo-%Y%m%dT%H%M%SZ", time.gmtime(started_ns // 1_000_000_000))
@@ -138,8 +133,8 @@ def demo(
                 seeds={"market": seed, "jobs": seed, "platform": seed},
                 told=told,
             ),
-            console,
             traded,
+            stderr=json_out == "-",
         )
         if isinstance(run, int):
             print_line(f"stopped before the end; what was recorded is in {folder / 'log'}")
@@ -188,17 +183,20 @@ def _options(
 
 def _ran(
     begin: Callable[[Callable[[DemoProgress], None]], Awaitable[DemoRun]],
-    console: Console,
     market: Market,
+    *,
+    stderr: bool,
 ) -> DemoRun | int:
     """Run to the end and return what was left, or the exit code of a run that was stopped."""
+    from rich.console import Console
+
     from spotline.bootstrap.process import run_to_exit_code
     from spotline.cli.demo_view import ProgressShown
 
     ended: list[DemoRun] = []
 
     async def work() -> None:
-        with ProgressShown(console, market) as told:
+        with ProgressShown(Console(stderr=stderr), market) as told:
             ended.append(await begin(told))
 
     code = run_to_exit_code(work())
