@@ -22,6 +22,7 @@ from spotline.adapters.clouds.aws.feeds.offerings import market_offering
 from spotline.adapters.clouds.aws.feeds.wall import SystemWall
 from spotline.adapters.clouds.aws.opening import biller_of, open_aws
 from spotline.adapters.clouds.aws.reader import ApiReader
+from spotline.adapters.clouds.aws.readings import readings_of
 from spotline.adapters.clouds.aws.section import read_section as read_aws_section
 from spotline.adapters.clouds.aws.settings import NOTICE_LEAD_S, AwsSettings
 from spotline.adapters.clouds.local import cloud as local
@@ -56,6 +57,7 @@ from spotline.domain.market.market import Market
 from spotline.domain.market.market_clock import WALL_TIME, MarketClock
 from spotline.domain.market.offering import Offering
 from spotline.domain.modes import Mode, StatedModes, mode_named
+from spotline.runtime.metrics import Reader
 from spotline.runtime.service import CallPort
 
 _log = structlog.get_logger(__name__)
@@ -74,7 +76,7 @@ class OpenCloud:
     `drive` wraps what performs the actuator's calls, for a cloud whose time is played; it has no
     `clock`: the present is the moment of the call in hand. `close` lets go of files and connections;
     instances go on running. `biller` says what instances cost in the end; None: bills stay
-    estimates.
+    estimates. `readings` are metrics that it alone can tell, by name.
     """
 
     provider: CloudProvider
@@ -82,6 +84,7 @@ class OpenCloud:
     close: Callable[[], None]
     clock: CloudClock | None = None
     biller: InstanceBiller | None = None
+    readings: Mapping[str, Reader] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +224,7 @@ def _open_aws(settings: AwsSettings, context: CloudContext) -> OpenCloud:
         close=close,
         clock=cloud.clock,
         biller=biller_of(cloud, reader, settings),
+        readings=readings_of(cloud),
     )
 
 

@@ -288,8 +288,10 @@ async def serve_cloud_actuator(bus: BusAddress, parts: ActuatorParts, hooks: Par
         cloud = parts.cloud.open(parts.context())
         stack.callback(cloud.close)
         stack.callback(show_ledger(telemetry_for("cloud_actuator"), ledger, parts.caps))
-        looks = Looks()
-        stack.callback(looks.show(telemetry_for("cloud_actuator")))
+        looks, telemetry = Looks(), telemetry_for("cloud_actuator")
+        stack.callback(looks.show(telemetry))
+        for name, reader in cloud.readings.items():
+            stack.callback(telemetry.observe(name, reader))
         actuation = CloudActuation(
             cloud.provider,
             ThreadedLedger(ledger),

@@ -104,7 +104,9 @@ class BotoApi:
         self._sessions: dict[str, Any] = {}
         self._clients: dict[tuple[AwsPlace, str], Any] = {}
         self._lock = threading.RLock()
-        self._threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="aws")
+        # Each queue keeps a thread waiting: no call may have to wait for those.
+        queues = sum(len(account.queues) for account in settings.accounts)
+        self._threads = ThreadPoolExecutor(_MOST_THREADS + queues, thread_name_prefix="aws")
 
     async def call(self, place: AwsPlace, service: str, operation: str, **params: Any) -> Reply:
         """Call once, in a thread."""

@@ -31,8 +31,9 @@ from spotline.domain.units import NS_PER_S
 _log = structlog.get_logger(__name__)
 
 _BATCH = 10  # the most that SQS hands out at once
-# Messages that were handed out and not deleted come again after this: our thread has died by then.
-_VISIBILITY_S = 60
+# Messages that were handed out and not deleted come again after this (as Karpenter's): a kill between
+# the two must not use up the two minutes of a notice.
+_VISIBILITY_S = 20
 # A queue that is full of others' messages must not hold up a step.
 _MOST_LOOKS = 20
 _REST_S = 5.0

@@ -330,7 +330,7 @@ def offering(account="main", region="us-east-1", zone="use1-az4", **changed) -> 
 def test_an_offering_counts_against_its_family_in_its_account_and_region():
     made = market_offering(offering())
 
-    assert made.quota_pool == "aws:main:us-east-1:g5"
+    assert made.quota_pool == "aws:main:us-east-1:g"
     assert (made.offering_id, made.provider) == ("aws:main:use1-az4:g5.xlarge", "aws")
     assert made.notice_lead_s == 120
 
