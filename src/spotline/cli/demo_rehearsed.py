@@ -39,11 +39,14 @@ class AskedRehearsal:
 
 def rehearsed_demo(asked: AskedRehearsal) -> None:
     """Run it, and say what became of it; exits with 1 where bills differ or something is left."""
+    from spotline.cli.failures import explained
+
+    with explained():
+        _check_cloud(asked.cloud)
     from spotline.bootstrap.process import run_to_exit_code
     from spotline.cli.accounts_view import beside_json
     from spotline.cli.demo import compile_once, write_result
     from spotline.cli.demo_view import opening
-    from spotline.cli.failures import explained
     from spotline.demo.rehearsed.run import run_rehearsed
     from spotline.runtime.log import configure_logging
 
@@ -73,18 +76,23 @@ def rehearsed_demo(asked: AskedRehearsal) -> None:
         raise typer.Exit(1)
 
 
+def _check_cloud(name: str) -> None:
+    from spotline.contracts.errors import ConfigError
+    from spotline.demo.rehearsed.process import REHEARSAL_AWS
+
+    if name != REHEARSAL_AWS:
+        raise ConfigError(f"--cloud must be simulated or {REHEARSAL_AWS}, was {name!r}")
+
+
 def _rehearsing(asked: AskedRehearsal, folder: Path, run_id: str) -> Rehearsing:
     from dataclasses import replace
 
     from spotline.adapters.files.weights_file import read_weights
     from spotline.application.selector.state import SelectorOptions
-    from spotline.contracts.errors import ConfigError
-    from spotline.demo.rehearsed.run import REHEARSAL_AWS, Rehearsing
+    from spotline.demo.rehearsed.run import Rehearsing
     from spotline.demo.setup import demo_market
     from spotline.replay.jobs import generated_jobs
 
-    if asked.cloud != REHEARSAL_AWS:
-        raise ConfigError(f"--cloud must be simulated or {REHEARSAL_AWS}, was {asked.cloud!r}")
     most = min(asked.slots, _MOST_SLOTS)
     market = demo_market(asked.market, seed=asked.seed, slot_s=asked.slot_s, most_slots=most)
     (store := folder / "store").mkdir(parents=True, exist_ok=True)
